@@ -1,0 +1,93 @@
+"""Time and peak memory of the bootstrap at the size of CheXpert's train presence protocol, beside plain ways to do it.
+
+    python benchmarks/bootstrap.py
+
+2,000 resamples of 135,754 rows, also in 59,173 clusters. The plain ways (scipy.stats.bootstrap, and a loop that gathers
+every drawn cluster's records) are measured in the same run on fewer resamples and scaled up. Each measurement has a
+process of its own, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sys
+import time
+
+import numpy as np
+
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+
+ROWS, CLUSTERS, RESAMPLES, PLAIN_RESAMPLES = 135_754, 59_173, 2000, 20
+
+
+def data(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=ROWS) if kind == "continuous" else (rng.random(ROWS) < 0.3305).astype(float)
+    extra = rng.integers(CLUSTERS, size=ROWS - CLUSTERS)  # every cluster has at least one row
+    return values, np.sort(np.concatenate([np.arange(CLUSTERS), extra]))
+
+
+def ours(values: np.ndarray, groups: np.ndarray | None) -> None:
+    bootstrap_mean(values, groups=groups, n_resamples=RESAMPLES)
+
+
+def plain(values: np.ndarray, groups: np.ndarray | None) -> None:
+    if groups is None:
+        from scipy.stats import bootstrap
+
+        bootstrap((values,), np.mean, n_resamples=PLAIN_RESAMPLES, method="percentile", batch=1, rng=42)
+        return
+    records = np.split(np.arange(len(values)), np.flatnonzero(np.diff(groups)) + 1)
+    rng = np.random.default_rng(42)
+    means = []
+    for _ in range(PLAIN_RESAMPLES):
+        drawn = rng.integers(len(records), size=len(records))
+        means.append(values[np.concatenate([records[i] for i in drawn])].mean())
+    np.percentile(means, [2.5, 97.5])
+
+
+def measure(way: str, kind: str, clustered: bool, results) -> None:
+    values, groups = data(kind)
+    chosen = groups if clustered else None
+    if way == "plain":
+        plain(values[:100], None if chosen is None else chosen[:100])  # the import is not what is measured
+    before = peak_megabytes()
+    wall, cpu = time.perf_counter(), time.process_time()
+    (ours if way == "ours" else plain)(values, chosen)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    results.put((wall, cpu, peak_megabytes(), peak_megabytes() - before))
+
+
+def peak_megabytes() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def in_own_process(*args) -> tuple[float, float, float, float]:
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=measure, args=(*args, results))
+    process.start()
+    measured = results.get()
+    process.join()
+    return measured
+
+
+def main() -> None:
+    print(
+        f"{RESAMPLES} resamples of {ROWS} rows; clustered: in {CLUSTERS} clusters; "
+        f"plain: {PLAIN_RESAMPLES} resamples, scaled; CPU seconds, wall seconds in brackets"
+    )
+    print(f"{'case':26}{'ours':>14}{'peak MB':>9}{'rise MB':>9}{'plain':>18}{'plain / ours':>14}")
+    for kind, clustered in (("continuous", False), ("binary", False), ("continuous", True), ("binary", True)):
+        wall, cpu, peak, rise = in_own_process("ours", kind, clustered)
+        scale = RESAMPLES / PLAIN_RESAMPLES
+        plain_wall, plain_cpu = (scale * seconds for seconds in in_own_process("plain", kind, clustered)[:2])
+        name = f"{kind}, {'clustered' if clustered else 'unclustered'}"
+        mine, other = f"{cpu:.2f} ({wall:.2f})", f"{plain_cpu:.1f} ({plain_wall:.1f})"
+        print(f"{name:26}{mine:>14}{peak:9.0f}{rise:9.0f}{other:>18}{plain_cpu / cpu:14.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Builders: read (loaders) -> transform (pure functions over tables) -> write (Parquet that references images)."""

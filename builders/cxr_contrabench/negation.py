@@ -1,0 +1,348 @@
+"""Findings in radiology text, and whether each mention is present, absent, uncertain or historical.
+
+A ConText-style algorithm (Harkema et al. 2009, after NegEx, Chapman et al. 2001), made for chest X-ray reports and
+written as tables: FINDINGS (what is mentioned), CUES (the words that decide) and LIMITS (adjectives that shrink a
+negation). One pass per sentence:
+
+1. A sentence ends at `.`, `;`, `!`, `?` or an empty line.
+2. Reading left to right, each cue takes its words, so that "no change in" never reads as "no". The tables of CUES are
+   tried in their order.
+3. A cue reaches every finding between itself and the next `stop` cue: to the right (`before` the finding) or to the
+   left (`after` it). So "no X, Y or Z" negates three, "no X but Y" one.
+4. Of the cues that reach a finding the one after it decides (it is the predicate), otherwise the nearest one before it.
+
+What the statuses say is about the image at hand, and in doubt never "absent": "no large effusion" leaves a small one
+open and is uncertain, "no new effusion" too; "the effusion has resolved" and "previously seen effusion" are historical,
+but "previously seen effusion is unchanged" is present.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise, takewhile
+from typing import Literal
+
+Status = Literal["present", "absent", "uncertain", "historical"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """One mention of a finding: `text[start:end]`. `cue` is the phrase that decided, lower case, "" for none."""
+
+    finding: str
+    status: Status
+    cue: str
+    start: int
+    end: int
+
+
+# In all tables a space stands for any white space, and phrases that begin alike stand longest first.
+
+# Display name -> phrases. The first four are the targets of CXR-ContraBench section 3.2 (any consolidation counts as
+# "focal consolidation"), the others what reports mention beside them. Decoys ("") only take their words.
+FINDINGS: dict[str, tuple[str, ...]] = {
+    "": (
+        r"(?:pericardial|joint|knee) effusions?",
+        r"(?:subcutaneous|mediastinal) emphysema",
+        r"(?:soft tissue|subcutaneous|peripheral|lower extremity|leg|pedal|chest wall|laryngeal|airway) o?edema",
+        r"mass effect",
+    ),
+    "pneumothorax": (r"(?:hydro|ha?emo)?-?pneumothora(?:x|ces|xes)",),
+    "pleural effusion": (
+        r"(?:pericardial (?:or|and|/) )?pleural (?:(?:or|and|/) pericardial )?effusions?",
+        r"pleural fluid",
+        r"effusions?",
+    ),
+    "focal consolidation": (
+        r"(?:(?:focal|lobar|segmental|alveolar|air ?-?space|parenchymal|pulmonary|lung) )*consolidations?",
+        r"consolidative (?:changes?|process(?:es)?|opacit(?:y|ies)|infiltrates?|diseases?)",
+    ),
+    "pulmonary edema": (r"(?:(?:pulmonary|interstitial|alveolar|lung|air ?-?space) )*o?edema",),
+    "airspace disease": (
+        r"(?:focal )?(?:alveolar )?air ?-?space "
+        r"(?:diseases?|process(?:es)?|opacit(?:y|ies)|infiltrates?|opacifications?)",
+    ),
+    "atelectasis": (r"atelecta(?:sis|ses|tic changes?)",),
+    "cardiomegaly": (
+        r"cardiomegaly",
+        r"(?:cardiac|heart|cardiomediastinal) enlargement",
+        r"enlargement of the (?:cardiac (?:silhouette|shadow)|cardiomediastinal silhouette|heart)",
+        r"enlarged (?:cardiac (?:silhouette|shadow)|cardiomediastinal silhouette|heart)",
+        r"(?:heart|cardiac silhouette|cardiomediastinal silhouette)(?: size)? (?:is|appears|remains) "
+        r"(?:(?:again|mildly|moderately|markedly|slightly|significantly|severely|diffusely) )*enlarged",
+    ),
+    "emphysema": (r"(?:bullous )?emphysema",),
+    "fracture": (r"fractures?",),
+    "granuloma": (r"(?:calcified )?granuloma(?:s|ta)?",),
+    "hiatal hernia": (r"hiat(?:al|us) hernias?",),
+    "infiltrate": (r"infiltrat(?:es?|ions?)",),
+    "mass": (r"mass(?:es)?",),
+    "nodule": (r"nodules?", r"nodular densit(?:y|ies)"),
+    "opacity": (r"opacit(?:y|ies)", r"opacifications?"),
+    "pneumonia": (r"(?:broncho)?pneumonias?",),
+    "scarring": (r"scar(?:s|ring)?",),
+    "scoliosis": (r"(?:levo|dextro|kypho)?scoliosis",),
+    "vascular congestion": (r"(?:(?:pulmonary|central|venous) )*(?:vascular|venous|pulmonary) congestion",),
+}
+
+_SEEN = (
+    r"(?:seen|identified|visuali[sz]ed|present|evident|demonstrated|appreciated|detected|noted|observed|shown|visible|"
+    r"found|apparent|described|mentioned|reported)"
+)
+_BE = r"(?:(?:is|are|was|were|has been|have been) )?"
+_CHANGE = r"(?:change|increase|decrease|improvement|worsening|progression|enlargement|growth|difference)s?"
+_DEGREE = r"(?:(?:significant|interval|appreciable|definite|substantial|further|other|acute|gross|apparent) )*"
+_EVIDENCE = r"(?:evidence|signs?|indication|suggestion|findings?|features?)"
+_KIND = r"(?:(?:radiographic|plain film|imaging|other|further|current|specific) )*"
+_HEDGED = r"(?:definite|definitive|obvious|convincing|typical|clear|conclusive|overt|frank|gross)"
+_NEARLY = r"(?:largely|partially|nearly|almost|mostly|essentially|slightly|significantly|incompletely|near completely)"
+_EXCLUDE = r"(?:(?:entirely|completely|definitely) )?(?:exclude|rule out)"
+_EXCLUDED = r"(?:(?:entirely|completely|definitely) )?(?:excluded|ruled out)"
+
+# (effect, side, phrases), tried in this order at every word. `side` is where the cue stands: before the finding, after
+# it, or either.
+#   neutral      takes its words and says nothing (pseudo-negation)
+#   persists     "still there": lifts historical, says nothing else
+#   absent, uncertain, historical
+#   suggests     uncertain ("suspicious for X"), but under a negation part of it ("nothing suspicious for X")
+#   stop         ends the reach of the cues on either side
+CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "neutral",
+        "either",
+        (
+            rf"(?:no|without|not any) {_DEGREE}(?:{_CHANGE} (?:in|of)|changes?)",
+            r"not (?:(?:significantly|appreciably|substantially) )?(?:changed|increased|decreased|improved|worsened)",
+            r"not (?:only|just|merely|necessarily)",
+            # It is there now, or in another view.
+            rf"{_BE}not (?:(?:clearly|definitely|well) )?{_SEEN} on (?:the )?"
+            r"(?:prior|previous|comparison|lateral|frontal)",
+            r"(?:compatible|consistent|associated|in keeping) with",
+            r"(?:prior|previous) (?:stud(?:y|ies)|exam(?:s|inations?)?|radiographs?|films?|ct|chest|x-?rays?|imaging)",
+            r"(?:from|to|since|than) (?:the )?(?:prior|previous)",
+        ),
+    ),
+    (
+        "persists",
+        "either",
+        (
+            r"(?:near|near-complete|near complete|nearly complete|almost complete|partial|incomplete) "
+            r"(?:resolution|clearing) of",
+            rf"(?:has|have) {_NEARLY} (?:resolved|cleared)",
+            r"(?:(?:is|are|has|have) )?(?:(?:again|now|" + _NEARLY + r") )*(?:unchanged|stable|persists?|persistent|"
+            r"persisted|persisting|increased|increasing|decreased|decreasing|improved|improving|larger|smaller|worsened|"
+            r"redemonstrated|remains?|resolving|residual)",
+            rf"{_BE}again {_SEEN}",
+        ),
+    ),
+    (
+        "historical",
+        "after",
+        (
+            r"(?:has|have|had|is|are) (?:(?:now|since|completely|entirely) )*(?:resolved|cleared)",
+            rf"{_BE}no longer (?:(?:clearly|definitely|well) )?{_SEEN}",
+        ),
+    ),
+    ("historical", "either", (rf"{_BE}(?:previously|formerly) {_SEEN}",)),
+    (
+        "uncertain",
+        "after",
+        (
+            rf"(?:can ?not|could not|difficult to|hard to) be {_EXCLUDED}",
+            rf"(?:is|are|would be) (?:difficult|hard) to {_EXCLUDE}",
+            rf"{_BE}not {_EXCLUDED}",
+            rf"{_BE}not (?:definitely|clearly|well|definitively|convincingly|confidently) {_SEEN}",
+            r"(?:is|are) (?:(?:felt to be|considered|thought|less|also|not) )*(?:possible|likely|unlikely|suspected|"
+            r"questionable|questioned|probable|favou?red|doubtful|suggested)",
+            r"(?:may|might|could|should|must) (?:also )?be (?:present|considered|excluded|entertained)",
+            r"(?:suspected|questioned)$",
+        ),
+    ),
+    (
+        "absent",
+        "after",
+        (
+            rf"{_BE}not {_SEEN}",
+            rf"(?:can ?not|could not) be {_SEEN}",
+            r"(?:is|are) (?:absent|excluded|ruled out|negative)",
+            r": none",
+        ),
+    ),
+    (
+        "uncertain",
+        "before",
+        (
+            rf"(?:can ?not|can't|could not|difficult to|hard to|not|does not) {_EXCLUDE}",
+            rf"(?:no|without) {_HEDGED}(?: {_KIND}{_EVIDENCE} (?:of|for|to suggest))?",
+            r"(?:no|without) (?:new|developing|worsening|increasing|enlarging|progressive|additional)(?: or \w+)?",
+            r"not (?:certain|clear|sure) (?:whether|if)",
+            r"(?:may|might|could|would|can) (?:(?:also|well|possibly|again) )?(?:be (?:related|due|secondary) to|be|"
+            r"represent|reflect|indicate|suggest|relate to|have|include)",
+            r"(?:questionable|question|possibl[ey]|possibility|probabl[ey]|perhaps|presumed|presumably|likely|unlikely|"
+            r"suspected|suspect|equivocal|doubtful|borderline|potential|potentially|rather than|favou?r(?:ed|ing|s)?|"
+            r"r/o|versus|vs\.?|if)",
+            r"differential(?: considerations?| diagnosis)?(?: includes?)?",
+            r"(?:rule out|evaluate for|evaluation (?:for|of))",
+        ),
+    ),
+    (
+        "suggests",
+        "before",
+        (
+            r"(?:to )?suggest(?:s|ing|ive|ion)?(?: of)?",
+            r"(?:suspicious|concerning|worrisome|suspicion|concern|indicative|diagnostic|characteristic) (?:for|of)",
+        ),
+    ),
+    (
+        "absent",
+        "before",
+        (
+            rf"no {_KIND}{_EVIDENCE} (?:of|for|to suggest|suggesting)",
+            rf"without (?:any )?{_KIND}{_EVIDENCE} (?:of|for|to suggest|suggesting)",
+            r"(?:negative for|free of|clear of|devoid of|absence of|none of|lack of|lacks|lacking)",
+            r"(?:does|do|did) not (?:demonstrate|show|reveal|have|contain|identify|see|appear to (?:be|have))",
+            r"fail(?:s|ed)? to (?:demonstrate|show|reveal)",
+            r"(?:without|neither|nor|denies|absent|excludes|no|not)",
+        ),
+    ),
+    (
+        "historical",
+        "before",
+        (
+            r"(?:history of|h/o|hx of|status post|s/p)",
+            r"(?:(?:interval|complete) )*(?:resolution|clearing) of",
+            r"(?:resolved|previous|prior)",
+        ),
+    ),
+    (
+        "stop",
+        "either",
+        (
+            r"(?:but|however|although|though|except(?: for)?|apart from|aside from|other than|besides|with|which|while|"
+            r"whereas|yet|because|since|secondary to|due to|despite|otherwise|where|when|related to|adjacent to)",
+            r"(?:,|and) (?:the|this|these|a|an|stable|unchanged|persistent|again|mild|moderate)",
+            r"(?:is|are|was|were|has|have|had|shows?|demonstrates?|reveals?|appears?|there)",
+        ),
+    ),
+)
+
+# Between a negation and its finding these leave another kind, size or side of the finding open. XXXX is a word that the
+# de-identification of OpenI took out; "no XXXX of" was "no signs of" and leaves nothing open.
+LIMITS = (
+    r"(?:large|larger|moderate|sizea?ble|significant|substantial|massive|marked|suspicious|definite|obvious|gross|overt|"
+    r"frank|new|worsening|enlarging|increasing|displaced|acute|tension|dominant|non-?calcified|"
+    r"(?:left|right)(?:-sided)?|xxxx(?!\s+of))"
+)
+
+_DECIDE = ("absent", "uncertain", "historical", "suggests")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cue:
+    effect: str
+    side: str
+    start: int
+    end: int
+
+
+def find_mentions(text: str) -> list[Mention]:
+    """Every mention of a finding of FINDINGS in `text`, in order of place. Pure."""
+    # Lower case, but never of another length: places are those of `text`.
+    lowered = text.lower()
+    if len(lowered) != len(text):
+        lowered = "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
+    return [mention for start, end in _sentences(lowered) for mention in _sentence_mentions(lowered, start, end)]
+
+
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    for boundary in _patterns().boundary.finditer(text):
+        yield start, boundary.start()
+        start = boundary.end()
+    yield start, len(text)
+
+
+def _sentence_mentions(text: str, start: int, end: int) -> list[Mention]:
+    patterns = _patterns()
+    findings = [match for match in patterns.findings.finditer(text, start, end) if match.lastgroup != "f0"]
+    if not findings:
+        return []
+    cues = [_Cue(*patterns.rules[match.lastgroup], *match.span()) for match in patterns.cues.finditer(text, start, end)]
+    mentions = []
+    for match in findings:
+        status, cue = _status(text, *match.span(), cues)
+        phrase = "" if cue is None else " ".join(text[cue.start : cue.end].split())
+        mentions.append(Mention(patterns.names[match.lastgroup], status, phrase, *match.span()))
+    return _alternatives(text, mentions)
+
+
+def _status(text: str, start: int, end: int, cues: list[_Cue]) -> tuple[Status, _Cue | None]:
+    """The status of the finding at `text[start:end]` and the cue that decided (steps 3 and 4 above)."""
+    before = _until((cue for cue in reversed(cues) if cue.end <= start), "stop")  # nearest first
+    after = _until((cue for cue in cues if cue.start >= end), "stop")
+    # "X has increased and Y is not seen": a predicate of its own keeps X from the next one.
+    deciding = [cue for cue in _until(after, "persists") if cue.side != "before" and cue.effect in _DECIDE]
+    deciding += [cue for cue in before if cue.side != "after" and cue.effect in _DECIDE]
+    if not deciding:
+        return "present", None
+    cue = deciding[0]
+    if cue.effect == "suggests":
+        cue = next((other for other in deciding if other.effect != "suggests"), cue)
+        return ("absent" if cue.effect == "absent" else "uncertain"), cue
+    if cue.effect == "absent":
+        between = text[cue.end : start] if cue.end <= start else ""
+        return ("uncertain" if _patterns().limited.search(between) else "absent"), cue
+    if cue.effect == "historical":
+        still = any(other.effect == "persists" for other in (*before, *after))
+        return ("present", None) if still else ("historical", cue)
+    return "uncertain", cue
+
+
+def _until(cues: Iterable[_Cue], effect: str) -> list[_Cue]:
+    return list(takewhile(lambda cue: cue.effect != effect, cues))
+
+
+def _alternatives(text: str, mentions: list[Mention]) -> list[Mention]:
+    """ "X or Y", "X versus Y" and "X/Y", not negated, assert neither: both become uncertain."""
+    for i, (first, second) in enumerate(pairwise(mentions)):
+        between = _patterns().alternative.fullmatch(text, first.end, second.start)
+        if between and {first.status, second.status} <= {"present", "uncertain"}:
+            cue = between.group("cue")
+            mentions[i] = replace(first, status="uncertain", cue=first.cue or cue)
+            mentions[i + 1] = replace(second, status="uncertain", cue=second.cue or cue)
+    return mentions
+
+
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    boundary: re.Pattern[str]
+    findings: re.Pattern[str]
+    names: dict[str | None, str]  # group of `findings` -> finding
+    cues: re.Pattern[str]
+    rules: dict[str | None, tuple[str, str]]  # group of `cues` -> effect, side
+    limited: re.Pattern[str]
+    alternative: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    return _Patterns(
+        boundary=re.compile(r"[;!?]|(?<!\bvs)\.(?!\d)|\n\s*\n"),
+        findings=_alternation("f", FINDINGS.values()),
+        names={f"f{number}": finding for number, finding in enumerate(FINDINGS)},
+        cues=_alternation("c", (phrases for _, _, phrases in CUES)),
+        rules={f"c{number}": (effect, side) for number, (effect, side, _) in enumerate(CUES)},
+        limited=re.compile(rf"\b{LIMITS}(?:\s+(?!(?:or|and|nor)\b)[\w-]+){{0,3}}\s*$"),
+        alternative=re.compile(
+            r"(?:\s+(?!with\b)[\w-]+){0,3}\s*(?P<cue>\b(?:and/or|or|versus|vs\.?)(?!\w)|/)\s*(?:[\w-]+\s+){0,3}"
+        ),
+    )
+
+
+def _alternation(prefix: str, tables: Iterable[Iterable[str]]) -> re.Pattern[str]:
+    """One pattern of whole words; the group that matched is named by the prefix and the number of its table."""
+    groups = "|".join(f"(?P<{prefix}{number}>{'|'.join(phrases)})" for number, phrases in enumerate(tables))
+    return re.compile(rf"(?:(?<![\w-])|(?=[,:]))(?:{groups})(?![\w-])".replace(" ", r"(?:\s+)"))

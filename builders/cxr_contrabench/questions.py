@@ -1,0 +1,147 @@
+"""From (study, target, distractors) to question rows: wording, option order, gold answer.
+
+A question's text, options and indices depend on a handful of codes only (target, distractors, option order), so each
+distinct combination is written once and the rows take from it; 135,754 rows cost as much as the 60 combinations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..schemas.contrabench import QUESTION
+from ..verify import image_violations
+from .wording import QUESTION_FORMS, negated_option, positive_option
+
+# The shuffled layout depends on the row's id alone: the build's seed must not move the options.
+LAYOUT_SEED = 20260326
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Build arguments that change the words or their order, never which questions are asked."""
+
+    negation_form: str = "canonical_no"
+    question_form: str = "original"
+    layout: str = "original"
+
+
+def pick(row_id: str, n: int, seed: int) -> int:
+    """Which of `n` alternatives a row takes: a hash of its id, so that no row depends on any other.
+
+    The first 8 bytes (little-endian) of BLAKE2b-64 of `"{seed}:{row_id}"`, modulo `n`.
+
+    >>> pick("chexpert/train/patient00001/study1/presence/edema", 3, seed=0) in (0, 1, 2)
+    True
+    """
+    digest = blake2b(f"{seed}:{row_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % n
+
+
+def assemble(
+    *,
+    protocol: str,
+    polarity: str,
+    ids: pa.Array,
+    study_ids: pa.Array,
+    images: pa.Array,
+    findings: Sequence[str],
+    target: np.ndarray,
+    distractors: np.ndarray,
+    with_negation: bool,
+    wording: Wording,
+    cues: Sequence[str] | None = None,
+) -> pa.Table:
+    """Question rows in the schema QUESTION.
+
+    Args:
+        protocol: name of the protocol (the config). polarity: "presence" or "absence".
+        ids, study_ids, images: n values each; images is a list<struct{source, key, view}> array.
+        findings: display names, lower case. target: (n,) and distractors: (n, k), integer indices into it.
+        with_negation: whether the target's negated option is offered (not in the positive-only control).
+        wording: forms and layout. `original` puts the target first, then its negated option, then the distractors, as
+            published (Appendix B.2); `shuffled` orders the options by a hash of the row's id.
+        cues: n negation cues of a report, or None.
+    """
+    n, n_distractors = len(ids), distractors.shape[1]
+    n_options = 1 + int(with_negation) + n_distractors
+    n_orders = math.factorial(n_options)
+    order = np.zeros(n, np.int64)
+    if wording.layout == "shuffled":
+        order = np.fromiter((pick(row_id, n_orders, LAYOUT_SEED) for row_id in ids.to_pylist()), np.int64, n)
+
+    codes = np.column_stack([target, distractors, order]).astype(np.int64)
+    radix = np.array([len(findings)] * (1 + n_distractors) + [n_orders], np.int64)
+    code = np.ravel_multi_index(tuple(codes.T), tuple(radix)) if n else np.zeros(0, np.int64)
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    distinct = _distinct_questions(codes[first], findings, polarity, with_negation, wording)
+
+    def constant(value: str) -> pa.Array:
+        return pa.repeat(pa.scalar(value), n)
+
+    columns = {
+        "id": ids,
+        "protocol": constant(protocol),
+        "polarity": constant(polarity),
+        "study_id": study_ids,
+        "images": images,
+        "negation_form": constant(wording.negation_form if with_negation else "none"),
+        "question_form": constant(wording.question_form),
+        "layout": constant(wording.layout),
+        "cue": constant("") if cues is None else pa.array(cues, pa.string()),
+        **{name: distinct[name].take(pa.array(which)) for name in distinct.column_names},
+    }
+    schema = QUESTION.arrow_schema
+    return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+
+
+def _distinct_questions(
+    codes: np.ndarray, findings: Sequence[str], polarity: str, with_negation: bool, wording: Wording
+) -> pa.Table:
+    """One row for each distinct (target, distractors, order): question, options and the indices into them."""
+    rows = []
+    for combination in codes.tolist():
+        target, distractors, order = combination[0], combination[1:-1], combination[-1]
+        options = [positive_option(findings[target])]
+        if with_negation:
+            options.append(negated_option(findings[target], wording.negation_form))
+        options += [positive_option(findings[d]) for d in distractors]
+        places = next(itertools.islice(itertools.permutations(range(len(options))), order, None))
+        answer = places.index(0)
+        rows.append(
+            {
+                "question": QUESTION_FORMS[polarity][wording.question_form],
+                "options": [options[i] for i in places],
+                "answer": answer,
+                "finding": findings[target],
+                "negated": places.index(1) if with_negation else -1,
+                "counterpart": answer if with_negation else -1,
+            }
+        )
+    schema = pa.schema([QUESTION.arrow_schema.field(name) for name in
+                        ("question", "options", "answer", "finding", "negated", "counterpart")])  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def violations(table: pa.Table) -> list[str]:
+    """What rows must satisfy whatever the source; an empty list when all do (section 3.1)."""
+    problems = image_violations(table["images"].combine_chunks())
+    rows = {name: table[name].to_numpy() for name in ("answer", "negated", "counterpart")}
+    n_options = pc.list_value_length(table["options"]).to_numpy()
+    checks = {
+        "an id stands twice": len(table["id"].unique()) == table.num_rows,
+        "the answer is no option": ((rows["answer"] >= 0) & (rows["answer"] < n_options)).all(),
+        "the negated option is the gold answer": (rows["negated"] != rows["answer"]).all(),
+        "a row has a negated option without its counterpart": (
+            (rows["negated"] < 0) == (rows["counterpart"] < 0)
+        ).all(),
+        "a row has no image": pc.all(pc.greater(pc.list_value_length(table["images"]), 0)).as_py() in (True, None),
+    }
+    return problems + [problem for problem, holds in checks.items() if not holds]

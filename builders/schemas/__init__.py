@@ -1,0 +1,1 @@
+"""Row schemas, one small file a benchmark family (Hugging Face `Features`)."""

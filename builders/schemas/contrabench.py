@@ -1,0 +1,25 @@
+"""One row of CXR-ContraBench (section 3.1): a study's images, a question, an answer set and the gold option."""
+
+from datasets import Features, List, Value
+
+from .structs import IMAGE_REF
+
+QUESTION = Features(
+    {
+        "id": Value("string"),
+        "protocol": Value("string"),
+        "polarity": Value("string"),  # presence, absence, other
+        "study_id": Value("string"),
+        "images": List(IMAGE_REF),
+        "question": Value("string"),
+        "options": List(Value("string")),
+        "answer": Value("int32"),  # index into options
+        "finding": Value("string"),
+        "negated": Value("int32"),  # index of the explicitly negated option, -1 where there is none
+        "counterpart": Value("int32"),  # index of its positive counterpart, -1 where there is none
+        "negation_form": Value("string"),
+        "question_form": Value("string"),
+        "layout": Value("string"),
+        "cue": Value("string"),  # the report's negation cue, never its sentence
+    }
+)

@@ -1,0 +1,144 @@
+"""Proving a build: build.json is recomputed from the Parquet, and compared with a reference where there is one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..loaders.errors import InputError
+from .write import MANIFEST, summarise
+
+REBUILD = "build it again with medfaith build"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What verifying needs to know of a benchmark: its row schema, what is counted, and what rows must satisfy."""
+
+    features: datasets.Features
+    counted: Sequence[str]
+    violations: Callable[[pa.Table], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One split, verified.
+
+    problems: what is wrong with the rows themselves or differs from build.json; empty when the split is sound.
+    reference: "equal", "differs", or "none" where no reference was built with the same arguments.
+    same_labels: whether the reference was made from the very same label files, so that "differs" is a fault.
+    """
+
+    repository: str
+    config: str
+    split: str
+    summary: Mapping[str, Any]
+    problems: tuple[str, ...]
+    reference: str
+    same_labels: bool
+
+
+def repositories(folder: Path) -> list[Path]:
+    """The repositories that `folder` is or holds. Raises InputError when there is none."""
+    if not folder.is_dir():
+        raise InputError(folder, "is not a folder", expected="what medfaith build wrote", action="check the path")
+    found = [folder] if (folder / MANIFEST).is_file() else sorted(p.parent for p in folder.glob(f"*/{MANIFEST}"))
+    if not found:
+        raise InputError(folder, f"holds no build ({MANIFEST} is missing)", action=REBUILD)
+    return found
+
+
+def verify_repository(
+    folder: Path, families: Mapping[str, Family], references: Sequence[Mapping[str, Any]]
+) -> list[Verdict]:
+    """Verifies every split of one repository. Raises InputError for a build.json or Parquet that cannot be read.
+
+    Args:
+        families: benchmark name -> its schema and checks.
+        references: records in the form of build.json; the one of the same benchmark, source, seed and arguments counts.
+    """
+    record = _read_record(folder)
+    family = families[record["benchmark"]]
+    reference = next((r for r in references if _comparable(r, record)), None)
+    verdicts = []
+    for key, recorded in record["splits"].items():
+        config, split = key.split("/")
+        table, problems = _read_split(folder, config, split, family)
+        summary = summarise(table, family.counted) if not problems else recorded
+        problems += [
+            f"{k}: {recorded.get(k)} recorded, {summary[k]} found" for k in summary if summary[k] != recorded.get(k)
+        ]
+        if not problems:
+            problems += family.violations(table)
+        expected = reference["splits"].get(key) if reference else None
+        verdicts.append(
+            Verdict(
+                folder.name,
+                config,
+                split,
+                summary,
+                tuple(problems),
+                "none" if expected is None else "equal" if expected["sha256"] == summary["sha256"] else "differs",
+                reference is not None and _label_hashes(reference) >= _label_hashes(record),
+            )
+        )
+    listed = {f"{s.config}/{s.split}" for s in verdicts}
+    extra = {f"{p.parent.name}/{p.name.split('-')[0]}" for p in folder.glob("*/*.parquet")} - listed
+    if extra:
+        raise InputError(folder, f"holds {', '.join(sorted(extra))}, which {MANIFEST} does not list", action=REBUILD)
+    return verdicts
+
+
+def image_violations(images: pa.Array) -> list[str]:
+    """Rows reference images by POSIX paths below a source's root: nothing absolute, no `..`. images: list<ImageRef>."""
+    keys = images.flatten().field("key")
+    unsafe = pc.or_(pc.match_substring_regex(keys, r"(^|/)\.\.(/|$)|\\|^/|^[A-Za-z]:"), pc.equal(keys, ""))
+    bad = keys.filter(unsafe)
+    return [f"image key {bad[0].as_py()!r} is not a path below the source's root ({len(bad)} such)"] if len(bad) else []
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        missing = [k for k in ("benchmark", "source", "seed", "arguments", "sources", "splits") if k not in record]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
+    if missing:
+        raise InputError(path, f"lacks {', '.join(missing)}", action=REBUILD)
+    return record
+
+
+def _comparable(reference: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    return all(reference[k] == record[k] for k in ("benchmark", "source", "seed", "arguments"))
+
+
+def _label_hashes(record: Mapping[str, Any]) -> set[str]:
+    return {digest for entry in record["sources"].values() for digest in entry["files"].values()}
+
+
+def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[pa.Table, list[str]]:
+    files = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
+    if not files:
+        raise InputError(folder / config, f"no Parquet file of split {split!r}", action=REBUILD)
+    expected = int(files[0].stem.rsplit("-", 1)[1])
+    if len(files) != expected:
+        raise InputError(
+            folder / config, f"{len(files)} of {expected} Parquet files of split {split!r}", action=REBUILD
+        )
+    schema = family.features.arrow_schema
+    try:
+        table = pa.concat_tables([pq.read_table(path, partitioning=None) for path in files])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(files[0], f"is no readable Parquet ({str(error).splitlines()[0]})", action=REBUILD) from None
+    if not table.schema.equals(schema, check_metadata=False):
+        return table, [f"columns: {table.schema.names} with other types or names than the schema's {schema.names}"]
+    return table, []

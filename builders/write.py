@@ -1,0 +1,189 @@
+"""Writing a build to disk in the shape of a Hub data-set repository: Parquet, README.md and build.json, atomically.
+
+`DIR/<benchmark>-<source>/<config>/<split>-00000-of-0000N.parquet`, so that
+`load_dataset("DIR/<benchmark>-<source>", "<config>")` works before anything is published.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+from filelock import FileLock, Timeout
+
+from ..loaders.errors import InputError, MedfaithError
+from .rowset import rowset_sha256, value_counts
+
+ROWS_PER_FILE = 500_000
+MANIFEST = "build.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One split of one config, made when it is called, so that only what is being written is in memory."""
+
+    config: str
+    name: str
+    make: Callable[[], pa.Table]
+
+
+def write_repository(
+    out: Path,
+    name: str,
+    splits: Sequence[Split],
+    *,
+    features: datasets.Features,
+    counted: Sequence[str],
+    record: dict[str, Any],
+    card: str,
+    workers: int = 1,
+) -> Path:
+    """Writes one repository below `out` and returns its folder; a killed or failed write leaves the old one as it was.
+
+    Args:
+        name: folder and repository name, `<benchmark>-<source>`.
+        splits: what to write; `workers` of them are made and written at a time, with the same bytes for any number.
+        features: schema of every row. counted: the columns whose value counts go into build.json.
+        record: provenance for build.json (version, seed, arguments, sources).
+        card: body of README.md below the YAML header.
+    """
+    with _exclusive(out, name):
+        partial = out / f".{name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir(parents=True)
+            with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+                summaries = list(pool.map(lambda split: _write_split(partial, split, features, counted), splits))
+            record = record | {"splits": dict(zip((f"{s.config}/{s.name}" for s in splits), summaries, strict=True))}
+            (partial / MANIFEST).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            (partial / "README.md").write_text(_header(splits, features, record) + card, encoding="utf-8")
+            _replace(partial, out / name)
+        except OSError as error:
+            raise _explain(error, out) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return out / name
+
+
+def _write_split(folder: Path, split: Split, features: datasets.Features, counted: Sequence[str]) -> dict[str, Any]:
+    table = split.make().cast(features.arrow_schema)
+    (folder / split.config).mkdir(exist_ok=True)
+    n_files = max(1, -(-table.num_rows // ROWS_PER_FILE))
+    for i in range(n_files):
+        part = table.slice(i * ROWS_PER_FILE, ROWS_PER_FILE)
+        pq.write_table(part, folder / split.config / f"{split.name}-{i:05d}-of-{n_files:05d}.parquet")
+    return summarise(table, counted)
+
+
+def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
+    """What build.json records of a split: rows, studies where rows have them, value counts, and a hash of the rows."""
+    summary: dict[str, Any] = {"rows": table.num_rows}
+    if "study_id" in table.column_names:
+        summary["studies"] = len(table["study_id"].unique())
+        summary["multi_image"] = pc.sum(pc.greater(pc.list_value_length(table["images"]), 1)).as_py() or 0
+    summary["counts"] = {column: value_counts(table[column]) for column in counted}
+    summary["sha256"] = rowset_sha256(table)
+    return summary
+
+
+def sha256_of_files(files: Sequence[Path], root: Path) -> dict[str, str]:
+    """Hash of each label file by its name below `root`; of more than 20 files, one hash over all names and hashes."""
+    hashes = {}
+    for path in sorted(files):
+        name = path.relative_to(root).as_posix() if path.is_relative_to(root) and path != root else path.name
+        hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    if len(hashes) <= 20:
+        return hashes
+    listing = "".join(f"{digest}  {name}\n" for name, digest in hashes.items())
+    return {f"{len(hashes)} files": hashlib.sha256(listing.encode()).hexdigest()}
+
+
+def _header(splits: Sequence[Split], features: datasets.Features, record: dict[str, Any]) -> str:
+    """The YAML header that the Hub and `load_dataset` read: configs with their files and features."""
+    configs: dict[str, list[Split]] = {}
+    for split in splits:
+        configs.setdefault(split.config, []).append(split)
+    described = datasets.DatasetInfo(features=features)._to_yaml_dict()["features"]
+    header = {
+        "pretty_name": record["benchmark"],
+        "language": ["en"],
+        "configs": [
+            {"config_name": c, "data_files": [{"split": s.name, "path": f"{c}/{s.name}-*.parquet"} for s in of_config]}
+            for c, of_config in configs.items()
+        ],
+        "dataset_info": [{"config_name": c, "features": described} for c in configs],
+    }
+    text = yaml.dump(header, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
+    return f"---\n{text}---\n\n"
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes a list that is shared between configs out in full: the Hub's YAML has no use for anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+@contextmanager
+def _exclusive(out: Path, name: str) -> Iterator[None]:
+    """One build at a time of `out/name`; a second one is refused instead of undoing the first one's work."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out / f".{name}.lock", timeout=0)
+        lock.acquire()
+    except Timeout:
+        raise MedfaithError(
+            f"{out}: another build of {name} is writing here\n  what to do: wait for it, or use another --out"
+        ) from None
+    except OSError as error:
+        raise _explain(error, out) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _replace(new: Path, target: Path) -> None:
+    """Puts the folder `new` in place of `target` so that a kill at any moment leaves one of the two under that name."""
+    if not target.exists():
+        new.rename(target)
+    elif _exchange(new, target):
+        shutil.rmtree(new, ignore_errors=True)
+    else:  # no atomic exchange on this system: the name is absent for the instant between two renames
+        old = target.with_name(f".{target.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        new.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swaps two folders in one step where the system can (Linux renameat2); False where it cannot."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
+    at_cwd, exchange = -100, 2
+    return renameat2 is not None and renameat2(at_cwd, bytes(a), at_cwd, bytes(b), exchange) == 0
+
+
+def _explain(error: OSError, out: Path) -> MedfaithError:
+    action = (
+        "free some space or choose another --out" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
+    )
+    reason = error.strerror or str(error)
+    return InputError(
+        out, f"cannot be written ({reason}); nothing was changed", action=action or "choose another --out"
+    )

@@ -1,0 +1,89 @@
+"""The `evaluate` module of the intervals and tests."""
+
+import datasets
+import evaluate
+
+from .score import bootstrap_mean, permutation_test
+
+_DESCRIPTION = """
+The mean of per-example numbers with a percentile bootstrap interval, by example or by cluster (study, patient, video),
+and, given a second system's numbers on the same examples, the difference with its interval and a permutation test.
+"""
+
+_CITATION = """
+@article{fang2026cxrcontrabench,
+  title = {CXR-ContraBench: Benchmarking Negated-Option Attraction in Medical VLMs},
+  author = {Fang, Zhengru and Ma, Yanan and Guo, Yu and Hu, Senkang and Zhang, Yixian and Cao, Hangcheng and
+            Ding, Wenbo and Fang, Yuguang}
+}
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of float, one number an example (1.0 for a correct answer); NaN or None where undefined.
+    groups: list of labels, one an example; whole groups are resampled.
+    baseline: list of float, another system's numbers on the same examples.
+    n_resamples: number of bootstrap resamples.
+    n_permutations: number of random permutations.
+    seed: seed of both.
+    confidence_level: between 0 and 1.
+    alternative: "two-sided", "greater" (predictions above baseline) or "less".
+    permutation: "paired" or "independent".
+
+Returns:
+    dict of mean, low, high, n, n_nan, n_groups; with a baseline also difference, difference_low, difference_high,
+    p_value and n_pairs.
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
+class Confidence(evaluate.Metric):
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features({"predictions": datasets.Value("float64")}),
+        )
+
+    def _compute(
+        self,
+        predictions,
+        *,
+        groups=None,
+        baseline=None,
+        n_resamples=2000,
+        n_permutations=10_000,
+        seed=42,
+        confidence_level=0.95,
+        alternative="two-sided",
+        permutation="paired",
+    ):
+        values = _numbers(predictions)
+        how = {"groups": groups, "n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
+        result = bootstrap_mean(values, **how)._asdict()
+        if baseline is None:
+            return result
+        other = _numbers(baseline)
+        test = permutation_test(
+            values,
+            other,
+            groups=groups,
+            n_resamples=n_permutations,
+            seed=seed,
+            alternative=alternative,
+            permutation=permutation,
+        )
+        interval = bootstrap_mean([a - b for a, b in zip(values, other, strict=True)], **how)
+        return {
+            **result,
+            "difference": test.difference,
+            "difference_low": interval.low,
+            "difference_high": interval.high,
+            "p_value": test.p_value,
+            "n_pairs": test.n,
+        }
+
+
+def _numbers(values):
+    return [float("nan") if value is None else float(value) for value in values]

@@ -1,0 +1,237 @@
+"""Intervals and tests for a mean over examples (CXR-ContraBench, Appendix C): bootstrap and permutation.
+
+Both resample whole groups where groups are given (study, patient, video), so that records of one study are not taken
+for independent. Both draw counts of equal contributions instead of single examples where that is the same
+distribution and less work: a resample of 135,754 zeros and ones is two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+_CHUNK = 250_000  # numbers drawn at once: they stay in the cache, and memory stays a few megabytes
+
+
+class Interval(NamedTuple):
+    """mean and its percentile interval [low, high]; NaN where undefined.
+
+    n: values used; n_nan: values left out as NaN; n_groups: resampling units (n without groups).
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    n_nan: int
+    n_groups: int
+
+
+class PermutationTest(NamedTuple):
+    """difference: mean(after) - mean(before) over the n examples where both are known; p_value: NaN where undefined."""
+
+    difference: float
+    p_value: float
+    n: int
+    n_nan: int
+    n_groups: int
+
+
+def bootstrap_mean(
+    values: Sequence[float] | np.ndarray,
+    *,
+    groups: Sequence | np.ndarray | None = None,
+    n_resamples: int = 2000,
+    seed: int = 42,
+    confidence_level: float = 0.95,
+) -> Interval:
+    """Percentile bootstrap interval of a mean.
+
+    Args:
+        values: shape (n,), one number an example; NaN (undefined for that example) is left out and counted.
+        groups: shape (n,), one label an example. Whole groups are then drawn with replacement, all their records
+            included, and the mean of a resample is its sum over its size.
+        n_resamples: number of resamples; 2,000 as published.
+        seed: seed of the generator.
+        confidence_level: between 0 and 1.
+
+    Returns:
+        the interval; low and high are NaN with fewer than two groups, whose spread no resample can show.
+
+    Raises:
+        ValueError: arrays of another shape, infinite values, or a parameter out of its range.
+
+    >>> bootstrap_mean([0, 1, 1, 1, float("nan")]).mean
+    0.75
+    """
+    values = _vector(values, "values")
+    labels = _labels(groups, len(values))
+    if n_resamples < 1 or not 0 < confidence_level < 1:
+        raise ValueError("n_resamples must be at least 1 and confidence_level between 0 and 1")
+    known = ~np.isnan(values)
+    values, labels = values[known], None if labels is None else labels[known]
+    sums, sizes = _by_group(values, labels)
+    low = high = float("nan")
+    if len(sums) >= 2:
+        means = _resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed))
+        tail = (1 - confidence_level) / 2
+        low, high = (float(bound) for bound in np.quantile(means, [tail, 1 - tail]))
+    mean = float(sums.sum() / sizes.sum()) if len(sums) else float("nan")
+    return Interval(mean, low, high, len(values), int(np.sum(~known)), len(sums))
+
+
+def permutation_test(
+    after: Sequence[float] | np.ndarray,
+    before: Sequence[float] | np.ndarray,
+    *,
+    groups: Sequence | np.ndarray | None = None,
+    n_resamples: int = 10_000,
+    seed: int = 42,
+    alternative: str = "two-sided",
+    permutation: str = "paired",
+) -> PermutationTest:
+    """Permutation test of mean(after) - mean(before).
+
+    Args:
+        after, before: shape (n,), the two systems' numbers on the same examples; pairs with a NaN are left out.
+        groups: shape (n,), one label an example; a whole group is then exchanged at once. Paired only.
+        n_resamples, seed: number of random permutations, and the seed of the generator.
+        alternative: "two-sided", "greater" (after above before) or "less".
+        permutation: "paired" exchanges the two numbers of an example (or of all examples in a group) at random;
+            "independent" shuffles all 2n numbers over the two systems, which ignores the pairing.
+
+    Returns:
+        the difference and p = (1 + permutations at least as extreme) / (1 + n_resamples).
+
+    Raises:
+        ValueError: arrays of another shape, infinite values, or a parameter out of its range.
+
+    >>> permutation_test([1, 1, 1, 1], [1, 1, 1, 1]).p_value
+    1.0
+    """
+    after, before = _vector(after, "after"), _vector(before, "before")
+    if len(after) != len(before):
+        raise ValueError(f"after has {len(after)} numbers and before {len(before)}: give both on the same examples")
+    labels = _labels(groups, len(after))
+    _check_test(n_resamples, alternative, permutation, labels is not None)
+    known = ~(np.isnan(after) | np.isnan(before))
+    after, before, labels = after[known], before[known], None if labels is None else labels[known]
+    n, n_nan = len(after), int(np.sum(~known))
+    sums, _ = _by_group(after - before, labels)
+    if not n:
+        return PermutationTest(float("nan"), float("nan"), 0, n_nan, 0)
+    rng = np.random.default_rng(seed)
+    observed = float(sums.sum())
+    if permutation == "paired":
+        permuted = _sign_flipped_sums(sums, n_resamples, rng)
+    else:
+        permuted = _shuffled_differences(after, before, n_resamples, rng)
+    # Sums of the same numbers in another order differ by rounding; that must not decide a tie.
+    slack = 1e-9 * max(1.0, float(np.abs(after).sum() + np.abs(before).sum()))
+    extreme = {
+        "two-sided": np.abs(permuted) >= abs(observed) - slack,
+        "greater": permuted >= observed - slack,
+        "less": permuted <= observed + slack,
+    }[alternative]
+    p_value = (1 + int(np.sum(extreme))) / (1 + n_resamples)
+    return PermutationTest(observed / n, p_value, n, n_nan, len(sums))
+
+
+def _resampled_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Means of resamples of groups; sums, sizes: shape (g,), each group's total and number of values."""
+    pairs = sums + 1j * sizes  # one number a group: totals of both are then added up in one go
+    kinds, frequency = np.unique(pairs, return_counts=True)
+    if 32 * len(kinds) <= len(pairs):  # a kind's binomial draw costs about as much as 32 drawn groups
+        drawn = rng.multinomial(len(pairs), frequency / len(pairs), size=n_resamples)
+        return (drawn @ np.real(kinds)) / (drawn @ np.imag(kinds))
+    if np.all(sizes == sizes[0]):
+        return _resampled_totals(sums, n_resamples, rng) / sizes.sum()
+    totals = _resampled_totals(pairs, n_resamples, rng)
+    return np.real(totals) / np.imag(totals)
+
+
+def _resampled_totals(units: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Totals of resamples of units, shape (g,), with replacement.
+
+    Units lie in blocks of 2**k: how many are drawn from each block is multinomial, which ones is k random bits. That
+    is the same distribution as an index below g for each draw, at half the time.
+    """
+    sizes = [2**16] * (len(units) >> 16) + [2**k for k in range(15, -1, -1) if len(units) >> k & 1]
+    firsts = np.cumsum([0, *sizes[:-1]])
+    share = np.array(sizes) / len(units)
+    totals = np.zeros(n_resamples, dtype=units.dtype)
+    step = max(1, _CHUNK // len(units))
+    for start in range(0, n_resamples, step):
+        part = totals[start : start + step]
+        counts = rng.multinomial(len(units), share, size=len(part))
+        for first, size, count in zip(firsts, sizes, counts.T, strict=True):
+            bits = rng.integers(2**16, size=count.sum(), dtype=np.uint16) & np.uint16(size - 1)
+            drawn = np.take(units[first : first + size], bits, mode="clip")
+            some = count > 0
+            part[some] += np.add.reduceat(drawn, (np.cumsum(count) - count)[some])
+    return totals
+
+
+def _sign_flipped_sums(differences: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Sums of differences under random signs: m differences of one size keep their sign Binomial(m, 1/2) times."""
+    size, count = np.unique(np.abs(differences[differences != 0]), return_counts=True)
+    sums = np.zeros(n_resamples)
+    step = max(1, _CHUNK // max(1, len(size)))
+    for start in range(0, n_resamples, step):
+        stop = min(start + step, n_resamples)
+        kept = rng.binomial(count, 0.5, size=(stop - start, len(size)))
+        sums[start:stop] = (2 * kept - count) @ size
+    return sums
+
+
+def _shuffled_differences(
+    after: np.ndarray, before: np.ndarray, n_resamples: int, rng: np.random.Generator
+) -> np.ndarray:
+    """sum(after) - sum(before) when the pooled numbers are dealt out again: a draw without replacement."""
+    pooled = np.concatenate([after, before])
+    kinds, count = np.unique(pooled, return_counts=True)
+    sums = np.empty(n_resamples)
+    step = max(1, _CHUNK // len(kinds))
+    for start in range(0, n_resamples, step):
+        stop = min(start + step, n_resamples)
+        drawn = rng.multivariate_hypergeometric(count, len(after), size=stop - start, method="marginals")
+        sums[start:stop] = 2 * (drawn @ kinds) - pooled.sum()
+    return sums
+
+
+def _by_group(values: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    if labels is None:
+        return values, np.ones(len(values))
+    _, group = np.unique(labels, return_inverse=True)
+    return np.bincount(group, weights=values), np.bincount(group).astype(float)
+
+
+def _vector(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
+    vector = np.asarray(values, dtype=float)
+    if vector.ndim != 1:
+        raise ValueError(f"{name}: shape {vector.shape}; expected one number an example, shape (n,)")
+    if np.isinf(vector).any():
+        raise ValueError(f"{name}, row {int(np.argmax(np.isinf(vector))) + 1}: infinite; expected a number or NaN")
+    return vector
+
+
+def _labels(groups: Sequence | np.ndarray | None, n: int) -> np.ndarray | None:
+    if groups is None:
+        return None
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"groups: shape {labels.shape}; expected one label a value, shape ({n},)")
+    return labels
+
+
+def _check_test(n_resamples: int, alternative: str, permutation: str, grouped: bool) -> None:
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples {n_resamples}: expected at least 1")
+    if alternative not in {"two-sided", "greater", "less"}:
+        raise ValueError(f"alternative {alternative!r}: expected two-sided, greater or less")
+    if permutation not in {"paired", "independent"}:
+        raise ValueError(f"permutation {permutation!r}: expected paired or independent")
+    if grouped and permutation == "independent":
+        raise ValueError("groups: an independent permutation ignores the pairing and the groups; use paired")

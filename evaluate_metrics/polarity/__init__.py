@@ -1,0 +1,1 @@
+"""Polarity of multiple-choice answers: reversals, contradictions, and their deterministic repair (CXR-ContraBench)."""

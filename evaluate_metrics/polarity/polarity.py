@@ -1,0 +1,68 @@
+"""The `evaluate` module of the polarity scores."""
+
+import datasets
+import evaluate
+
+from .answers import parse_answer
+from .score import score_predictions
+from .verifier import verify
+
+# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
+__all__ = ["Polarity", "parse_answer", "score_predictions", "verify"]
+
+_DESCRIPTION = """
+Polarity of multiple-choice answers about findings: accuracy, presence questions answered with the negated option
+(reversals), absence questions answered with it (contradictions), unread responses, and the same after the
+deterministic verifier QCCV-Neg of CXR-ContraBench.
+"""
+
+_CITATION = """
+@article{fang2026cxrcontrabench,
+  title = {CXR-ContraBench: Benchmarking Negated-Option Attraction in Medical VLMs},
+  author = {Fang, Zhengru and Ma, Yanan and Guo, Yu and Hu, Senkang and Zhang, Yixian and Cao, Hangcheng and
+            Ding, Wenbo and Fang, Yuguang}
+}
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of str, one response a question: a letter, an option's text, or sentences.
+    references: list of dict, one a question, with question (str), options (list of str), answer, negated and
+        counterpart (0-based index into options; -1 where there is no negated option or no counterpart), polarity
+        ("presence", "absence" or "other") and finding (str).
+    trigger: "original" (published literal words) or "extended" (paraphrase-aware).
+    replacement: "slot0" (published) or "slot_agnostic".
+    per_sample: return each question's reading and verdict too.
+
+Returns:
+    dict of unrounded fractions and the counts (n_...) behind them, by_finding, and per_sample on request.
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
+class Polarity(evaluate.Metric):
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(
+                {
+                    "predictions": datasets.Value("string"),
+                    "references": {
+                        "question": datasets.Value("string"),
+                        "options": datasets.List(datasets.Value("string")),
+                        "answer": datasets.Value("int64"),
+                        "negated": datasets.Value("int64"),
+                        "counterpart": datasets.Value("int64"),
+                        "polarity": datasets.Value("string"),
+                        "finding": datasets.Value("string"),
+                    },
+                }
+            ),
+        )
+
+    def _compute(self, predictions, references, *, trigger="original", replacement="slot0", per_sample=False):
+        return score_predictions(
+            predictions, references, trigger=trigger, replacement=replacement, per_sample=per_sample
+        )

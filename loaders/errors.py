@@ -1,0 +1,62 @@
+"""The errors a user can act on. The command prints them and exits with status 2; they never show a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class MedfaithError(Exception):
+    """Base of every error that is the input's or the environment's, not the program's."""
+
+
+class InputError(MedfaithError):
+    """A file, row or column is not what the official release has.
+
+    Args:
+        where: the file or folder (as the user named it).
+        found: what is wrong there.
+        expected: what should be there.
+        action: what the user can do.
+        row: 1-based data row (the header is not counted), when one row is at fault.
+        column: column name, when one column is at fault.
+    """
+
+    def __init__(
+        self,
+        where: str | Path,
+        found: str,
+        *,
+        expected: str = "",
+        action: str = "",
+        row: int | str | None = None,
+        column: str | None = None,
+    ) -> None:
+        self.where, self.found, self.expected, self.action = str(where), found, expected, action
+        self.row, self.column = row, column
+        place = [self.where]
+        if row is not None:
+            place.append(f"row {row}")
+        if column is not None:
+            place.append(f"column {column!r}")
+        lines = [f"{', '.join(place)}: {found}"]
+        if expected:
+            lines.append(f"  expected: {expected}")
+        if action:
+            lines.append(f"  what to do: {action}")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self):  # keyword arguments survive the way back from a worker process
+        state = (self.where, self.found, self.expected, self.action, self.row, self.column)
+        return _input_error, state
+
+
+def _input_error(where, found, expected, action, row, column) -> InputError:
+    return InputError(where, found, expected=expected, action=action, row=row, column=column)
+
+
+class MissingSourceError(MedfaithError):
+    """A licensed source is not on this machine; the message carries how to get access (sources.toml)."""
+
+
+class ImageError(MedfaithError):
+    """An image that a row references cannot be opened: missing, truncated, or outside its source's root."""

@@ -1,0 +1,257 @@
+"""Open-i Indiana University chest X-rays (NLMCXR): reports, MeSH indexing, and the images that belong to each report.
+
+Source: Demner-Fushman et al., "Preparing a collection of radiology examinations for distribution and retrieval" (2016).
+Accepted: the XML files (`ecgen-radiology/`), `NLMCXR_reports.tgz`, and the Kaggle pair `indiana_reports.csv` +
+`indiana_projections.csv`. A report reads the same from each of them, with two exceptions that no benchmark row depends
+on: the Kaggle copy has no automatic MeSH terms, and its views are not read, because the official release states none.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from .errors import ImageError, InputError
+
+ARCHIVE = "NLMCXR_reports.tgz"
+REPORTS_CSV, PROJECTIONS_CSV = "indiana_reports.csv", "indiana_projections.csv"
+REPORTS_COLUMNS = ("uid", "MeSH", "indication", "comparison", "findings", "impression")
+PROJECTIONS_COLUMNS = ("uid", "filename")
+SECTIONS = ("COMPARISON", "INDICATION", "FINDINGS", "IMPRESSION")
+EXPECTED = f"the reports' XML files in ecgen-radiology/, or {ARCHIVE}, or {REPORTS_CSV} + {PROJECTIONS_CSV}"
+ACTION = "download the reports again from Open-i (NLMCXR_reports.tgz) and use them unchanged"
+KAGGLE_ACTION = "use the csv pair of the Kaggle copy 'chest-xrays-indiana-university' unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """key: `{parentImage id}.png`, whatever file the pixels come in; view: "", the official release states none."""
+
+    key: str
+    view: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One study. Texts have their white space collapsed; a section without text is ""; images are in order of key."""
+
+    uid: str
+    findings: str
+    impression: str
+    indication: str
+    comparison: str
+    mesh_major: tuple[str, ...]  # slash-delimited, "Opacity/lung/upper lobe/right"
+    mesh_automatic: tuple[str, ...]
+    images: tuple[Image, ...]
+
+
+def label_files(root: Path) -> list[Path]:
+    """The files that `read_reports(root)` reads. Where a folder holds several forms: XML first, then archive, then csv.
+
+    Raises InputError where `root` does not exist or holds none of the accepted forms.
+    """
+    if root.is_file() and root.name.endswith((".tgz", ".tar.gz")):
+        return [root]
+    if not root.is_dir():
+        found = "is no .tgz archive" if root.is_file() else "no such file or folder"
+        raise InputError(root, found, expected=EXPECTED, action="give the folder that holds the OpenI reports")
+    for folder in (root, root / "ecgen-radiology", *sorted(root.glob("*/ecgen-radiology"))):
+        if files := sorted((f for f in folder.glob("*.xml") if not f.name.startswith(".")), key=_by_number):
+            return files
+    if (root / ARCHIVE).is_file():
+        return [root / ARCHIVE]
+    pair = [root / REPORTS_CSV, root / PROJECTIONS_CSV]
+    missing = [file.name for file in pair if not file.is_file()]
+    if len(missing) == len(pair):
+        raise InputError(root, "holds no OpenI reports", expected=EXPECTED, action=ACTION)
+    if missing:
+        raise InputError(root, f"{missing[0]} is missing", expected=f"{pair[0].name} + {pair[1].name}", action=EXPECTED)
+    return pair
+
+
+def read_reports(root: Path, progress: Callable[[int, int], None] | None = None) -> list[Report]:
+    """All reports of one copy, in numeric order of uid (CXR1, CXR2, CXR3, ...).
+
+    `progress(done, total)`, in reports, is called after each one.
+    Raises InputError naming the file (and the row and column of a csv) that is not as released.
+    """
+    files = label_files(root)
+    if files[0].suffix == ".csv":
+        reports, total = _kaggle_reports(*files)
+    elif files[0].suffix == ".xml":
+        reports, total = ((file, _parse(file.read_bytes(), file)) for file in files), len(files)
+    else:
+        documents = _archived(files[0])
+        reports, total = ((where, _parse(data, where)) for where, data in documents), len(documents)
+    numbered: dict[int, Report] = {}
+    first_seen: dict[str, str | Path] = {}  # uid or image key -> where
+    for done, (where, report) in enumerate(reports, 1):
+        for name in (report.uid, *(image.key for image in report.images)):
+            if name in first_seen:
+                found = f"{name} was already in {first_seen[name]}"
+                raise InputError(where, found, expected="each report and each image once", action=ACTION)
+            first_seen[name] = where
+        numbered[int(report.uid.removeprefix("CXR"))] = report
+        if progress is not None:
+            progress(done, total)
+    return [numbered[number] for number in sorted(numbered)]
+
+
+def image_paths(key: str) -> tuple[str, ...]:
+    """Where the image of a row's key may lie below the user's root, most likely first: PNG, Kaggle's PNG, DICOM.
+
+    DICOM files (and Kaggle's, made from them) carry the id without its leading "CXR"; report 1 also drops its "1_".
+    Raises ImageError for a key that is not a plain `.png` file name.
+    """
+    if not key.endswith(".png") or not _is_plain(key):
+        raise ImageError(f"{key}: not an OpenI image key\n  expected: the id of the image and .png, without a folder")
+    dicom = key.removeprefix("CXR1_").removeprefix("CXR").removesuffix(".png") + ".dcm"
+    study = re.match(r"[0-9]*", key.removeprefix("CXR"))
+    folder = study.group() if study else ""
+    places = [key, f"NLMCXR_png/{key}", f"images/{key}"]
+    places += [f"{parent}{dicom}.png" for parent in ("images/images_normalized/", "images_normalized/", "")]
+    places += [dicom, f"NLMCXR_dcm/{dicom}"]
+    if folder:
+        places += [f"NLMCXR_dcm/{folder}/{dicom}", f"{folder}/{dicom}"]
+    return tuple(places)
+
+
+def _by_number(file: Path) -> tuple[int, str]:
+    return (int(file.stem) if file.stem.isascii() and file.stem.isdigit() else 0, file.name)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether `name` can only be a file directly in a folder: a key must not lead out of its root."""
+    return bool(name) and not set(name) & set("/\\\0:") and not name.startswith(".") and ".." not in name
+
+
+def _archived(archive: Path) -> list[tuple[str, bytes]]:
+    """(archive/member, content) of every XML file; nothing is unpacked to disk."""
+    try:
+        # All of it first: only then is the checksum at the end of the archive compared.
+        tar = io.BytesIO(gzip.decompress(archive.read_bytes()))
+        with tarfile.open(fileobj=tar, mode="r:") as members:
+            documents = [
+                (f"{archive}/{member.name}", content.read())
+                for member in members
+                if member.name.endswith(".xml") and not Path(member.name).name.startswith(".")
+                if (content := members.extractfile(member)) is not None
+            ]
+    except (EOFError, OSError, zlib.error, tarfile.TarError) as error:
+        expected = f"a complete {ARCHIVE}"
+        raise InputError(archive, f"truncated or damaged ({error})", expected=expected, action=ACTION) from error
+    if not documents:
+        raise InputError(archive, "holds no XML file", expected="ecgen-radiology/1.xml, ...", action=ACTION)
+    return documents
+
+
+def _parse(data: bytes, where: str | Path) -> Report:
+    try:
+        text = data.decode("utf-8-sig")
+        # Only a document type can declare entities, and with them files to read or text to blow up; no report has one.
+        if "<!DOCTYPE" in text:
+            raise InputError(where, "has a document type declaration", expected="plain XML, as released", action=ACTION)
+        root = ElementTree.fromstring(text)
+    except (UnicodeDecodeError, ElementTree.ParseError) as error:
+        raise InputError(where, f"not well-formed XML ({error})", expected="an OpenI report", action=ACTION) from error
+    uid = root.find("uId")
+    sections = {section.get("Label"): _collapse(section.text) for section in root.iter("AbstractText")}
+    if uid is None or not set(SECTIONS) <= set(sections):
+        expected = f"<uId id=...> and AbstractText labelled {', '.join(SECTIONS)}"
+        raise InputError(where, "not an OpenI report", expected=expected, action=ACTION)
+    return Report(
+        uid=_checked_uid(uid.get("id", ""), where),
+        findings=sections["FINDINGS"],
+        impression=sections["IMPRESSION"],
+        indication=sections["INDICATION"],
+        comparison=sections["COMPARISON"],
+        mesh_major=_terms(term.text for term in root.iterfind("MeSH/major")),
+        mesh_automatic=_terms(term.text for term in root.iterfind("MeSH/automatic")),
+        images=_images((image.get("id", "") for image in root.iterfind("parentImage")), where),
+    )
+
+
+def _kaggle_reports(reports: Path, projections: Path) -> tuple[Iterator[tuple[str, Report]], int]:
+    rows = list(_csv_rows(reports, REPORTS_COLUMNS))
+    known = {row["uid"] for _, row in rows}
+    names: dict[str, list[str]] = {}
+    for number, row in _csv_rows(projections, PROJECTIONS_COLUMNS):
+        if row["uid"] not in known:
+            found = f"no report has the uid {row['uid']!r}"
+            expected = f"a uid of {reports.name}"
+            raise InputError(projections, found, expected=expected, action=KAGGLE_ACTION, row=number, column="uid")
+        names.setdefault(row["uid"], []).append(_image_id(row["filename"], projections, number))
+
+    def parse(number: int, row: dict[str, str]) -> Report:
+        return Report(
+            uid=_checked_uid(f"CXR{row['uid']}", reports, row=number, column="uid"),
+            findings=_collapse(row["findings"]),
+            impression=_collapse(row["impression"]),
+            indication=_collapse(row["indication"]),
+            comparison=_collapse(row["comparison"]),
+            mesh_major=_terms(row["MeSH"].split(";")),
+            mesh_automatic=(),
+            images=_images(names.get(row["uid"], []), projections),
+        )
+
+    return ((f"{reports}, row {number}", parse(number, row)) for number, row in rows), len(rows)
+
+
+def _csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    """(1-based row number, row) of one csv file of the Kaggle copy."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file, strict=True)
+            for column in columns:
+                if column not in (rows.fieldnames or ()):
+                    expected = ", ".join(columns)
+                    raise InputError(path, "lacks a column", expected=expected, action=KAGGLE_ACTION, column=column)
+            for number, row in enumerate(rows, 1):
+                if None in row or None in row.values():
+                    found, expected = "too many or too few fields", f"{len(rows.fieldnames or ())} fields"
+                    raise InputError(path, found, expected=expected, action=KAGGLE_ACTION, row=number)
+                yield number, row
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(path, f"not a csv file ({error})", expected="UTF-8 csv", action=KAGGLE_ACTION) from error
+
+
+def _image_id(filename: str, where: Path, row: int) -> str:
+    """The official id of a Kaggle file: 10_IM-0002-1001.dcm.png is CXR10_IM-0002-1001; report 1 repeats its number."""
+    stem = filename.removesuffix(".dcm.png")
+    if stem == filename:
+        expected = "<number>_IM-....dcm.png"
+        found = f"unknown image name {filename!r}"
+        raise InputError(where, found, expected=expected, action=KAGGLE_ACTION, row=row, column="filename")
+    return f"CXR1_{stem}" if stem.startswith("1_") else f"CXR{stem}"
+
+
+def _checked_uid(uid: str, where: str | Path, row: int | None = None, column: str | None = None) -> str:
+    if not re.fullmatch(r"CXR[1-9][0-9]{0,7}", uid):
+        expected = "CXR and a number (Kaggle: the number alone)"
+        raise InputError(where, f"unknown uid {uid!r}", expected=expected, action=ACTION, row=row, column=column)
+    return uid
+
+
+def _images(ids: Iterable[str], where: str | Path) -> tuple[Image, ...]:
+    ids = sorted(ids)
+    for name in ids:
+        if not _is_plain(name):
+            expected = "a plain file name such as CXR10_IM-0002-1001"
+            raise InputError(where, f"image id {name!r}", expected=expected, action=ACTION)
+    return tuple(Image(f"{name}.png") for name in ids)
+
+
+def _terms(texts: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(term for text in texts if (term := _collapse(text)))
+
+
+def _collapse(text: str | None) -> str:
+    return " ".join((text or "").split())

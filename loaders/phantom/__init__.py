@@ -1,0 +1,35 @@
+"""Tiny synthetic sources in exactly the official layouts: no licence, no patient, drawn from a seed.
+
+`chest` draws (findings -> pixels and masks); each other module lays one source out as its official release does.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection
+from pathlib import Path
+
+from ..errors import InputError
+
+SOURCES = ("chexpert", "openi")
+
+
+def write(root: Path, *, seed: int = 0, sources: Collection[str] = SOURCES) -> dict[str, Path]:
+    """Writes each of `sources` into a folder of its name below `root`; returns {source id: that folder}.
+
+    The same seed gives the same bytes. Raises InputError for a source without a phantom, and for a folder that
+    already holds something: files of another seed would mix with these.
+    """
+    folders = {}
+    for source in sources:
+        folder = root / source
+        if source not in SOURCES:
+            raise InputError(
+                f"phantom source {source!r}", "no phantom of it exists", expected=f"one of {', '.join(SOURCES)}"
+            )
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(folder, "is not an empty folder", action="name another folder, or remove this one first")
+        folders[source] = folder
+    for source, folder in folders.items():
+        importlib.import_module(f".{source}", __name__).write(folder, seed=seed)
+    return folders

@@ -1,0 +1,120 @@
+"""A synthetic CheXpert-v1.0-small: train.csv, valid.csv and their jpg images, in the official layout."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from .chest import draw_chest
+
+FOLDER = "CheXpert-v1.0-small"
+# Written out and not taken from the reader: a phantom that shares the reader's mistakes would hide them.
+HEADER = (
+    "Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly",
+    "Lung Opacity", "Lung Lesion", "Edema", "Consolidation", "Pneumonia", "Atelectasis", "Pneumothorax",
+    "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
+)  # fmt: skip
+LABELS = HEADER[6:]  # "No Finding" follows from the others
+TARGETS = ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion", "Pneumothorax")
+FIRST_PATIENT = {"train": 1, "valid": 64541}
+VIEWS = (("frontal",), ("frontal", "lateral"), ("frontal", "frontal"), ("frontal", "lateral", "frontal"))
+VIEW_SHARES = (0.60, 0.30, 0.05, 0.05)
+POSITIVE, NEGATIVE, UNCERTAIN, BLANK = "1.0", "0.0", "-1.0", ""
+
+
+@dataclass(frozen=True)
+class _Study:
+    patient: int
+    number: int
+    sex: str
+    age: int
+    views: tuple[str, ...]
+    projection: str  # AP or PA, of its frontal views
+    labels: dict[str, str]
+
+    @property
+    def findings(self) -> list[str]:
+        """What the images show: the labels that are certain to be present, and none of the uncertain ones."""
+        return [label.lower() for label in LABELS if self.labels[label] == POSITIVE]
+
+
+def write(root: Path, *, seed: int, n_train: int = 130, n_valid: int = 45) -> Path:
+    """Writes `n_train` and `n_valid` studies below `root`, which is returned.
+
+    Train labels are 1.0, 0.0, -1.0 or blank, valid labels 1.0 or 0.0, the same for all images of a study. A patient has
+    one to three studies in train, not always in order, and one in valid; a study has one to three views.
+    """
+    for split, count in (("train", n_train), ("valid", n_valid)):
+        studies = list(_studies(split, count, np.random.default_rng([seed, FIRST_PATIENT[split]])))
+        folder = root / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(HEADER)
+            for study in studies:
+                rows.writerows(_rows(study, split))
+        for study in studies:
+            _write_images(folder, study, split, seed)
+    return root
+
+
+def _studies(split: str, count: int, rng: np.random.Generator) -> Iterator[_Study]:
+    written, patient = 0, FIRST_PATIENT[split]
+    while written < count:
+        numbers = list(range(1, 1 + min(count - written, int(rng.integers(1, 4)) if split == "train" else 1)))
+        if rng.random() < 0.3:
+            numbers.reverse()
+        unknown = split == "train" and patient == 7  # as in the original, one patient of unknown sex and age 0
+        sex = "Unknown" if unknown else str(rng.choice(["Female", "Male"]))
+        age = 0 if unknown else int(rng.integers(18, 91))
+        for number in numbers:
+            views = VIEWS[rng.choice(len(VIEWS), p=VIEW_SHARES)]
+            projection = "PA" if "lateral" in views or rng.random() < 0.15 else "AP"
+            labels = _labels(rng, certain=split == "valid")
+            yield _Study(patient, number, sex, age, views, projection, labels)
+        written += len(numbers)
+        patient += 1
+
+
+def _labels(rng: np.random.Generator, *, certain: bool) -> dict[str, str]:
+    """The labels of one study. `certain`: only 0.0 and 1.0, as the radiologists' consensus of the validation set."""
+    labels = {}
+    count = rng.choice(4, p=[0.2, 0.2, 0.35, 0.25])
+    positive = set(rng.choice(TARGETS, count, replace=False))
+    for label in LABELS:
+        target = label in TARGETS
+        if label in positive or (not target and rng.random() < (0.25 if label == "Support Devices" else 0.07)):
+            labels[label] = POSITIVE
+        elif certain:
+            labels[label] = NEGATIVE
+        else:
+            shares = [0.45, 0.12, 0.43] if target else [0.10, 0.05, 0.85]
+            labels[label] = str(rng.choice([NEGATIVE, UNCERTAIN, BLANK], p=shares))
+    ill = any(labels[label] in (POSITIVE, UNCERTAIN) for label in LABELS if label != "Support Devices")
+    labels["No Finding"] = (NEGATIVE if certain else BLANK) if ill else POSITIVE
+    return labels
+
+
+def _rows(study: _Study, split: str) -> Iterator[list[str]]:
+    for number, view in enumerate(study.views, start=1):
+        path = f"{FOLDER}/{_image(study, split, number)}"
+        projection = study.projection if view == "frontal" else ""
+        who = [path, study.sex, str(study.age), view.capitalize(), projection]
+        yield [*who, *(study.labels[label] for label in HEADER[5:])]
+
+
+def _image(study: _Study, split: str, number: int) -> str:
+    return f"{split}/patient{study.patient:05d}/study{study.number}/view{number}_{study.views[number - 1]}.jpg"
+
+
+def _write_images(folder: Path, study: _Study, split: str, seed: int) -> None:
+    for number, view in enumerate(study.views, start=1):
+        path = folder / _image(study, split, number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own_seed = int(np.random.SeedSequence([seed, study.patient, study.number, number]).generate_state(1)[0])
+        Image.fromarray(draw_chest(study.findings, seed=own_seed, view=view)).save(path, quality=85)

@@ -1,0 +1,73 @@
+"""Soft shapes on the unit square: every function returns coverage 0..1 as float32 (h, w); x runs right, y runs down."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+Point = tuple[float, float]
+
+
+def grid(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """x (h, w) and y (h, w) of the pixel centres of an image of `size` = (height, width)."""
+    height, width = size
+    y, x = np.mgrid[0:height, 0:width].astype(np.float32)
+    return (x + 0.5) / width, (y + 0.5) / height
+
+
+def step(distance: np.ndarray, edge: float) -> np.ndarray:
+    """1 where `distance` is well above 0, 0 well below, and a smooth rise from -2.5 * `edge` to 2.5 * `edge`."""
+    t = np.clip(distance / (5 * edge) + 0.5, 0, 1)
+    return t * t * (3 - 2 * t)
+
+
+def ellipse(
+    x: np.ndarray,
+    y: np.ndarray,
+    centre: Point,
+    axes: Point,
+    *,
+    tilt: float = 0.0,
+    power: float = 2.0,
+    edge: float = 0.03,
+) -> np.ndarray:
+    """A filled ellipse with half axes `axes`, turned by `tilt` radians; a `power` above 2 makes it boxier."""
+    dx, dy = x - centre[0], y - centre[1]
+    cos, sin = math.cos(tilt), math.sin(tilt)
+    along, across = dx * cos + dy * sin, dy * cos - dx * sin
+    radius = (np.abs(along / axes[0]) ** power + np.abs(across / axes[1]) ** power) ** (1 / power)
+    return step((1 - radius) * min(axes), edge)
+
+
+def band(distance: np.ndarray, half_width: float, edge: float) -> np.ndarray:
+    """A stripe where |distance| < half_width, for a signed distance (h, w) from its middle line."""
+    return step(half_width - np.abs(distance), edge)
+
+
+def between(values: np.ndarray, low: float, high: float, edge: float) -> np.ndarray:
+    """1 where low < values < high."""
+    return step(values - low, edge) * step(high - values, edge)
+
+
+def haze(x: np.ndarray, y: np.ndarray, centre: Point, axes: Point) -> np.ndarray:
+    """A blob without an edge: a Gaussian with standard deviations `axes`."""
+    return np.exp(-0.5 * (((x - centre[0]) / axes[0]) ** 2 + ((y - centre[1]) / axes[1]) ** 2))
+
+
+def texture(rng: np.random.Generator, size: tuple[int, int], cells: int) -> np.ndarray:
+    """Smooth random patches in -1..1 (h, w), about `cells` of them along each side."""
+    height, width = size
+    coarse = rng.uniform(-1, 1, (cells + 1, cells + 1)).astype(np.float32)
+    rows, columns = np.linspace(0, cells, height, dtype=np.float32), np.linspace(0, cells, width, dtype=np.float32)
+    top, left = np.minimum(rows.astype(int), cells - 1), np.minimum(columns.astype(int), cells - 1)
+    v, u = (rows - top.astype(np.float32))[:, None], (columns - left.astype(np.float32))[None, :]
+    v, u = v * v * (3 - 2 * v), u * u * (3 - 2 * u)
+    upper = coarse[top][:, left] * (1 - u) + coarse[top][:, left + 1] * u
+    lower = coarse[top + 1][:, left] * (1 - u) + coarse[top + 1][:, left + 1] * u
+    return upper * (1 - v) + lower * v
+
+
+def paint(canvas: np.ndarray, coverage: np.ndarray, value: float | np.ndarray) -> np.ndarray:
+    """`canvas` with `value` laid over it where `coverage` says; neither argument is changed."""
+    return canvas + coverage * (value - canvas)

@@ -1,0 +1,3 @@
+from medfaith.cli import main
+
+raise SystemExit(main())

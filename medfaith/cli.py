@@ -1,0 +1,215 @@
+"""The `medfaith` command: arguments in, one call into a room, a table or a path out.
+
+Exit status 0 when the job is done, 2 when the input or the environment has to be mended first; the message says how.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from medfaith.loaders import sources
+from medfaith.loaders.errors import MedfaithError
+
+DEFAULT_OUT = "medfaith-data"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one sub-command; returns the exit status."""
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    if rest and arguments.job is not _eval:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        return arguments.job(arguments, rest)
+    except MedfaithError as error:
+        print(f"medfaith: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("medfaith: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    import importlib.metadata
+
+    parser = argparse.ArgumentParser(
+        prog="medfaith",
+        description="Audits whether medical vision-language models answer from the image.",
+        epilog="Research only: no result of this software says anything about clinical use.",
+    )
+    parser.add_argument("--version", action="version", version=importlib.metadata.version("medfaith"))
+    jobs = parser.add_subparsers(required=True, metavar="JOB")
+
+    job = jobs.add_parser("sources", help="list the licensed sources: found or missing, licence, how to get access")
+    _root_argument(job)
+    job.set_defaults(job=_sources)
+
+    job = jobs.add_parser("build", help="rebuild a benchmark's splits from licensed sources")
+    job.add_argument("benchmark", choices=["cxr-contrabench"])
+    job.add_argument("--config", action="append", metavar="C", help="build this config only (repeatable)")
+    _root_argument(job)
+    job.add_argument("--out", type=Path, default=Path(DEFAULT_OUT), help="folder to write to (default: %(default)s)")
+    job.add_argument("--seed", type=int, default=0, help="chooses among eligible distractors (default: %(default)s)")
+    job.add_argument("--workers", type=_positive, default=1, help="the bytes written do not depend on it")
+    _wording_arguments(job)
+    job.set_defaults(job=_build)
+
+    job = jobs.add_parser("verify", help="recompute a build's counts and hashes and compare them with the references")
+    job.add_argument("directory", type=Path, metavar="DIR")
+    job.set_defaults(job=_verify)
+
+    job = jobs.add_parser("tasks", help="print the include path for plain lm_eval --include_path")
+    job.add_argument("--list", action="store_true", help="list the task names instead")
+    job.set_defaults(job=_tasks)
+
+    job = jobs.add_parser(
+        "eval",
+        help="lm_eval run with medfaith's models and tasks; every other argument goes to lm_eval run",
+        epilog="Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal "
+        "--model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
+    )
+    job.add_argument("--data", help="what medfaith build wrote, or a Hub organisation")
+    _root_argument(job)
+    job.add_argument(
+        "--skip-missing-images", action="store_true", help="leave out rows without their images, and count them"
+    )
+    job.set_defaults(job=_eval)
+
+    job = jobs.add_parser("quickstart", help="everything on synthetic data: build, verify, evaluate, table; offline")
+    job.add_argument("--out", type=Path, default=Path("medfaith-quickstart"), help="(default: %(default)s)")
+    _wording_arguments(job)
+    job.set_defaults(job=_quickstart)
+    return parser
+
+
+def _root_argument(job: argparse.ArgumentParser) -> None:
+    job.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        metavar="SOURCE=PATH",
+        help="where a source lies (repeatable); chexpert=torchxrayvision reads the labels inside that package",
+    )
+
+
+def _wording_arguments(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--negation-form", default="canonical_no", help="wording of the negated option (Appendix I)")
+    job.add_argument("--question-form", default="original", help="original, p1, p2 or p3")
+    job.add_argument("--layout", default="original", help="original (target first, as published) or shuffled")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
+    return value
+
+
+def _roots(arguments: argparse.Namespace) -> dict[str, Path]:
+    given = sources.parse_root_arguments(arguments.root)
+    return sources.resolve_roots(given, environ=os.environ, config=sources.user_config())
+
+
+def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.printing import table
+
+    states = [sources.status(source_id, roots) for roots in [_roots(arguments)] for source_id in sources.manifest()]
+    print(
+        table(
+            ["source", "state", "licence", "published as", "where, or what is missing"],
+            [
+                [s.source.id, s.state, s.source.licence, s.source.publish,
+                 " ".join(filter(None, [str(s.root or ""), f"lacks {', '.join(s.missing)}" if s.missing else ""]))]
+                for s in states
+            ],
+        )
+    )  # fmt: skip
+    for s in states:
+        if s.state == "missing":
+            print(f"\n{s.source.title} ({s.source.id})\n{s.source.instructions()}")
+    return 0
+
+
+def _wording(arguments: argparse.Namespace):
+    from medfaith.builders.cxr_contrabench.questions import Wording
+
+    return Wording(arguments.negation_form, arguments.question_form, arguments.layout)
+
+
+def _build(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith import cards
+    from medfaith.builders import cxr_contrabench
+
+    folders = cxr_contrabench.build(
+        _roots(arguments),
+        arguments.out,
+        configs=arguments.config,
+        seed=arguments.seed,
+        wording=_wording(arguments),
+        workers=arguments.workers,
+        card=cards.body,
+    )
+    sound = _print_verdicts(folders)
+    print(f"written to {arguments.out}")
+    return 0 if sound else 2
+
+
+def _verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.builders.verify import repositories
+
+    return 0 if _print_verdicts(repositories(arguments.directory)) else 2
+
+
+def _print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
+    """Prints what verifying the repositories gave; False when any split is not what it should be.
+
+    official: whether the paper's counts and the committed references are worth a comparison (not for synthetic data).
+    """
+    from medfaith import cards
+    from medfaith.builders import cxr_contrabench
+    from medfaith.builders.verify import verify_repository
+    from medfaith.printing import verdict_table
+
+    families = {cxr_contrabench.NAME: cxr_contrabench.FAMILY}
+    references = cards.references() if official else []
+    verdicts = [v for folder in folders for v in verify_repository(folder, families, references)]
+    print(verdict_table(verdicts, cards.published(cxr_contrabench.NAME) if official else None))
+    return all(not v.problems and not (v.reference == "differs" and v.same_labels) for v in verdicts)
+
+
+def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.tasks import include_path
+
+    if arguments.list:
+        from medfaith.tasks.run import task_names
+
+        print("\n".join(task_names()))
+    else:
+        print(include_path())
+    return 0
+
+
+def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    from medfaith.tasks.run import run_lm_eval
+
+    roots = sources.parse_root_arguments(arguments.root)
+    metadata: Mapping[str, object] = {
+        **({"data": arguments.data} if arguments.data else {}),
+        **({"roots": roots} if roots else {}),
+        **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
+    }
+    return run_lm_eval(rest, metadata)
+
+
+def _quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.quickstart import quickstart
+
+    print(quickstart(arguments.out, _wording(arguments), lambda folders: _print_verdicts(folders, official=False)))
+    return 0

@@ -1,0 +1,78 @@
+"""Plain tables for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns padded to their widest cell; numbers (cells that start with a digit or a sign) stand on the right.
+
+    >>> print(table(["name", "rows"], [["a", "1,024"], ["bc", "7"]]))
+    name   rows
+    ----  -----
+    a     1,024
+    bc        7
+    """
+    cells = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    right = [all(row[i][:1] in "0123456789+-–" for row in rows) and bool(rows) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True))
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(header), "  ".join("-" * w for w in widths), *[line(row) for row in rows]])
+
+
+def percent(value: float) -> str:
+    """`0.9660` -> `96.60`, and `–` for a value that is not defined."""
+    return "–" if value is None or math.isnan(value) else f"{100 * value:.2f}"
+
+
+def verdict_table(verdicts: Sequence[Any], published: Mapping[str, Mapping[str, Any]] | None) -> str:
+    """What `medfaith verify` prints: a line a split, then what is wrong, then where the paper's figures differ.
+
+    published: the paper's counts by config/split, or None to leave the comparison out.
+    """
+    header = ["config", "split", "rows", "studies", "build"]
+    if published is not None:
+        header += ["reference", "paper: rows", "studies"]
+    rows, notes = [], []
+    for v in verdicts:
+        name = f"{v.config}/{v.split}"
+        rows.append(
+            [
+                v.config,
+                v.split,
+                f"{v.summary['rows']:,}",
+                f"{v.summary['studies']:,}",
+                "FAULTY" if v.problems else "sound",
+            ]
+        )
+        notes += [f"{name}: {problem}" for problem in v.problems]
+        if published is not None:
+            paper = published.get(name, {})
+            rows[-1] += [v.reference, *(f"{paper[k]:,}" if k in paper else "–" for k in ("rows", "studies"))]
+            if v.reference == "differs" and v.same_labels:
+                notes.append(f"{name}: the same label files gave other rows in the reference build")
+            notes += _beside_the_paper(name, v.summary, paper)
+    return "\n".join([table(header, rows), *notes])
+
+
+def _beside_the_paper(name: str, summary: Mapping[str, Any], paper: Mapping[str, Any]) -> list[str]:
+    notes = []
+    if paper and paper["rows"] != summary["rows"] and "explained" in paper:
+        notes.append(f"{name}: {paper['explained']}")
+    if "findings" in paper:
+        here = summary["counts"]["finding"]
+        both = ", ".join(f"{finding} {here.get(finding, 0)} ({n})" for finding, n in paper["findings"].items())
+        notes.append(f"{name}: records by finding, here (in the paper): {both}")
+    if "multi_image" in paper:
+        notes.append(
+            f"{name}: records with several images, here (in the paper): "
+            f"{summary['multi_image']} ({paper['multi_image']})"
+        )
+    return notes

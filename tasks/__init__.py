@@ -1,0 +1,31 @@
+"""lm-evaluation-harness tasks, one folder a benchmark, and `models/`, the lm-eval model plug-ins.
+
+The YAML files name Python by its full dotted name (`medfaith.tasks.contrabench.adapter.b0`), so that plain
+`lm_eval --include_path` runs them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MODELS = {
+    "oracle": "medfaith.tasks.models.baselines:Oracle",
+    "always_yes": "medfaith.tasks.models.baselines:AlwaysYes",
+    "negation_attracted": "medfaith.tasks.models.baselines:NegationAttracted",
+    "random": "medfaith.tasks.models.baselines:Random",
+    "majority": "medfaith.tasks.models.baselines:Majority",
+}
+
+
+def include_path() -> Path:
+    """The folder for `lm_eval --include_path`."""
+    return Path(__file__).parent
+
+
+def register_models() -> None:
+    """Makes the models of this package known to lm-eval by name; releases that read entry points need no call."""
+    from lm_eval.api.registry import model_registry
+
+    for name, target in MODELS.items():
+        if name not in model_registry:
+            model_registry.register(name, target=target)

@@ -1,0 +1,1 @@
+"""lm-eval model plug-ins: `baselines`, which need no weights."""

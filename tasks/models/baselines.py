@@ -1,0 +1,103 @@
+"""Reference models that need no weights and look at no image: floor and ceiling of every table.
+
+Each reads the document of the request (`Instance.doc`), so that every score it gets can be derived by hand.
+"""
+
+from __future__ import annotations
+
+import string
+from abc import abstractmethod
+from collections import Counter
+from hashlib import blake2b
+from typing import Any
+
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+
+
+class Baseline(LM):
+    """Answers a multiple-choice document with the letter of one option."""
+
+    MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def choose(self, docs: list[dict[str, Any]]) -> list[int]:
+        """Index of the chosen option for every document of one task."""
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        return [string.ascii_uppercase[choice] for choice in self._choices(requests)]
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        chosen = [
+            (string.ascii_uppercase[c], r.doc["options"][c])
+            for c, r in zip(self._choices(requests), requests, strict=True)
+        ]
+        hits = [r.args[1].strip() in answers for answers, r in zip(chosen, requests, strict=True)]
+        return [(0.0 if hit else -100.0, hit) for hit in hits]
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        raise TypeError(f"{type(self).__name__} answers questions; it gives no probability of free text")
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        return "\n\n".join(turn["content"] for turn in chat_history)
+
+    @property
+    def tokenizer_name(self) -> str:
+        return type(self).__name__
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        return ""
+
+    def _choices(self, requests: list[Instance]) -> list[int]:
+        of_task: dict[str | None, list[int]] = {}
+        for number, request in enumerate(requests):
+            of_task.setdefault(request.task_name, []).append(number)
+        choices = [0] * len(requests)
+        for numbers in of_task.values():
+            for number, choice in zip(numbers, self.choose([requests[n].doc for n in numbers]), strict=True):
+                choices[number] = choice
+        return choices
+
+
+class Oracle(Baseline):
+    """Always right."""
+
+    def choose(self, docs: list[dict[str, Any]]) -> list[int]:
+        return [doc["answer"] for doc in docs]
+
+
+class AlwaysYes(Baseline):
+    """Affirms the first finding it is offered, that is, takes the first option without a negation."""
+
+    def choose(self, docs: list[dict[str, Any]]) -> list[int]:
+        return [1 if doc["negated"] == 0 else 0 for doc in docs]
+
+
+class NegationAttracted(Baseline):
+    """Takes the option with a negation; the first option where there is none."""
+
+    def choose(self, docs: list[dict[str, Any]]) -> list[int]:
+        return [max(doc["negated"], 0) for doc in docs]
+
+
+class Random(Baseline):
+    """Uniform over the options, by a hash of the row's id and `seed`: the same whatever the order of the rows."""
+
+    def __init__(self, seed: int = 0, **_: Any) -> None:
+        super().__init__()
+        self._seed = seed
+
+    def choose(self, docs: list[dict[str, Any]]) -> list[int]:
+        digests = [blake2b(f"{self._seed}:{doc['id']}".encode(), digest_size=8).digest() for doc in docs]
+        return [int.from_bytes(d, "little") % len(doc["options"]) for d, doc in zip(digests, docs, strict=True)]
+
+
+class Majority(Baseline):
+    """The letter that is right most often in the task (the earliest of several)."""
+
+    def choose(self, docs: list[dict[str, Any]]) -> list[int]:
+        counts = Counter(doc["answer"] for doc in docs)
+        return [min(counts, key=lambda answer: (-counts[answer], answer))] * len(docs)

@@ -1,0 +1,136 @@
+"""Rows for lm-eval: from a build on disk or from the Hub, with images that are opened when a model asks for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import datasets
+from PIL import Image
+from tqdm import tqdm
+
+from ..loaders import images, sources
+from ..loaders.errors import ImageError, InputError, MedfaithError
+
+
+class LazyImages(Sequence[Image.Image]):
+    """The images of one row, each opened when it is taken: a run over 135,754 rows never holds more than a batch.
+
+    lm-eval's multimodal models iterate over or slice what a document gives them; both open the images in mode RGB.
+    """
+
+    def __init__(self, row_id: str, references: Sequence[Mapping[str, str]], roots: Mapping[str, Path]) -> None:
+        self._row_id, self._references, self._roots = row_id, references, roots
+
+    def __len__(self) -> int:
+        return len(self._references)
+
+    @overload
+    def __getitem__(self, index: int) -> Image.Image: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Image.Image]: ...
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self._open(reference) for reference in self._references[index]]
+        return self._open(self._references[index])
+
+    def __iter__(self) -> Iterator[Image.Image]:
+        return (self._open(reference) for reference in self._references)
+
+    def __str__(self) -> str:  # what lm-eval's sample log keeps of them
+        return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
+
+    def _open(self, reference: Mapping[str, str]) -> Image.Image:
+        try:
+            return images.open_image(reference, self._roots)
+        except MedfaithError as error:
+            raise type(error)(f"row {self._row_id}: {error}") from error
+
+
+def load(
+    repository: str,
+    *,
+    config: str,
+    split: str,
+    data: str | None = None,
+    roots: Mapping[str, str] | None = None,
+    skip_missing_images: bool = False,
+    **_: Any,
+) -> dict[str, datasets.Dataset]:
+    """`{"test": rows}` for an lm-eval task; lm-eval passes all its metadata, of which the named arguments count.
+
+    Args:
+        repository: `<benchmark>-<source>`. config, split: which rows of it.
+        data: what `medfaith build` wrote (the folder or one repository in it), or a Hub organisation or data-set id.
+        roots: source id -> folder with the licensed images; the places that loaders.sources looks in count too.
+        skip_missing_images: leave out rows with an image that is missing or broken, and count them in the column
+            `n_rows_skipped`; by default such a row stops the run.
+
+    With a root known for a source, every image of the rows is looked for before the first answer is generated. Without,
+    models that look at no image (the baselines) still run, and others stop at the first image.
+    """
+    path = _path(repository, data)
+    try:
+        rows = datasets.load_dataset(path, config, split=split)
+    except (ValueError, FileNotFoundError, datasets.exceptions.DatasetNotFoundError) as error:
+        raise InputError(
+            path,
+            f"config {config!r}, split {split!r} cannot be loaded ({str(error).splitlines()[0]})",
+            expected=f"a build of {repository} that has them",
+            action="medfaith build, with the source's root; or choose a task of another split",
+        ) from error
+    assert isinstance(rows, datasets.Dataset)
+    known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
+    rows, n_skipped = _check_images(rows, known, skip_missing_images)
+    rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows))
+    return {"test": rows.with_transform(lambda batch: _with_images(batch, known))}
+
+
+def _path(repository: str, data: str | None) -> str:
+    if not data:
+        raise MedfaithError(
+            f"no data was named for {repository}\n"
+            '  what to do: build it (medfaith build), then pass --metadata \'{"data": "DIR"}\' to lm_eval, '
+            "or --data DIR to medfaith eval"
+        )
+    folder = Path(data).expanduser()
+    if folder.is_dir():
+        return str(folder if folder.name == repository else folder / repository)
+    return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"
+
+
+def _with_images(batch: dict[str, list], roots: Mapping[str, Path]) -> dict[str, list]:
+    opened = [LazyImages(i, refs, roots) for i, refs in zip(batch["id"], batch["images"], strict=True)]
+    return batch | {"images": opened}
+
+
+def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool) -> tuple[datasets.Dataset, int]:
+    """The rows whose images can be used and how many were left out. Each image is looked at once."""
+    broken: dict[tuple[str, str], ImageError] = {}
+    looked_at: set[tuple[str, str]] = set()
+    check = images.open_image if skip else images.locate
+    kept = []
+    bar = tqdm(rows.select_columns(["id", "images"]), desc="look for images", disable=None, leave=False)
+    for number, row in enumerate(bar):
+        references = [r for r in row["images"] if r["source"] in roots or skip]
+        for reference in references:
+            name = (reference["source"], reference["key"])
+            if name not in looked_at:
+                looked_at.add(name)
+                try:
+                    check(reference, roots)
+                except ImageError as error:
+                    if not skip:
+                        raise ImageError(
+                            f"row {row['id']}: {error}\n  or: leave such rows out with --skip-missing-images"
+                        ) from error
+                    broken[name] = error
+        if not any((r["source"], r["key"]) in broken for r in references):
+            kept.append(number)
+    if not kept:
+        raise ImageError(
+            f"no row is left: none of the {len(rows)} rows has all its images; first: {next(iter(broken.values()))}"
+        )
+    return rows.select(kept), len(rows) - len(kept)

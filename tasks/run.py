@@ -1,0 +1,75 @@
+"""Running lm-eval with what medfaith adds: its tasks, its models, and a guard against caches that ignore the image."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from ..loaders.errors import MedfaithError
+from . import MODELS, include_path, register_models
+
+# Their keys hold the text of a prompt and not its image: two studies with the same question would share one answer.
+BLIND_CACHES = ("--use_cache", "-c", "--cache_requests")
+OURS = {
+    "--metadata": "--data, --root and --skip-missing-images",
+    "--include_path": "lm_eval itself, with your own path",
+}
+
+
+def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> int:
+    """`lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered; returns the exit status."""
+    names = [argument.split("=", 1)[0] for argument in arguments]
+    for cache in BLIND_CACHES:
+        if cache in names:
+            raise MedfaithError(
+                f"{cache}: lm-eval's cache does not look at the image, and would hand one study's answer to another\n"
+                "  what to do: leave it out"
+            )
+    for option, instead in OURS.items():
+        if option in names:
+            raise MedfaithError(f"{option}: medfaith eval sets it\n  what to do: use {instead}")
+    from lm_eval.__main__ import cli_evaluate
+
+    register_models()
+    extra = ["--include_path", str(include_path()), "--metadata", json.dumps(metadata)]
+    before = sys.argv
+    sys.argv = ["lm_eval", "run", *arguments, *extra]
+    try:
+        cli_evaluate()
+    finally:
+        sys.argv = before
+    return 0
+
+
+def run_baselines(task: str, metadata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """lm-eval's results of every baseline on `task` (a task or a group), by model name."""
+    from lm_eval import evaluate
+    from lm_eval.api.registry import get_model
+    from lm_eval.tasks import TaskManager
+
+    register_models()
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=dict(metadata))
+    results = {}
+    # lm-eval shows a bar for every model and task; one over the models says as much, on a terminal only.
+    for name in tqdm(MODELS, desc="models", disable=None, leave=False, file=sys.stderr):
+        with contextlib.redirect_stderr(io.StringIO()):
+            result = evaluate(get_model(name)(), manager.load([task]), bootstrap_iters=0, log_samples=False)
+        assert result is not None
+        results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}
+    return results
+
+
+def task_names() -> list[str]:
+    """Names of all tasks and groups of this package, as lm-eval lists them."""
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=str(include_path()), include_defaults=False)
+    return sorted(manager.all_tasks)

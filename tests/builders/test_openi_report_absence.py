@@ -1,0 +1,177 @@
+"""OpenI report-derived absence: the rules case by case, the rows, and what the real reports give."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from medfaith.builders.cxr_contrabench.negation import FINDINGS, find_mentions
+from medfaith.builders.cxr_contrabench.openi import MESH, TARGETS, AbsenceItem, questions, report_absence
+from medfaith.builders.cxr_contrabench.questions import violations
+from medfaith.builders.schemas.contrabench import QUESTION
+from medfaith.loaders.openi import Image, Report, read_reports
+
+
+def report(
+    findings: str, impression: str = "", mesh: tuple[str, ...] = (), *, number: int = 12, images: int = 1
+) -> Report:
+    keys = tuple(Image(f"CXR{number}_IM-0001-{i}001.png") for i in range(1, images + 1))
+    return Report(f"CXR{number}", findings, impression, "", "", mesh, (), keys)
+
+
+ATELECTASIS = ("Pulmonary Atelectasis/base",)
+
+
+@pytest.mark.parametrize(
+    ("findings", "impression", "mesh", "records"),
+    [
+        pytest.param(
+            "No pneumothorax. Basilar atelectasis.", "", ATELECTASIS, [("pneumothorax", "atelectasis", "no")], id="one"
+        ),
+        pytest.param(
+            "Atelectasis.",
+            "Negative for effusion or consolidation.",
+            ATELECTASIS,
+            [
+                ("focal consolidation", "atelectasis", "negative for"),
+                ("pleural effusion", "atelectasis", "negative for"),
+            ],
+            id="findings and impression, one record for each denied target",
+        ),
+        pytest.param(
+            "Effusion. No edema.",
+            "",
+            ("Pleural Effusion/left",),
+            [("pulmonary edema", "pleural effusion", "no")],
+            id="a target can be the distractor",
+        ),
+        pytest.param(
+            "No evidence of edema. Atelectasis.",
+            "Lungs are without edema.",
+            ATELECTASIS,
+            [("pulmonary edema", "atelectasis", "no evidence of")],
+            id="cue of the first mention",
+        ),
+        pytest.param("No pneumothorax.", "Atelectasis.", (), [], id="distractor in the text only"),
+        pytest.param("No pneumothorax.", "", ATELECTASIS, [], id="distractor in MeSH only"),
+        pytest.param("No pneumothorax. Possible atelectasis.", "", ATELECTASIS, [], id="distractor uncertain"),
+        pytest.param("No pneumothorax. Atelectasis.", "No atelectasis.", ATELECTASIS, [], id="distractor denied too"),
+        pytest.param(
+            "No edema. Cardiomegaly.", "", ("Cardiomegaly/borderline",), [], id="distractor borderline in MeSH"
+        ),
+        pytest.param("Pneumothorax. Atelectasis.", "No pneumothorax.", ATELECTASIS, [], id="target stated elsewhere"),
+        pytest.param("No pneumothorax. Atelectasis.", "Possible pneumothorax.", ATELECTASIS, [], id="target uncertain"),
+        pytest.param("Pneumothorax has resolved. Atelectasis.", "", ATELECTASIS, [], id="target historical"),
+        pytest.param("No large effusion. Atelectasis.", "", ATELECTASIS, [], id="only a large one denied"),
+        pytest.param("No effusion. Atelectasis.", "", (*ATELECTASIS, "Pleural Effusion"), [], id="target in MeSH"),
+        pytest.param("No nodule. Atelectasis.", "", ATELECTASIS, [], id="no target"),
+        pytest.param("", "", ATELECTASIS, [], id="no text"),
+    ],
+)
+def test_rules(findings, impression, mesh, records):
+    items = report_absence([report(findings, impression, mesh)], seed=0)
+    assert [(item.target, item.distractor, item.cue) for item in items] == records
+
+
+def test_an_item_is_complete():
+    assert report_absence([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=2)]) == [
+        AbsenceItem(
+            id="openi/CXR12/report_absence/pleural_effusion",
+            uid="CXR12",
+            images=(("CXR12_IM-0001-1001.png", ""), ("CXR12_IM-0001-2001.png", "")),
+            target="pleural effusion",
+            distractor="atelectasis",
+            cue="no",
+        )
+    ]
+
+
+def test_a_study_without_image_gives_no_record():
+    assert report_absence([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=0)]) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_distractor_is_chosen_by_id_and_seed(seed):
+    mesh = ("Scoliosis", "Pulmonary Atelectasis", "Nodule")
+    (item,) = report_absence([report("Scoliosis, nodule, atelectasis. No effusion.", mesh=mesh)], seed)
+    digest = blake2b(f"{seed}:openi/CXR12/report_absence/pleural_effusion".encode(), digest_size=8).digest()
+    assert item.distractor == ["atelectasis", "nodule", "scoliosis"][int.from_bytes(digest, "little") % 3]
+
+
+def test_a_record_does_not_depend_on_other_reports():
+    reports = [report("No effusion. Atelectasis.", mesh=ATELECTASIS, number=n) for n in range(1, 6)]
+    alone = [item for one in reports for item in report_absence([one], 3)]
+    assert report_absence(reports, 3) == alone
+
+
+def test_rows():
+    items = report_absence([report("No effusion or edema. Atelectasis.", mesh=ATELECTASIS, images=2)])
+    table = questions(items)
+    assert table.schema == QUESTION.arrow_schema
+    assert violations(table) == []
+    row = table.to_pylist()[0]
+    assert row["id"] == items[0].id
+    assert row["study_id"] == "CXR12"
+    assert [image["key"] for image in row["images"]] == ["CXR12_IM-0001-1001.png", "CXR12_IM-0001-2001.png"]
+    assert {image["source"] for image in row["images"]} == {"openi"}
+    assert row["options"] == ["Pleural effusion", "No pleural effusion", "Atelectasis"]
+    assert (row["answer"], row["negated"], row["counterpart"]) == (0, 1, 0)
+    assert (row["finding"], row["polarity"], row["cue"]) == ("pleural effusion", "absence", "no")
+
+
+def test_no_items_are_no_rows():
+    assert questions([]).num_rows == 0
+
+
+def test_vocabularies_fit():
+    assert set(TARGETS) <= set(MESH) <= set(FINDINGS)
+    assert list(MESH) == sorted(MESH)
+    assert list(TARGETS) == sorted(TARGETS)
+
+
+@pytest.fixture(scope="module")
+def real() -> list[Report]:
+    """The 3,955 real reports that the installed torchxrayvision carries (located, not imported)."""
+    spec = importlib.util.find_spec("torchxrayvision")
+    if spec is None or spec.origin is None:
+        pytest.skip("torchxrayvision is not installed")
+    return read_reports(Path(spec.origin).parent / "data")
+
+
+def test_what_the_documented_rules_give_on_the_real_reports(real):
+    """The paper has 359 records (311 with several images; 181, 114, 45 and 19 by target) by rules it does not print."""
+    items = report_absence(real, seed=0)
+    assert (len(items), len({item.uid for item in items})) == (1853, 965)
+    assert sum(len(item.images) > 1 for item in items) == 1608
+    assert Counter(item.target for item in items) == {
+        "pneumothorax": 839,
+        "pleural effusion": 647,
+        "focal consolidation": 333,
+        "pulmonary edema": 34,
+    }
+    assert len({item.id for item in items}) == len(items)
+    assert max(len(item.cue.split()) for item in items) <= 6
+    assert all(item.distractor in MESH and item.distractor != item.target for item in items)
+
+
+def test_the_seed_moves_distractors_only(real):
+    first, second = (report_absence(real, seed) for seed in (0, 1))
+    assert [(i.id, i.images, i.target, i.cue) for i in first] == [(i.id, i.images, i.target, i.cue) for i in second]
+    assert [i.distractor for i in first] != [i.distractor for i in second]
+
+
+def test_distractors_of_the_paper_go_beyond_its_targets(real):
+    """Each of its 114 effusion records needs a study with another finding; too few have another target (openi.py)."""
+    others = set(TARGETS) - {"pleural effusion"}
+    heads = {head for finding in others for head in MESH[finding]}
+
+    def has_another_target(item: Report) -> bool:
+        mentions = find_mentions(item.findings) + find_mentions(item.impression)
+        stated = any(m.finding in others and m.status == "present" for m in mentions)
+        return stated or any(term.split("/")[0] in heads for term in item.mesh_major)
+
+    assert sum(has_another_target(item) for item in real if item.images) == 105

@@ -1,0 +1,272 @@
+"""Writing is atomic and deterministic; verifying finds what was changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import Features, List, Value, load_dataset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.builders.rowset import rowset_sha256, value_counts
+from medfaith.builders.verify import Family, repositories, verify_repository
+from medfaith.builders.write import Split, write_repository
+from medfaith.loaders.errors import InputError, MedfaithError
+
+FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
+FAMILIES = {"toy": Family(FEATURES, ("n",), lambda table: [])}
+RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sources": {}}
+
+
+def rows(n: int, start: int = 0) -> pa.Table:
+    made = [{"id": f"row{i}", "n": i % 3, "images": [{"key": f"a/{i}.png"}] * (i % 3)} for i in range(start, start + n)]
+    return pa.Table.from_pylist(made, schema=FEATURES.arrow_schema)
+
+
+def write(out: Path, *splits: Split, workers: int = 1) -> Path:
+    return write_repository(
+        out, "toy-none", splits, features=FEATURES, counted=("n",), record=RECORD, card="# toy\n", workers=workers
+    )
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_what_is_written_loads_and_verifies(tmp_path):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)), Split("c", "test", lambda: rows(2, 5)))
+    loaded = load_dataset(str(folder), "c")
+    assert {name: split.num_rows for name, split in loaded.items()} == {"train": 5, "test": 2}
+    assert loaded["train"].features == FEATURES
+    assert loaded["train"][2] == {"id": "row2", "n": 2, "images": [{"key": "a/2.png"}] * 2}
+    verdicts = verify_repository(folder, FAMILIES, [])
+    assert [(v.split, v.summary["rows"], v.problems, v.reference) for v in verdicts] == [
+        ("train", 5, (), "none"),
+        ("test", 2, (), "none"),
+    ]
+    assert json.loads((folder / "build.json").read_text())["splits"]["c/train"]["counts"]["n"] == {
+        "0": 2,
+        "1": 2,
+        "2": 1,
+    }
+
+
+def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
+    splits = [
+        Split(c, s, lambda k=k: rows(1000, k))
+        for k, (c, s) in enumerate([("a", "train"), ("a", "test"), ("b", "test")])
+    ]
+    once = digests(write(tmp_path / "1", *splits))
+    assert digests(write(tmp_path / "2", *splits, workers=3)) == once
+    assert digests(write(tmp_path / "1", *splits, workers=2)) == once  # in place of an older build
+
+
+def test_a_failing_split_leaves_the_old_build_and_no_trace(tmp_path):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    before = digests(folder)
+
+    def fail() -> pa.Table:
+        raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        write(tmp_path, Split("c", "train", lambda: rows(9)), Split("c", "test", fail))
+    assert digests(folder) == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".toy-none.lock", "toy-none"]
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import test_write as t
+def slow():
+    print("writing", flush=True)
+    time.sleep(60)
+t.write(Path({out!r}), t.Split("c", "train", lambda: t.rows(9)), t.Split("c", "test", slow))
+"""
+
+
+def test_a_killed_build_leaves_the_old_one_and_the_next_cleans_up(tmp_path):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    before = digests(folder)
+    code = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        with pytest.raises(MedfaithError, match="another build"):
+            write(tmp_path, Split("c", "train", lambda: rows(1)))
+        process.send_signal(signal.SIGKILL)
+    assert digests(folder) == before
+    assert (tmp_path / ".toy-none.partial").exists()
+    assert digests(write(tmp_path, Split("c", "train", lambda: rows(5)))) == before
+    assert not (tmp_path / ".toy-none.partial").exists()
+
+
+def test_the_name_always_holds_a_whole_build_while_it_is_replaced(tmp_path):
+    """A reader that looks all the time while builds replace each other never finds the folder absent or half."""
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    code = (
+        "import sys, pathlib\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        "print('ready', flush=True)\n"
+        "missing = 0\n"
+        "while not (folder.parent / 'stop').exists():\n"
+        "    missing += not (folder / 'build.json').exists()\n"
+        "print(missing)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for n in range(30):
+            write(tmp_path, Split("c", "train", lambda n=n: rows(n)))
+        (tmp_path / "stop").touch()
+        assert process.stdout.read() == "0\n"
+
+
+LIMITED = """
+import resource, signal, sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import test_write as t
+from medfaith.loaders.errors import InputError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    t.write(Path({out!r}), t.Split("c", "train", lambda: t.rows(20000)))
+except InputError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_an_error_and_changes_nothing(tmp_path):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    before = digests(folder)
+    code = LIMITED.format(tests=str(Path(__file__).parent), out=str(tmp_path))
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "cannot be written" in result.stdout, result.stderr
+    assert "nothing was changed" in result.stdout
+    assert "free some space" in result.stdout
+    assert digests(folder) == before
+    assert not (tmp_path / ".toy-none.partial").exists()
+
+
+def test_an_output_that_is_a_file_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        write(tmp_path / "file", Split("c", "train", lambda: rows(1)))
+
+
+def _change_value(folder: Path) -> None:
+    path = next(folder.glob("c/*.parquet"))
+    table = pq.read_table(path)
+    changed = table.set_column(1, "n", pa.array([1, *table["n"].to_pylist()[1:]], pa.int32()))
+    pq.write_table(changed.cast(table.schema), path)
+
+
+def _drop_row(folder: Path) -> None:
+    path = next(folder.glob("c/*.parquet"))
+    pq.write_table(pq.read_table(path).slice(1), path)
+
+
+def _add_column(folder: Path) -> None:
+    path = next(folder.glob("c/*.parquet"))
+    table = pq.read_table(path)
+    pq.write_table(table.append_column("report", pa.array(["text"] * table.num_rows)), path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [(_change_value, "sha256"), (_drop_row, "rows: 5 recorded, 4 found"), (_add_column, "columns")]
+)
+def test_verify_finds_a_changed_build(tmp_path, change, words):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    change(folder)
+    (verdict,) = verify_repository(folder, FAMILIES, [])
+    assert any(words in problem for problem in verdict.problems), verdict.problems
+
+
+def _cut_json(folder: Path) -> None:
+    (folder / "build.json").write_text('{"benchmark": "toy"')
+
+
+def _cut_parquet(folder: Path) -> None:
+    path = next(folder.glob("c/*.parquet"))
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def _remove_parquet(folder: Path) -> None:
+    next(folder.glob("c/*.parquet")).unlink()
+
+
+def _add_split(folder: Path) -> None:
+    shutil.copy(next(folder.glob("c/*.parquet")), folder / "c" / "more-00000-of-00001.parquet")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_cut_json, "cannot be read"),
+        (_cut_parquet, "no readable Parquet"),
+        (_remove_parquet, "no Parquet file"),
+        (_add_split, "c/more"),
+    ],
+)
+def test_verify_refuses_a_broken_build(tmp_path, change, words):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    change(folder)
+    with pytest.raises(InputError, match=words):
+        verify_repository(folder, FAMILIES, [])
+
+
+def test_verify_compares_with_the_reference_of_the_same_arguments(tmp_path):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    reference = json.loads((folder / "build.json").read_text())
+    assert verify_repository(folder, FAMILIES, [reference])[0].reference == "equal"
+    other = json.loads(json.dumps(reference))
+    other["splits"]["c/train"]["sha256"] = "0" * 64
+    assert verify_repository(folder, FAMILIES, [other])[0].reference == "differs"
+    assert verify_repository(folder, FAMILIES, [other | {"seed": 1}])[0].reference == "none"
+
+
+def test_folders_without_a_build_are_refused(tmp_path):
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(InputError):
+            repositories(folder)
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    assert repositories(tmp_path) == repositories(folder) == [folder]
+
+
+TABLES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.text(max_size=5),
+            "n": st.none() | st.integers(-5, 5),
+            "images": st.lists(st.fixed_dictionaries({"key": st.none() | st.text(max_size=3)}), max_size=3),
+        }
+    ),
+    max_size=8,
+)
+
+
+@given(TABLES, TABLES, st.integers(0, 8))
+def test_the_row_hash_is_of_content_and_order_only(first, second, cut):
+    a, b = (pa.Table.from_pylist(x, schema=FEATURES.arrow_schema) for x in (first, second))
+    assert (rowset_sha256(a) == rowset_sha256(b)) == (first == second)
+    chunked = pa.concat_tables([a.slice(0, cut), a.slice(cut)])
+    assert rowset_sha256(chunked) == rowset_sha256(a)
+    padded = pa.concat_tables([b, a]).combine_chunks().slice(len(second))  # buffers that do not start at zero
+    assert rowset_sha256(padded) == rowset_sha256(a)
+
+
+def test_value_counts_count_list_elements():
+    assert value_counts(pa.chunked_array([["b", "a"], ["a"]])) == {"a": 2, "b": 1}
+    assert value_counts(pa.chunked_array([[["x"], ["x", "y"]]])) == {"x": 2, "y": 1}

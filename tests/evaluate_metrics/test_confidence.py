@@ -1,0 +1,335 @@
+"""Bootstrap intervals and permutation tests: against scipy, against the published tables, and undefined cases."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
+
+RESAMPLES = 2000
+# The 2.5% point of 2,000 resamples is a true quantile of level 0.025 +- sqrt(0.025 * 0.975 / 2000) = 0.0035. Four of
+# these either way is the band in which a right implementation falls 9,999 times in 10,000.
+TAIL, SLACK = 0.025, 4 * math.sqrt(0.025 * 0.975 / RESAMPLES)
+# The same in standard errors of the mean: over the normal density at that quantile; two runs differ by sqrt(2) more.
+NOISE = math.sqrt(2) * SLACK / stats.norm.pdf(stats.norm.ppf(TAIL))
+
+
+def ones(count, n):
+    return np.repeat([1.0, 0.0], [count, n - count])
+
+
+def clustered(rng, n_groups):
+    """Groups of 1 to 6 records whose values go together within a group."""
+    sizes = rng.integers(1, 7, size=n_groups)
+    groups = np.repeat(np.arange(n_groups), sizes)
+    return rng.normal(size=n_groups)[groups] + 0.3 * rng.normal(size=len(groups)), groups
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ones(74, 235),
+        ones(3, 500),
+        np.random.default_rng(1).normal(3, 2, size=400),
+        np.random.default_rng(2).exponential(size=150),
+        np.random.default_rng(3).integers(-1, 2, size=5000),
+        np.random.default_rng(4).normal(size=70_000),
+    ],
+    ids=["accuracy", "rare", "normal", "skewed", "deltas", "more than one block of 2**16"],
+)
+def test_interval_agrees_with_scipy(values):
+    ours = bootstrap_mean(values, n_resamples=RESAMPLES)
+    batch = max(1, 1_000_000 // len(values))
+    scipys = stats.bootstrap((values,), np.mean, n_resamples=RESAMPLES, method="percentile", batch=batch, rng=1)
+    low, high = scipys.confidence_interval
+    tolerance = NOISE * np.std(values) / math.sqrt(len(values)) + 1 / len(values)
+    assert ours.mean == pytest.approx(np.mean(values))
+    assert (ours.low, ours.high) == (pytest.approx(low, abs=tolerance), pytest.approx(high, abs=tolerance))
+
+
+@pytest.mark.parametrize("kind", ["continuous", "binary"])
+def test_clustered_interval_agrees_with_scipy(kind):
+    values, groups = clustered(np.random.default_rng(5), 300)
+    values = (values > 0.2).astype(float) if kind == "binary" else values
+    ours = bootstrap_mean(values, groups=groups, n_resamples=RESAMPLES)
+    pairs = np.bincount(groups, weights=values), np.bincount(groups).astype(float)
+
+    def ratio(sums, sizes, axis):
+        return sums.sum(axis=axis) / sizes.sum(axis=axis)
+
+    scipys = stats.bootstrap(pairs, ratio, paired=True, n_resamples=RESAMPLES, method="percentile", rng=1)
+    low, high = scipys.confidence_interval
+    tolerance = NOISE * scipys.standard_error
+    assert (ours.low, ours.high) == (pytest.approx(low, abs=tolerance), pytest.approx(high, abs=tolerance))
+    unclustered = bootstrap_mean(values, n_resamples=RESAMPLES)
+    assert ours.high - ours.low > 1.3 * (unclustered.high - unclustered.low)  # records of a group are not independent
+    assert (ours.n, ours.n_groups, unclustered.n_groups) == (len(values), 300, len(values))
+
+
+def test_both_ways_of_drawing_are_one_distribution():
+    """Equal values are drawn as counts, distinct ones one by one: a hair's difference must not show."""
+    values = ones(300, 900)
+    distinct = values + 1e-9 * np.arange(900)
+    by_count, one_by_one = (bootstrap_mean(v, n_resamples=RESAMPLES) for v in (values, distinct))
+    tolerance = NOISE * np.std(values) / 30 + 1 / 900
+    assert by_count.low != one_by_one.low
+    assert (by_count.low, by_count.high) == pytest.approx((one_by_one.low, one_by_one.high), abs=tolerance)
+
+
+# Table 4. variant, n, correct, negated, M1 correct | B0 interval, M1 interval, contradictions' interval
+TABLE_4 = """
+MedGemma        507  122  351  473  20.51 27.81  91.12 95.47   331 370
+MedGemma        359  253  79   312  65.74 75.21  83.57 90.25   64 95
+MedGemma-CoT    507  165  282  447  28.60 36.69  85.40 90.93   261 303
+MedGemma-CoT    359  164  177  282  40.39 50.70  74.09 82.73   160 195
+LLaVA-1.5       507  139  348  487  23.47 31.36  94.28 97.64   327 368
+LLaVA-1.5       359  145  212  260  35.38 45.40  67.97 76.88   194 230
+LLaVA-Med       507  340  42   382  63.31 71.20  71.60 79.09   30 54
+LLaVA-Med       359  176  4    178  43.73 54.04  44.57 54.87   1 8
+LLaVA-Med-CoT   507  60   446  506  9.07 14.79   99.41 100.00  432 460
+LLaVA-Med-CoT   359  139  218  289  33.70 43.73  76.32 84.40   200 236
+CheXagent       507  33   186  219  4.54 8.68    39.05 47.53   164 207
+CheXagent       359  9    189  108  1.11 4.18    25.35 34.83   170 208
+Qwen2.5-VL      507  2    504  506  0.00 0.99    99.41 100.00  500 507
+Qwen2.5-VL      359  45   311  231  9.19 15.88   59.33 69.08   298 323
+Qwen2.5-VL-CoT  507  138  368  506  23.47 31.16  99.41 100.00  348 387
+Qwen2.5-VL-CoT  359  53   288  190  11.42 18.38  47.91 57.94   273 302
+"""
+TABLE_5 = """
+5k      5000   4121  81.40 83.46
+5k-M1   5000   4133  81.60 83.72
+10k     10000  8128  80.55 82.07
+10k-M1  10000  8142  80.68 82.21
+s1      10000  8053  79.75 81.32
+s1-M1   10000  8062  79.87 81.38
+s2      10000  8034  79.55 81.12
+s2-M1   10000  8040  79.62 81.13
+s3      10000  8021  79.44 80.98
+s3-M1   10000  8033  79.59 81.14
+pooled     30000  24108  79.92 80.80
+pooled-M1  30000  24135  79.98 80.90
+"""
+
+
+def intervals():
+    """(n, successes, printed low and high in percent, rounding of the print in percent)"""
+    for line in TABLE_4.strip().splitlines():
+        name, *numbers = line.split()
+        n, correct, negated, verified, *printed = map(float, numbers)
+        for what, count, low, high in (
+            ("B0", correct, *printed[0:2]),
+            ("M1", verified, *printed[2:4]),
+            ("contradictions", negated, *(100 * bound / n for bound in printed[4:6])),
+        ):
+            rounding = 50 / n if what == "contradictions" else 0.005
+            yield pytest.param(int(n), int(count), low, high, rounding, id=f"{name} {n:.0f} {what}")
+    for line in TABLE_5.strip().splitlines():
+        name, *numbers = line.split()
+        n, correct, low, high = map(float, numbers)
+        yield pytest.param(int(n), int(correct), low, high, 0.005, id=name)
+
+
+@pytest.mark.parametrize(("n", "count", "low", "high", "rounding"), list(intervals()))
+def test_tables_4_and_5(n, count, low, high, rounding):
+    """Ours and the printed bounds lie where 2,000 resamples put the quantiles of Binomial(n, count / n)."""
+    ours = bootstrap_mean(ones(count, n), n_resamples=RESAMPLES, seed=42)
+    exact = stats.binom(n, count / n)
+    for level, printed, bound in ((TAIL, low, ours.low), (1 - TAIL, high, ours.high)):
+        lowest, highest = (100 * exact.ppf(level + side * SLACK) / n for side in (-1, 1))
+        assert lowest - 1e-9 <= 100 * bound <= highest + 1e-9
+        assert lowest - rounding - 1e-9 <= printed <= highest + rounding + 1e-9
+
+
+# Tables 3 (example-level) and 5: n, improved, worsened | the delta's interval in percentage points
+DELTAS = """
+507    351  0  65.28 73.18
+507    282  0  51.28 60.16
+507    348  0  64.50 72.98
+507    42   0  5.92 10.85
+507    446  0  85.21 90.53
+507    186  0  32.35 40.83
+507    504  0  98.62 100.00
+507    368  0  68.64 76.33
+5000   13   1  0.10 0.40
+10000  16   2  0.06 0.23
+10000  9    0  0.03 0.16
+10000  6    0  0.02 0.11
+10000  12   0  0.06 0.20
+30000  28   1  0.06 0.13
+"""
+
+
+@pytest.mark.parametrize("line", DELTAS.strip().splitlines())
+def test_delta_intervals_of_tables_3_and_5(line):
+    """The seeded runs' only worsened case (Table 6 names it, not its run) is left out; it moves no bound here."""
+    n, improved, worsened, low, high = map(float, line.split())
+    deltas = np.repeat([1.0, -1.0, 0.0], [int(improved), int(worsened), int(n - improved - worsened)])
+    ours = bootstrap_mean(deltas, n_resamples=RESAMPLES, seed=42)
+    tolerance = 100 * (NOISE * np.std(deltas) / math.sqrt(n) + 1 / n) + 0.005
+    assert (100 * ours.low, 100 * ours.high) == pytest.approx((low, high), abs=tolerance)
+
+
+# Printed p of Tables 4 and 5: n, B0 correct, improved, worsened, p
+PRINTED_P = {
+    "LLaVA-Med CheXpert": (507, 340, 42, 0, 0.002),
+    "LLaVA-Med OpenI": (359, 176, 2, 0, 0.417),
+    "5k": (5000, 4121, 13, 1, 0.399),
+    "10k": (10000, 8128, 16, 2, 0.387),
+    "s1": (10000, 8053, 9, 0, 0.424),
+    "s2": (10000, 8034, 6, 0, 0.446),
+    "s3": (10000, 8021, 12, 0, 0.420),
+    "pooled": (30000, 24108, 28, 1, 0.392),
+}
+
+
+@pytest.mark.parametrize("run", PRINTED_P)
+def test_printed_p_values_are_those_of_an_unpaired_one_sided_shuffle(run):
+    """The paper calls its test paired. Its figures are those of shuffling all answers over both systems, one-sided.
+
+    The exact p of that shuffle is hypergeometric, with ties or without; 1,000 shuffles add three standard errors of
+    0.016 either way. A paired test would print less than 0.05 for every run but LLaVA-Med on OpenI.
+    """
+    n, correct, improved, worsened, printed = PRINTED_P[run]
+    before = ones(correct, n)
+    after = before.copy()
+    after[:worsened], after[correct : correct + improved] = 0, 1
+    shuffled = stats.hypergeom(2 * n, int(before.sum() + after.sum()), n)
+    exact, without_ties = shuffled.sf(after.sum() - 1), shuffled.sf(after.sum())
+    ours = permutation_test(after, before, permutation="independent", alternative="greater")
+    assert ours.p_value == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 10_000) + 1e-4)
+    noise = 3 * math.sqrt(printed * (1 - printed) / 1000) + 0.0005
+    assert without_ties - noise <= printed <= exact + noise
+    paired = permutation_test(after, before)
+    assert ours.difference == paired.difference == pytest.approx((improved - worsened) / n)
+    assert paired.p_value < 0.05 or run == "LLaVA-Med OpenI"
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("kind", ["binary", "continuous"])
+@pytest.mark.parametrize("permutation", ["paired", "independent"])
+def test_p_value_agrees_with_scipy(permutation, kind, alternative):
+    rng = np.random.default_rng(7)
+    n = 60
+    before = rng.normal(size=n)
+    after = before + rng.normal(0.25, 1, size=n)
+    if kind == "binary":
+        before, after = (before > 0).astype(float), (after > 0).astype(float)
+    ours = permutation_test(after, before, alternative=alternative, permutation=permutation)
+
+    def difference(a, b, axis):
+        return np.mean(a, axis=axis) - np.mean(b, axis=axis)
+
+    scipys = stats.permutation_test(
+        (after, before),
+        difference,
+        permutation_type={"paired": "samples", "independent": "independent"}[permutation],
+        n_resamples=10_000,
+        alternative=alternative,
+        vectorized=True,
+        rng=1,
+    )
+    assert ours.difference == pytest.approx(scipys.statistic)
+    p = float(scipys.pvalue)
+    # scipy doubles the smaller tail; the two-sided statistic here is the size of the difference.
+    noise = (2 if alternative == "two-sided" else 1) * 4 * math.sqrt(2 * p * (1 - p) / 10_000) + 1e-3
+    assert ours.p_value == pytest.approx(p, abs=noise)
+
+
+def test_clustered_p_value_agrees_with_scipy_on_group_sums():
+    rng = np.random.default_rng(8)
+    before, groups = clustered(rng, 40)
+    after = before + rng.normal(0.3, 1, size=40)[groups]
+    ours = permutation_test(after, before, groups=groups)
+    sums = np.bincount(groups, weights=after - before)
+    scipys = stats.permutation_test(
+        (sums,), np.sum, permutation_type="samples", n_resamples=10_000, vectorized=True, rng=1
+    )
+    assert ours.p_value == pytest.approx(float(scipys.pvalue), abs=0.02)
+    assert ours.n_groups == 40
+
+
+def test_p_value_is_never_zero_and_one_without_a_difference():
+    sure = permutation_test(np.ones(1000), np.zeros(1000), n_resamples=99)
+    assert sure.p_value == 1 / 100
+    assert permutation_test([1.0, 0.0], [1.0, 0.0]).p_value == 1.0
+
+
+def test_rounding_does_not_decide_ties():
+    """0.1 + 0.2 - 0.3 is not 0 in floating point, but every sign pattern is at least as extreme as it."""
+    test = permutation_test([0.1, 0.2, -0.3], [0.0, 0.0, 0.0])
+    assert test.p_value == 1.0
+
+
+def test_undefined_values_are_left_out_and_counted():
+    nan = float("nan")
+    values, groups = [1.0, nan, 0.0, nan, 1.0, 0.0], ["a", "a", "b", "c", "d", "d"]
+    interval = bootstrap_mean(values, groups=groups)
+    assert (interval.mean, interval.n, interval.n_nan, interval.n_groups) == (0.5, 4, 2, 3)
+    without = bootstrap_mean([1.0, 0.0, 1.0, 0.0], groups=["a", "b", "d", "d"])
+    assert interval[:3] == without[:3]
+    test = permutation_test(values, [nan, 0.0, 0.0, 0.0, 0.0, 0.0])
+    assert (test.n, test.n_nan, test.difference) == (3, 3, pytest.approx(1 / 3))
+
+
+@pytest.mark.parametrize("values", [[], [float("nan")]])
+def test_nothing_has_no_mean(values):
+    interval = bootstrap_mean(values)
+    assert all(math.isnan(number) for number in interval[:3])
+    test = permutation_test(values, values)
+    assert math.isnan(test.difference)
+    assert math.isnan(test.p_value)
+    assert interval.n == test.n == 0
+
+
+@pytest.mark.parametrize(("values", "groups"), [([1.0], None), ([1.0, 0.0, 1.0], ["s", "s", "s"])])
+def test_one_unit_has_a_mean_and_no_interval(values, groups):
+    interval = bootstrap_mean(values, groups=groups)
+    assert interval.mean == np.mean(values)
+    assert math.isnan(interval.low)
+    assert math.isnan(interval.high)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bootstrap_mean([[1.0]]), r"values: shape \(1, 1\)"),
+        (lambda: bootstrap_mean([0.0, math.inf]), "values, row 2: infinite"),
+        (lambda: bootstrap_mean([1.0, 0.0], groups=["a"]), r"groups: shape \(1,\)"),
+        (lambda: bootstrap_mean([1.0], n_resamples=0), "n_resamples"),
+        (lambda: bootstrap_mean([1.0], confidence_level=95), "confidence_level"),
+        (lambda: permutation_test([1.0], [1.0, 2.0]), "after has 1 numbers and before 2"),
+        (lambda: permutation_test([1.0], [1.0], n_resamples=0), "n_resamples"),
+        (lambda: permutation_test([1.0], [1.0], alternative="both"), "alternative 'both'"),
+        (lambda: permutation_test([1.0], [1.0], permutation="none"), "permutation 'none'"),
+        (lambda: permutation_test([1.0], [1.0], groups=["a"], permutation="independent"), "groups"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+numbers = st.lists(st.sampled_from([0.0, 1.0, 0.25, -3.5, float("nan")]), min_size=1, max_size=40)
+
+
+@settings(deadline=None)
+@given(numbers, st.integers(0, 5), st.data())
+def test_interval_invariants(values, seed, data):
+    groups = data.draw(st.lists(st.sampled_from("abcdef"), min_size=len(values), max_size=len(values)))
+    how = {"n_resamples": 50, "seed": seed}
+    interval = bootstrap_mean(values, groups=groups, **how)
+    assert str(interval) == str(bootstrap_mean(values, groups=groups, **how))  # the seed decides
+    known = [value for value in values if not math.isnan(value)]
+    assert interval.n + interval.n_nan == len(values)
+    if not math.isnan(interval.low):
+        assert min(known) - 1e-9 <= interval.low <= interval.high <= max(known) + 1e-9
+    singletons = bootstrap_mean(values, groups=range(len(values)), **how)
+    assert str(singletons) == str(bootstrap_mean(values, **how))  # a group of one is no group
+    names = [f"study {group}" for group in groups]
+    assert str(interval) == str(bootstrap_mean(values, groups=names, **how))  # labels are only names
+    wider = bootstrap_mean(values, groups=groups, confidence_level=0.99, **how)
+    assert math.isnan(interval.low) or wider.low <= interval.low <= interval.high <= wider.high

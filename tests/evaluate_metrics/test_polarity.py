@@ -1,0 +1,155 @@
+"""Scores of polarity: a case counted by hand, undefined values, bad rows, and invariants."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.evaluate_metrics.polarity.score import score_predictions
+
+PRESENCE = "Which of the following findings is present on this chest X-ray study?"
+ABSENCE = "Which of the following findings is absent on this chest X-ray study?"
+
+
+def row(question=PRESENCE, options=("Edema", "No edema", "Atelectasis"), answer=0, negated=1, **over):
+    polarity = {PRESENCE: "presence", ABSENCE: "absence"}.get(question, "other")
+    base = {"question": question, "options": list(options), "answer": answer, "negated": negated}
+    return {**base, "counterpart": 0, "polarity": polarity, "finding": "Edema", **over}
+
+
+def test_a_table_counted_by_hand():
+    aorta = ("No ascending aortic enlargement", "Ascending aortic enlargement", "Aortic knob enlargement")
+    other = row("What is least likely present?", ("Edema", "No edema", "Atelectasis"), answer=1, finding="Other")
+    cases = [
+        ("A", row()),  # right
+        ("B", row()),  # reversal, repaired
+        ("No edema", row(options=("Atelectasis", "Edema", "No edema"), answer=1, negated=2, counterpart=1)),  # same
+        ("A", row(options=aorta, answer=1, negated=0, counterpart=1, finding="Aorta")),  # reversal, not repaired
+        ("B", row(answer=2, counterpart=0)),  # reversal, its counterpart put, still wrong
+        ("C", row(ABSENCE)),  # wrong, no negation
+        ("B", row(ABSENCE)),  # contradiction, repaired
+        ("C", row(ABSENCE, ("Atelectasis", "Edema", "No edema"), answer=1, negated=2)),  # contradiction, slot 0 drifts
+        ("B", other),  # right with the negated option, worsened by the original trigger
+        ("", row()),
+        ("A or B", row()),
+        ("E", row(ABSENCE)),
+    ]
+    scores = score_predictions([text for text, _ in cases], [reference for _, reference in cases])
+    expected = {
+        "n": 12,
+        "n_correct": 2,
+        "n_presence": 7,
+        "n_reversals": 4,
+        "n_absence": 4,
+        "n_contradictions": 2,
+        "n_wrong": 10,
+        "n_wrong_with_negated": 6,
+        "n_repairable_reversals": 3,
+        "n_unparsed": 1,
+        "n_ambiguous": 1,
+        "n_invalid": 1,
+        "n_correct_verified": 4,
+        "n_reversals_verified": 1,
+        "n_contradictions_verified": 0,
+        "n_wrong_with_negated_verified": 1,
+        "n_changed": 6,
+        "n_improved": 3,
+        "n_worsened": 1,
+    }
+    assert {name: scores[name] for name in expected} == expected
+    assert scores["accuracy"] == 2 / 12
+    assert scores["reversal_rate"] == 4 / 7
+    assert scores["contradiction_rate"] == 2 / 4
+    assert scores["wrong_with_negated_rate"] == 6 / 10
+    assert scores["parse_failure_rate"] == 3 / 12
+    assert scores["coverage"] == 6 / 12
+    assert scores["accuracy_delta"] == pytest.approx(2 / 12)
+    assert {name: group["n"] for name, group in scores["by_finding"].items()} == {"Aorta": 1, "Edema": 10, "Other": 1}
+    assert scores["by_finding"]["Other"]["n_worsened"] == 1
+
+
+def test_per_sample_tells_the_reading_and_the_verdict():
+    predictions = ["B", "C", "A or B"]
+    per_sample = score_predictions(predictions, [row()] * 3, per_sample=True)["per_sample"]
+    assert per_sample[0] == {
+        "choice": 1,
+        "outcome": "parsed",
+        "correct": False,
+        "verified_choice": 0,
+        "verified_correct": True,
+        "fired": True,
+        "reason": "fired",
+    }
+    assert [sample["reason"] for sample in per_sample] == ["fired", "not_the_negated_option", "no_prediction"]
+    assert (per_sample[2]["choice"], per_sample[2]["outcome"]) == (None, "ambiguous")
+
+
+def test_undefined_is_nan_beside_a_zero_count():
+    empty = score_predictions([], [])
+    for name, count in (("accuracy", "n"), ("reversal_rate", "n_presence"), ("contradiction_rate", "n_absence")):
+        assert math.isnan(empty[name])
+        assert empty[count] == 0
+    assert empty["by_finding"] == {}
+    all_right = score_predictions(["A"], [row()])
+    assert math.isnan(all_right["wrong_with_negated_rate"])
+    assert math.isnan(all_right["contradiction_rate"])
+    assert all_right["reversal_rate"] == 0.0
+
+
+def test_an_unread_answer_is_wrong_and_never_equals_a_missing_option():
+    """-1 marks both an unread choice and a row without a negated option; they must not meet."""
+    scores = score_predictions(["no idea"], [row(options=("Edema", "Atelectasis"), negated=-1, counterpart=-1)])
+    assert (scores["n_wrong"], scores["n_wrong_with_negated"], scores["n_reversals"]) == (1, 0, 0)
+    assert scores["n_presence"] == 0
+
+
+@pytest.mark.parametrize(
+    ("over", "column"),
+    [
+        ({"answer": 3}, "answer"),
+        ({"answer": -1}, "answer"),
+        ({"negated": 3}, "negated"),
+        ({"counterpart": -2}, "counter"),
+    ],
+)
+def test_a_bad_row_is_named(over, column):
+    with pytest.raises(ValueError, match=rf"row 2, column '{column}"):
+        score_predictions(["A", "A"], [row(), row(**over)])
+
+
+def test_lengths_must_agree():
+    with pytest.raises(ValueError, match="1 predictions for 2 references"):
+        score_predictions(["A"], [row(), row()])
+
+
+responses = st.sampled_from(["A", "B", "C", "", "Edema", "No edema", "There is no edema", "A or B", "E", None])
+questions = st.sampled_from([PRESENCE, ABSENCE, "What is this?", "Which finding is least likely present?"])
+rows = st.builds(
+    lambda question, answer, finding: row(question, answer=answer, finding=finding),
+    questions,
+    st.integers(0, 2),
+    st.sampled_from(["Edema", "Atelectasis", "Pneumothorax"]),
+)
+
+
+@given(
+    st.lists(st.tuples(responses, rows), min_size=1, max_size=20),
+    st.sampled_from(["original", "extended"]),
+    st.sampled_from(["slot0", "slot_agnostic"]),
+    st.randoms(use_true_random=False),
+)
+def test_counts_add_up(cases, trigger, replacement, random):
+    how = {"trigger": trigger, "replacement": replacement}
+    scores = score_predictions([text for text, _ in cases], [reference for _, reference in cases], **how)
+    counts = [name for name in scores if name == "n" or name.startswith("n_")]
+    for name in counts:  # findings partition the rows
+        assert scores[name] == sum(group[name] for group in scores["by_finding"].values())
+    assert scores["n_correct"] + scores["n_wrong"] == scores["n"]
+    assert scores["n_correct_verified"] - scores["n_correct"] == scores["n_improved"] - scores["n_worsened"]
+    assert scores["n_improved"] + scores["n_worsened"] <= scores["n_changed"]
+    assert scores["n_repairable_reversals"] <= scores["n_reversals"]
+    assert scores["n_reversals_verified"] <= scores["n_reversals"]
+    random.shuffle(cases)  # order does not matter
+    again = score_predictions([text for text, _ in cases], [reference for _, reference in cases], **how)
+    assert {name: scores[name] for name in counts} == {name: again[name] for name in counts}

@@ -1,0 +1,310 @@
+"""The published tables of CXR-ContraBench from their counts: predictions in, printed figures out.
+
+Accuracy and counts of a row are tied by arithmetic (235 * 31.49% = 74; 74 + 153 = 227 = 96.60%), so the counts can be
+read off the print. Each row here becomes that many answered questions; the metric has to print the table again.
+
+Printed figures that do not follow from one another, and how they stand here:
+
+- OpenI report-style absence (Tables 4, 9, 17), CheXpert train absence (Table 10), shuffled layouts under slot-0
+  (Table 13): more contradictions are removed than answers become right. That is slot-0 where the first positive option
+  is not the target (Figure 14, "no-evidence drift"). "put right" is then the accuracy's gain, and the rest of the
+  contradictions are questions of that layout; the text does not give their number in another way.
+- OpenI CheXStruct (Table 11): 428 + 73 negated answers stay. They are questions whose options all share a concept word
+  (Figure 14, "persistent No X"), where the original rule does not fire; again only their number is read off.
+- Tables 19 and 21 print 23.08% / 356 (MedGemma) and 0.20% / 505 (Qwen) for the canonical wording of CheXpert absence
+  where Tables 9, 10, 12 and 13 print 24.06% / 351 and 0.39% / 504, though Appendix I calls them equal. Each pair leads
+  to the same printed M1 accuracy; Table 19 lists other chain-of-thought runs than Table 9. Both are taken as printed.
+- Seven deltas of Table 9 are differences of the two rounded accuracies and 0.01 off the counts'; two others (44.68,
+  24.26) are the counts' and 0.01 off the rounded ones. Either is accepted.
+- Train-split percentages of Table 10 leave several counts open (0.01% is 13 records); one that fits both is taken.
+"""
+
+import pytest
+
+from medfaith.evaluate_metrics.polarity.score import score_predictions
+
+QUESTIONS = {
+    "presence": "Which of the following findings is present on this chest X-ray study?",
+    "absence": "Which of the following findings is absent on this chest X-ray study?",
+    "P1": "Which of the following findings is not present on this chest X-ray study?",
+    "P2": "Which of these findings is absent from the images of this study?",
+    "P3": "Which of the listed findings cannot be seen on this chest X-ray study?",
+}
+FORMS = {
+    "canonical_no": "No edema",
+    "absence_of": "Absence of edema",
+    "not_present": "Edema is not present",
+    "no_evidence_of": "No evidence of edema",
+    "clear_of": "Clear of edema",
+}
+
+
+def reference(question, options, answer, negated):
+    polarity = "presence" if question == "presence" else "absence"
+    return {
+        "question": QUESTIONS[question],
+        "options": options,
+        "answer": answer,
+        "negated": negated,
+        "counterpart": answer,
+        "polarity": polarity,
+        "finding": options[answer],
+    }
+
+
+def answered(question, n, correct, negated, *, drift=0, shared=0, unread=0, form="canonical_no"):
+    """n answered questions: `correct` right, `negated` on the negated option, `unread` not readable, the rest wrong.
+
+    Of the negated ones, `drift` have a distractor in slot 0 and `shared` have options that all share a concept word.
+    """
+    fixed = reference(question, ["Edema", FORMS[form], "Atelectasis"], 0, 1)
+    drifting = reference(question, ["Atelectasis", "Edema", FORMS[form]], 1, 2)
+    aorta = ["No ascending aortic enlargement", "Ascending aortic enlargement", "Aortic knob enlargement"]
+    parts = [
+        ("A", fixed, correct),
+        ("B. " + FORMS[form], fixed, negated - drift - shared),
+        (FORMS[form], drifting, drift),
+        ("(A)", reference(question, aorta, 1, 0), shared),
+        ("The image does not allow a decision.", fixed, unread),
+        ("C", fixed, n - correct - negated - unread),
+    ]
+    assert min(count for *_, count in parts) >= 0
+    predictions = [text for text, _, count in parts for _ in range(count)]
+    return predictions, [row for _, row, count in parts for _ in range(count)]
+
+
+def percent(fraction):
+    return f"{100 * fraction:.2f}"
+
+
+def errors(scores, question, suffix=""):
+    name = "n_reversals" if question == "presence" else "n_contradictions"
+    return scores[name + suffix]
+
+
+def table(text):
+    return [pytest.param(*line.split(), id=line.strip()) for line in text.strip().splitlines()]
+
+
+# Tables 9, 10, 17 (and 2, 12, 13 in the original wording and layout): B0 and M1 as published.
+# table, model, question, n, correct, negated, put right, unread | B0 acc, M1 acc, delta
+MAIN = """
+9      MedGemma        presence 235     74     153    153    0   31.49  96.60  65.11
+9      MedGemma-CoT    presence 235     101    122    122    0   42.98  94.89  51.91
+9      MedGemma-27B    presence 235     122    105    105    0   51.91  96.60  44.68
+9      LLaVA-1.5       presence 235     133    27     27     0   56.60  68.09  11.49
+9      LLaVA-Med       presence 235     174    0      0      0   74.04  74.04  0.00
+9      LLaVA-Med-CoT   presence 235     160    0      0      0   68.09  68.09  0.00
+9      CheXagent       presence 235     89     7      7      0   37.87  40.85  2.98
+9      Qwen2.5-VL      presence 235     71     153    153    0   30.21  95.32  65.11
+9      Qwen2.5-VL-CoT  presence 235     128    57     57     0   54.47  78.72  24.26
+9      GPT-4o          presence 235     147    25     25     0   62.55  73.19  10.64
+9,17   MedGemma        absence  507     122    351    351    0   24.06  93.29  69.23
+9      MedGemma-CoT    absence  507     165    282    282    0   32.54  88.17  55.63
+9,17   MedGemma-27B    absence  507     158    335    335    4   31.16  97.24  66.08
+9      LLaVA-1.5       absence  507     139    348    348    0   27.42  96.06  68.64
+9      LLaVA-Med       absence  507     340    42     42     0   67.06  75.35  8.29
+9      LLaVA-Med-CoT   absence  507     60     446    446    0   11.83  99.80  87.97
+9      CheXagent       absence  507     33     186    186    0   6.51   43.20  36.69
+9      Qwen2.5-VL      absence  507     2      504    504    0   0.39   99.80  99.41
+9      Qwen2.5-VL-CoT  absence  507     138    368    368    0   27.22  99.80  72.58
+9,17   GPT-4o          absence  507     11     470    470    0   2.17   94.87  92.70
+9,17   MedGemma        absence  359     253    79     59     0   70.47  86.91  16.44
+9      MedGemma-CoT    absence  359     164    177    118    0   45.68  78.55  32.87
+9,17   MedGemma-27B    absence  359     55     199    133    24  15.32  52.37  37.05
+9      LLaVA-1.5       absence  359     145    212    115    0   40.39  72.42  32.03
+9      LLaVA-Med       absence  359     176    4      2      0   49.03  49.58  0.55
+9      LLaVA-Med-CoT   absence  359     139    218    150    0   38.72  80.50  41.78
+9      CheXagent       absence  359     9      189    99     0   2.51   30.08  27.57
+9      Qwen2.5-VL      absence  359     45     311    186    0   12.53  64.35  51.82
+9      Qwen2.5-VL-CoT  absence  359     53     288    137    0   14.76  52.92  38.16
+9,17   GPT-4o          absence  359     58     284    171    0   16.16  63.79  47.63
+10     MedGemma        presence 135754  44861  84966  84966  0   33.05  95.63  -
+10     Qwen2.5-VL      presence 135754  41360  88668  88668  0   30.47  95.78  -
+10     MedGemma        absence  25900   12864  12490  9506   0   49.67  86.37  -
+10     Qwen2.5-VL      absence  25900   3815   21919  12901  0   14.73  64.54  -
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "model", "question", "n", "correct", "negated", "right", "unread", "b0", "m1", "delta"), table(MAIN)
+)
+def test_base_and_verified(number, model, question, n, correct, negated, right, unread, b0, m1, delta):
+    n, correct, negated, right, unread = (int(count) for count in (n, correct, negated, right, unread))
+    case = answered(question, n, correct, negated, drift=negated - right, unread=unread)
+    scores = score_predictions(*case, trigger="original", replacement="slot0")
+    assert (percent(scores["accuracy"]), percent(scores["accuracy_verified"])) == (b0, m1)
+    assert (errors(scores, question), errors(scores, question, "_verified")) == (negated, 0)
+    assert (scores["n_changed"], scores["n_improved"], scores["n_worsened"]) == (negated, right, 0)
+    assert scores["n_unparsed"] == unread
+    assert delta in {"-", percent(scores["accuracy_delta"]), f"{float(m1) - float(b0):.2f}"}
+    # Whatever slot 0 holds, the concept's own counterpart puts every one of them right.
+    agnostic = score_predictions(*case, trigger="original", replacement="slot_agnostic")
+    assert agnostic["n_improved"] == negated
+
+
+@pytest.mark.parametrize(
+    ("n", "errors_", "rate"),
+    table("""
+235     153    65.11
+135754  84966  62.59
+135754  88668  65.32
+507     351    69.23
+25900   12490  48.22
+507     504    99.41
+25900   21919  84.63
+"""),
+)
+def test_table_10_rates(n, errors_, rate):
+    question = "presence" if n in {"235", "135754"} else "absence"
+    scores = score_predictions(*answered(question, int(n), 0, int(errors_)))
+    assert percent(scores["reversal_rate" if question == "presence" else "contradiction_rate"]) == rate
+
+
+# Tables 2 and 12. wording, correct, negated | B0 acc, original M1 acc and contradictions, extended M1 acc
+WORDINGS = """
+absence  122  351  24.06  93.29  0    93.29
+P1       115  283  22.68  22.68  283  78.50
+P2       96   381  18.93  94.08  0    94.08
+P3       125  379  24.65  24.65  379  99.41
+"""
+
+
+@pytest.mark.parametrize(("wording", "correct", "negated", "b0", "m1", "left", "extended"), table(WORDINGS))
+def test_question_wordings(wording, correct, negated, b0, m1, left, extended):
+    case = answered(wording, 507, int(correct), int(negated))
+    original, ext = (score_predictions(*case, trigger=trigger) for trigger in ("original", "extended"))
+    assert (percent(original["accuracy"]), original["n_contradictions"]) == (b0, int(negated))
+    assert (percent(original["accuracy_verified"]), original["n_contradictions_verified"]) == (m1, int(left))
+    assert (percent(ext["accuracy_verified"]), ext["n_contradictions_verified"], ext["n_worsened"]) == (extended, 0, 0)
+
+
+# Table 13. layout, model, correct, negated, target in slot 0 | B0 acc, slot-0 M1 acc, slot-agnostic M1 acc
+LAYOUTS = """
+original  MedGemma  122  351  351  24.06  93.29  93.29
+shuffled  MedGemma  238  256  190  46.94  84.42  97.44
+original  Qwen      2    504  504  0.39   99.80  99.80
+shuffled  Qwen      84   420  256  16.57  67.06  99.41
+"""
+
+
+@pytest.mark.parametrize(
+    ("layout", "model", "correct", "negated", "in_slot", "b0", "slot0", "agnostic"), table(LAYOUTS)
+)
+def test_layouts(layout, model, correct, negated, in_slot, b0, slot0, agnostic):
+    case = answered("absence", 507, int(correct), int(negated), drift=int(negated) - int(in_slot))
+    for replacement, printed in (("slot0", slot0), ("slot_agnostic", agnostic)):
+        scores = score_predictions(*case, replacement=replacement)
+        assert (percent(scores["accuracy"]), scores["n_contradictions"]) == (b0, int(negated))
+        assert (percent(scores["accuracy_verified"]), scores["n_contradictions_verified"]) == (printed, 0)
+
+
+# Tables 20 (n = 235) and 21 (n = 507). model, question, form, correct, negated | B0 acc, original M1 acc, extended M1
+NEGATION_FORMS = """
+MedGemma  presence  canonical_no    74   153  31.49  96.60   96.60
+MedGemma  presence  absence_of      51   178  21.70  21.70   97.45
+MedGemma  presence  not_present     92   124  39.15  39.15   91.91
+MedGemma  presence  no_evidence_of  18   215  7.66   7.66    99.15
+MedGemma  presence  clear_of        19   214  8.09   8.09    99.15
+Qwen      presence  canonical_no    71   153  30.21  95.32   95.32
+Qwen      presence  absence_of      78   140  33.19  33.19   92.77
+Qwen      presence  not_present     46   188  19.57  19.57   99.57
+Qwen      presence  no_evidence_of  61   168  25.96  25.96   97.45
+Qwen      presence  clear_of        94   132  40.00  40.00   96.17
+MedGemma  absence   canonical_no    117  356  23.08  93.29   93.29
+MedGemma  absence   absence_of      93   379  18.34  18.34   93.10
+MedGemma  absence   not_present     115  349  22.68  22.68   91.52
+MedGemma  absence   no_evidence_of  143  326  28.21  92.50   92.50
+MedGemma  absence   clear_of        210  221  41.42  85.01   85.01
+Qwen      absence   canonical_no    1    505  0.20   99.80   99.80
+Qwen      absence   absence_of      0    507  0.00   0.00    100.00
+Qwen      absence   not_present     0    505  0.00   0.00    99.61
+Qwen      absence   no_evidence_of  1    506  0.20   100.00  100.00
+Qwen      absence   clear_of        77   377  15.19  89.55   89.55
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "question", "form", "correct", "negated", "b0", "original", "extended"), table(NEGATION_FORMS)
+)
+def test_negation_forms(model, question, form, correct, negated, b0, original, extended):
+    n = 235 if question == "presence" else 507
+    case = answered(question, n, int(correct), int(negated), form=form)
+    for trigger, printed in (("original", original), ("extended", extended)):
+        scores = score_predictions(*case, trigger=trigger)
+        assert (percent(scores["accuracy"]), errors(scores, question)) == (b0, int(negated))
+        left = int(negated) if printed == b0 else 0
+        assert (percent(scores["accuracy_verified"]), errors(scores, question, "_verified")) == (printed, left)
+        assert scores["n_worsened"] == 0
+
+
+def test_table_11_audit():
+    """Upper block, MedGemma: n, B0 and M1 accuracy, wrong with "No X" before and after; 197 repairable reversals."""
+    absence = answered("absence", 979, 186, 784, drift=356 - 205, shared=428)
+    presence = answered("presence", 396, 117, 270, shared=73)
+    both = tuple(a + b for a, b in zip(absence, presence, strict=True))
+    printed = []
+    for case in (both, absence, presence):
+        scores = score_predictions(*case)
+        accuracies = percent(scores["accuracy"]), percent(scores["accuracy_verified"])
+        printed.append((*accuracies, scores["n_wrong_with_negated"], scores["n_wrong_with_negated_verified"]))
+    assert printed == [("22.04", "51.27", 1054, 501), ("19.00", "39.94", 784, 428), ("29.55", "79.29", 270, 73)]
+    assert score_predictions(*presence)["n_repairable_reversals"] == 197
+
+
+@pytest.mark.parametrize(
+    ("model", "correct", "negated", "accuracy", "rate"),
+    table("""
+MedGemma    117  270  29.55  96.77
+Qwen2.5-VL  86   287  21.72  92.58
+LLaVA-1.5   247  62   62.37  41.61
+LLaVA-Med   278  25   70.20  21.19
+"""),
+)
+def test_table_11_models(model, correct, negated, accuracy, rate):
+    scores = score_predictions(*answered("presence", 396, int(correct), int(negated)))
+    assert (percent(scores["accuracy"]), percent(scores["wrong_with_negated_rate"])) == (accuracy, rate)
+
+
+@pytest.mark.parametrize(
+    ("model", "direct", "control", "negated", "accuracy", "control_accuracy", "delta", "rate"),
+    table("""
+MedGemma-4B   63   119  139  30.00  56.67  26.67   66.19
+Qwen2.5-VL    63   97   136  30.00  46.19  16.19   64.76
+MedGemma-27B  107  128  95   50.95  60.95  10.00   45.24
+GPT-4o        131  96   20   62.38  45.71  -16.67  9.52
+"""),
+)
+def test_table_16_control(model, direct, control, negated, accuracy, control_accuracy, delta, rate):
+    with_negated = score_predictions(*answered("presence", 210, int(direct), int(negated)))
+    row = {**reference("presence", ["Edema", "Atelectasis", "Pneumothorax"], 0, -1), "counterpart": -1}
+    without = score_predictions(["A"] * int(control) + ["B"] * (210 - int(control)), [row] * 210)
+    assert (percent(with_negated["accuracy"]), percent(without["accuracy"])) == (accuracy, control_accuracy)
+    assert percent(without["accuracy"] - with_negated["accuracy"]) == delta
+    assert percent(with_negated["reversal_rate"]) == rate
+    assert (without["n_presence"], str(without["reversal_rate"])) == (0, "nan")
+
+
+# Table 17, instruction prompts. model, n, correct, negated, unread | accuracy, parse failures, M1 (section F.2)
+INSTRUCT = """
+MedGemma-4B   507  62   406  0   12.23  0.00   -
+MedGemma-4B   359  176  162  0   49.03  0.00   -
+MedGemma-27B  507  392  18   61  77.32  12.03  -
+MedGemma-27B  359  157  38   44  43.73  12.26  -
+GPT-4o        507  290  135  0   57.20  0.00   83.83
+GPT-4o        359  244  1    0   67.97  0.00   68.25
+"""
+
+
+@pytest.mark.parametrize(("model", "n", "correct", "negated", "unread", "accuracy", "failures", "m1"), table(INSTRUCT))
+def test_table_17_instruct(model, n, correct, negated, unread, accuracy, failures, m1):
+    scores = score_predictions(*answered("absence", int(n), int(correct), int(negated), unread=int(unread)))
+    assert (percent(scores["accuracy"]), scores["n_contradictions"]) == (accuracy, int(negated))
+    assert percent(scores["parse_failure_rate"]) == failures
+    assert m1 in {"-", percent(scores["accuracy_verified"])}
+
+
+@pytest.mark.parametrize(("n", "unread", "rate"), [(507, 4, "0.79"), (359, 24, "6.69")])
+def test_table_17_parse_failures_of_b0(n, unread, rate):
+    scores = score_predictions(*answered("absence", n, 0, 0, unread=unread))
+    assert percent(scores["parse_failure_rate"]) == rate

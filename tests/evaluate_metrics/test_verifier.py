@@ -1,0 +1,220 @@
+"""QCCV-Neg: which questions and options each trigger reads, the published cases, and what must always hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.evaluate_metrics.polarity.verifier import REASONS, Verdict, verify
+
+PRESENCE = "Which of the following findings is present on this chest X-ray study?"
+ABSENCE = "Which of the following findings is absent on this chest X-ray study?"
+
+# question -> polarity read by the original and by the extended trigger
+QUESTIONS = {
+    PRESENCE: ("presence", "presence"),
+    "Which finding can be seen on this chest X-ray study?": (None, "presence"),
+    "Which of these findings is present in the images of this study?": ("presence", "presence"),
+    "Which of the listed findings does this chest X-ray study show?": (None, "presence"),
+    ABSENCE: ("absence", "absence"),
+    "Which of the following findings is not present on this chest X-ray study?": (None, "absence"),
+    "Which of these findings is absent from the images of this study?": ("absence", "absence"),
+    "Which of the listed findings cannot be seen on this chest X-ray study?": (None, "absence"),
+    # further wordings
+    "Which finding is visible?": (None, "presence"),
+    "What is demonstrated on this radiograph?": (None, "presence"),
+    "Which abnormality is identified?": (None, "presence"),
+    "Which finding isn't visible?": (None, "absence"),
+    "Which finding is missing from this study?": (None, "absence"),
+    "Which finding is not identified?": (None, "absence"),
+    "Which finding does this study not show?": (None, "absence"),
+    "Which finding has been ruled out?": (None, "absence"),
+    "For which finding is there no evidence on this study?": (None, "absence"),
+    "For which finding does the study show no evidence?": (None, "absence"),
+    "For which finding is this study negative?": (None, "absence"),
+    "Which finding is this study free of?": (None, "absence"),
+    # not plainly one polarity
+    "": (None, None),
+    "What is the diagnosis?": (None, None),
+    "Where is the opacity?": (None, None),
+    "Which finding is present and which is absent?": (None, None),
+    "Which finding is absent although the report calls it present?": (None, None),
+    "Which finding is not absent?": (None, None),
+    "Which finding cannot be excluded?": (None, None),
+    "Which finding is not ruled out?": (None, None),
+    "Which finding is never missing?": (None, None),
+    "All of these are present except": ("presence", None),
+    "Which finding is most likely present?": ("presence", None),
+    "Which finding is most likely absent?": ("absence", None),
+    "Which of the following is least likely present?": ("absence", None),
+    "Which finding is unlikely to be seen?": (None, None),
+    "Which finding may be present?": ("presence", None),
+    "Which finding is no longer present?": ("presence", None),
+    "Which finding is unseen?": (None, None),
+}
+
+
+def read_polarity(question: str, trigger: str) -> str | None:
+    """What the verifier took the question for, seen from outside: with slot0 only absence puts the distractor."""
+    verdict = verify(question, ["Atelectasis", "Edema", "No edema"], 2, trigger=trigger, replacement="slot0")
+    return {0: "absence", 1: "presence"}.get(verdict.choice or 0) if verdict.fired else None
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_question_polarity(question):
+    assert tuple(read_polarity(question, trigger) for trigger in ("original", "extended")) == QUESTIONS[question]
+
+
+# form -> (original presence, original absence, extended presence, extended absence); Tables 20 and 21
+FORMS = {
+    "No edema": (True, True, True, True),
+    "Absence of edema": (False, False, True, True),
+    "Edema is not present": (False, False, True, True),
+    "No evidence of edema": (False, True, True, True),
+    "Clear of edema": (False, True, True, True),
+    "Without edema": (False, True, True, True),
+    "Negative for edema": (False, True, True, True),
+    "Free of edema": (False, False, True, True),
+    "The lungs are clear of edema": (False, True, True, True),
+    "Edema cannot be seen": (False, False, True, True),
+    "Edema isn't visible": (False, False, True, True),
+    "Edema is absent": (False, True, True, True),
+    "Edema not identified": (False, False, True, True),
+    "No signs of edema": (False, True, True, True),
+    "There is no edema.": (False, True, True, True),
+    "NO EDEMA": (True, True, True, True),
+    "No edema is seen": (False, True, True, True),
+    # negations whose concept cannot be told
+    "No": (False, False, False, False),
+    "No absence of edema": (False, True, False, False),
+    "None of the above": (False, False, False, False),
+    "Normal lungs": (False, True, False, False),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_negation_form(form):
+    options = ["Edema", form, "Atelectasis"]
+    fired = tuple(
+        verify(question, options, 1, trigger=trigger) == Verdict(0, True, "fired")
+        for trigger in ("original", "extended")
+        for question in (PRESENCE, ABSENCE)
+    )
+    assert fired == FORMS[form]
+
+
+ORIGINAL = {"trigger": "original", "replacement": "slot0"}
+AGNOSTIC = {"trigger": "original", "replacement": "slot_agnostic"}
+EXTENDED = {"trigger": "extended", "replacement": "slot_agnostic"}
+DRIFT = ["Pleural effusion", "Pulmonary edema", "No pulmonary edema"]
+AORTA = ["No ascending aortic enlargement", "Ascending aortic enlargement", "Aortic knob enlargement"]
+
+VERDICTS = [
+    # the casebook, Figure 14
+    (PRESENCE, ["No tracheal deviation", "Tracheal deviation", "Aortic knob enlargement"], 0, ORIGINAL, 1, "fired"),
+    (PRESENCE, [AORTA[0], AORTA[1], "Tracheal deviation"], 0, ORIGINAL, 1, "fired"),
+    (PRESENCE, AORTA, 0, ORIGINAL, 0, "ambiguous_options"),
+    (PRESENCE, AORTA, 0, EXTENDED, 1, "fired"),
+    (ABSENCE, ["No pneumothorax", "Pneumothorax", "Pleural effusion"], 0, ORIGINAL, 1, "fired"),
+    (ABSENCE, ["No pleural effusion", "Pleural effusion", "Focal consolidation"], 0, ORIGINAL, 1, "fired"),
+    (ABSENCE, DRIFT, 2, ORIGINAL, 0, "fired"),  # slot 0 is not the target: wrong, as published
+    (ABSENCE, DRIFT, 2, AGNOSTIC, 1, "fired"),
+    (ABSENCE, DRIFT, 2, EXTENDED, 1, "fired"),
+    # each condition
+    (PRESENCE, ["Edema", "No edema", "Atelectasis"], None, ORIGINAL, None, "no_prediction"),
+    (PRESENCE, ["Edema", "No edema", "Atelectasis"], 3, ORIGINAL, 3, "no_prediction"),
+    (PRESENCE, ["Edema", "No edema", "Atelectasis"], -1, ORIGINAL, -1, "no_prediction"),
+    (PRESENCE, [], 0, ORIGINAL, 0, "no_prediction"),
+    (PRESENCE, ["Edema", "Pneumothorax", "Atelectasis"], 0, ORIGINAL, 0, "no_negated_option"),
+    (PRESENCE, ["Edema", "No edema", "No atelectasis"], 1, ORIGINAL, 1, "several_negated_options"),
+    (PRESENCE, ["Edema", "No edema", "Absence of atelectasis"], 1, EXTENDED, 1, "several_negated_options"),
+    (PRESENCE, ["Edema", "No edema", "Atelectasis"], 0, ORIGINAL, 0, "not_the_negated_option"),
+    (PRESENCE, ["Edema", "No edema", "Atelectasis"], 2, ORIGINAL, 2, "not_the_negated_option"),
+    ("What is this?", ["Edema", "No edema", "Atelectasis"], 1, EXTENDED, 1, "polarity_unclear"),
+    (PRESENCE, ["Pneumothorax", "No edema", "Atelectasis"], 1, ORIGINAL, 1, "no_counterpart"),
+    (PRESENCE, ["Pulmonary edema", "No edema", "Atelectasis"], 1, EXTENDED, 1, "no_counterpart"),
+    (PRESENCE, ["Edema", "No edema", "edema.", "Atelectasis"], 1, ORIGINAL, 1, "several_counterparts"),
+    ("Is edema absent?", ["Yes", "No"], 1, ORIGINAL, 1, "no_counterpart"),
+    ("Is edema present?", ["Yes", "No"], 1, EXTENDED, 1, "no_counterpart"),
+    # comparison of concepts
+    (PRESENCE, ["the EDEMA", "No edema.", "Atelectasis"], 1, ORIGINAL, 0, "fired"),
+    (PRESENCE, ["A. Edema", "B. No edema", "C. Atelectasis"], 1, ORIGINAL, 0, "fired"),
+    (PRESENCE, ["Edema", "No evidence of an edema", "Atelectasis"], 1, EXTENDED, 0, "fired"),
+    (PRESENCE, ["Edema", "No edema"], 1, ORIGINAL, 0, "fired"),
+    (ABSENCE, ["Edema", "No evidence of edema", "Atelectasis"], 1, AGNOSTIC, 1, "no_counterpart"),
+]
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_verdict(case):
+    question, options, choice, how, expected, reason = case
+    assert verify(question, options, choice, **how) == Verdict(expected, reason == "fired", reason)
+
+
+def test_least_likely_present_is_worsened_by_the_original_trigger_only():
+    """Section 6.3: the one worsened case of the pooled 30k run; the gold is the negated option."""
+    question = "Which of the following findings is least likely present on this study?"
+    options, gold = ["Pneumothorax", "Pleural effusion", "No pneumothorax"], 2
+    assert verify(question, options, gold, **ORIGINAL).choice == 0
+    assert verify(question, options, gold, trigger="extended") == Verdict(gold, False, "polarity_unclear")
+
+
+@pytest.mark.parametrize("how", [{"trigger": "newest"}, {"replacement": "slot1"}])
+def test_unknown_variants_are_refused(how):
+    with pytest.raises(ValueError, match="expected"):
+        verify(PRESENCE, ["Edema", "No edema"], 1, **how)
+
+
+FINDINGS = ["Edema", "Pleural effusion", "Focal consolidation", "Atelectasis", "Pulmonary edema", "Cardiomegaly"]
+EMITTED = ["No {}", "Absence of {}", "{} is not present", "No evidence of {}", "Clear of {}"]
+VARIANTS = [
+    (trigger, replacement) for trigger in ("original", "extended") for replacement in ("slot0", "slot_agnostic")
+]
+
+
+@st.composite
+def answer_sets(draw):
+    target, *distractors = draw(st.lists(st.sampled_from(FINDINGS), min_size=2, max_size=4, unique=True))
+    negated = draw(st.sampled_from(EMITTED)).format(target.lower())
+    options = draw(st.permutations([target, negated, *distractors]))
+    return options, options.index(target), options.index(negated)
+
+
+any_question = st.one_of(st.sampled_from(list(QUESTIONS)), st.text(max_size=60))
+any_options = st.lists(st.one_of(st.text(max_size=20), st.sampled_from([*FINDINGS, *FORMS])), max_size=6)
+
+
+@given(any_question, any_options, st.integers(-2, 7), st.sampled_from(VARIANTS))
+def test_only_the_prediction_of_the_one_negated_option_changes(question, options, choice, variant):
+    trigger, replacement = variant
+    verdict = verify(question, options, choice, trigger=trigger, replacement=replacement)
+    assert verdict.reason in REASONS
+    assert verdict.fired == (verdict.reason == "fired") == (verdict.choice != choice)
+    again = verify(question, options, verdict.choice, trigger=trigger, replacement=replacement)
+    assert again.choice == verdict.choice  # idempotent
+    if verdict.fired:
+        others = [i for i in range(len(options)) if i != choice]
+        assert verdict.choice in others
+        assert not any(verify(question, options, i, trigger=trigger, replacement=replacement).fired for i in others)
+
+
+@given(st.sampled_from(list(QUESTIONS)), answer_sets(), st.data())
+def test_extended_slot_agnostic_is_equivariant_under_permutation(question, case, data):
+    options, _, _ = case
+    choice = data.draw(st.integers(0, len(options) - 1))
+    order = data.draw(st.permutations(range(len(options))))
+    shuffled = [options[i] for i in order]
+    verdict, moved = (
+        verify(question, options, choice, **EXTENDED),
+        verify(question, shuffled, order.index(choice), **EXTENDED),
+    )
+    assert (options[verdict.choice or 0], verdict.reason) == (shuffled[moved.choice or 0], moved.reason)
+
+
+@given(st.sampled_from([q for q, (_, extended) in QUESTIONS.items() if extended]), answer_sets(), st.data())
+def test_extended_repairs_every_emitted_form_and_worsens_nothing(question, case, data):
+    options, target, negated = case
+    assert verify(question, options, negated, **EXTENDED) == Verdict(target, True, "fired")
+    choice = data.draw(st.integers(0, len(options) - 1))
+    for replacement in ("slot0", "slot_agnostic"):
+        after = verify(question, options, choice, trigger="extended", replacement=replacement).choice
+        assert after == target or choice != target  # gold is the target: never worsened

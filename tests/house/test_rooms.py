@@ -1,0 +1,84 @@
+"""Which room may import which: data flows one way, and a metric stands alone."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = {
+    "loaders": set(),
+    "builders": {"loaders"},
+    "evaluate_metrics": set(),
+    "tasks": {"loaders", "evaluate_metrics"},
+    "cards": {"loaders", "builders", "evaluate_metrics", "tasks"},
+    "medfaith": {"loaders", "builders", "evaluate_metrics", "tasks", "cards"},
+}
+FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+def imported_modules(path: Path, source: str) -> set[str]:
+    """Absolute dotted names of everything the file imports, with the rooms below `medfaith`."""
+    place = path.relative_to(ROOT).with_suffix("").parts
+    package = ("medfaith", *(place[1:] if place[0] == "medfaith" else place))[
+        : len(place) + (place[0] != "medfaith") - 1
+    ]
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(filter(None, [base, node.module]))
+            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def rooms_of(names: set[str]) -> set[str]:
+    parts = [name.split(".") for name in names]
+    return {p[1] for p in parts if p[0] == "medfaith" and len(p) > 1 and p[1] in ROOMS}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_a_room_imports_only_the_rooms_before_it(path):
+    room = path.relative_to(ROOT).parts[0]
+    names = imported_modules(path, path.read_text(encoding="utf-8"))
+    assert rooms_of(names) - {room} <= ROOMS[room]
+    bare = {name.split(".")[0] for name in names} & (set(ROOMS) - {"medfaith"})
+    assert not bare, f"{bare} would have to be top-level packages: import medfaith.<room>, or relatively"
+
+
+@pytest.mark.parametrize(
+    ("place", "source", "expected"),
+    [
+        ("loaders/x.py", "from ..builders import y", {"builders"}),
+        ("loaders/phantom/x.py", "from ...builders.z import y", {"builders"}),
+        ("loaders/x.py", "from .errors import InputError", {"loaders"}),
+        ("evaluate_metrics/a/score.py", "from medfaith.tasks import rows", {"tasks"}),
+        ("evaluate_metrics/a/score.py", "import medfaith.loaders.chexpert", {"loaders"}),
+        ("medfaith/cli.py", "from medfaith import cards", {"cards"}),
+        ("builders/__init__.py", "import numpy", set()),
+    ],
+)
+def test_the_import_reader_sees_every_form(place, source, expected):
+    assert rooms_of(imported_modules(ROOT / place, source)) == expected
+
+
+def test_every_package_is_listed_in_pyproject():
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    folders = {path.parent.relative_to(ROOT).parts for path in FILES}
+    assert listed == {".".join(parts if parts[0] == "medfaith" else ("medfaith", *parts)) for parts in folders}
+
+
+def test_nothing_happens_at_import_of_the_light_rooms():
+    """Importing a reader or a builder loads neither torch nor the model libraries."""
+    import subprocess
+    import sys
+
+    modules = "medfaith.cli, medfaith.builders.cxr_contrabench, medfaith.loaders.images"
+    code = f"import sys, {modules}; print(sorted(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"'torch'", "'transformers'", "'lm_eval'"} & set(result.stdout.strip("[]\n").split(", "))

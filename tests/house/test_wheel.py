@@ -1,0 +1,42 @@
+"""What is installed: one top-level name, with the data files that the rooms read."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DATA = ("*.yaml", "*_yaml", "*.toml", "*.md", "*.json")
+ROOMS = ("loaders", "builders", "evaluate_metrics", "tasks", "cards", "medfaith")
+
+
+def test_the_wheel_holds_medfaith_only_and_all_of_it(tmp_path):
+    tree = tmp_path / "tree"
+    skipped = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tree / room, ignore=skipped)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree / name)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(tree)]
+    subprocess.run(command, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"medfaith"}
+
+    def installed(path: Path) -> str:
+        parts = path.relative_to(ROOT).parts
+        return "/".join(parts if parts[0] == "medfaith" else ("medfaith", *parts))
+
+    wanted = {
+        installed(path)
+        for room in ROOMS
+        for pattern in ("*.py", *DATA)
+        for path in (ROOT / room).rglob(pattern)
+        if "__pycache__" not in path.parts
+    }
+    assert wanted - names == set()
+    for name in ("medfaith/loaders/sources.toml", "medfaith/tasks/contrabench/medfaith_contrabench.yaml"):
+        assert name in names

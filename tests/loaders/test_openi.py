@@ -1,0 +1,348 @@
+"""OpenI: every accepted layout reads the same; what is not as released is refused by name."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import tarfile
+from collections import Counter
+from pathlib import Path, PurePosixPath
+from xml.sax.saxutils import escape, quoteattr
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.loaders import openi
+from medfaith.loaders.errors import ImageError, InputError
+from medfaith.loaders.openi import Image, Report, image_paths, label_files, read_reports
+
+
+def report(number: int, *, findings="", impression="", major=(), automatic=(), images=()) -> Report:
+    return Report(
+        uid=f"CXR{number}",
+        findings=findings,
+        impression=impression,
+        indication="Cough & fever",
+        comparison="None.",
+        mesh_major=tuple(major),
+        mesh_automatic=tuple(automatic),
+        images=tuple(Image(f"{name}.png") for name in images),
+    )
+
+
+REPORTS = [
+    report(
+        1,
+        findings="Heart size < upper limit. No effusion.",
+        impression="Clear.",
+        major=["normal"],
+        images=["CXR1_1_IM-0001-3001", "CXR1_1_IM-0001-4001"],
+    ),
+    report(
+        2,
+        impression="Small nodule, left.",
+        major=["Nodule/lung/left", "Pulmonary Disease, Chronic Obstructive"],
+        images=["CXR2_IM-0652-1001"],
+    ),
+    report(10, findings="Granuloma.", major=["Granuloma"], images=["CXR10_IM-0002-1001-0001"]),
+    report(33, findings="No image here."),
+]
+
+
+def xml_of(item: Report) -> str:
+    texts = zip(openi.SECTIONS, (item.comparison, item.indication, item.findings, item.impression), strict=True)
+    sections = "\n".join(
+        f"<AbstractText Label={quoteattr(label)}>{escape(text)}</AbstractText>" for label, text in texts
+    )
+    major = "".join(f"<major>{escape(term)} </major>" for term in item.mesh_major)
+    automatic = "".join(f"<automatic>{escape(term)}</automatic>" for term in item.mesh_automatic)
+    images = "".join(
+        f"<parentImage id={quoteattr(image.key.removesuffix('.png'))}><caption>PA</caption></parentImage>"
+        for image in item.images
+    )
+    return (
+        f'<?xml version="1.0" encoding="utf-8"?>\n<eCitation><uId id="{item.uid}"/><MedlineCitation><Article><Abstract>'
+        f"{sections}</Abstract></Article></MedlineCitation><MeSH>{major}{automatic}</MeSH>{images}</eCitation>"
+    )
+
+
+def write_xml(folder: Path, items=REPORTS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for item in items:
+        (folder / f"{item.uid[3:]}.xml").write_text(xml_of(item), encoding="utf-8")
+    return folder
+
+
+def write_tgz(file: Path, documents: dict[str, str]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(file, "w:gz") as tar:
+        for name, text in documents.items():
+            data = text.encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return file
+
+
+def release(items=REPORTS) -> dict[str, str]:
+    # Not in numeric order, as in the official archive.
+    return {f"ecgen-radiology/{item.uid[3:]}.xml": xml_of(item) for item in sorted(items, key=lambda item: item.uid)}
+
+
+def write_kaggle(folder: Path, items=REPORTS, *, drop: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    reports, projections = [], []
+    for item in items:
+        number = item.uid[3:]
+        reports.append(
+            {
+                "uid": number,
+                "MeSH": ";".join(item.mesh_major),
+                "Problems": "",
+                "image": "PA",
+                "indication": item.indication,
+                "comparison": item.comparison,
+                "findings": item.findings,
+                "impression": item.impression,
+            }
+        )
+        for i, image in enumerate(item.images):
+            name = image.key.removeprefix("CXR1_").removeprefix("CXR").removesuffix(".png") + ".dcm.png"
+            projections.append({"uid": number, "filename": name, "projection": ("Frontal", "Lateral")[i % 2]})
+    for name, table in ((openi.REPORTS_CSV, reports), (openi.PROJECTIONS_CSV, reversed(projections))):
+        rows = [{column: value for column, value in row.items() if column != drop} for row in table]
+        with (folder / name).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    return folder
+
+
+LAYOUTS = {
+    "xml at the top": write_xml,
+    "ecgen-radiology": lambda root: write_xml(root / "ecgen-radiology").parent,
+    "one level down": lambda root: write_xml(root / "NLMCXR_reports" / "ecgen-radiology").parent.parent,
+    "archive in a folder": lambda root: write_tgz(root / "NLMCXR_reports.tgz", release()).parent,
+    "archive itself": lambda root: write_tgz(root / "NLMCXR_reports.tgz", release()),
+    "renamed archive itself": lambda root: write_tgz(root / "reports.tar.gz", release()),
+    "kaggle": write_kaggle,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_reads_the_same(layout, tmp_path):
+    assert read_reports(LAYOUTS[layout](tmp_path / "root")) == REPORTS
+
+
+@pytest.mark.parametrize(
+    ("layout", "files"),
+    [
+        ("ecgen-radiology", [f"ecgen-radiology/{number}.xml" for number in (1, 2, 10, 33)]),
+        ("archive in a folder", ["NLMCXR_reports.tgz"]),
+        ("kaggle", ["indiana_reports.csv", "indiana_projections.csv"]),
+    ],
+)
+def test_label_files(layout, files, tmp_path):
+    root = LAYOUTS[layout](tmp_path)
+    assert [file.relative_to(root).as_posix() for file in label_files(root)] == files
+
+
+def test_xml_wins_over_the_archive_beside_it(tmp_path):
+    write_tgz(tmp_path / openi.ARCHIVE, release(REPORTS[:1]))
+    write_xml(tmp_path / "ecgen-radiology")
+    assert len(read_reports(tmp_path)) == len(REPORTS)
+
+
+def test_hidden_files_of_a_copy_are_not_reports(tmp_path):
+    write_xml(tmp_path)
+    (tmp_path / "._1.xml").write_bytes(b"\x00\x05\x16\x07")
+    assert read_reports(tmp_path) == REPORTS
+    documents = {**release(), "ecgen-radiology/._1.xml": "\x00"}
+    assert read_reports(write_tgz(tmp_path / "a" / openi.ARCHIVE, documents)) == REPORTS
+
+
+def test_white_space_is_collapsed_and_automatic_terms_are_read(tmp_path):
+    item = report(7, findings="No  effusion.\n  Clear.", major=["Subcutaneous  Emphysema "], automatic=["lung"])
+    (read,) = read_reports(write_xml(tmp_path, [item]))
+    assert read.findings == "No effusion. Clear."
+    assert read.mesh_major == ("Subcutaneous Emphysema",)
+    assert read.mesh_automatic == ("lung",)
+
+
+def test_progress_counts_reports(tmp_path):
+    seen = []
+    read_reports(write_xml(tmp_path), progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def _broken(text: str):
+    return lambda root: (
+        write_xml(root),
+        (root / "2.xml").write_bytes(text.encode("utf-16" if text == "" else "utf-8")),
+    )
+
+
+def _edited(file: str, old: str, new: str, write=write_kaggle):
+    def make(root):
+        write(root)
+        text = (root / file).read_text(encoding="utf-8")
+        assert old in text
+        (root / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return make
+
+
+def _truncated(n_bytes_lost: int):
+    def make(root):
+        file = write_tgz(root / openi.ARCHIVE, release())
+        file.write_bytes(file.read_bytes()[:-n_bytes_lost])
+
+    return make
+
+
+LOCAL_FILE = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]><eCitation>&x;</eCitation>'
+BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]><eCitation>&y;</eCitation>'
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(lambda root: None, "no such file or folder", id="no such root"),
+        pytest.param(lambda root: root.mkdir(), "holds no OpenI reports", id="empty folder"),
+        pytest.param(lambda root: root.write_text(""), "is no .tgz archive", id="another file"),
+        pytest.param(_broken("<eCitation><uId id='CXR2'"), "2.xml: not well-formed XML", id="broken xml"),
+        pytest.param(_broken(""), "2.xml: not well-formed XML", id="not utf-8"),
+        pytest.param(_broken("<html><body/></html>"), "2.xml: not an OpenI report", id="other xml"),
+        pytest.param(_broken(LOCAL_FILE), "2.xml: has a document type", id="external entity"),
+        pytest.param(_broken(BOMB), "2.xml: has a document type", id="entity expansion"),
+        pytest.param(
+            _edited("2.xml", "IMPRESSION", "SUMMARY", write_xml), "2.xml: not an OpenI report", id="section missing"
+        ),
+        pytest.param(_edited("2.xml", '"CXR2"', '"2"', write_xml), "2.xml: unknown uid '2'", id="uid"),
+        pytest.param(_edited("2.xml", '"CXR2"', '"CXR1"', write_xml), "2.xml: CXR1 was already in", id="uid twice"),
+        pytest.param(
+            _edited("2.xml", "CXR2_IM-0652-1001", "CXR1_1_IM-0001-3001", write_xml),
+            "2.xml: CXR1_1_IM-0001-3001.png was already in",
+            id="image twice",
+        ),
+        pytest.param(_edited("2.xml", "CXR2_IM-0652-1001", "../x", write_xml), "2.xml: image id '../x'", id="image id"),
+        pytest.param(_truncated(1), "truncated or damaged", id="archive lacks its last byte"),
+        pytest.param(_truncated(200), "truncated or damaged", id="archive cut"),
+        pytest.param(
+            lambda root: write_tgz(root / openi.ARCHIVE, {"readme.txt": ""}), "holds no XML file", id="empty archive"
+        ),
+        pytest.param(
+            lambda root: write_tgz(root / openi.ARCHIVE, {"ecgen-radiology/5.xml": "<a>"}),
+            "NLMCXR_reports.tgz/ecgen-radiology/5.xml: not well-formed",
+            id="broken xml in the archive",
+        ),
+        pytest.param(
+            lambda root: (write_kaggle(root), (root / openi.PROJECTIONS_CSV).unlink()),
+            "indiana_projections.csv is missing",
+            id="half of the csv pair",
+        ),
+        pytest.param(
+            lambda root: write_kaggle(root, drop="MeSH"), "indiana_reports.csv, column 'MeSH': lacks", id="csv column"
+        ),
+        pytest.param(
+            lambda root: write_kaggle(root, drop="filename"),
+            "indiana_projections.csv, column 'filename': lacks",
+            id="other csv's column",
+        ),
+        pytest.param(
+            _edited(openi.REPORTS_CSV, "\n10,", "\nten,"), "indiana_projections.csv, row 1, column 'uid'", id="orphan"
+        ),
+        pytest.param(
+            _edited(openi.REPORTS_CSV, "\n33,", "\nxx,"), "indiana_reports.csv, row 4, column 'uid'", id="csv uid"
+        ),
+        pytest.param(_edited(openi.REPORTS_CSV, "\n33,", "\n10,"), "row 4: CXR10 was already in", id="csv uid twice"),
+        pytest.param(
+            _edited(openi.REPORTS_CSV, "\n33,,", "\n33,"), "indiana_reports.csv, row 4: too many", id="fields"
+        ),
+        pytest.param(
+            _edited(openi.PROJECTIONS_CSV, "2_IM-0652-1001.dcm.png", "2.jpg"),
+            "indiana_projections.csv, row 2, column 'filename': unknown image name '2.jpg'",
+            id="csv image name",
+        ),
+        pytest.param(
+            lambda root: (write_kaggle(root), (root / openi.REPORTS_CSV).write_bytes(b"uid\n\xff\n")),
+            "indiana_reports.csv",
+            id="csv not utf-8",
+        ),
+    ],
+)
+def test_bad_input_is_refused_by_name(make, message, tmp_path):
+    root = tmp_path / "root"
+    make(root)
+    with pytest.raises(InputError) as error:
+        read_reports(root)
+    assert message in str(error.value)
+    assert str(root) in str(error.value)
+    assert "what to do" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("CXR10_IM-0002-1001.png", "CXR10_IM-0002-1001.png"),
+        ("CXR10_IM-0002-1001.png", "NLMCXR_png/CXR10_IM-0002-1001.png"),
+        ("CXR10_IM-0002-1001.png", "images/CXR10_IM-0002-1001.png"),
+        ("CXR10_IM-0002-1001.png", "images/images_normalized/10_IM-0002-1001.dcm.png"),
+        ("CXR10_IM-0002-1001.png", "10_IM-0002-1001.dcm"),
+        ("CXR10_IM-0002-1001.png", "NLMCXR_dcm/10/10_IM-0002-1001.dcm"),
+        ("CXR21_IM-0729-1001-0001.png", "images/images_normalized/21_IM-0729-1001-0001.dcm.png"),
+        ("CXR1_1_IM-0001-3001.png", "CXR1_1_IM-0001-3001.png"),
+        ("CXR1_1_IM-0001-3001.png", "images/images_normalized/1_IM-0001-3001.dcm.png"),
+        ("CXR1_1_IM-0001-3001.png", "NLMCXR_dcm/1/1_IM-0001-3001.dcm"),
+    ],
+)
+def test_image_paths_cover_the_known_layouts(key, path):
+    assert path in image_paths(key)
+    assert image_paths(key)[0] == key
+
+
+@given(st.text(st.sampled_from("CXR1_.-/\\:\0png"), max_size=16).map(lambda text: text + ".png"))
+def test_no_image_path_leaves_the_root(key):
+    try:
+        paths = image_paths(key)
+    except ImageError:
+        return
+    for path in paths:
+        assert not PurePosixPath(path).is_absolute()
+        assert ".." not in path
+        assert "\\" not in path
+        assert ":" not in path
+
+
+@pytest.mark.parametrize("key", ["", "a.jpg", "../a.png", "a/b.png", "/a.png", "a\\b.png", ".png", "a..png", "C:a.png"])
+def test_keys_that_are_no_plain_png_name_are_refused(key):
+    with pytest.raises(ImageError):
+        image_paths(key)
+
+
+@pytest.fixture(scope="module")
+def real() -> list[Report]:
+    """The 3,955 real reports that the installed torchxrayvision carries (located, not imported)."""
+    spec = importlib.util.find_spec("torchxrayvision")
+    if spec is None or spec.origin is None:
+        pytest.skip("torchxrayvision is not installed")
+    return read_reports(Path(spec.origin).parent / "data")
+
+
+def test_the_real_reports(real):
+    assert len(real) == 3955
+    assert [item.uid for item in real[:2]] == ["CXR1", "CXR2"]
+    assert Counter(len(item.images) for item in real) == {0: 104, 1: 446, 2: 3208, 3: 181, 4: 15, 5: 1}
+    empty = {name: sum(not getattr(item, name) for item in real) for name in ("findings", "impression", "indication")}
+    assert empty == {"findings": 530, "impression": 34, "indication": 90}
+    assert Counter(term.split("/")[0] for item in real for term in item.mesh_major)["Pleural Effusion"] == 172
+
+
+def test_the_real_reports_survive_the_kaggle_form(real, tmp_path):
+    write_kaggle(tmp_path, real)
+    without_automatic = [
+        Report(r.uid, r.findings, r.impression, r.indication, r.comparison, r.mesh_major, (), r.images) for r in real
+    ]
+    assert read_reports(tmp_path) == without_automatic

@@ -1,0 +1,153 @@
+"""From a document to its metrics: prompt, three readings of one answer, intervals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from lm_eval import evaluate
+from lm_eval.api.registry import get_model
+from lm_eval.tasks import TaskManager
+
+from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+from medfaith.tasks import include_path, register_models
+from medfaith.tasks.contrabench import adapter
+
+
+def document(polarity="presence", form="canonical_no", question_form="original", order=(0, 1, 2)) -> dict:
+    options = ["Edema", negated_option("edema", form), "Pleural effusion"]
+    return {
+        "id": "x",
+        "study_id": "patient1/study1",
+        "images": ["one", "two"],
+        "polarity": polarity,
+        "question": QUESTION_FORMS[polarity][question_form],
+        "options": [options[i] for i in order],
+        "answer": order.index(0),
+        "negated": order.index(1),
+        "counterpart": order.index(0),
+        "n_rows_skipped": 0,
+    }
+
+
+def test_the_prompt_has_one_placeholder_an_image_and_every_option():
+    assert adapter.prompt(document()) == (
+        "<image><image>\n"
+        "Which of the following findings is present on this chest X-ray study?\n"
+        "A. Edema\nB. No edema\nC. Pleural effusion\n"
+        "Answer with the letter of the correct option."
+    )
+    assert adapter.target(document(order=(1, 2, 0))) == "C"
+
+
+def readings(text: str, doc: dict) -> dict[str, dict]:
+    return {name: json.loads(getattr(adapter, name)([[text]], [doc])[0]) for name in ("b0", "m1", "m1_extended")}
+
+
+@pytest.mark.parametrize(
+    ("text", "polarity", "form", "order", "choices"),
+    [
+        ("B", "presence", "canonical_no", (0, 1, 2), (1, 0, 0)),
+        ("B. No edema", "absence", "canonical_no", (0, 1, 2), (1, 0, 0)),
+        ("A", "presence", "canonical_no", (0, 1, 2), (0, 0, 0)),
+        ("C", "presence", "canonical_no", (0, 1, 2), (2, 2, 2)),
+        ("B", "presence", "absence_of", (0, 1, 2), (1, 1, 0)),  # Table 20: the literal trigger does not cover it
+        ("B", "absence", "clear_of", (0, 1, 2), (1, 0, 0)),  # Table 21: here it does
+        ("B", "absence", "not_present", (0, 1, 2), (1, 1, 0)),
+        ("C", "absence", "canonical_no", (2, 0, 1), (2, 0, 1)),  # slot 0 is the distractor; slot-agnostic finds X
+        ("no idea", "presence", "canonical_no", (0, 1, 2), (None, None, None)),
+    ],
+)
+def test_three_readings_of_one_answer(text, polarity, form, order, choices):
+    read = readings(text, document(polarity, form, order=order))
+    assert tuple(r["choice"] for r in read.values()) == choices
+    assert {r["before"] for r in read.values()} == {choices[0]}
+
+
+@pytest.mark.parametrize("polarity", ["presence", "absence"])
+@pytest.mark.parametrize("form", NEGATION_FORMS)
+@pytest.mark.parametrize("question_form", QUESTION_FORMS["presence"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
+def test_extended_m1_repairs_every_form_that_the_builder_emits_and_worsens_none(polarity, form, question_form, order):
+    doc = document(polarity, form, question_form, order)
+    for letter in "ABC":
+        values = adapter.process_results(doc, adapter.m1_extended([[letter]], [doc]))
+        assert values["n_worsened"] == 0
+        assert values["accuracy"] == float(letter != "ABC"[order.index(2)])
+
+
+def test_metrics_of_one_row():
+    doc = document()
+    (before,), (after,) = adapter.b0([["B"]], [doc]), adapter.m1([["B"]], [doc])
+    values = adapter.process_results(doc, [before])
+    assert (values["accuracy"], values["reversal_rate"], values["n_reversals"], values["n_improved"]) == (
+        0.0,
+        1.0,
+        1,
+        0,
+    )
+    values = adapter.process_results(doc, [after])
+    assert (values["accuracy"], values["reversal_rate"], values["n_reversals"], values["n_improved"]) == (
+        1.0,
+        0.0,
+        0,
+        1,
+    )
+    assert values["accuracy_ci_low"] == [1.0, "patient1/study1"]
+    control = doc | {"negated": -1, "counterpart": -1, "options": ["Edema", "Fracture", "Nodule"]}
+    values = adapter.process_results(control, adapter.b0([["yes"]], [control]))
+    assert values["parse_failure_rate"] == 1.0
+    assert not [name for name in values if "reversal" in name]
+
+
+def test_intervals_are_clustered_by_study():
+    items = [(float(study % 2), f"s{study}") for study in range(20) for _ in range(5)]
+    expected = bootstrap_mean([v for v, _ in items], groups=[s for _, s in items], n_resamples=2000, seed=42)
+    assert (adapter.ci_low(items), adapter.ci_high(items)) == (expected.low, expected.high)
+    alone = bootstrap_mean([v for v, _ in items])
+    assert expected.high - expected.low > 1.5 * (alone.high - alone.low)
+
+
+@pytest.fixture(scope="module")
+def results(phantom_build, phantom_roots):
+    register_models()
+    metadata = {"data": str(phantom_build), "roots": {name: str(root) for name, root in phantom_roots.items()}}
+    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
+
+    def run(model: str) -> dict[str, dict]:
+        result = evaluate(get_model(model)(), manager.load(["medfaith_contrabench"]), bootstrap_iters=0)
+        assert result is not None
+        return {k.removeprefix("medfaith_contrabench_"): v for k, v in result["results"].items()}
+
+    return {model: run(model) for model in ("oracle", "negation_attracted", "always_yes", "majority", "random")}
+
+
+PROTOCOLS = {
+    "chexpert_presence": "reversal",
+    "chexpert_absence": "contradiction",
+    "openi_report_absence": "contradiction",
+}
+
+
+@pytest.mark.parametrize(("task", "error"), PROTOCOLS.items())
+def test_baselines_have_the_scores_that_can_be_derived_by_hand(results, task, error):
+    """In the published layout the target comes first, so that whoever answers A is right."""
+    expected = {"oracle": (1, 0, 1), "negation_attracted": (0, 1, 1), "always_yes": (1, 0, 1), "majority": (1, 0, 1)}
+    for model, (accuracy, error_rate, verified) in expected.items():
+        scores = results[model][task]
+        assert scores["accuracy,b0"] == accuracy
+        assert scores[f"{error}_rate,b0"] == error_rate
+        assert scores[f"n_{error}s,b0"] == error_rate * scores["sample_len"]
+        assert (scores["accuracy,m1"], scores["accuracy,m1_extended"]) == (verified, verified)
+        assert (scores[f"{error}_rate,m1"], scores["n_worsened,m1"]) == (0, 0)
+        assert scores["accuracy_ci_low,b0"] == scores["accuracy_ci_high,b0"] == accuracy
+    scores = results["random"][task]
+    assert scores["accuracy,m1"] == pytest.approx(scores["accuracy,b0"] + scores[f"{error}_rate,b0"])
+    assert scores["accuracy_ci_low,b0"] < scores["accuracy,b0"] < scores["accuracy_ci_high,b0"]
+
+
+def test_the_control_has_no_polarity_errors(results):
+    scores = results["oracle"]["chexpert_positive_only"]
+    assert scores["accuracy,b0"] == 1
+    assert not [name for name in scores if "reversal" in name]

@@ -1,0 +1,53 @@
+"""Every task of ours is listed by lm-eval, resolves its functions, and declares the metrics it computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from lm_eval.api.registry import get_model
+from lm_eval.tasks._yaml_loader import load_yaml
+
+from medfaith import tasks
+from medfaith.tasks.run import task_names
+
+YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
+
+
+def names_in(path: Path) -> str:
+    config = load_yaml(path, resolve_func=False)
+    return config.get("task") if isinstance(config.get("task"), str) else config["group"]
+
+
+def test_lm_eval_lists_every_yaml():
+    """A broken YAML is skipped at DEBUG level, so the listing has to be compared."""
+    assert {names_in(path) for path in YAMLS} | {"medfaith_contrabench_all"} == set(task_names())
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda p: p.stem)
+def test_functions_resolve_and_only_full_dotted_names_are_used(path):
+    config = load_yaml(path, resolve_func=True)
+    for name in ("custom_dataset", "doc_to_text", "doc_to_target", "process_results"):
+        assert "group" in config or callable(config[name])
+    for file in (path, *path.parent.glob("_*_yaml")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if "!function" in line and not line.startswith("#"):
+                assert "!function medfaith." in line, f"{file.name}: {line}"
+
+
+@pytest.mark.parametrize("name", tasks.MODELS)
+def test_models_are_registered_and_declared(name):
+    import tomllib
+
+    tasks.register_models()
+    assert get_model(name).MULTIMODAL
+    pyproject = tomllib.loads((tasks.include_path().parent / "pyproject.toml").read_text(encoding="utf-8"))
+    assert pyproject["project"]["entry-points"]["lm_eval.models"][name] == tasks.MODELS[name]
+
+
+def test_the_group_holds_every_config_once():
+    from medfaith.builders.cxr_contrabench import CONFIGS
+
+    group = yaml.safe_load((tasks.include_path() / "contrabench" / "medfaith_contrabench.yaml").read_text())
+    assert group["task"] == [f"medfaith_contrabench_{config}" for config in CONFIGS]
