@@ -54,7 +54,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Whether a source is usable here. `state` is found, missing or incomplete; `missing` lists absent file patterns."""
+    """Whether a source is usable here. state: found, missing or incomplete; missing: absent file patterns."""
 
     source: Source
     root: Path | None

@@ -40,17 +40,16 @@ def result_tables(results: Mapping[str, Mapping[str, Any]]) -> str:
     tasks = [t for t in next(iter(results.values()))["results"] if t != GROUP]
     parts = []
     for task in tasks:
-        rows = []
+        rows, header = [], ["model", "B0", "95% CI"]
         for model, result in results.items():
             scores = result["results"][task]
             errors = next((n for n in ("n_reversals", "n_contradictions") if f"{n},b0" in scores), None)
-            cells = [model, *_accuracy(scores, "b0"), str(scores[f"{errors},b0"]) if errors else "–"]
-            for verified in ("m1", "m1_extended"):
-                cells += _accuracy(scores, verified) if errors else ["–", "–"]
+            cells = [model, *_accuracy(scores, "b0")]
+            if errors:
+                cells += [str(scores[f"{errors},b0"]), *_accuracy(scores, "m1"), *_accuracy(scores, "m1_extended")]
+                header[3:] = [errors.removeprefix("n_"), "M1", "95% CI", "extended M1", "95% CI"]
             rows.append(cells)
         n = next(iter(results.values()))["n-samples"][task]["effective"]
-        error_name = "contradictions" if "absence" in task else "reversals"
-        header = ["model", "B0", "95% CI", error_name, "M1", "95% CI", "extended M1", "95% CI"]
         parts.append(
             f"\n{task.removeprefix('medfaith_contrabench_')} (n = {n}), accuracy in %\n{table(header, rows)}\n"
         )

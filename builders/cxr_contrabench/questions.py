@@ -108,7 +108,7 @@ def _distinct_questions(
     """One row for each distinct (target, distractors, order): question, options and the indices into them."""
     rows = []
     for combination in codes.tolist():
-        target, distractors, order = combination[0], combination[1:-1], combination[-1]
+        target, *distractors, order = (int(code) for code in combination)
         options = [positive_option(findings[target])]
         if with_negation:
             options.append(negated_option(findings[target], wording.negation_form))

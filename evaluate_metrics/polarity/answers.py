@@ -209,7 +209,7 @@ def _with_text(letter: int, rest: str, choices: list[list[str]]) -> set[int]:
     """The letter, unless the clause right after it names other options only."""
     clause = _REASON.split(_first_sentence(rest))[0]
     asserted, _ = _named(clause, choices)
-    return {letter}
+    return {letter} if not asserted or letter in asserted else {_CONFLICT}
 
 
 def _first_sentence(text: str) -> str:

@@ -36,7 +36,10 @@ FINDINGS = (
     _Finding(
         "cardiomegaly",
         "cardiomegaly",
-        ("There is moderate cardiomegaly.", "The heart is too wide for the chest, in keeping with cardiomegaly."),
+        (
+            "Moderate cardiomegaly widens the heart shadow.",
+            "The heart is too wide for the chest, in keeping with cardiomegaly.",
+        ),
         "Cardiomegaly/moderate",
         "Cardiomegaly",
     ),
@@ -98,8 +101,8 @@ NEGATIONS = (
 )
 UNCERTAIN = ("Possible {one}.", "{One} cannot be excluded.", "The appearance may represent early {one}.")
 HISTORICAL = ("History of {one}.", "The patient was treated for {one} in the past.")
-NORMAL = ("The trachea is midline.", "The mediastinum is not widened.", "The bones are intact for age.")
-INDICATIONS = ("Cough for two weeks.", "Chest pain, XXXX-year-old patient.", "Shortness of breath.", "")
+NORMAL = ("The trachea runs down the midline.", "The mediastinum is not widened.", "The bones are intact for age.")
+INDICATIONS = ("Cough for two weeks.", "Chest pain, XXXX-year-old patient.", "Short of breath since yesterday.", "")
 COMPARISONS = ("None.", "Chest radiographs dated XXXX.", "")
 UNSATISFACTORY = "Technical Quality of Image Unsatisfactory "  # the trailing blank is the original's
 
@@ -164,7 +167,7 @@ def _report(number: int, rng: np.random.Generator) -> _Report:
         automatic=[f.automatic for f in present] if indexed and number % 3 else [],
         findings=[f.drawn.format(side=side) for f, side in zip(present, sides, strict=True)],
         images=_image_ids(number, (2, 2, 2, 1, 2, 2, 0, 3, 2, 1)[number % 10], rng),
-        as_dicom=number % 8 == 3,
+        as_dicom=number % 8 == 1,
     )
 
 
@@ -247,7 +250,7 @@ def _write_image(root: Path, report: _Report, image_id: str, pixels: np.ndarray)
     name = image_id.removeprefix("CXR1_" if report.number == 1 else "CXR")
     path = root / DICOM / str(report.number) / f"{name}.dcm"
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write_dicom(path, pixels, image_id, by_table=report.number % 16 == 3)
+    _write_dicom(path, pixels, image_id, by_table=report.number % 16 == 1)
 
 
 def _write_dicom(path: Path, pixels: np.ndarray, image_id: str, *, by_table: bool) -> None:

@@ -259,9 +259,9 @@ def test_p_value_is_never_zero_and_one_without_a_difference():
 
 
 def test_rounding_does_not_decide_ties():
-    """0.1 + 0.2 - 0.3 is not 0 in floating point, but every sign pattern is at least as extreme as it."""
-    test = permutation_test([0.1, 0.2, -0.3], [0.0, 0.0, 0.0])
-    assert test.p_value == 1.0
+    """One sign pattern of sixteen is as extreme as all plus; its sum, in another order, rounds just below."""
+    test = permutation_test([0.3, 0.8, 0.7, 0.1], np.zeros(4), alternative="greater")
+    assert test.p_value == pytest.approx(1 / 16, abs=0.01)
 
 
 def test_undefined_values_are_left_out_and_counted():

@@ -74,11 +74,13 @@ def write_dicom(path, pixels, *, bits=None, photometric="MONOCHROME2", syntax=Ex
     return dataset
 
 
-def lookup_table(entries, first, bits, *, as_bytes=False):
+def lookup_table(entries, first, bits, *, as_bytes=""):
+    """A sequence of one table, its entries as numbers, or as bytes of the type `as_bytes`."""
     item = Dataset()
     item.add_new("LUTDescriptor", "US", [len(entries) % 2**16, first, bits])
+    entries = np.asarray(entries)
     item.add_new(
-        "LUTData", "OW" if as_bytes else "US", np.asarray(entries, "<u2").tobytes() if as_bytes else list(entries)
+        "LUTData", "OW" if as_bytes else "US", entries.astype(as_bytes).tobytes() if as_bytes else entries.tolist()
     )
     return [item]
 
@@ -268,7 +270,16 @@ def test_dicom_grey(tmp_path, pixels, elements, expected):
     assert (difference > 0).mean() < 0.02
 
 
-@pytest.mark.parametrize("as_bytes", [False, True])
+@pytest.mark.parametrize(
+    ("syntax", "as_bytes"),
+    [
+        (ExplicitVRLittleEndian, ""),
+        (ExplicitVRLittleEndian, "<u2"),
+        (ExplicitVRBigEndian, ""),
+        (ExplicitVRBigEndian, ">u2"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The value for the data element .0028,3006. exceeds the size of 64 kByte")
 @pytest.mark.parametrize(
     ("count", "first", "bits"),
     [
@@ -278,7 +289,7 @@ def test_dicom_grey(tmp_path, pixels, elements, expected):
         pytest.param(2**16, 0, 16, id="65536 entries, written as 0"),
     ],
 )
-def test_dicom_voi_table(tmp_path, count, first, bits, as_bytes):
+def test_dicom_voi_table(tmp_path, count, first, bits, syntax, as_bytes):
     entries = np.rint(np.sqrt(np.linspace(0, 1, count)) * (2**bits - 1)).astype(int)
     values = RAMP_12.astype(int)
     table = lookup_table(entries, first, bits, as_bytes=as_bytes)
@@ -287,6 +298,7 @@ def test_dicom_voi_table(tmp_path, count, first, bits, as_bytes):
         tmp_path / "a.dcm",
         RAMP_12,
         bits=12,
+        syntax=syntax,
         VOILUTSequence=table,
         WindowCenter=10,
         WindowWidth=5,
@@ -406,6 +418,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path, name):
     assert refused > 20
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.dcm"])
 def test_damaged_bytes_raise_nothing_but_image_error(tmp_path, name):
     _write(name, tmp_path / name)

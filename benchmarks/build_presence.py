@@ -1,0 +1,108 @@
+"""Building the CheXpert presence split against its two yardsticks, all in one process on the real train labels.
+
+    uv run python benchmarks/build_presence.py
+
+* floor: reading the same csv.gz with pyarrow.csv and writing the same rows with pyarrow.parquet. Ours may take 4 times
+  as long.
+* loop: the rule as a per-row pandas loop over the same file. Ours has to be at least 5 times faster.
+
+Best of several runs each (the loop runs once); peak memory is that of a process of its own.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from medfaith.builders import cxr_contrabench
+from medfaith.builders.cxr_contrabench.chexpert import TARGETS
+from medfaith.builders.cxr_contrabench.questions import pick
+from medfaith.loaders import chexpert, sources
+
+CONFIG = "chexpert_presence"
+
+
+def best(job: Callable[[], object], repeats: int) -> float:
+    """Seconds of the fastest of `repeats` runs."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        job()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def ours(root: Path, out: Path) -> None:
+    cxr_contrabench.build({"chexpert": root}, out, configs=[CONFIG])
+
+
+def floor(labels: Path, rows: pa.Table, out: Path) -> None:
+    pa.csv.read_csv(labels)
+    pq.write_table(rows, out)
+
+
+def loop(labels: Path, rows_of: Callable[[pd.DataFrame], Iterator[dict]], out: Path) -> int:
+    """The presence rule, row by row: images are collected by study, then each study's present targets are asked."""
+    studies: dict[str, dict] = {}
+    for row in rows_of(pd.read_csv(labels)):
+        path = row["Path"].split("/", 1)[1]
+        study_id = "/".join(path.split("/")[1:3])
+        study = studies.setdefault(study_id, {"images": [], "present": []})
+        study["images"].append({"source": "chexpert", "key": path, "view": row["AP/PA"]})
+        study["present"] = [finding for finding, column in TARGETS.items() if row[column] == 1.0]
+    questions = []
+    for study_id, study in studies.items():
+        for target in study["present"] if len(study["present"]) > 1 else ():
+            others = [finding for finding in study["present"] if finding != target]
+            row_id = f"chexpert/train/{study_id}/presence/{target}"
+            options = [target.capitalize(), f"No {target}", others[pick(row_id, len(others), 0)].capitalize()]
+            questions.append({"id": row_id, "study_id": study_id, "images": study["images"], "options": options})
+    pd.DataFrame(questions).to_parquet(out)
+    return len(questions)
+
+
+def by_iterrows(frame: pd.DataFrame) -> Iterator[dict]:
+    for _, row in frame.iterrows():
+        yield row.to_dict()
+
+
+def by_records(frame: pd.DataFrame) -> Iterator[dict]:
+    yield from frame.to_dict("records")
+
+
+def main() -> None:
+    root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
+    labels = chexpert.label_files(root)["train"]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        ours(root, out)
+        rows = pq.read_table(next(out.rglob("*.parquet")))
+        seconds_ours = best(lambda: ours(root, out), 9)
+        seconds_floor = best(lambda: floor(labels, rows, out / "floor.parquet"), 9)
+        print(f"rows                               {rows.num_rows:,}")
+        print(f"ours: read, build, write, hash     {seconds_ours:.3f} s")
+        print(f"floor: pyarrow read and write      {seconds_floor:.3f} s")
+        print(f"ours / floor                       {seconds_ours / seconds_floor:.2f}   (allowed: 4)")
+        for name, rows_of in (("iterrows", by_iterrows), ("dict records", by_records)):
+            counted = []
+            seconds = best(lambda r=rows_of, c=counted: c.append(loop(labels, r, out / "loop.parquet")), 1)
+            assert counted == [rows.num_rows]
+            print(f"loop ({name}) / ours".ljust(35) + f"{seconds / seconds_ours:.1f}   (required: 5)")
+        code = f"from medfaith.builders import cxr_contrabench as c; from pathlib import Path; c.build({{'chexpert': Path({str(root)!r})}}, Path({folder!r}) / 'peak', configs=[{CONFIG!r}])"
+        subprocess.run([sys.executable, "-c", code], check=True)
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"peak memory, imports included      {peak:.0f} MiB   (allowed: 1,024)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The manifest of sources, and where roots come from."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from medfaith.loaders import phantom, sources
+from medfaith.loaders.errors import InputError, MedfaithError, MissingSourceError
+
+
+@pytest.mark.parametrize("source_id", sources.manifest())
+def test_every_entry_is_complete(source_id):
+    entry = sources.source(source_id)
+    for field in ("title", "version", "licence", "terms", "access"):
+        assert getattr(entry, field), field
+    assert entry.licence_url.startswith(("https://", "http://"))
+    assert entry.publish in ("rows", "recipe")
+    assert entry.files
+    assert all(entry.files)
+    assert sources.status(source_id, {}).state == "missing"
+    assert entry.access in entry.instructions()
+    if entry.reader:
+        paths = sources.reader(source_id).image_paths("a.png")
+        assert paths
+        assert all(not Path(p).is_absolute() and ".." not in Path(p).parts for p in paths)
+
+
+def test_every_source_with_a_reader_has_a_complete_phantom(tmp_path):
+    readable = tuple(i for i, entry in sources.manifest().items() if entry.reader)
+    roots = phantom.write(tmp_path, seed=0, sources=readable)
+    for source_id in readable:
+        status = sources.status(source_id, roots)
+        assert (status.state, status.missing) == ("found", ())
+
+
+def test_a_root_is_found_in_the_documented_order(tmp_path):
+    folders = {name: tmp_path / name for name in ("given", "environment", "config")}
+    for folder in folders.values():
+        folder.mkdir()
+    config = tmp_path / "sources.toml"
+    config.write_text(f"[roots]\nchexpert = '{folders['config']}'\nopeni = '{folders['config']}'\n")
+    environ = {"MEDFAITH_ROOT_CHEXPERT": str(folders["environment"])}
+    found = sources.resolve_roots({"chexpert": str(folders["given"])}, environ=environ, config=config)
+    assert found == {"chexpert": folders["given"], "openi": folders["config"]}
+    assert sources.resolve_roots({}, environ=environ, config=config)["chexpert"] == folders["environment"]
+    assert sources.resolve_roots({}, environ={}, config=config)["chexpert"] == folders["config"]
+    assert sources.resolve_roots({}, environ={}, config=tmp_path / "absent.toml") == {}
+
+
+@pytest.mark.parametrize("source_id", [i for i, entry in sources.manifest().items() if entry.torchxrayvision])
+def test_labels_inside_torchxrayvision(source_id):
+    roots = sources.resolve_roots({source_id: "torchxrayvision"}, environ={})
+    status = sources.status(source_id, roots)
+    assert status.state == "incomplete"  # it carries no images
+    assert len(status.missing) == 1
+
+
+def test_torchxrayvision_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingSourceError, match=r"pip install 'medfaith\[labels\]'"):
+        sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"chexpert": "/does/not/exist"}, "does not exist"),
+        ({"nothing": "/"}, "no such source"),
+        ({"mimic_cxr": "torchxrayvision"}, "carries no labels"),
+    ],
+)
+def test_a_wrong_root_is_explained(given, words):
+    with pytest.raises(InputError, match=words):
+        sources.resolve_roots(given, environ={})
+
+
+def test_a_broken_configuration_file_is_named(tmp_path):
+    config = tmp_path / "sources.toml"
+    config.write_text("[roots\n")
+    with pytest.raises(InputError, match="not valid TOML") as error:
+        sources.resolve_roots({}, environ={}, config=config)
+    assert str(config) in str(error.value)
+
+
+@pytest.mark.parametrize("argument", ["chexpert", "=x", "chexpert=", ""])
+def test_a_root_argument_without_both_sides_is_refused(argument):
+    with pytest.raises(MedfaithError, match="SOURCE=PATH"):
+        sources.parse_root_arguments([argument])
+
+
+def test_a_missing_source_carries_its_instructions():
+    with pytest.raises(MissingSourceError, match="how to get it"):
+        sources.root_of("chexpert", {})
+
+
+def test_status_names_what_is_missing(tmp_path):
+    (tmp_path / "train.csv").touch()
+    assert sources.status("chexpert", {"chexpert": tmp_path}).missing == ("valid.csv", "train/patient*")
+    assert sources.status("chexpert", {"chexpert": tmp_path / "train.csv"}).state == "incomplete"
