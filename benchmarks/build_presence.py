@@ -98,7 +98,11 @@ def main() -> None:
             seconds = best(lambda r=rows_of, c=counted: c.append(loop(labels, r, out / "loop.parquet")), 1)
             assert counted == [rows.num_rows]
             print(f"loop ({name}) / ours".ljust(35) + f"{seconds / seconds_ours:.1f}   (required: 5)")
-        code = f"from medfaith.builders import cxr_contrabench as c; from pathlib import Path; c.build({{'chexpert': Path({str(root)!r})}}, Path({folder!r}) / 'peak', configs=[{CONFIG!r}])"
+        code = (
+            "from pathlib import Path; from medfaith.builders import cxr_contrabench; "
+            f"roots = {{'chexpert': Path({str(root)!r})}}; "
+            f"cxr_contrabench.build(roots, Path({folder!r}, 'peak'), configs=[{CONFIG!r}])"
+        )
         subprocess.run([sys.executable, "-c", code], check=True)
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         print(f"peak memory, imports included      {peak:.0f} MiB   (allowed: 1,024)")

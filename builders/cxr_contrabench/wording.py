@@ -24,9 +24,9 @@ QUESTION_FORMS = {
     },
     "absence": {
         "original": "Which of the following findings is absent on this chest X-ray study?",
-        "p1": "Which of the following findings is not present on this chest X-ray study?",
+        "p1": "Which of the following findings is missing from this chest X-ray study?",
         "p2": "Which of these findings is absent from the images of this study?",
-        "p3": "Which of the listed findings cannot be seen on this chest X-ray study?",
+        "p3": "Which of the listed findings is not identified on this chest X-ray study?",
     },
 }
 

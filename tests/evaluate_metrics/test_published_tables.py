@@ -26,9 +26,9 @@ from medfaith.evaluate_metrics.polarity.score import score_predictions
 QUESTIONS = {
     "presence": "Which of the following findings is present on this chest X-ray study?",
     "absence": "Which of the following findings is absent on this chest X-ray study?",
-    "P1": "Which of the following findings is not present on this chest X-ray study?",
+    "P1": "Which of the following findings is missing from this chest X-ray study?",
     "P2": "Which of these findings is absent from the images of this study?",
-    "P3": "Which of the listed findings cannot be seen on this chest X-ray study?",
+    "P3": "Which of the listed findings is not identified on this chest X-ray study?",
 }
 FORMS = {
     "canonical_no": "No edema",

@@ -16,8 +16,10 @@ QUESTIONS = {
     "Which of these findings is present in the images of this study?": ("presence", "presence"),
     "Which of the listed findings does this chest X-ray study show?": (None, "presence"),
     ABSENCE: ("absence", "absence"),
+    "Which of the following findings is missing from this chest X-ray study?": (None, "absence"),
     "Which of the following findings is not present on this chest X-ray study?": (None, "absence"),
     "Which of these findings is absent from the images of this study?": ("absence", "absence"),
+    "Which of the listed findings is not identified on this chest X-ray study?": (None, "absence"),
     "Which of the listed findings cannot be seen on this chest X-ray study?": (None, "absence"),
     # further wordings
     "Which finding is visible?": (None, "presence"),

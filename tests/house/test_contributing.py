@@ -31,8 +31,8 @@ def table_paths() -> list[str]:
 
 
 @pytest.mark.parametrize("named", table_paths())
-def test_the_paths_of_the_contributing_table_exist(named):
-    path = SPECIAL.get(named, named)
+def test_the_paths_of_the_contributing_table_exist(named: str):
+    path: str = SPECIAL.get(named, named)
     for placeholder, example in KNOWN.items():
         path = path.replace(placeholder, example)
     path = path.replace("<benchmark>", "contrabench")

@@ -77,6 +77,13 @@ def test_extended_m1_repairs_every_form_that_the_builder_emits_and_worsens_none(
         assert values["accuracy"] == float(letter != "ABC"[order.index(2)])
 
 
+@pytest.mark.parametrize(("question_form", "fires"), [("original", True), ("p1", False), ("p2", True), ("p3", False)])
+def test_the_literal_trigger_covers_the_paraphrases_that_table_12_says_it_covers(question_form, fires):
+    read = readings("B", document("absence", question_form=question_form))
+    assert (read["m1"]["choice"] == 0) is fires
+    assert read["m1_extended"]["choice"] == 0
+
+
 def test_metrics_of_one_row():
     doc = document()
     (before,), (after,) = adapter.b0([["B"]], [doc]), adapter.m1([["B"]], [doc])
