@@ -123,7 +123,13 @@ def _header(splits: Sequence[Split], features: datasets.Features, record: dict[s
         "pretty_name": record["benchmark"],
         "language": ["en"],
         "configs": [
-            {"config_name": c, "data_files": [{"split": s.name, "path": f"{c}/{s.name}-*.parquet"} for s in of_config]}
+            {
+                "config_name": c,
+                # load_dataset caches a folder by this header and not by its files: without the hashes it would go on
+                # giving the rows of an older build.
+                "description": "rows " + " ".join(record["splits"][f"{c}/{s.name}"]["sha256"] for s in of_config),
+                "data_files": [{"split": s.name, "path": f"{c}/{s.name}-*.parquet"} for s in of_config],
+            }
             for c, of_config in configs.items()
         ],
         "dataset_info": [{"config_name": c, "features": described} for c in configs],

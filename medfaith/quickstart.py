@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from medfaith import cards
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.loaders import phantom
+from medfaith.loaders.errors import InputError
 from medfaith.printing import percent, table
 from medfaith.tasks.run import run_baselines
 
 GROUP = "medfaith_contrabench"
+SOURCES = ("chexpert", "openi")
 
 
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
@@ -23,7 +26,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     Writes `phantom/`, `data/` and `results.json` below `out`.
     """
     print("1/4  synthetic sources in the official layouts")
-    roots = phantom.write(out / "phantom", seed=0, sources=("chexpert", "openi"))
+    roots = _phantom(out / "phantom")
     print("2/4  build")
     folders = cxr_contrabench.build(roots, out / "data", wording=wording, card=cards.body)
     print("3/4  verify")
@@ -33,6 +36,18 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     results = run_baselines(GROUP, metadata)
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
     return result_tables(results) + _closing(wording, out)
+
+
+def _phantom(folder: Path) -> dict[str, Path]:
+    """Fresh synthetic sources in `folder`, in place of those of an earlier quickstart."""
+    if folder.exists() and not {path.name for path in folder.iterdir()} <= set(SOURCES):
+        raise InputError(folder, "holds something else than synthetic sources", action="choose another --out")
+    partial = folder.with_name(".phantom.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    roots = phantom.write(partial, seed=0, sources=SOURCES)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return {source_id: folder / root.relative_to(partial) for source_id, root in roots.items()}
 
 
 def result_tables(results: Mapping[str, Mapping[str, Any]]) -> str:

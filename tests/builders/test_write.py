@@ -61,6 +61,13 @@ def test_what_is_written_loads_and_verifies(tmp_path):
     }
 
 
+def test_load_dataset_gives_the_rows_of_the_newest_build(tmp_path):
+    """Its cache is keyed by the README's header; the same number of rows and bytes must not hide a change."""
+    for start in (0, 3):
+        folder = write(tmp_path, Split("c", "train", lambda start=start: rows(3, start)))
+        assert load_dataset(str(folder), "c", split="train")["id"][0] == f"row{start}"
+
+
 def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
     splits = [
         Split(c, s, lambda k=k: rows(1000, k))

@@ -222,3 +222,32 @@ def test_a_folder_of_xml_and_the_archive_give_the_same_rows(phantom_roots, tmp_p
     rows = "cxr-contrabench-openi/openi_report_absence/test-00000-of-00001.parquet"
     assert digests(tmp_path / "folder")[rows] == digests(tmp_path / "archive")[rows]
     shutil.rmtree(tmp_path / "folder")
+
+
+def test_quickstart_can_be_run_again_and_in_the_shuffled_layout(tmp_path, capsys):
+    out = tmp_path / "quick"
+    assert main(["quickstart", "--out", str(out)]) == 0
+    first = capsys.readouterr().out
+    assert main(["quickstart", "--out", str(out), "--layout", "shuffled"]) == 0
+    second = capsys.readouterr().out
+    for model in ("oracle", "always_yes", "negation_attracted", "random", "majority"):
+        assert first.count(f"\n{model} ") == second.count(f"\n{model} ") == 4
+    assert first.count("100.00  [100.00, 100.00]") > second.count("100.00  [100.00, 100.00]")
+    results = json.loads((out / "results.json").read_text())
+    task = results["oracle"]["results"]["medfaith_contrabench_chexpert_presence"]
+    assert task["accuracy,b0"] == 1
+
+
+def test_quickstart_leaves_a_foreign_folder_alone(tmp_path, capsys):
+    mine = tmp_path / "phantom" / "mine.txt"
+    mine.parent.mkdir()
+    mine.touch()
+    assert main(["quickstart", "--out", str(tmp_path)]) == 2
+    assert "choose another --out" in capsys.readouterr().err
+    assert mine.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_explained(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["quickstart", "--out", str(tmp_path / "file")]) == 2
+    assert "file" in capsys.readouterr().err
