@@ -136,7 +136,7 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
         )
     schema = family.features.arrow_schema
     try:
-        table = pa.concat_tables([pq.read_table(path, partitioning=None) for path in files])
+        table = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(files[0], f"is no readable Parquet ({str(error).splitlines()[0]})", action=REBUILD) from None
     if not table.schema.equals(schema, check_metadata=False):

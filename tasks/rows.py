@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import datasets
 from PIL import Image
@@ -113,7 +113,7 @@ def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool)
     check = images.open_image if skip else images.locate
     kept = []
     bar = tqdm(rows.select_columns(["id", "images"]), desc="look for images", disable=None, leave=False)
-    for number, row in enumerate(bar):
+    for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
         references = [r for r in row["images"] if r["source"] in roots or skip]
         for reference in references:
             name = (reference["source"], reference["key"])

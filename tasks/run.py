@@ -50,19 +50,19 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> int:
 
 def run_baselines(task: str, metadata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """lm-eval's results of every baseline on `task` (a task or a group), by model name."""
-    from lm_eval import evaluate
+    import lm_eval
     from lm_eval.api.registry import get_model
     from lm_eval.tasks import TaskManager
 
     register_models()
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=dict(metadata))
+    evaluate: Any = lm_eval.evaluate  # its decorator hides its signature from type checkers
     results = {}
     # lm-eval shows a bar for every model and task; one over the models says as much, on a terminal only.
     for name in tqdm(MODELS, desc="models", disable=None, leave=False, file=sys.stderr):
         with contextlib.redirect_stderr(io.StringIO()):
-            result = evaluate(get_model(name)(), manager.load([task]), bootstrap_iters=0, log_samples=False)
-        assert result is not None
+            result = evaluate(get_model(name)(), task_dict=manager.load([task]), bootstrap_iters=0, log_samples=False)
         results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}
     return results
 

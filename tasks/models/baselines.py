@@ -35,7 +35,8 @@ class Baseline(LM):
             (string.ascii_uppercase[c], r.doc["options"][c])
             for c, r in zip(self._choices(requests), requests, strict=True)
         ]
-        hits = [r.args[1].strip() in answers for answers, r in zip(chosen, requests, strict=True)]
+        continuations = [str(list(request.args)[1]).strip() for request in requests]
+        hits = [text in answers for text, answers in zip(continuations, chosen, strict=True)]
         return [(0.0 if hit else -100.0, hit) for hit in hits]
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:

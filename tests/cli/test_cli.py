@@ -88,7 +88,7 @@ def test_one_config_and_other_words(phantom_roots, tmp_path):
     assert (
         main(["build", "cxr-contrabench", *root_arguments(phantom_roots), "--out", str(out), *arguments, *layout]) == 0
     )
-    rows = load_dataset(str(out / "cxr-contrabench-chexpert"), "chexpert_presence", split="train")
+    rows = load_dataset(str(out / "cxr-contrabench-chexpert"), "chexpert_presence", split="train").to_list()
     assert all(row["options"][row["negated"]].startswith("Clear of ") for row in rows)
     assert len({row["answer"] for row in rows}) == 3
     assert not (out / "cxr-contrabench-openi").exists()

@@ -15,7 +15,7 @@ RESAMPLES = 2000
 # these either way is the band in which a right implementation falls 9,999 times in 10,000.
 TAIL, SLACK = 0.025, 4 * math.sqrt(0.025 * 0.975 / RESAMPLES)
 # The same in standard errors of the mean: over the normal density at that quantile; two runs differ by sqrt(2) more.
-NOISE = math.sqrt(2) * SLACK / stats.norm.pdf(stats.norm.ppf(TAIL))
+NOISE = float(math.sqrt(2) * SLACK / stats.norm.pdf(stats.norm.ppf(TAIL)))
 
 
 def ones(count, n):
@@ -46,7 +46,7 @@ def test_interval_agrees_with_scipy(values):
     batch = max(1, 1_000_000 // len(values))
     scipys = stats.bootstrap((values,), np.mean, n_resamples=RESAMPLES, method="percentile", batch=batch, rng=1)
     low, high = scipys.confidence_interval
-    tolerance = NOISE * np.std(values) / math.sqrt(len(values)) + 1 / len(values)
+    tolerance = NOISE * float(np.std(values)) / math.sqrt(len(values)) + 1 / len(values)
     assert ours.mean == pytest.approx(np.mean(values))
     assert (ours.low, ours.high) == (pytest.approx(low, abs=tolerance), pytest.approx(high, abs=tolerance))
 
@@ -63,7 +63,7 @@ def test_clustered_interval_agrees_with_scipy(kind):
 
     scipys = stats.bootstrap(pairs, ratio, paired=True, n_resamples=RESAMPLES, method="percentile", rng=1)
     low, high = scipys.confidence_interval
-    tolerance = NOISE * scipys.standard_error
+    tolerance = NOISE * float(scipys.standard_error)
     assert (ours.low, ours.high) == (pytest.approx(low, abs=tolerance), pytest.approx(high, abs=tolerance))
     unclustered = bootstrap_mean(values, n_resamples=RESAMPLES)
     assert ours.high - ours.low > 1.3 * (unclustered.high - unclustered.low)  # records of a group are not independent
@@ -75,7 +75,7 @@ def test_both_ways_of_drawing_are_one_distribution():
     values = ones(300, 900)
     distinct = values + 1e-9 * np.arange(900)
     by_count, one_by_one = (bootstrap_mean(v, n_resamples=RESAMPLES) for v in (values, distinct))
-    tolerance = NOISE * np.std(values) / 30 + 1 / 900
+    tolerance = NOISE * float(np.std(values)) / 30 + 1 / 900
     assert by_count.low != one_by_one.low
     assert (by_count.low, by_count.high) == pytest.approx((one_by_one.low, one_by_one.high), abs=tolerance)
 
@@ -169,7 +169,7 @@ def test_delta_intervals_of_tables_3_and_5(line):
     n, improved, worsened, low, high = map(float, line.split())
     deltas = np.repeat([1.0, -1.0, 0.0], [int(improved), int(worsened), int(n - improved - worsened)])
     ours = bootstrap_mean(deltas, n_resamples=RESAMPLES, seed=42)
-    tolerance = 100 * (NOISE * np.std(deltas) / math.sqrt(n) + 1 / n) + 0.005
+    tolerance = 100 * (NOISE * float(np.std(deltas)) / math.sqrt(n) + 1 / n) + 0.005
     assert (100 * ours.low, 100 * ours.high) == pytest.approx((low, high), abs=tolerance)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import lm_eval
 import pytest
-from lm_eval import evaluate
 from lm_eval.api.registry import get_model
 from lm_eval.tasks import TaskManager
 
@@ -123,8 +124,8 @@ def results(phantom_build, phantom_roots):
     manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
 
     def run(model: str) -> dict[str, dict]:
-        result = evaluate(get_model(model)(), manager.load(["medfaith_contrabench"]), bootstrap_iters=0)
-        assert result is not None
+        evaluate: Any = lm_eval.evaluate
+        result = evaluate(get_model(model)(), task_dict=manager.load(["medfaith_contrabench"]), bootstrap_iters=0)
         return {k.removeprefix("medfaith_contrabench_"): v for k, v in result["results"].items()}
 
     return {model: run(model) for model in ("oracle", "negation_attracted", "always_yes", "majority", "random")}

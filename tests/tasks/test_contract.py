@@ -17,7 +17,7 @@ YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
 def names_in(path: Path) -> str:
     config = load_yaml(path, resolve_func=False)
-    return config.get("task") if isinstance(config.get("task"), str) else config["group"]
+    return config["group"] if "group" in config else config["task"]
 
 
 def test_lm_eval_lists_every_yaml():

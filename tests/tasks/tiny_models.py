@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 TEXT = [
     "Which of the following findings is present on this chest X-ray study?",
@@ -18,7 +19,7 @@ CHAT_TEMPLATE = (
 )
 
 
-def _tokenizer(special: list[str]):
+def _tokenizer(special: list[str]) -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from tokenizers.decoders import ByteLevel
     from transformers import PreTrainedTokenizerFast
