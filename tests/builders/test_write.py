@@ -274,6 +274,14 @@ def test_the_row_hash_is_of_content_and_order_only(first, second, cut):
     assert rowset_sha256(padded) == rowset_sha256(a)
 
 
+def test_the_row_hash_knows_where_one_text_ends():
+    first, second = (
+        pa.table({"id": ["ab", "c"]}),
+        pa.table({"id": ["a", "bc"]}),
+    )
+    assert rowset_sha256(first) != rowset_sha256(second)
+
+
 def test_value_counts_count_list_elements():
     assert value_counts(pa.chunked_array([["b", "a"], ["a"]])) == {"a": 2, "b": 1}
     assert value_counts(pa.chunked_array([[["x"], ["x", "y"]]])) == {"x": 2, "y": 1}
