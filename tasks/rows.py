@@ -57,6 +57,7 @@ def load(
     data: str | None = None,
     roots: Mapping[str, str] | None = None,
     skip_missing_images: bool = False,
+    prompt: str = "b0",
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task; lm-eval passes all its metadata, of which the named arguments count.
@@ -67,6 +68,7 @@ def load(
         roots: source id -> folder with the licensed images; the places that loaders.sources looks in count too.
         skip_missing_images: leave out rows with an image that is missing or broken, and count them in the column
             `n_rows_skipped`; by default such a row stops the run.
+        prompt: name of the prompt, kept in the column `prompt` so that a sample log says how it was made.
 
     With a root known for a source, every image of the rows is looked for before the first answer is generated. Without,
     models that look at no image (the baselines) still run, and others stop at the first image.
@@ -84,7 +86,7 @@ def load(
     assert isinstance(rows, datasets.Dataset)
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images)
-    rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows))
+    rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows)).add_column("prompt", [prompt] * len(rows))
     return {"test": rows.with_transform(lambda batch: _with_images(batch, known))}
 
 

@@ -1,71 +1,63 @@
-"""Between lm-eval and CXR-ContraBench: rows in, prompt, three readings of one answer, metrics out.
+"""Between lm-eval and CXR-ContraBench: four readings of one answer, and metrics out.
 
-The filters `b0`, `m1` and `m1_extended` read the same generation: as the model gave it, after QCCV-Neg with the literal
-trigger and slot-0 replacement (as published), and after its paraphrase-aware, slot-agnostic extension (Appendix I).
+The filters read the same generation: `b0` as the model gave it, `m1` after QCCV-Neg with the literal trigger and slot-0
+replacement (as published), `m1_slot_agnostic` with the replacement found by concept, and `m1_extended` with the
+paraphrase-aware trigger too.
 """
 
 from __future__ import annotations
 
 import json
-import string
 from collections.abc import Sequence
 from typing import Any
-
-import datasets
 
 from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean
 from medfaith.evaluate_metrics.polarity.answers import parse_answer
 from medfaith.evaluate_metrics.polarity.verifier import verify
-from medfaith.tasks.rows import load
-
-INSTRUCTION = "Answer with the letter of the correct option."
-
-
-def chexpert(**metadata: Any) -> dict[str, datasets.Dataset]:
-    """`custom_dataset` of the CheXpert tasks."""
-    return load("cxr-contrabench-chexpert", **metadata)
-
-
-def openi(**metadata: Any) -> dict[str, datasets.Dataset]:
-    """`custom_dataset` of the OpenI tasks."""
-    return load("cxr-contrabench-openi", **metadata)
-
-
-def prompt(doc: dict[str, Any]) -> str:
-    """B0: all images of the study, the question, all options with letters (section 5.1)."""
-    options = [f"{letter}. {option}" for letter, option in zip(string.ascii_uppercase, doc["options"], strict=False)]
-    return "\n".join(["<image>" * len(doc["images"]), doc["question"], *options, INSTRUCTION])
-
-
-def target(doc: dict[str, Any]) -> str:
-    """The letter of the gold option."""
-    return string.ascii_uppercase[doc["answer"]]
 
 
 def b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     """Filter: the answer as the model gave it."""
-    return [json.dumps(_read(resp[0], doc)) for resp, doc in zip(resps, docs, strict=True)]
+    return _readings(resps, docs, None)
 
 
 def m1(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     """Filter: QCCV-Neg as published (section 4; Appendix B.2)."""
-    return [json.dumps(_verified(r[0], d, "original", "slot0")) for r, d in zip(resps, docs, strict=True)]
+    return _readings(resps, docs, ("original", "slot0"))
+
+
+def m1_slot_agnostic(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
+    """Filter: the published trigger, with the replacement found by concept and not by place (Appendix E.4)."""
+    return _readings(resps, docs, ("original", "slot_agnostic"))
 
 
 def m1_extended(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: QCCV-Neg with the paraphrase-aware trigger and the slot-agnostic replacement (Appendix I, E.4)."""
-    return [json.dumps(_verified(r[0], d, "extended", "slot_agnostic")) for r, d in zip(resps, docs, strict=True)]
+    """Filter: QCCV-Neg with the paraphrase-aware trigger and the slot-agnostic replacement (Appendix I)."""
+    return _readings(resps, docs, ("extended", "slot_agnostic"))
 
 
-def _read(text: str, doc: dict[str, Any]) -> dict[str, Any]:
-    """What a filter hands on, as JSON in lm-eval's sample log: the choice and how it came about."""
-    answer = parse_answer(text, doc["options"])
-    return {"choice": answer.choice, "before": answer.choice, "outcome": answer.outcome, "verifier": "not_applied"}
+def _readings(resps: Sequence[Sequence[str]], docs: Sequence[dict], verifier: tuple[str, str] | None) -> list[str]:
+    """What a filter hands on for each row, as JSON in lm-eval's sample log: the choice and how it came about.
+
+    Short answers to the same question and options recur by the thousand, so each distinct combination is read once.
+    """
+    read: dict[tuple, str] = {}
+    readings = []
+    for resp, doc in zip(resps, docs, strict=True):
+        key = (resp[0], doc["question"], *doc["options"])
+        if key not in read:
+            read[key] = json.dumps(_read(resp[0], doc["question"], doc["options"], verifier))
+        readings.append(read[key])
+    return readings
 
 
-def _verified(text: str, doc: dict[str, Any], trigger: Any, replacement: Any) -> dict[str, Any]:
-    reading = _read(text, doc)
-    verdict = verify(doc["question"], doc["options"], reading["choice"], trigger=trigger, replacement=replacement)
+def _read(text: str, question: str, options: Sequence[str], verifier: tuple[str, str] | None) -> dict[str, Any]:
+    answer = parse_answer(text, options)
+    reading = {"choice": answer.choice, "before": answer.choice, "outcome": answer.outcome, "verifier": "not_applied"}
+    if verifier is None:
+        return reading
+    trigger, replacement = verifier
+    verdict = verify(question, options, answer.choice, trigger=trigger, replacement=replacement)
     return reading | {"choice": verdict.choice, "verifier": verdict.reason}
 
 

@@ -13,7 +13,7 @@ from lm_eval.tasks import TaskManager
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.tasks import include_path, register_models
-from medfaith.tasks.contrabench import adapter
+from medfaith.tasks.contrabench import adapter, prompts
 
 
 def document(polarity="presence", form="canonical_no", question_form="original", order=(0, 1, 2)) -> dict:
@@ -33,34 +33,54 @@ def document(polarity="presence", form="canonical_no", question_form="original",
 
 
 def test_the_prompt_has_one_placeholder_an_image_and_every_option():
-    assert adapter.prompt(document()) == (
+    assert prompts.b0(document()) == (
         "<image><image>\n"
         "Which of the following findings is present on this chest X-ray study?\n"
         "A. Edema\nB. No edema\nC. Pleural effusion\n"
         "Answer with the letter of the correct option."
     )
-    assert adapter.target(document(order=(1, 2, 0))) == "C"
+    assert prompts.target(document(order=(1, 2, 0))) == "C"
+
+
+@pytest.mark.parametrize(
+    ("name", "polarity", "words"),
+    [
+        ("cot", "absence", ["ABSENT / NOT PRESENT", "choose the finding name, not", "Final answer: [A/B/C]"]),
+        ("cot", "presence", ["absence or presence?", "choose the present finding", "Final answer: [A/B/C]"]),
+        ("instruct", "presence", ["Mind the polarity", prompts.INSTRUCTION]),
+    ],
+)
+def test_other_prompts_keep_the_question_and_all_images(name, polarity, words):
+    doc = document(polarity)
+    text = getattr(prompts, name)(doc)
+    assert text.startswith("<image><image>\n")
+    assert text.count("<image>") == 2
+    for part in [doc["question"], "A. Edema\nB. No edema\nC. Pleural effusion", *words]:
+        assert part in text
 
 
 def readings(text: str, doc: dict) -> dict[str, dict]:
-    return {name: json.loads(getattr(adapter, name)([[text]], [doc])[0]) for name in ("b0", "m1", "m1_extended")}
+    return {
+        name: json.loads(getattr(adapter, name)([[text]], [doc])[0])
+        for name in ("b0", "m1", "m1_slot_agnostic", "m1_extended")
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "polarity", "form", "order", "choices"),
     [
-        ("B", "presence", "canonical_no", (0, 1, 2), (1, 0, 0)),
-        ("B. No edema", "absence", "canonical_no", (0, 1, 2), (1, 0, 0)),
-        ("A", "presence", "canonical_no", (0, 1, 2), (0, 0, 0)),
-        ("C", "presence", "canonical_no", (0, 1, 2), (2, 2, 2)),
-        ("B", "presence", "absence_of", (0, 1, 2), (1, 1, 0)),  # Table 20: the literal trigger does not cover it
-        ("B", "absence", "clear_of", (0, 1, 2), (1, 0, 0)),  # Table 21: here it does
-        ("B", "absence", "not_present", (0, 1, 2), (1, 1, 0)),
-        ("C", "absence", "canonical_no", (2, 0, 1), (2, 0, 1)),  # slot 0 is the distractor; slot-agnostic finds X
-        ("no idea", "presence", "canonical_no", (0, 1, 2), (None, None, None)),
+        ("B", "presence", "canonical_no", (0, 1, 2), (1, 0, 0, 0)),
+        ("B. No edema", "absence", "canonical_no", (0, 1, 2), (1, 0, 0, 0)),
+        ("A", "presence", "canonical_no", (0, 1, 2), (0, 0, 0, 0)),
+        ("C", "presence", "canonical_no", (0, 1, 2), (2, 2, 2, 2)),
+        ("B", "presence", "absence_of", (0, 1, 2), (1, 1, 1, 0)),  # Table 20: the literal trigger does not cover it
+        ("B", "absence", "clear_of", (0, 1, 2), (1, 0, 1, 0)),  # Table 21: here it does
+        ("B", "absence", "not_present", (0, 1, 2), (1, 1, 1, 0)),
+        ("C", "absence", "canonical_no", (2, 0, 1), (2, 0, 1, 1)),  # slot 0 is the distractor; slot-agnostic finds X
+        ("no idea", "presence", "canonical_no", (0, 1, 2), (None, None, None, None)),
     ],
 )
-def test_three_readings_of_one_answer(text, polarity, form, order, choices):
+def test_four_readings_of_one_answer(text, polarity, form, order, choices):
     read = readings(text, document(polarity, form, order=order))
     assert tuple(r["choice"] for r in read.values()) == choices
     assert {r["before"] for r in read.values()} == {choices[0]}

@@ -1,0 +1,82 @@
+"""Scoring 135,754 answers: every filter, every metric and every interval, against reading the same rows from Parquet.
+
+    uv run python benchmarks/score_presence.py
+
+Answers are short letters, as models give them to B0, and one in ten is a long distinct text, as chain-of-thought gives.
+Allowed: 20 s on one core and 1.5 GiB.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from medfaith.builders import cxr_contrabench
+from medfaith.loaders import sources
+from medfaith.tasks.contrabench import adapter
+
+FILTERS = ("b0", "m1", "m1_slot_agnostic", "m1_extended")
+LIMIT_S, LIMIT_MIB = 20, 1536
+
+
+def answers(n: int, seed: int) -> list[list[str]]:
+    rng = random.Random(seed)
+    long = (
+        "First I look at both lungs and the heart of image {}. The question asks which finding is present.\nAnswer: {}"
+    )
+    return [[long.format(i, rng.choice("ABC")) if i % 10 == 0 else rng.choice("ABC")] for i in range(n)]
+
+
+def score(docs: list[dict], resps: list[list[str]]) -> dict[str, dict[str, float]]:
+    """What lm-eval does after generation: filter, per-row metrics, aggregation."""
+    results = {}
+    for name in FILTERS:
+        readings = getattr(adapter, name)(resps, docs)
+        columns: dict[str, list] = {}
+        for doc, reading in zip(docs, readings, strict=True):
+            for metric, value in adapter.process_results(doc, [reading]).items():
+                columns.setdefault(metric, []).append(value)
+        results[name] = {
+            metric: adapter.ci_low(values) if metric.endswith("low")
+            else adapter.ci_high(values) if metric.endswith("high")
+            else sum(values) / len(values)
+            for metric, values in columns.items()
+        }  # fmt: skip
+    return results
+
+
+def main() -> None:
+    root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
+    with tempfile.TemporaryDirectory() as folder:
+        cxr_contrabench.build({"chexpert": root}, Path(folder), configs=["chexpert_presence"])
+        file = next(Path(folder).rglob("*.parquet"))
+        start = time.perf_counter()
+        table: pa.Table = pq.read_table(file)
+        docs = [doc | {"n_rows_skipped": 0} for doc in table.to_pylist()]
+        seconds_read = time.perf_counter() - start
+    resps = answers(len(docs), 0)
+    start = time.process_time()
+    results = score(docs, resps)
+    seconds = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"rows                        {len(docs):,}, {len(FILTERS)} filters")
+    print(f"scoring, CPU                {seconds:.1f} s   (allowed: {LIMIT_S})")
+    print(f"scoring / reading the rows  {seconds / seconds_read:.1f}")
+    print(f"peak memory                 {peak:.0f} MiB   (allowed: {LIMIT_MIB})")
+    b0 = results["b0"]
+    print(
+        f"accuracy b0                 {b0['accuracy']:.4f} [{b0['accuracy_ci_low']:.4f}, {b0['accuracy_ci_high']:.4f}]"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What a model is asked: all images of the study, the question, the options with letters, and how to answer.
+
+The paper prints the steps of its chain-of-thought scaffolds (Figure 7) and describes the others; sentences around them
+are ours.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+INSTRUCTION = "Answer with the letter of the correct option."
+POLARITY_INSTRUCTION = (
+    "Mind the polarity of the question. An option that names a finding stands for the finding itself; an option that "
+    "negates it says that the finding is not there. If the question asks which finding is present, do not choose a "
+    "negated option. If it asks which finding is absent, choose the name of the absent finding."
+)
+STEPS = {
+    # absence_step takes for granted that the question asks for an absent finding, polarity_step asks.
+    "absence": (
+        "Does the question ask for an ABSENT / NOT PRESENT finding?",
+        "Which option names the finding concept itself?",
+        'Which option is the negated surface form ("No X")?',
+    ),
+    "presence": (
+        "Does the question ask about absence or presence?",
+        "Which option names the finding concept itself?",
+        'Which option is the negated surface form ("No X")?',
+    ),
+}
+DECISIONS = {
+    "absence": ("If the question asks for absence, choose the finding name, not the negated form.",),
+    "presence": (
+        "If the question asks for absence, choose the finding name rather than the negated form.",
+        "If the question asks for presence, choose the present finding and avoid the negated form.",
+    ),
+}
+
+
+def b0(doc: dict[str, Any]) -> str:
+    """B0: full-context multiple choice (section 5.1)."""
+    return "\n".join([_images(doc), *_question(doc), INSTRUCTION])
+
+
+def instruct(doc: dict[str, Any]) -> str:
+    """B0-Instruct: a polarity instruction in front of B0 (Appendix F)."""
+    return "\n".join([_images(doc), POLARITY_INSTRUCTION, "", *_question(doc), INSTRUCTION])
+
+
+def cot(doc: dict[str, Any]) -> str:
+    """CoT-B0: `absence_step` on absence questions, `polarity_step` on the others (Appendix B.4, Figure 7)."""
+    side = "absence" if doc["polarity"] == "absence" else "presence"
+    steps = [f"{number}. {step}" for number, step in enumerate(STEPS[side], start=1)]
+    letters = "/".join(_letters(doc))
+    return "\n".join(
+        [
+            _images(doc),
+            *_question(doc),
+            "",
+            "Reason step by step before you answer:",
+            *steps,
+            *DECISIONS[side],
+            f"End with one line: Final answer: [{letters}]",
+        ]
+    )
+
+
+def target(doc: dict[str, Any]) -> str:
+    """The letter of the gold option."""
+    return string.ascii_uppercase[doc["answer"]]
+
+
+def _images(doc: dict[str, Any]) -> str:
+    return "<image>" * len(doc["images"])
+
+
+def _question(doc: dict[str, Any]) -> list[str]:
+    options = [f"{letter}. {option}" for letter, option in zip(_letters(doc), doc["options"], strict=True)]
+    return [doc["question"], *options]
+
+
+def _letters(doc: dict[str, Any]) -> str:
+    return string.ascii_uppercase[: len(doc["options"])]
