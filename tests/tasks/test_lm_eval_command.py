@@ -55,10 +55,10 @@ def test_plain_lm_eval_scores_a_model_on_the_phantom(save, phantom_build, phanto
         assert scores["sample_len"] == 8
         b0 = [sample for sample in samples[task] if sample["filter"] == "b0"]
         assert len(b0) == 8
-        assert {sample["filter"] for sample in samples[task]} == {"b0", "m1", "m1_extended"}
+        assert {sample["filter"] for sample in samples[task]} == {"b0", "m1", "m1_slot_agnostic", "m1_extended"}
         right = [json.loads(s["filtered_resps"][0])["choice"] == s["doc"]["answer"] for s in b0]
         assert scores["accuracy,b0"] == pytest.approx(sum(right) / 8)
-        for reading in ("b0", "m1", "m1_extended"):
+        for reading in ("b0", "m1", "m1_slot_agnostic", "m1_extended"):
             assert 0 <= scores[f"accuracy_ci_low,{reading}"] <= scores[f"accuracy_ci_high,{reading}"] <= 1
             assert f"n_{error}s,{reading}" in scores
         for sample in b0:  # every image of the study is sent, each with its placeholder
