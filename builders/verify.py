@@ -66,6 +66,8 @@ def verify_repository(
         references: records in the form of build.json; the one of the same benchmark, source, seed and arguments counts.
     """
     record = _read_record(folder)
+    if record["benchmark"] not in families:
+        raise InputError(folder / MANIFEST, f"benchmark {record['benchmark']!r} is not known to this release")
     family = families[record["benchmark"]]
     reference = next((r for r in references if _comparable(r, record)), None)
     verdicts = []
@@ -87,7 +89,7 @@ def verify_repository(
                 summary,
                 tuple(problems),
                 "none" if expected is None else "equal" if expected["sha256"] == summary["sha256"] else "differs",
-                reference is not None and _label_hashes(reference) >= _label_hashes(record),
+                reference is not None and _label_hashes(reference) <= _label_hashes(record),
             )
         )
     listed = {f"{s.config}/{s.split}" for s in verdicts}
@@ -109,12 +111,20 @@ def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        missing = [k for k in ("benchmark", "source", "seed", "arguments", "sources", "splits") if k not in record]
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
-    if missing:
-        raise InputError(path, f"lacks {', '.join(missing)}", action=REBUILD)
+    shape = {"benchmark": str, "source": str, "seed": int, "arguments": dict, "sources": dict, "splits": dict}
+    wrong = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
+    if not wrong:
+        wrong += [f"sources/{k}" for k, v in record["sources"].items() if not _has_dict(v, "files")]
+        wrong += [f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_dict(v, "counts")]
+    if wrong:
+        raise InputError(path, f"{', '.join(wrong)} is missing or not what medfaith build writes", action=REBUILD)
     return record
+
+
+def _has_dict(value: Any, key: str) -> bool:
+    return isinstance(value, dict) and isinstance(value.get(key), dict)
 
 
 def _comparable(reference: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
@@ -129,7 +139,7 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
     files = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
     if not files:
         raise InputError(folder / config, f"no Parquet file of split {split!r}", action=REBUILD)
-    expected = int(files[0].stem.rsplit("-", 1)[1])
+    expected = int(total) if (total := files[0].stem.rsplit("-", 1)[1]).isdigit() else 0
     if len(files) != expected:
         raise InputError(
             folder / config, f"{len(files)} of {expected} Parquet files of split {split!r}", action=REBUILD

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gzip
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import datasets
@@ -51,6 +53,7 @@ def write_repository(
     counted: Sequence[str],
     record: dict[str, Any],
     card: str,
+    exports: Mapping[str, bytes] | None = None,
     workers: int = 1,
 ) -> Path:
     """Writes one repository below `out` and returns its folder; a killed or failed write leaves the old one as it was.
@@ -61,18 +64,29 @@ def write_repository(
         features: schema of every row. counted: the columns whose value counts go into build.json.
         record: provenance for build.json (version, seed, arguments, sources).
         card: body of README.md below the YAML header.
+        exports: files beside the Parquet, by their path in the repository; build.json lists their hashes.
     """
     with _exclusive(out, name):
-        partial = out / f".{name}.partial"
+        target = (out / name).resolve()  # a link to a folder on another disk stays a link
+        foreign = target.exists() and not (target.is_dir() and not any(target.iterdir()))
+        if foreign and not (target / MANIFEST).is_file():
+            raise InputError(
+                target, "is there and was not written by medfaith build", action="move it away, or use another --out"
+            )
+        partial = target.with_name(f".{target.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         try:
             partial.mkdir(parents=True)
             with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
                 summaries = list(pool.map(lambda split: _write_split(partial, split, features, counted), splits))
             record = record | {"splits": dict(zip((f"{s.config}/{s.name}" for s in splits), summaries, strict=True))}
+            if exports:
+                record["exports"] = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
+            for path, data in (exports or {}).items():
+                (partial / path).write_bytes(data)
             (partial / MANIFEST).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             (partial / "README.md").write_text(_header(splits, features, record) + card, encoding="utf-8")
-            _replace(partial, out / name)
+            _replace(partial, target)
         except OSError as error:
             raise _explain(error, out) from error
         finally:
@@ -102,14 +116,24 @@ def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
 
 
 def sha256_of_files(files: Sequence[Path], root: Path) -> dict[str, str]:
-    """Hash of each label file by its name below `root`; of more than 20 files, one hash over all names and hashes."""
-    hashes = {}
+    """Hash of each label file's content by its name; of more than 20 files, one hash over all names and hashes.
+
+    What is hashed does not depend on the packing: a .gz counts as the file inside, a .tgz as the files inside.
+    """
+    hashes: dict[str, str] = {}
     for path in sorted(files):
-        name = path.relative_to(root).as_posix() if path.is_relative_to(root) and path != root else path.name
-        hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.name.endswith((".tgz", ".tar.gz")):
+            with tarfile.open(path) as archive:
+                for member in archive:
+                    if member.isfile() and (content := archive.extractfile(member)) is not None:
+                        hashes[PurePosixPath(member.name).name] = hashlib.sha256(content.read()).hexdigest()
+        elif path.suffix == ".gz":
+            hashes[path.stem] = hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
+        else:
+            hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     if len(hashes) <= 20:
-        return hashes
-    listing = "".join(f"{digest}  {name}\n" for name, digest in hashes.items())
+        return dict(sorted(hashes.items()))
+    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
     return {f"{len(hashes)} files": hashlib.sha256(listing.encode()).hexdigest()}
 
 

@@ -5,6 +5,7 @@ Source: Irvin et al., "CheXpert: A Large Chest Radiograph Dataset with Uncertain
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ FILES = {
 }
 # Either official prefix, or none, and below it the key that rows carry.
 PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)?"
-IMAGE_PATH = r"(?P<key>%s/(?P<study_id>patient\d+/study\d+)/view(?P<view>\d+)_(?:frontal|lateral)\.(?:jpg|png))$"
+IMAGE_PATH = r"(?P<key>%s/(?P<study_id>patient\d+/study\d+)/view(?P<view>\d{1,3})_(?:frontal|lateral)\.(?:jpg|png))$"
 STUDY_PATH = r"test/(?P<study_id>patient\d+/study\d+)$"
 ACTION = "use the official csv of CheXpert-v1.0 or CheXpert-v1.0-small, unchanged"
 
@@ -117,12 +118,17 @@ def _split_of(path: Path) -> str | None:
 
 
 def _read_csv(path: Path, columns: tuple[str, ...], types: dict[str, pa.DataType]) -> pa.Table:
-    options = pa.csv.ConvertOptions(column_types={name: types.get(name, pa.string()) for name in columns})
+    # Blank alone is null: pyarrow would also take NA, NaN, NULL ... for it.
+    options = pa.csv.ConvertOptions(
+        column_types={name: types.get(name, pa.string()) for name in columns}, null_values=[""]
+    )
     try:
         table = pa.csv.read_csv(path, convert_options=options)
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         raise _explain_csv(path, columns, error) from None
     for name in columns:
+        if table.column_names.count(name) > 1:
+            raise InputError(path, "the column stands more than once", column=name, action=ACTION)
         if name not in table.column_names:
             raise InputError(
                 path,
@@ -138,6 +144,9 @@ def _read_csv(path: Path, columns: tuple[str, ...], types: dict[str, pa.DataType
 
 def _explain_csv(path: Path, columns: tuple[str, ...], error: Exception) -> InputError:
     """Why pyarrow refused the file: a cell that is no number is looked up again, so that the message can name it."""
+    if "UTF8" in str(error):
+        row, found = _not_utf8(path)
+        return InputError(path, found, row=row, expected="UTF-8 text", action=ACTION)
     try:
         as_text = pa.csv.read_csv(
             path, convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()))
@@ -147,7 +156,7 @@ def _explain_csv(path: Path, columns: tuple[str, ...], error: Exception) -> Inpu
         return InputError(
             path,
             f"cannot be read to its end as csv ({cause})",
-            expected="a complete csv or csv.gz",
+            expected=f"a complete csv or csv.gz with the columns {','.join(columns)}",
             action="download it again and compare its size or checksum with the source's",
         )
     for label in LABELS:
@@ -157,6 +166,17 @@ def _explain_csv(path: Path, columns: tuple[str, ...], error: Exception) -> Inpu
             if bad.size:
                 return _bad_label(path, label, int(bad[0]), as_text[label][int(bad[0])].as_py())
     return InputError(path, str(error).splitlines()[0], action=ACTION)
+
+
+def _not_utf8(path: Path) -> tuple[int | None, str]:
+    """1-based data row of the first line that is no UTF-8, and what is wrong with it."""
+    data = path.read_bytes()
+    for number, line in enumerate((gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return number or None, f"is no UTF-8 text ({error.reason})"
+    return None, "is no UTF-8 text"
 
 
 def _bad_label(path: Path, label: str, row: int, value: object) -> InputError:

@@ -79,6 +79,8 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
                 f"pass --root {source}=PATH with the real folder that holds the images",
             )
         if path.is_file():
+            if not path.stat().st_size:
+                raise _image_error(ref, f"{candidate} is empty", DOWNLOAD_AGAIN)
             return path
     raise _image_error(
         ref,

@@ -48,7 +48,7 @@ class Source:
             f"  then: pass --root {self.id}=PATH, or set {ENVIRONMENT_PREFIX}{self.id.upper()}=PATH",
         ]
         if self.torchxrayvision:
-            lines.append(f"  labels only: --root {self.id}={PACKAGE_DATA} (pip install 'medfaith[labels]')")
+            lines.append(f"  labels only: --root {self.id}={PACKAGE_DATA} (pip install torchxrayvision)")
         return "\n".join(lines)
 
 
@@ -112,32 +112,38 @@ def resolve_roots(
     named: dict[str, tuple[str, str]] = {}
     if config is not None and config.is_file():
         try:
-            table = tomllib.loads(config.read_text(encoding="utf-8")).get("roots", {})
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(
-                config, f"not valid TOML ({error})", expected='[roots] with lines like chexpert = "PATH"'
-            ) from None
+            table = tomllib.loads(config.read_text(encoding="utf-8")).get("roots")
+            if not isinstance(table, dict) or not all(isinstance(v, str) and v for v in table.values()):
+                raise ValueError("it has no table [roots] of paths")
+        except (ValueError, OSError) as error:
+            expected = '[roots] with lines like chexpert = "PATH"'
+            raise InputError(config, f"not valid ({error})", expected=expected, action="mend or remove it") from None
         named |= {source_id: (str(value), str(config)) for source_id, value in table.items()}
     for source_id in manifest():
         variable = ENVIRONMENT_PREFIX + source_id.upper()
         if environ.get(variable):
             named[source_id] = (environ[variable], variable)
     named |= {source_id: (str(value), f"--root {source_id}") for source_id, value in (given or {}).items()}
-    return {source_id: _existing(source(source_id), value, origin) for source_id, (value, origin) in named.items()}
+    roots = {}
+    for source_id, (value, origin) in named.items():
+        entry = source(source_id)
+        if value == PACKAGE_DATA and not Path(value).exists():
+            roots[source_id] = package_data(entry)
+            continue
+        roots[source_id] = Path(value).expanduser().absolute()
+        # A standing root that has gone matters only to a job that needs it; one named here and now is a mistake.
+        if source_id in (given or {}) and not roots[source_id].exists():
+            raise _no_such_root(entry, origin, value)
+    return roots
 
 
-def _existing(entry: Source, value: str, origin: str) -> Path:
-    if value == PACKAGE_DATA and not Path(value).exists():
-        return package_data(entry)
-    root = Path(value).expanduser()
-    if not root.exists():
-        raise InputError(
-            origin,
-            f"{value} does not exist",
-            expected=f"the folder (or label file) of {entry.title}",
-            action=f"correct the path, or get the data:\n{entry.instructions()}",
-        )
-    return root.absolute()
+def _no_such_root(entry: Source, origin: str, value: str | Path) -> InputError:
+    return InputError(
+        origin,
+        f"{value} does not exist",
+        expected=f"the folder (or label file) of {entry.title}",
+        action=f"correct the path, or get the data:\n{entry.instructions()}",
+    )
 
 
 def package_data(entry: Source) -> Path:
@@ -153,8 +159,7 @@ def package_data(entry: Source) -> Path:
     spec = importlib.util.find_spec(PACKAGE_DATA)
     if spec is None or not spec.submodule_search_locations:
         raise MissingSourceError(
-            f"--root {entry.id}={PACKAGE_DATA}: the package is not installed\n"
-            "  what to do: pip install 'medfaith[labels]'"
+            f"--root {entry.id}={PACKAGE_DATA}: the package is not installed\n  what to do: pip install torchxrayvision"
         )
     folder = Path(next(iter(spec.submodule_search_locations))) / "data"
     absent = [name for name in entry.torchxrayvision if not (folder / name).is_file()]
@@ -172,15 +177,18 @@ def root_of(source_id: str, roots: Mapping[str, Path]) -> Path:
         raise MissingSourceError(
             f"{entry.title} ({source_id}) is needed and its place is not known\n{entry.instructions()}"
         )
-    return Path(roots[source_id])
+    root = Path(roots[source_id])
+    if not root.exists():
+        raise _no_such_root(entry, f"root of {source_id}", root)
+    return root
 
 
 def status(source_id: str, roots: Mapping[str, Path]) -> Status:
     """Found, missing or incomplete, by the files that sources.toml expects below the root."""
     entry = source(source_id)
     root = roots.get(source_id)
-    if root is None:
-        return Status(entry, None, "missing")
+    if root is None or not root.exists():
+        return Status(entry, root, "missing")
     if root.is_file():
         return Status(entry, root, "incomplete", tuple(alternatives[0] for alternatives in entry.files[1:]))
     missing = tuple(
@@ -189,7 +197,8 @@ def status(source_id: str, roots: Mapping[str, Path]) -> Status:
         if not any(_has_match(root, pattern) for pattern in alternatives)
     )
     if entry.torchxrayvision and all((root / name).is_file() for name in entry.torchxrayvision):
-        missing = tuple(m for m in missing if m == entry.files[-1][0])
+        # the package's label file stands for the first of the expected ones
+        missing = tuple(m for m in missing if m != entry.files[0][0])
     return Status(entry, root, "incomplete" if missing else "found", missing)
 
 

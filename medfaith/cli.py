@@ -35,7 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a folder that may not be read or written, a full disk
-        print(f"medfaith: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        place = f"{error.filename}: " if error.filename else ""
+        action = "check that the folder exists, may be written and has space left"
+        print(f"medfaith: {place}{error.strerror or error}\n  what to do: {action}", file=sys.stderr)
         return 2
 
 
@@ -84,6 +86,13 @@ def _parser() -> argparse.ArgumentParser:
         "--skip-missing-images", action="store_true", help="leave out rows without their images, and count them"
     )
     job.set_defaults(job=_eval)
+
+    job = jobs.add_parser(
+        "report", help="the paper's tables from what lm_eval wrote with --output_path and --log_samples"
+    )
+    job.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="folders or files, of one or many models")
+    job.add_argument("--out", type=Path, help="also save report.md and one CSV a table in this folder")
+    job.set_defaults(job=_report)
 
     job = jobs.add_parser("quickstart", help="everything on synthetic data: build, verify, evaluate, table; offline")
     job.add_argument("--out", type=Path, default=Path("medfaith-quickstart"), help="(default: %(default)s)")
@@ -177,12 +186,10 @@ def _print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
     """
     from medfaith import cards
     from medfaith.builders import cxr_contrabench
-    from medfaith.builders.verify import verify_repository
     from medfaith.printing import verdict_table
 
-    families = {cxr_contrabench.NAME: cxr_contrabench.FAMILY}
     references = cards.references() if official else []
-    verdicts = [v for folder in folders for v in verify_repository(folder, families, references)]
+    verdicts = [v for folder in folders for v in cxr_contrabench.verify(folder, references)]
     print(verdict_table(verdicts, cards.published(cxr_contrabench.NAME) if official else None))
     return all(not v.problems and not (v.reference == "differs" and v.same_labels) for v in verdicts)
 
@@ -209,6 +216,13 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
     }
     return run_lm_eval(rest, metadata)
+
+
+def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.tasks.report import write_report
+
+    print(write_report(arguments.results, arguments.out), end="")
+    return 0
 
 
 def _quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:

@@ -56,8 +56,9 @@ def verdict_table(verdicts: Sequence[Any], published: Mapping[str, Mapping[str, 
         if published is not None:
             paper = published.get(name, {})
             rows[-1] += [v.reference, *(f"{paper[k]:,}" if k in paper else "–" for k in ("rows", "studies"))]
-            if v.reference == "differs" and v.same_labels:
-                notes.append(f"{name}: the same label files gave other rows in the reference build")
+            if v.reference == "differs":
+                why = "the same label files gave others there" if v.same_labels else "its label files are others"
+                notes.append(f"{name}: these are not the rows of the reference; {why}")
             notes += _beside_the_paper(name, v.summary, paper)
     return "\n".join([table(header, rows), *notes])
 

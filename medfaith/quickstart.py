@@ -25,6 +25,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
 
     Writes `phantom/`, `data/` and `results.json` below `out`.
     """
+    cxr_contrabench.check_wording(wording)
     print("1/4  synthetic sources in the official layouts")
     roots = _phantom(out / "phantom")
     print("2/4  build")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-MODELS = {
+BASELINES = {
     "oracle": "medfaith.tasks.models.baselines:Oracle",
     "always_yes": "medfaith.tasks.models.baselines:AlwaysYes",
     "negation_attracted": "medfaith.tasks.models.baselines:NegationAttracted",
     "random": "medfaith.tasks.models.baselines:Random",
     "majority": "medfaith.tasks.models.baselines:Majority",
 }
+MODELS = {**BASELINES, "medfaith-hf-vlm": "medfaith.tasks.models.hf_vlm:HFVisionLM"}
 
 
 def include_path() -> Path:
@@ -24,6 +25,7 @@ def include_path() -> Path:
 
 def register_models() -> None:
     """Makes the models of this package known to lm-eval by name; releases that read entry points need no call."""
+    import lm_eval.models  # noqa: F401 - lm-eval registers its own models only while the registry is still empty
     from lm_eval.api.registry import model_registry
 
     for name, target in MODELS.items():

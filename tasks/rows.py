@@ -14,6 +14,8 @@ from tqdm import tqdm
 from ..loaders import images, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError
 
+LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
+
 
 class LazyImages(Sequence[Image.Image]):
     """The images of one row, each opened when it is taken: a run over 135,754 rows never holds more than a batch.
@@ -46,7 +48,8 @@ class LazyImages(Sequence[Image.Image]):
         try:
             return images.open_image(reference, self._roots)
         except MedfaithError as error:
-            raise type(error)(f"row {self._row_id}: {error}") from error
+            leave_out = LEAVE_OUT if isinstance(error, ImageError) else ""
+            raise type(error)(f"row {self._row_id}: {error}{leave_out}") from error
 
 
 def load(
@@ -76,15 +79,18 @@ def load(
     path = _path(repository, data)
     try:
         rows = datasets.load_dataset(path, config, split=split)
-    except (ValueError, FileNotFoundError, datasets.exceptions.DatasetNotFoundError) as error:
+    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+        cause = str(error.__cause__ or error).splitlines()[0]
         raise InputError(
             path,
-            f"config {config!r}, split {split!r} cannot be loaded ({str(error).splitlines()[0]})",
+            f"config {config!r}, split {split!r} cannot be loaded ({cause})",
             expected=f"a build of {repository} that has them",
             action="medfaith build, with the source's root; or choose a task of another split",
         ) from error
     assert isinstance(rows, datasets.Dataset)
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
+    if not len(rows):
+        raise InputError(path, f"config {config!r}, split {split!r} has no row", action="choose another task or source")
     rows, n_skipped = _check_images(rows, known, skip_missing_images)
     rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows)).add_column("prompt", [prompt] * len(rows))
     return {"test": rows.with_transform(lambda batch: _with_images(batch, known))}
@@ -125,9 +131,7 @@ def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool)
                     check(reference, roots)
                 except ImageError as error:
                     if not skip:
-                        raise ImageError(
-                            f"row {row['id']}: {error}\n  or: leave such rows out with --skip-missing-images"
-                        ) from error
+                        raise ImageError(f"row {row['id']}: {error}{LEAVE_OUT}") from error
                     broken[name] = error
         if not any((r["source"], r["key"]) in broken for r in references):
             kept.append(number)

@@ -7,16 +7,14 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
-from . import MODELS, include_path, register_models
+from . import BASELINES, include_path, register_models
 
-# Their keys hold the text of a prompt and not its image: two studies with the same question would share one answer.
-BLIND_CACHES = ("--use_cache", "-c", "--cache_requests")
 OURS = {
     "--metadata": "--data, --root and --skip-missing-images",
     "--include_path": "lm_eval itself, with your own path",
@@ -24,28 +22,58 @@ OURS = {
 
 
 def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> int:
-    """`lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered; returns the exit status."""
-    names = [argument.split("=", 1)[0] for argument in arguments]
-    for cache in BLIND_CACHES:
-        if cache in names:
-            raise MedfaithError(
-                f"{cache}: lm-eval's cache does not look at the image, and would hand one study's answer to another\n"
-                "  what to do: leave it out"
-            )
+    """`lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered; returns the exit status.
+
+    Raises MedfaithError for arguments that lm-eval or this package refuses.
+    """
     for option, instead in OURS.items():
-        if option in names:
+        if any(argument.split("=", 1)[0] == option for argument in arguments):
             raise MedfaithError(f"{option}: medfaith eval sets it\n  what to do: use {instead}")
     from lm_eval.__main__ import cli_evaluate
+    from lm_eval._cli import HarnessCLI
+    from lm_eval.api.registry import get_model
+    from lm_eval.config.evaluate_config import EvaluatorConfig
 
     register_models()
     extra = ["--include_path", str(include_path()), "--metadata", json.dumps(metadata)]
+    with _arguments(["lm_eval", "run", *arguments, *extra]):
+        try:
+            config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
+            get_model(config.model)
+        except (ValueError, KeyError, FileNotFoundError) as error:
+            raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
+        _refuse_blind_caches(config)
+        try:
+            cli_evaluate()
+        except ValueError as error:
+            if not str(error).startswith("Tasks not found"):
+                raise
+            raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
+    return 0
+
+
+def _refuse_blind_caches(config: Any) -> None:
+    """Their keys hold the text of a prompt and not its image: two studies with one question would share an answer."""
+    for option, value in (
+        ("--use_cache", config.use_cache),
+        ("--cache_requests", (config.cache_requests or {}).get("cache_requests")),
+    ):
+        if value:
+            raise MedfaithError(
+                f"{option}: lm-eval's cache does not look at the image, and would hand one study's answer to another\n"
+                "  what to do: leave it out"
+            )
+
+
+@contextlib.contextmanager
+def _arguments(argv: list[str]) -> Iterator[None]:
+    """lm-eval's command reads sys.argv and takes no other."""
     before = sys.argv
-    sys.argv = ["lm_eval", "run", *arguments, *extra]
+    sys.argv = argv
     try:
-        cli_evaluate()
+        yield
     finally:
         sys.argv = before
-    return 0
 
 
 def run_baselines(task: str, metadata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -60,7 +88,7 @@ def run_baselines(task: str, metadata: Mapping[str, Any]) -> dict[str, dict[str,
     evaluate: Any = lm_eval.evaluate  # its decorator hides its signature from type checkers
     results = {}
     # lm-eval shows a bar for every model and task; one over the models says as much, on a terminal only.
-    for name in tqdm(MODELS, desc="models", disable=None, leave=False, file=sys.stderr):
+    for name in tqdm(BASELINES, desc="models", disable=None, leave=False, file=sys.stderr):
         with contextlib.redirect_stderr(io.StringIO()):
             result = evaluate(get_model(name)(), task_dict=manager.load([task]), bootstrap_iters=0, log_samples=False)
         results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}

@@ -14,7 +14,6 @@ alphabetical order, by the row's id and the seed.
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...loaders.errors import InputError
-from .questions import Wording, assemble, pick
+from .questions import Wording, assemble, choose
 from .wording import slug
 
 TARGETS = {
@@ -94,7 +93,6 @@ def questions(table: pa.Table, config: str, split: str, *, seed: int = 0, wordin
 
     taken = pa.array(study)
     study_ids = table["study_id"].combine_chunks().take(taken)
-    slugs = [slug(finding) for finding in FINDINGS]
     slugs = pa.array([slug(finding) for finding in FINDINGS])
     prefix, middle = f"chexpert/{split}/", f"/{protocol}/"
     ids = pc.binary_join_element_wise(prefix, study_ids, middle, slugs.take(pa.array(target)), "")
@@ -106,29 +104,7 @@ def questions(table: pa.Table, config: str, split: str, *, seed: int = 0, wordin
         images=table["images"].combine_chunks().take(taken),
         findings=FINDINGS,
         target=target,
-        distractors=_choose(ids, eligible, n_distractors, seed),
+        distractors=choose(ids, eligible, n_distractors, seed),
         with_negation=protocol != "positive_only",
         wording=wording or Wording(),
     )
-
-
-def _choose(ids: pa.Array, eligible: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """(n, k) distractors: for each row one k-subset of its eligible findings, in lexicographic order, by `pick`.
-
-    eligible: (n, findings) bool. The few distinct patterns of eligible findings share one table of subsets.
-    """
-    powers = 1 << np.arange(eligible.shape[1])
-    patterns, pattern = np.unique((eligible @ powers).astype(np.int16), return_inverse=True)
-    subsets = [list(itertools.combinations(np.flatnonzero(p & powers), k)) for p in patterns]
-    n_subsets = np.array([len(s) for s in subsets], np.int64)
-    start = np.cumsum(n_subsets) - n_subsets
-    number = np.zeros(len(ids), np.int64)
-    ambiguous = np.flatnonzero(n_subsets[pattern] > 1)
-    number[ambiguous] = [
-        pick(row_id, n, seed)
-        for row_id, n in zip(
-            ids.take(pa.array(ambiguous)).to_pylist(), n_subsets[pattern[ambiguous]].tolist(), strict=True
-        )
-    ]
-    flat = np.array([subset for s in subsets for subset in s], np.int64).reshape(-1, k)
-    return flat[start[pattern] + number]

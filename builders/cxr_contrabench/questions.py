@@ -58,6 +58,7 @@ def assemble(
     with_negation: bool,
     wording: Wording,
     cues: Sequence[str] | None = None,
+    negated_first: bool = False,
 ) -> pa.Table:
     """Question rows in the schema QUESTION.
 
@@ -69,11 +70,14 @@ def assemble(
         wording: forms and layout. `original` puts the target first, then its negated option, then the distractors, as
             published (Appendix B.2); `shuffled` orders the options by a hash of the row's id.
         cues: n negation cues of a report, or None.
+        negated_first: in the layout `original`, the negated option stands before the target instead of after it.
     """
     n, n_distractors = len(ids), distractors.shape[1]
     n_options = 1 + int(with_negation) + n_distractors
     n_orders = math.factorial(n_options)
-    order = np.zeros(n, np.int64)
+    # Orders are numbered as itertools.permutations gives them: the first of those that begin with the second option
+    # only swaps it with the first.
+    order = np.full(n, n_orders // n_options if negated_first else 0, np.int64)
     if wording.layout == "shuffled":
         order = np.fromiter((pick(row_id, n_orders, LAYOUT_SEED) for row_id in ids.to_pylist()), np.int64, n)
 
@@ -130,17 +134,60 @@ def _distinct_questions(
     return pa.Table.from_pylist(rows, schema=schema)
 
 
+def choose(ids: pa.Array, eligible: np.ndarray, k: int, seed: int) -> np.ndarray:
+    """(n, k) distractors: for each row one k-subset of its eligible findings, in lexicographic order, by `pick`.
+
+    eligible: (n, findings) bool. The few distinct patterns of eligible findings share one table of subsets.
+    """
+    powers = 1 << np.arange(eligible.shape[1])
+    patterns, pattern = np.unique((eligible @ powers).astype(np.int16), return_inverse=True)
+    subsets = [list(itertools.combinations(np.flatnonzero(p & powers), k)) for p in patterns]
+    n_subsets = np.array([len(s) for s in subsets], np.int64)
+    start = np.cumsum(n_subsets) - n_subsets
+    number = np.zeros(len(ids), np.int64)
+    ambiguous = np.flatnonzero(n_subsets[pattern] > 1)
+    number[ambiguous] = [
+        pick(row_id, n, seed)
+        for row_id, n in zip(
+            ids.take(pa.array(ambiguous)).to_pylist(), n_subsets[pattern[ambiguous]].tolist(), strict=True
+        )
+    ]
+    flat = np.array([subset for s in subsets for subset in s], np.int64).reshape(-1, k)
+    return flat[start[pattern] + number]
+
+
+def sample_order(ids: Sequence[str], seed: int, purpose: str) -> np.ndarray:
+    """(n,) indices: one seeded permutation of the ids, whatever their order and whichever others there are.
+
+    They stand in the order of BLAKE2b-64 of `"{seed}:{purpose}:{id}"`. A prefix is a sample without replacement, and a
+    shorter prefix is part of a longer one.
+    """
+    keys = [blake2b(f"{seed}:{purpose}:{i}".encode(), digest_size=8).digest() for i in ids]
+    return np.array(sorted(range(len(ids)), key=lambda i: (keys[i], ids[i])), np.int64)
+
+
 def violations(table: pa.Table) -> list[str]:
-    """What rows must satisfy whatever the source; an empty list when all do (section 3.1)."""
+    """What rows must satisfy whatever the source; an empty list when all do (section 3.1).
+
+    Rows that keep a source's own options (negation_form `source`) may have a negated option without a counterpart, and
+    it may be the gold answer; all others are built so that neither happens.
+    """
     problems = image_violations(table["images"].combine_chunks())
     rows = {name: table[name].to_numpy() for name in ("answer", "negated", "counterpart")}
     n_options = pc.list_value_length(table["options"]).to_numpy()
+    kept = pc.equal(table["negation_form"], "source").to_numpy()
     checks = {
         "an id stands twice": len(table["id"].unique()) == table.num_rows,
         "the answer is no option": ((rows["answer"] >= 0) & (rows["answer"] < n_options)).all(),
-        "the negated option is the gold answer": (rows["negated"] != rows["answer"]).all(),
+        "the negated option or its counterpart is no option": (
+            np.maximum(rows["negated"], rows["counterpart"]) < n_options
+        ).all(),
+        "a counterpart has no negated option, or is it": (
+            (rows["counterpart"] < 0) | ((rows["negated"] >= 0) & (rows["negated"] != rows["counterpart"]))
+        ).all(),
+        "the negated option is the gold answer": (kept | (rows["negated"] != rows["answer"])).all(),
         "a row has a negated option without its counterpart": (
-            (rows["negated"] < 0) == (rows["counterpart"] < 0)
+            kept | ((rows["negated"] < 0) == (rows["counterpart"] < 0))
         ).all(),
         "a row has no image": pc.all(pc.greater(pc.list_value_length(table["images"]), 0)).as_py() in (True, None),
     }

@@ -1,13 +1,16 @@
 """Reads free text as one of a question's options. What cannot be read is an outcome of its own; nothing is guessed.
 
-Read in this order, and the first kind that says anything decides:
+Thinking (`<think>` and its like) is dropped first, and `<answer>` tags are preferred to what stands around them.
+Then, in this order, the first kind that says anything decides:
 
 1. the whole text is one option's text;
-2. a "final answer" statement, then an "answer" / "correct option" statement;
+2. a "final answer" statement, then an "answer" / "correct option" statement, each together with a letter that stands
+   alone on the last line;
 3. the letter (or several lines' letters) that the text begins with;
 4. every letter and every option text mentioned anywhere.
 
-Two different options within the deciding kind, or a letter followed by another option's text, are `ambiguous`.
+Two different options within the deciding kind, or a letter with another option's letter or text on its line, are
+`ambiguous`. A hedged choice ("I think B", "could be B") is still the choice.
 """
 
 from __future__ import annotations
@@ -29,28 +32,41 @@ class Answer(NamedTuple):
 
 _CONFLICT = -1  # stands among option indices for "more than one reading"
 
+_THINKING = r"(?:think|thinking|reasoning|thought)"
+_THOUGHT = re.compile(rf"\A.*</{_THINKING}\s*>", re.IGNORECASE | re.DOTALL)
+_UNFINISHED_THOUGHT = re.compile(rf"<{_THINKING}\s*>.*", re.IGNORECASE | re.DOTALL)
+_ANSWER_TAG = re.compile(r"<answer\s*>(.*?)</answer\s*>", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"</?[A-Za-z_]{1,20}>")
 _MARKUP = re.compile(r"\\(?:boxed|text|textbf|mathrm)\b|[*_`\"“”${}]")
+_QUOTE = re.compile(r"(?<!\w)['‘’]|['‘’](?!\w)")  # an apostrophe within a word stays
 _WORD = re.compile(r"[^\W_]+")
-_SENTENCE_END = re.compile(r"[.;!?\n]+")
+_SENTENCE_END = re.compile(r"[.;!?。\n]+")
 _REASON = re.compile(r"\b(?:because|since|as|due|given)\b", re.IGNORECASE)
+_NO = re.compile(r"\b(no)\s*(?:[,:;.!—–]|-\s)(?=\s*\w)", re.IGNORECASE)  # "No, ...": a reply, not part of "No edema"
 
-# A letter that opens a text: bracketed, followed by a delimiter, alone, or followed by a reason.
+# What follows a letter in "A rather than B", and never follows the article.
+_PREFERRED = r"(?:rather\s+than|instead\s+of|and\s+not|not)\s+(?:option\s+|choice\s+)?[(\[]?(?-i:[A-Z])\b"
+# A letter that opens a text: bracketed, followed by a delimiter, alone, or followed by a reason or a contrast.
 # The look-aheads keep out "e.g.", "i.e.", "A.P. view" and "X-ray".
 _OPENING = re.compile(
-    r"^[\s'‘’>#•\-]*(?:(?:option|choice)\s+)?[(\[]?\s*(?P<letter>[A-Za-z])"
-    r"(?:\s*[)\]]\s*[.:,;]?|\s*[:,;]|\.(?![A-Za-z]\.|[a-z])|\s+[-–—=](?=\s)|\s*(?:\n|$)"
-    r"|\s+(?=(?:because|since|as|due|given)\b))(?P<rest>.*)",
+    r"^[\s>#•\-]*(?:(?:option|choice)\s+)?[(\[]?\s*(?P<letter>[A-Za-z])"
+    r"(?:\s*[)\]]\s*[.:,;]?|\s*[:,;!。]|\.(?![A-Za-z]\.|[a-z])|\s+[-–—=](?=\s)|\s*(?=\n|$)"
+    rf"|\s+(?=(?:because|since|as|due|given|but|although|though|while)\b|{_PREFERRED}))(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_SEVERAL = re.compile(
-    r"^[\s(\[]*(?P<first>[A-Z])[)\]]?(?:\s*(?:,|/|&|\+|\band\b|\bor\b)[\s,]*(?:and|or)?\s*|\s+)"
+_SEVERAL = re.compile(  # on one line
+    r"^[\s(\[]*(?P<first>[A-Z])[)\]]?(?: *(?:,|/|&|\+|\band\b|\bor\b)[ ,]*(?:and|or)? *| +)"
     r"(?![AI]\s+[a-z])[(\[]?(?P<second>[A-Z])(?=[\s,.;:/)\]]|$)"
+)
+_LETTERED = re.compile(r"(?<![\w.'’-])([A-Z])\s*[.):\]]\s*(?=\w)")  # "B. No edema" after another option
+_ALONE = re.compile(
+    r"[\s>#•\-]*(?:(?:step\s*)?\d+\s*[.):\-]\s*)?(?:(?:option|choice)\s+)?[(\[]?\s*([A-Za-z])\s*[)\]]?\s*[.:,;!。]*\s*",
+    re.IGNORECASE,
 )
 _BARE = re.compile(r"^\s*(?P<letter>[A-Z])\s+(?P<rest>\w.*)", re.DOTALL)
 _STATEMENT = re.compile(
-    r"\b(?P<final>final\s+)?(?:answer|(?:correct|best|right)\s+(?:option|choice|answer))\s*"
-    r"(?P<says>(?:is|was|would be|should be|must be)\b\s*[:=]?|[:=])?\s*(?:the\s+)?(?:option|choice|letter)?\s*",
+    r"(?:\b(?P<final>final\s+)?(?:answer|(?:correct|best|right)\s+(?:option|choice|answer))|答案)\s*"
+    r"(?P<says>(?:is|was|would be|should be|must be)\b\s*[:=]?|[:=是为])?\s*(?:the\s+)?(?:option|choice|letter)?\s*",
     re.IGNORECASE,
 )
 _MENTIONS = tuple(
@@ -58,18 +74,29 @@ _MENTIONS = tuple(
     for pattern in (
         r"[(\[]\s*([A-Za-z])\s*[)\]]",
         r"\b(?:[Oo]ption|[Cc]hoice|[Ll]etter|[Cc]hoose|[Ss]elect|[Pp]ick|go with)\s+([A-Z])\b(?![-'’])",
+        r"\b(?:[Oo]ption|[Cc]hoice|[Ll]etter)\s+([a-z])(?=\s*(?:$|[.,;:!])|\s+(?:is|seems|applies)\b)",
         r"(?<![\w.'’-])([A-Z])(?=[.)](?:\s|$))",
         r"(?<![\w.'’-])([A-Z])(?=\s*(?:\n|$))",
-        r"(?<![\w.'’-])([A-Z])(?=\s+(?:is|seems)\s+(?:the\s+)?(?:correct|right|best|answer)\b)",
+        r"(?<![\w.'’-])([A-Z])(?=\s+(?:is|seems)\s+(?:the\s+)?(?:most\s+)?(?:correct|right|best|answer|likely)\b)",
+        r"(?<![\w.'’-])([A-Z])(?=\s+applies\b)",
+        rf"(?<![\w.'’-])([A-Z])(?=\s+{_PREFERRED})",
         r"(?<![\w.'’-])([A-Z])(?=\s+(?:and|or)\s+[A-Z]\b(?![-'’]))",
         r"(?<=[A-Z]\s(?:and)\s)([A-Z])\b(?![-'’])",
         r"(?<=[A-Z]\s(?:or)\s)([A-Z])\b(?![-'’])",
     )
 )
-_LETTER_DENIED_BEFORE = re.compile(
-    r"\b(?:not|neither|nor|than|except)\s+(?:(?:option|choice)\s+)?[(\[]?\s*$", re.IGNORECASE
+# "Hepatitis B", "Vitamin A and D": a letter after a capitalised word names something else, but for these words.
+_NAME = re.compile(
+    r"\b(?!(?:Option|Choice|Letter|Choose|Select|Pick|Answer|Both|Either|Neither|Only|Not|Is|So|Thus|Therefore|Hence)\b)"
+    r"([A-Z][a-z]+) +[A-Z](?: *(?:,|/|\band\b|\bor\b) *[A-Z])*(?![\w'’-])"
 )
-_LETTER_DENIED_AFTER = re.compile(r"^\s*[)\]]?\s*(?:is|seems)\s+(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
+_LETTER_DENIED_BEFORE = re.compile(
+    r"\b(?:not|neither|nor|than|except|instead\s+of)\s+(?:(?:option|choice)\s+)?[(\[]?\s*$", re.IGNORECASE
+)
+_LETTER_DENIED_AFTER = re.compile(  # also "B and C are wrong"
+    r"^\s*[)\]]?(?:\s*(?:,|and|or)\s+[A-Z]\b)*\s*(?:is|are|seems?)\s+(?:both\s+)?(?:not|wrong|incorrect|false)\b",
+    re.IGNORECASE,
+)
 
 _DENIAL = re.compile(
     "no|not|without|never|neither|nor|absence|absent|negative|free|clear|lacks?|lacking|excludes|excluding|unlikely"
@@ -121,15 +148,16 @@ def parse_answer(text: str | None, options: Sequence[str]) -> Answer:
     >>> parse_answer("A. No edema", ["Edema", "No edema", "Atelectasis"])
     Answer(choice=None, outcome='ambiguous')
     """
-    clean = _clean(text or "")
+    clean = _clean(_without_thinking(text or ""))
     if not clean:
         return Answer(None, "none")
     choices = [words(option).split() for option in option_texts(options)]
-    said = words(clean).split()
+    said = [] if _NO.search(clean) else words(clean).split()
+    last = _last_line(clean, choices)
     readings = (
         lambda: {i for i, choice in enumerate(choices) if choice and choice == said},
-        lambda: _statements(clean, choices, final=True),
-        lambda: _statements(clean, choices, final=False),
+        lambda: (final := _statements(clean, choices, final=True)) and final | last,
+        lambda: _statements(clean, choices, final=False) | last,
         lambda: _openings(clean, choices),
         lambda: _mentions(clean, choices),
     )
@@ -146,9 +174,17 @@ def _settle(found: set[int], n_options: int) -> Answer:
     return Answer(choice, "parsed") if choice < n_options else Answer(None, "out_of_range")
 
 
+def _without_thinking(text: str) -> str:
+    """What follows the thinking; of that, what stands in answer tags where there are any."""
+    text = _THOUGHT.sub("", text) if "</" in text else text
+    answers = [answer for answer in _ANSWER_TAG.findall(text) if answer.strip()]
+    return "\n".join(answers) if answers else _UNFINISHED_THOUGHT.sub("", text)
+
+
 def _clean(text: str) -> str:
     """Without markdown, LaTeX boxes, tags and quotation marks; full-width letters become plain ones."""
-    return _MARKUP.sub(" ", _TAG.sub(" ", unicodedata.normalize("NFKC", text))).strip()
+    text = _MARKUP.sub(" ", _TAG.sub(" ", unicodedata.normalize("NFKC", text)))
+    return _QUOTE.sub(" ", text).strip()
 
 
 def _index(letter: str) -> int:
@@ -174,6 +210,23 @@ def _stated(tail: str, choices: list[list[str]]) -> set[int]:
     if bare and bare["letter"] not in "AI":  # "The answer is B which ..."; A and I may be words there
         return _with_text(_index(bare["letter"]), bare["rest"], choices)
     return _mentions(_first_sentence(tail), choices)
+
+
+def _last_line(text: str, choices: list[list[str]]) -> set[int]:
+    """The letter alone on the last line, with what contradicts it: other such lines, or one option chosen before it."""
+    *before, last = text.split("\n")
+    if not _alone(last, choices):
+        return set()
+    alone = _alone(last, choices).union(*(_alone(line, choices) for line in before))
+    opened = set[int]().union(*(_opening(line, choices) for line in before))
+    return alone | opened if len(opened) == 1 else alone  # several: the options, listed before the choice
+
+
+def _alone(line: str, choices: list[list[str]]) -> set[int]:
+    match = _ALONE.fullmatch(line)
+    if not match or (match[1] in "Ii" and len(choices) < 9):
+        return set()
+    return {_index(match[1])}
 
 
 def _openings(text: str, choices: list[list[str]]) -> set[int]:
@@ -206,34 +259,48 @@ def _opening(text: str, choices: list[list[str]]) -> set[int]:
 
 
 def _with_text(letter: int, rest: str, choices: list[list[str]]) -> set[int]:
-    """The letter, unless the clause right after it names other options only."""
-    clause = _REASON.split(_first_sentence(rest))[0]
-    asserted, _ = _named(clause, choices)
-    return {letter} if not asserted or letter in asserted else {_CONFLICT}
+    """The letter, unless the clause right after it names another option, or its line another letter."""
+    asserted, _ = _named(_REASON.split(_first_sentence(rest))[0], choices)
+    own = choices[letter] if letter < len(choices) else None
+    line = rest.split("\n", maxsplit=1)[0]
+    letters = {*_letters(_REASON.split(line)[0], choices), *_lettered(line, choices)}
+    return {letter} if letters <= {letter} and all(choices[i] == own for i in asserted) else {letter, _CONFLICT}
+
+
+def _lettered(line: str, choices: list[list[str]]) -> Iterable[int]:
+    """Letters that stand before an option's text, as in a list of the options."""
+    for match in _LETTERED.finditer(line):
+        asserted, _ = _named(_first_sentence(line[match.end() :]), choices)
+        if asserted and not _LETTER_DENIED_BEFORE.search(line[: match.start()][-24:]):
+            yield _index(match[1])
 
 
 def _first_sentence(text: str) -> str:
-    return next((part for part in _SENTENCE_END.split(text) if part.strip()), "")
+    return _SENTENCE_END.split(text.lstrip(" \t\r\n.;!?。"), maxsplit=1)[0]
 
 
 def _mentions(text: str, choices: list[list[str]]) -> set[int]:
     asserted: set[int] = set()
     denied: set[int] = set()
-    for sentence in _SENTENCE_END.split(text):
+    for sentence in _SENTENCE_END.split(_NO.sub(r"\1. ", text)):
         here, not_here = _named(sentence, choices)
         asserted |= here
         denied |= not_here
-    asserted |= set(_letters(text))
+    if _NO.search(text) and not all(any(map(_DENIAL.fullmatch, choices[i])) for i in asserted):
+        return {_CONFLICT}  # "No, edema" denies and names
+    asserted |= set(_letters(text, choices))
     if asserted:
         return asserted
     return {_CONFLICT} if denied else set()
 
 
-def _letters(text: str) -> Iterable[int]:
+def _letters(text: str, choices: list[list[str]]) -> Iterable[int]:
+    own = {word for choice in choices for word in choice}
+    text = _NAME.sub(lambda name: name[0] if name[1].casefold() in own else " ", text)
     for pattern in _MENTIONS:
         for match in pattern.finditer(text):
             before, after = text[: match.start(1)], text[match.end(1) :]
-            if match[1] == "I" and not match[0].startswith(("(", "[")):
+            if match[1] in "Ii" and not match[0].startswith(("(", "[")):
                 continue  # the pronoun
             if not (_LETTER_DENIED_BEFORE.search(before[-24:]) or _LETTER_DENIED_AFTER.match(after)):
                 yield _index(match[1])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import InputError
 
-SOURCES = ("chexpert", "openi")
+SOURCES = ("chexpert", "openi", "chexstruct", "rexvqa")
 
 
 def write(root: Path, *, seed: int = 0, sources: Collection[str] = SOURCES) -> dict[str, Path]:

@@ -72,7 +72,8 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
         "parse_failure_rate": float(reading["outcome"] != "parsed"),
         "n_rows_skipped": doc["n_rows_skipped"],
     }
-    if negated < 0:
+    # ReXVQA keeps its own questions: of them, only those count whose wrong answer the negated option is.
+    if negated in (-1, answer) or doc["polarity"] not in ("presence", "absence"):
         return values
     error = "contradiction" if doc["polarity"] == "absence" else "reversal"
     return (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 
 from medfaith.builders.rowset import rowset_sha256, value_counts
 from medfaith.builders.verify import Family, repositories, verify_repository
-from medfaith.builders.write import Split, write_repository
+from medfaith.builders.write import Split, sha256_of_files, write_repository
 from medfaith.loaders.errors import InputError, MedfaithError
 
 FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
@@ -242,6 +244,60 @@ def test_verify_compares_with_the_reference_of_the_same_arguments(tmp_path):
     other["splits"]["c/train"]["sha256"] = "0" * 64
     assert verify_repository(folder, FAMILIES, [other])[0].reference == "differs"
     assert verify_repository(folder, FAMILIES, [other | {"seed": 1}])[0].reference == "none"
+
+
+def test_a_link_to_a_folder_elsewhere_stays_a_link(tmp_path):
+    elsewhere = tmp_path / "disk"
+    elsewhere.mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "toy-none").symlink_to(elsewhere)
+    for n in (3, 4):
+        folder = write(tmp_path / "out", Split("c", "train", lambda n=n: rows(n)))
+        assert folder.is_symlink()
+        assert pq.ParquetFile(next(elsewhere.glob("c/*.parquet"))).metadata.num_rows == n
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [".toy-none.lock", "toy-none"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_what_the_build_did_not_write_is_left_alone(tmp_path, kind):
+    target = tmp_path / "toy-none"
+    mine = target / "notes.txt" if kind == "folder" else target
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    with pytest.raises(InputError, match="was not written by medfaith build"):
+        write(tmp_path, Split("c", "train", lambda: rows(1)))
+    assert mine.read_text() == "mine"
+
+
+def test_label_hashes_do_not_depend_on_the_packing(tmp_path):
+    plain = tmp_path / "train.csv"
+    plain.write_text("a,b\n1,2\n")
+    packed = tmp_path / "train.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert sha256_of_files([plain], tmp_path) == sha256_of_files([packed], tmp_path)
+    xml = [tmp_path / f"{i}.xml" for i in range(30)]
+    for path in xml:
+        path.write_text(path.name)
+    archive = tmp_path / "x.tgz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for path in reversed(xml):
+            tar.add(path, f"folder/{path.name}")
+    assert sha256_of_files(xml, tmp_path) == sha256_of_files([archive], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"benchmark": "other"}, {"benchmark": []}, {"splits": []}, {"splits": {"x": {}}}, {"splits": {"a/b/c": {}}},
+        {"splits": {"c/train": 5}}, {"sources": []}, {"sources": {"s": {}}},
+    ],
+)  # fmt: skip
+def test_verify_refuses_a_record_of_another_shape(tmp_path, change):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    record = json.loads((folder / "build.json").read_text())
+    (folder / "build.json").write_text(json.dumps(record | change))
+    with pytest.raises(InputError, match=r"build\.json"):
+        verify_repository(folder, FAMILIES, [])
 
 
 def test_folders_without_a_build_are_refused(tmp_path):

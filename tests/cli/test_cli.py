@@ -55,10 +55,7 @@ def test_build_then_verify(phantom_roots, tmp_path, capsys):
         "cxr-contrabench-openi",
     ]
     record = json.loads((out / "cxr-contrabench-chexpert" / "build.json").read_text())
-    assert set(record["sources"]["chexpert"]["files"]) == {
-        "CheXpert-v1.0-small/train.csv",
-        "CheXpert-v1.0-small/valid.csv",
-    }
+    assert set(record["sources"]["chexpert"]["files"]) == {"train.csv", "valid.csv"}
     assert str(tmp_path) not in json.dumps(record)  # no absolute path
     next(out.glob("cxr-contrabench-chexpert/chexpert_absence/train-*.parquet")).write_bytes(b"PAR1")
     assert main(["verify", str(out)]) == 2

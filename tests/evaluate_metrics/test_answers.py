@@ -85,6 +85,45 @@ PARSED = {
     "C is the answer": C,
     "A is wrong, C is correct": C,
     "It's not A, it is C.": C,
+    "option b is correct": B,
+    "C is most likely.": C,
+    "B applies": B,
+    "The answer could be B": B,  # hedged, as "I think B" is
+    # punctuation and other languages
+    "A!": A,
+    "'A'": A,
+    "‘C’": C,
+    "答案是B": B,
+    "答案：B。": B,
+    # one letter preferred to another
+    "The answer is A rather than B": A,
+    "A not B": A,
+    "A, not B": A,
+    "A but not B": A,
+    "I would say A instead of B": A,
+    "A. Edema. Option B is incorrect.": A,
+    "The correct answer is A. B and C are wrong.": A,
+    "A. Edema. No edema is wrong.": A,
+    # after thinking, in answer tags
+    "<think>Edema? Answer: B? No wait.</think>\n\nA": A,
+    "<think>Option B would be wrong.</think> A": A,
+    "<thinking>B</thinking>A": A,
+    "<reasoning>B</reasoning>A": A,
+    "<thought>B</thought>A": A,
+    "The answer is B.</think>A": A,
+    "<THINK>A</THINK>B or C? </think > C": C,
+    "B looks right. <answer>A</answer> Final answer: C": A,
+    "<think>B</think><answer>A. Edema</answer>": A,
+    "<think>No edema.<answer>A</answer>": A,
+    "<answer></answer>B": B,
+    # lines
+    "Final answer: A\n\nB is the negated form.": A,
+    "1. absence\n2. Pleural effusion\n3. No pleural effusion\n4. A": A,
+    "Step 1: presence\nStep 2: edema\nStep 3: no edema\nStep 4: A": A,
+    "Edema or no edema?\n\n**(B).**\n": B,
+    "A. Edema\nB. No edema\nC. Pleural effusion\n\nB": B,
+    # "No," before an option that agrees
+    "No, there is no edema.": B,
 }
 
 AMBIGUOUS = [
@@ -103,6 +142,24 @@ AMBIGUOUS = [
     "Edema and pleural effusion",
     "Edema. Pleural effusion.",
     "No edema, edema",
+    # the options repeated
+    "A. Edema B. No edema C. Pleural effusion",
+    "(A) Edema (B) No edema (C) Pleural effusion",
+    "A: Edema, B: No edema, C: Pleural effusion",
+    "A. Edema, B. No edema",
+    "A. Edema and C. Pleural effusion",
+    "A. Edema as seen. C. Pleural effusion",
+    "A. Edema is present, and C. Pleural effusion is also present",
+    "A. Edema and pleural effusion",
+    "Answer: A. Edema B. No edema",
+    # two choices
+    "The answer is A but could be B",
+    "A\nB",
+    "1. A\n2. B\n3. C",
+    "A. Edema\n\nB",
+    "The answer is A.\n\nB",
+    "<answer>A</answer><answer>B</answer>",
+    "Edema B",
     # letter and text disagree
     "A. No edema",
     "B. Edema",
@@ -115,6 +172,9 @@ AMBIGUOUS = [
     "Edema is absent.",
     "Edema is not present on this study",
     "No, edema is not present",
+    "No, edema.",
+    "No. Edema",
+    "The answer is: no, edema",
     "Pleural effusion is ruled out",
 ]
 
@@ -153,6 +213,14 @@ NONE = [
     "Neither A nor B",
     "To answer the question we look at the lungs",
     "edematous",
+    "Vitamin C deficiency",
+    "Vitamin C",
+    "Hepatitis B.",
+    "Hepatitis B and C.",
+    "Hepatitis C is most likely",
+    "<think>The answer is B",
+    "<think>Edema? Answer: B? No wait.",
+    "<think>The answer is B</think>",
     "胸部",
     "\u0000\ud7ff",
 ]

@@ -99,6 +99,10 @@ GOOD = row("train/patient00001/study1/view1_frontal.jpg")
         ([GOOD, row("../train/patient00001/study1/view1_frontal.jpg")], HEADER, 2, "Path", "in no known layout"),
         ([GOOD, row("train/patient00002/study1/view1_frontal.jpg"), GOOD], HEADER, 3, None, "repeats row 1"),
         ([], HEADER, None, None, "no rows"),
+        ([GOOD + ",1.0"], HEADER + ",Edema", None, "Edema", "more than once"),
+        ([GOOD, row("train/patient00002/study1/view99999999999_frontal.jpg")], HEADER, 2, "Path", "no known layout"),
+        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg", "NULL")], HEADER, 2, "Cardiomegaly", "'NULL'"),
+        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg", "nan")], HEADER, 2, "Cardiomegaly", "nan"),
     ],
 )
 def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_number, column, words):
@@ -118,6 +122,17 @@ def test_a_truncated_gz_is_refused(tmp_path, keep):
     path.write_bytes(data[: int(len(data) * keep)])
     with pytest.raises(InputError, match="cannot be read to its end"):
         chexpert.read_labels(path, "train")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_row_that_is_no_utf8_is_named(tmp_path, packed):
+    lines = [HEADER, GOOD, row("train/patient00002/study1/view1_frontal.jpg").replace("Female", "Fémale")]
+    data = "\n".join(lines).encode("latin-1")
+    path = tmp_path / ("train.csv.gz" if packed else "train.csv")
+    path.write_bytes(gzip.compress(data) if packed else data)
+    with pytest.raises(InputError, match="no UTF-8") as error:
+        chexpert.read_labels(path, "train")
+    assert error.value.row == 2
 
 
 def test_an_empty_folder_and_a_foreign_csv_are_refused(tmp_path):

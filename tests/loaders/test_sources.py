@@ -54,13 +54,13 @@ def test_a_root_is_found_in_the_documented_order(tmp_path):
 def test_labels_inside_torchxrayvision(source_id):
     roots = sources.resolve_roots({source_id: "torchxrayvision"}, environ={})
     status = sources.status(source_id, roots)
-    assert status.state == "incomplete"  # it carries no images
-    assert len(status.missing) == 1
+    assert status.state == "incomplete"  # it carries no images, and of CheXpert no valid.csv
+    assert status.missing == tuple(alternatives[0] for alternatives in status.source.files[1:])
 
 
 def test_torchxrayvision_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingSourceError, match=r"pip install 'medfaith\[labels\]'"):
+    with pytest.raises(MissingSourceError, match=r"pip install torchxrayvision"):
         sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})
 
 
@@ -77,12 +77,22 @@ def test_a_wrong_root_is_explained(given, words):
         sources.resolve_roots(given, environ={})
 
 
-def test_a_broken_configuration_file_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "text", ["[roots\n", "roots = 5", 'roots = "x"', "[roots]\nchexpert = 5", "[root]\n", "[roots]\nchexpert = ''"]
+)
+def test_a_broken_configuration_file_is_named(tmp_path, text):
     config = tmp_path / "sources.toml"
-    config.write_text("[roots\n")
-    with pytest.raises(InputError, match="not valid TOML") as error:
+    config.write_text(text)
+    with pytest.raises(InputError, match="not valid") as error:
         sources.resolve_roots({}, environ={}, config=config)
     assert str(config) in str(error.value)
+
+
+def test_a_standing_root_that_has_gone_matters_only_to_a_job_that_needs_it(tmp_path):
+    roots = sources.resolve_roots({}, environ={"MEDFAITH_ROOT_CHEXPERT": str(tmp_path / "gone")})
+    assert sources.status("chexpert", roots).state == "missing"
+    with pytest.raises(InputError, match="gone does not exist"):
+        sources.root_of("chexpert", roots)
 
 
 @pytest.mark.parametrize("argument", ["chexpert", "=x", "chexpert=", ""])

@@ -86,16 +86,39 @@ def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path):
     assert results["chexpert_absence_train"]["contradiction_rate,b0"] == 1
 
 
+def test_medfaith_eval_runs_a_model_of_lm_evals_own_and_reports_it(phantom_build, phantom_roots, tmp_path):
+    model = tiny_models.save_llava(tmp_path / "model")
+    command = [
+        *(sys.executable, "-m", "medfaith", "eval", "--data", str(phantom_build), "--model", "hf-multimodal"),
+        *("--root", f"chexpert={phantom_roots['chexpert']}", "--model_args", f"pretrained={model},dtype=float32"),
+        *("--apply_chat_template", "--gen_kwargs", "max_gen_toks=4", "--limit", "4", "--device", "cpu"),
+        *("--tasks", "medfaith_contrabench_chexpert_presence", "--output_path", str(tmp_path / "res"), "--log_samples"),
+    ]
+    result = run(command, tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+    report = run([sys.executable, "-m", "medfaith", "report", str(tmp_path / "res")], tmp_path)
+    assert report.returncode == 0, report.stderr
+    assert "4 of" in report.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--use_cache", "c"], "does not look at the image"),
-        (["--cache_requests=true"], "does not look at the image"),
+        (["--model", "oracle", "--tasks", "x", "-cpath"], "does not look at the image"),
+        (["--model", "oracle", "--tasks", "x", "--use_cach", "x"], "does not look at the image"),
+        (["--model", "oracle", "--config", "CONFIG"], "does not look at the image"),
+        (["--model", "nosuch", "--tasks", "medfaith_contrabench"], "nosuch"),
+        ([], "lm_eval: "),
+        (["--use_cache", "c", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
+        (["--cache_requests=true", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
         (["--metadata", "{}"], "medfaith eval sets it"),
         (["--model", "oracle", "--tasks", "medfaith_contrabench_chexpert_presence"], "no data was named"),
     ],
 )
 def test_medfaith_eval_refuses_with_a_message_and_status_2(arguments, words, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("tasks: [x]\nuse_cache: somewhere\n")
+    arguments = [str(config) if argument == "CONFIG" else argument for argument in arguments]
     result = run([sys.executable, "-m", "medfaith", "eval", *arguments], tmp_path)
     assert result.returncode == 2
     assert words in result.stderr

@@ -1,0 +1,65 @@
+"""Internal ReXVQA slices of CXR-ContraBench (sections 3.2, D.4): samples of the test split, as the source words them.
+
+Question and options are the source's; only the letters before the options are gone, because a prompt writes its own.
+Build arguments that change words or layout do not reach these rows: their three form columns say `source`.
+
+Samples are prefixes of a seeded permutation of the test split: the 1k, 5k and 10k slices of one (the build's seed), so
+that each holds the smaller ones, and three 10k samples of their own (seeds of Table 8). Which items the paper drew is
+not printed. A copy with fewer items than a slice gives all of them.
+
+What the words say is marked, not changed: `polarity` and `cue` from the question (a row with a cue belongs to the
+explicit-negation subset, in the paper 47 of 1,000 and 211 of 5,000), `negated` and `counterpart` from the options, and
+`finding`, the concept of the negated option, or else the item's subcategory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from ...loaders.rexvqa import Item
+from ..schemas.contrabench import QUESTION
+from .questions import sample_order
+from .wording import mark_options, question_polarity
+
+# Config -> (rows, seed of its permutation; None for the build's).
+SLICES: dict[str, tuple[int, int | None]] = {
+    "rexvqa_1k": (1_000, None),
+    "rexvqa_5k": (5_000, None),
+    "rexvqa_10k": (10_000, None),
+    "rexvqa_10k_s1": (10_000, 20260326),
+    "rexvqa_10k_s2": (10_000, 20260327),
+    "rexvqa_10k_s3": (10_000, 20260328),
+}
+FORM = "source"
+
+
+def questions(items: Sequence[Item], config: str, *, seed: int = 0) -> pa.Table:
+    """The rows of one slice in the schema QUESTION, in the order of its permutation."""
+    n, own_seed = SLICES[config]
+    order = sample_order([item.id for item in items], seed if own_seed is None else own_seed, "rexvqa")
+    rows = [_row(items[i], config) for i in order[:n].tolist()]
+    return pa.Table.from_pylist(rows, schema=QUESTION.arrow_schema)
+
+
+def _row(item: Item, config: str) -> dict[str, object]:
+    polarity, cue = question_polarity(item.question)
+    marks = mark_options(item.options)
+    return {
+        "id": f"rexvqa/test/{item.id}",
+        "protocol": config,
+        "polarity": polarity,
+        "study_id": item.study_id,
+        "images": [{"source": "rexvqa", "key": key, "view": view} for key, view in item.images],
+        "question": item.question,
+        "options": list(item.options),
+        "answer": item.answer,
+        "finding": marks.concept or item.subcategory.lower(),
+        "negated": marks.negated,
+        "counterpart": marks.counterpart,
+        "negation_form": FORM,
+        "question_form": FORM,
+        "layout": FORM,
+        "cue": cue,
+    }

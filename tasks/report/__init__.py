@@ -1,0 +1,171 @@
+"""CXR-ContraBench's tables from the files that lm-eval wrote, of one model or many.
+
+Every figure is computed from the sample logs (the choices), by the metrics of this package; the rounded results that
+lm-eval prints are not used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from ...loaders.errors import InputError
+from .casebook import casebook_table
+from .external import external_tables
+from .internal import internal_tables
+from .intervals import interval_tables
+from .interventions import intervention_tables
+from .naming import base_name, in_order, model_name, protocol_name
+from .read import find_sample_files
+from .robustness import robustness_tables
+from .runs import Run
+from .samples import read_runs
+from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, percent
+
+REPORT = "report.md"
+_OWN_FILE = re.compile(r"report\.md|(runs|casebook|table_\d\d_\w+)\.csv")
+_INTRODUCTION = """# CXR-ContraBench results
+
+Computed from lm-eval's sample logs. Accuracies and rates are percentages of all questions asked: a response that could
+not be read is wrong, and the rate of such parse failures stands beside the scores (unread). – is undefined. Tables are
+named after those of the paper that they follow; the CSV files hold the same values unrounded, as fractions. Research
+only: no result here says anything about clinical use."""
+
+
+def write_report(paths: Sequence[Path], out: Path | None = None) -> str:
+    """The report as Markdown; with `out`, also saved there as report.md and one CSV file a table.
+
+    Args:
+        paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
+        out: folder for the report: new, empty, or one with an earlier report, which is replaced as a whole.
+
+    Raises:
+        InputError: see `read.find_sample_files`, `samples.read_runs`; or `out` holds other files or cannot be written.
+    """
+    if out is not None:
+        _check_out(out)
+    runs, notes = read_results(paths)
+    tables = [_runs_table(runs), *report_tables(runs)]
+    report = "\n\n".join([_INTRODUCTION, *(table.markdown() for table in tables), *_notes(notes)]) + "\n"
+    if out is not None:
+        _save(out, {REPORT: report, **{f"{table.name}.csv": table.csv() for table in tables}})
+    return report
+
+
+def read_results(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """The newest run of every model and setting, in the report's order, and notes on what was left out."""
+    files, notes = find_sample_files([Path(path) for path in paths])
+    foreign: list[str] = []
+    newest: dict[tuple, Run] = {}
+    n_bytes = sum(file.path.stat().st_size for file in files)
+    with tqdm(
+        total=n_bytes, unit="B", unit_scale=True, desc="samples", disable=None, leave=False, file=sys.stderr
+    ) as bar:
+        for file in files:
+            runs = read_runs(file, progress=bar.update)
+            if not runs:
+                foreign.append(file.task)
+            for run in runs:
+                _keep_newest(newest, run, notes)
+    if foreign:
+        notes.append(f"{len(foreign)} sample logs of other tasks are left out: {', '.join(sorted(set(foreign)))}")
+    if not newest:
+        raise InputError(
+            ", ".join(str(path) for path in paths),
+            f"none of its {len(files)} sample logs is of a CXR-ContraBench task",
+            expected="samples_medfaith_contrabench_..._<date>.jsonl",
+            action="run medfaith eval with --tasks medfaith_contrabench --output_path DIR --log_samples",
+        )
+    notes += [
+        f"{model_name(run)}, {run.source.task}: the log lacks the filter m1; what is after the verifier is undefined"
+        for run in newest.values()
+        if "m1" not in run.choice
+    ]
+    return in_order(list(newest.values())), sorted(notes)
+
+
+def report_tables(runs: Sequence[Run]) -> list[Table]:
+    """All tables that the runs give: the matrix, the others by number, the casebook."""
+    tables = [
+        *external_tables(runs), *interval_tables(runs), *internal_tables(runs), *robustness_tables(runs),
+        *intervention_tables(runs),
+    ]  # fmt: skip
+    tables.sort(key=lambda table: (table.name != "table_09_matrix", table.name))
+    casebook = casebook_table(runs)
+    return [*tables, casebook] if casebook.rows else tables
+
+
+def _keep_newest(newest: dict[tuple, Run], run: Run, notes: list[str]) -> None:
+    key = (run.model, run.adapter, run.setting)
+    other = newest.get(key)
+    if other is None:
+        newest[key] = run
+        return
+    kept, dropped = sorted((run, other), key=lambda r: (r.source.date, str(r.source.path)), reverse=True)
+    newest[key] = kept
+    differs = "" if kept.source.arguments == dropped.source.arguments else ", whose model arguments differ"
+    dates = f"the run of {kept.source.date} counts, not that of {dropped.source.date}{differs}"
+    notes.append(f"{model_name(run)}, {kept.source.task}: {dates}")
+
+
+def _runs_table(runs: Sequence[Run]) -> Table:
+    rows = [
+        [model_name(run), base_name(run.setting.prompt), protocol_name(run), ", ".join(_forms(run)), run.n, run.n_data,
+         run.n_skipped, run.scores()["accuracy"], run.scores()["parse_failure_rate"], run.source.task, run.source.date]
+        for run in runs
+    ]  # fmt: skip
+    columns = [
+        MODEL, PROMPT, PROTOCOL, Column("Changed wording or layout", ("forms",)), SIZE,
+        Column("Without images", ("n_skipped",), count), Column("Base acc.", ("accuracy",), percent),
+        Column("Unread %", ("parse_failure_rate",), percent), Column("Task", ("task",)), Column("Date", ("date",)),
+    ]  # fmt: skip
+    notes = ["n: questions asked; “a of b” marks a run with --limit or without the rows whose images are missing."]
+    return Table("runs", "Runs", columns, rows, notes)
+
+
+def _forms(run: Run) -> list[str]:
+    return [getattr(run.setting, name) for name in run.setting.changed_forms]
+
+
+def _notes(notes: Sequence[str]) -> list[str]:
+    return ["## Notes\n\n" + "\n".join(f"- {note}" for note in notes)] if notes else []
+
+
+def _check_out(out: Path) -> None:
+    """Only a report is ever replaced: a folder with anything else in it is left alone."""
+    if out.exists() and not out.is_dir():
+        raise InputError(out, "is not a folder", action="choose another --out")
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
+    others = {name for name in names if not _OWN_FILE.fullmatch(name)}
+    if names and REPORT not in names:
+        others = names
+    if others:
+        raise InputError(out, f"holds something else than a report ({min(others)})", action="choose another --out")
+
+
+def _save(out: Path, files: dict[str, str]) -> None:
+    """Writes the folder beside its place and moves it there; what fails before that leaves the old report as it was."""
+    out = out.resolve()
+    partial, old = (out.with_name(f".{out.name}.{os.getpid()}.{state}") for state in ("partial", "old"))
+    try:
+        partial.mkdir(parents=True)
+        for name, content in files.items():
+            (partial / name).write_text(content, encoding="utf-8", newline="")
+        if out.exists():  # the name is absent for the instant between the two moves
+            out.rename(old)
+        partial.rename(out)
+    except OSError as error:
+        action = "free some space or choose another --out" if error.errno == errno.ENOSPC else "choose another --out"
+        raise InputError(out, f"cannot be written ({error.strerror or error})", action=action) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        if old.exists() and not out.exists():
+            old.rename(out)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,249 @@
+"""Tables of the external protocols: 9, 10, 11, 14, 15 and 16 of CXR-ContraBench."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .naming import PROTOCOLS, base_name, external, model_name, protocol_name, protocol_place
+from .runs import Run, n_errors, pooled
+from .tables import (
+    MODEL,
+    PROMPT,
+    PROTOCOL,
+    SIZE,
+    UNREAD,
+    Column,
+    Table,
+    change,
+    count,
+    percent,
+    points,
+)
+
+MATRIX = ("chexpert_presence", "chexpert_absence", "openi_report_absence")
+
+
+def external_tables(runs: Sequence[Run]) -> list[Table]:
+    """The tables that the runs give; one without rows is left out."""
+    tables = [_matrix(runs), _scale(runs), *_audit(runs), *_by_finding(runs), _control(runs)]
+    return [table for table in tables if table.rows]
+
+
+def _matrix(runs: Sequence[Run]) -> Table:
+    chosen = external(runs, *MATRIX)
+    protocols = [protocol for protocol in MATRIX if any(run.setting.protocol == protocol for run in chosen)]
+    by_variant: dict[tuple, dict[str, Run]] = {}
+    for run in chosen:
+        by_variant.setdefault(run.variant, {})[run.setting.protocol] = run
+    columns = [MODEL, PROMPT]
+    for protocol in protocols:
+        sizes = {(run.n, run.n_data) for run in chosen if run.setting.protocol == protocol}
+        columns += _matrix_columns(protocol, sizes)
+    rows = []
+    for of_protocol in by_variant.values():
+        first = next(iter(of_protocol.values()))
+        row = [model_name(first), base_name(first.setting.prompt)]
+        for protocol in protocols:
+            row += _base_and_verified(of_protocol[protocol]) if protocol in of_protocol else [None] * 8
+        rows.append(row)
+    notes = [
+        "Base is the model's own output under the prompt, Verified the same output after QCCV-Neg (filter m1). Errors "
+        "are dangerous “No X” reversals on the presence protocol and contradictions on the absence protocols."
+    ]
+    return Table("table_09_matrix", "Table 9: cross-model external results", columns, rows, notes)
+
+
+def _matrix_columns(protocol: str, sizes: set[tuple[int, int]]) -> list[Column]:
+    """n stands in the heading, unless it differs between runs or is not the whole protocol."""
+    short = PROTOCOLS[protocol][1]
+    (n, n_data), *others = sizes
+    whole = not others and n == n_data
+    heading = f"{short} (n = {n:,})" if whole else short
+    return [
+        Column(None if whole else f"{short}: n", (f"{protocol}_n", f"{protocol}_n_data"), SIZE.show),
+        Column(f"{heading}: Base", (f"{protocol}_base_accuracy",), percent),
+        Column("Verified", (f"{protocol}_verified_accuracy",), percent),
+        Column("Δ pp", (f"{protocol}_delta",), points),
+        Column("Errors", (f"{protocol}_base_errors", f"{protocol}_verified_errors"), change),
+        Column("Unread %", (f"{protocol}_parse_failure_rate",), percent),
+    ]
+
+
+def _base_and_verified(run: Run) -> list:
+    scores = run.scores()
+    return [
+        run.n,
+        run.n_data,
+        scores["accuracy"],
+        scores["accuracy_verified"],
+        scores["accuracy_delta"],
+        n_errors(scores),
+        n_errors(scores, "_verified"),
+        scores["parse_failure_rate"],
+    ]
+
+
+def _scale(runs: Sequence[Run]) -> Table:
+    chosen = external(runs, "chexpert_presence", "chexpert_absence", split=None)
+    replicated = {(run.variant, run.setting.protocol) for run in chosen if run.setting.split == "train"}
+    rows = []
+    for run in sorted(chosen, key=lambda run: (protocol_place(run)[0], run.variant, protocol_place(run))):
+        if (run.variant, run.setting.protocol) not in replicated:
+            continue
+        scores = run.scores()
+        split = "train" if run.setting.split == "train" else "val."
+        rows.append(
+            [
+                f"{PROTOCOLS[run.setting.protocol][0].removeprefix('CheXpert ')} {split}".capitalize(),
+                model_name(run),
+                base_name(run.setting.prompt),
+                run.n,
+                run.n_data,
+                scores["accuracy"],
+                scores["accuracy_verified"],
+                n_errors(scores),
+                n_errors(scores, "_verified"),
+                n_errors(scores) / (scores["n_presence"] + scores["n_absence"] or float("nan")),
+                scores["parse_failure_rate"],
+            ]
+        )
+    columns = [
+        PROTOCOL, MODEL, PROMPT, SIZE,
+        Column("B0", ("base_accuracy",), percent), Column("M1", ("verified_accuracy",), percent),
+        Column("“No X”/Contrad. B0 → M1", ("base_errors", "verified_errors"), change),
+        Column("Rate", ("base_error_rate",), percent), UNREAD,
+    ]  # fmt: skip
+    return Table("table_10_scale", "Table 10: scale replication on the CheXpert training split", columns, rows)
+
+
+def _audit(runs: Sequence[Run]) -> list[Table]:
+    """Table 11: the retrospective OpenI CheXStruct audit, its splits and its presence side."""
+    splits: dict[tuple, dict[str, Run]] = {}
+    for run in external(runs, "openi_chexstruct_presence", "openi_chexstruct_absence"):
+        splits.setdefault(run.variant, {})[run.setting.protocol.rsplit("_", 1)[1]] = run
+    upper, lower = [], []
+    for sides in splits.values():
+        whole = {"All": pooled(list(sides.values()))} if len(sides) == 2 else {}
+        for split, run in [*whole.items(), *((side.capitalize(), sides[side]) for side in sorted(sides))]:
+            scores = run.scores()
+            name = [model_name(run), base_name(run.setting.prompt)]
+            upper.append(
+                [*name, split, run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"],
+                 scores["n_wrong_with_negated"], scores["n_wrong_with_negated_verified"],
+                 scores["n_repairable_reversals"] if split == "Presence" else None, scores["parse_failure_rate"]]
+            )  # fmt: skip
+            if split == "Presence":
+                lower.append(
+                    [*name, run.n, run.n_data, scores["accuracy"], scores["n_wrong_with_negated"], scores["n_wrong"],
+                     scores["wrong_with_negated_rate"], scores["parse_failure_rate"]]
+                )  # fmt: skip
+    upper_columns = [
+        MODEL, PROMPT, Column("Split", ("split",)), SIZE,
+        Column("B0 Acc.", ("base_accuracy",), percent), Column("M1 Acc.", ("verified_accuracy",), percent),
+        Column("Wrong with “No X” B0 → M1", ("base_wrong_with_negated", "verified_wrong_with_negated"), change),
+        Column("Repairable", ("repairable_reversals",), count), UNREAD,
+    ]  # fmt: skip
+    lower_columns = [
+        MODEL, PROMPT, SIZE,
+        Column("B0 Acc.", ("base_accuracy",), percent), Column("Wrong “No X”", ("wrong_with_negated",), count),
+        Column("Wrong", ("wrong",), count), Column("Rate %", ("wrong_with_negated_rate",), percent), UNREAD,
+    ]  # fmt: skip
+    notes = [
+        "Wrong with “No X” counts all wrong answers that are the negated option; repairable reversals are those on the "
+        "presence side that QCCV-Neg maps to the one positive counterpart (section 3.1)."
+    ]
+    title = "Table 11: retrospective OpenI CheXStruct audit"
+    return [
+        Table("table_11_audit", title, upper_columns, upper, notes),
+        Table("table_11_audit_models", f"{title}, presence side by model", lower_columns, lower),
+    ]
+
+
+def _by_finding(runs: Sequence[Run]) -> list[Table]:
+    presence, absence = (external(runs, protocol) for protocol in ("chexpert_presence", "chexpert_absence"))
+    return [_reversals_by_finding(presence), _contradictions_by_finding(absence)]
+
+
+def _reversals_by_finding(runs: Sequence[Run]) -> Table:
+    findings = sorted({finding for run in runs for finding in np.unique(run.finding)})
+    rows = []
+    for run in runs:
+        rates = [run.scores(rows=run.finding == finding)["reversal_rate"] for finding in findings]
+        name = [model_name(run), base_name(run.setting.prompt), run.n, run.n_data]
+        rows.append([*name, *rates, run.scores()["parse_failure_rate"]])
+    columns = [
+        MODEL, PROMPT, SIZE,
+        *(Column(finding.capitalize(), (finding.replace(" ", "_"),), percent) for finding in findings), UNREAD,
+    ]  # fmt: skip
+    title = "Table 14: direct-presence reversal rates by finding"
+    return Table("table_14_reversals_by_finding", title, columns, rows)
+
+
+def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
+    by_finding: dict[str, list[dict]] = {}
+    for run in runs:
+        for finding in np.unique(run.finding):
+            by_finding.setdefault(finding, []).append(run.scores(rows=run.finding == finding))
+    rows = []
+    for finding, scores in sorted(by_finding.items(), key=lambda item: (-max(s["n"] for s in item[1]), item[0])):
+        rates = [s["contradiction_rate"] for s in scores]
+        sizes, unread = [s["n"] for s in scores], [s["parse_failure_rate"] for s in scores]
+        rows.append(
+            [
+                finding.capitalize(),
+                min(sizes),
+                max(sizes),
+                len(rates),
+                np.mean(rates),
+                min(rates),
+                max(rates),
+                np.mean(unread),
+            ]
+        )
+    columns = [
+        Column("Finding", ("finding",)),
+        Column("n", ("n_min", "n_max"), _range),
+        Column("Variants", ("n_variants",), count),
+        Column("Mean rate", ("mean_contradiction_rate",), percent),
+        Column("Min", ("min_contradiction_rate",), percent), Column("Max", ("max_contradiction_rate",), percent),
+        Column("Mean unread %", ("mean_parse_failure_rate",), percent),
+    ]  # fmt: skip
+    notes = ["A variant is a model under a prompt."]
+    title = "Table 15: CheXpert absence contradiction rates by finding, over all variants"
+    return Table("table_15_contradictions_by_finding", title, columns, rows, notes)
+
+
+def _range(low: int, high: int) -> str:
+    return count(low) if low == high else f"{count(low)}–{count(high)}"
+
+
+def _control(runs: Sequence[Run]) -> Table:
+    """Pairs a direct question with its control by study and finding; both are unique within a protocol."""
+    direct = {(run.variant, run.setting.split): run for run in external(runs, "chexpert_presence", split=None)}
+    rows = []
+    for control in external(runs, "chexpert_positive_only", split=None):
+        run = direct.get((control.variant, control.setting.split))
+        if run is None:
+            continue
+        keys = [np.char.add(np.char.add(r.study.astype(str), "\t"), r.finding.astype(str)) for r in (run, control)]
+        _, in_direct, in_control = np.intersect1d(keys[0], keys[1], return_indices=True)
+        with_negated, without = run.scores(rows=in_direct), control.scores(rows=in_control)
+        rows.append(
+            [model_name(run), base_name(run.setting.prompt), protocol_name(run), len(in_direct), control.n_data,
+             with_negated["accuracy"], without["accuracy"], without["accuracy"] - with_negated["accuracy"],
+             with_negated["n_reversals"], with_negated["reversal_rate"],
+             with_negated["parse_failure_rate"], without["parse_failure_rate"]]
+        )  # fmt: skip
+    columns = [
+        MODEL, PROMPT, PROTOCOL, SIZE,
+        Column("Direct-presence acc.", ("direct_accuracy",), percent),
+        Column("Control acc.", ("control_accuracy",), percent), Column("Δ pp", ("delta",), points),
+        Column("Direct “No X”", ("direct_reversals",), count),
+        Column("Direct “No X” rate", ("direct_reversal_rate",), percent),
+        Column("Direct unread %", ("direct_parse_failure_rate",), percent),
+        Column("Control unread %", ("control_parse_failure_rate",), percent),
+    ]  # fmt: skip
+    notes = ["Both accuracies are over the questions that stand in both protocols, paired by study and finding."]
+    return Table("table_16_control", "Table 16: matched positive-only control", columns, rows, notes)

@@ -1,0 +1,128 @@
+"""What was tried against the failure: an instruction (Table 17), three examples (18), fine-tuning (19)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .naming import base_name, external, model_name, protocol_name, verified_name
+from .runs import Run, n_errors
+from .tables import MODEL, PROTOCOL, SIZE, UNREAD, Column, Table, count, percent
+
+_SIDES = ("chexpert_presence", "chexpert_absence")
+
+
+def intervention_tables(runs: Sequence[Run]) -> list[Table]:
+    """The tables that the runs give; one without rows is left out."""
+    return [table for table in (_instruct(runs), _few_shot(runs), _tuning(runs)) if table.rows]
+
+
+def instruct_class(before: float, after: float) -> str | None:
+    """The paper's class of a polarity instruction from the contradictions without and with it (Table 17).
+
+    None where they are equal: the paper defines no class for it.
+
+    >>> instruct_class(351, 406), instruct_class(335, 18), instruct_class(4, 0), instruct_class(0, 0)
+    ('BACKFIRE', 'PARTIAL', 'FULL_SOLVE', None)
+    """
+    if before == after:
+        return None
+    if after > before:
+        return "BACKFIRE"
+    return "PARTIAL" if after else "FULL_SOLVE"
+
+
+def _instruct(runs: Sequence[Run]) -> Table:
+    chosen = [run for run in external(runs, split=None) if run.setting.protocol != "chexpert_positive_only"]
+    plain = {(run.model, run.adapter, run.setting): run for run in chosen}
+    rows = []
+    for run in chosen:
+        base = plain.get((run.model, run.adapter, run.setting._replace(prompt="b0")))
+        if run.setting.prompt != "instruct" or base is None:
+            continue
+        _, in_base, in_instruct = np.intersect1d(base.id, run.id, assume_unique=True, return_indices=True)
+        b0, instruct = base.scores(rows=in_base), run.scores(rows=in_instruct)
+        rows.append(
+            [model_name(run), protocol_name(run), len(in_base), base.n_data, b0["accuracy"], n_errors(b0),
+             instruct["accuracy"], n_errors(instruct), instruct_class(n_errors(b0), n_errors(instruct)),
+             b0["accuracy_verified"], n_errors(b0, "_verified"),
+             instruct["accuracy_verified"], n_errors(instruct, "_verified"),
+             b0["parse_failure_rate"], instruct["parse_failure_rate"]]
+        )  # fmt: skip
+    columns = [
+        MODEL, PROTOCOL, SIZE,
+        Column("B0 Acc.", ("base_accuracy",), percent), Column("B0 Errors", ("base_errors",), count),
+        Column("Instruct Acc.", ("instruct_accuracy",), percent),
+        Column("Instruct Errors", ("instruct_errors",), count), Column("Instruct Class.", ("instruct_class",)),
+        Column("M1 Acc.", ("m1_accuracy",), percent), Column("M1 Errors", ("m1_errors",), count),
+        Column("Instruct+M1 Acc.", ("instruct_m1_accuracy",), percent),
+        Column("Instruct+M1 Errors", ("instruct_m1_errors",), count),
+        Column("B0 unread %", ("base_parse_failure_rate",), percent),
+        Column("Instruct unread %", ("instruct_parse_failure_rate",), percent),
+    ]  # fmt: skip
+    notes = [
+        "BACKFIRE: the instruction increases the errors (contradictions; reversals on presence protocols). PARTIAL: it "
+        "reduces them. FULL_SOLVE: it eliminates them. The paper has no class for an equal number."
+    ]
+    return Table("table_17_instruct", "Table 17: polarity instruction", columns, rows, notes)
+
+
+def _few_shot(runs: Sequence[Run]) -> Table:
+    rows = []
+    for run in external(runs, *_SIDES):
+        if not run.setting.prompt.startswith("3shot"):
+            continue
+        scores = run.scores()
+        for variant, suffix in ((base_name, ""), (verified_name, "_verified")):
+            rows.append(
+                [model_name(run), protocol_name(run), variant(run.setting.prompt), run.n, run.n_data,
+                 scores[f"accuracy{suffix}"], n_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
+                 scores["parse_failure_rate"]]
+            )  # fmt: skip
+    columns = [
+        MODEL, PROTOCOL, Column("Variant", ("variant",)), SIZE, Column("Accuracy", ("accuracy",), percent),
+        Column("neg_opt_count", ("neg_opt_count",), count), Column("changed", ("changed",), count),
+        Column("worsened", ("worsened",), count), UNREAD,
+    ]  # fmt: skip
+    notes = ["changed and worsened are what FS+M1 does to FS-B0."]
+    return Table("table_18_few_shot", "Table 18: three-shot prompts", columns, rows, notes)
+
+
+def _tuning(runs: Sequence[Run]) -> Table:
+    """Shown when a model was run with an adapter; the model without it is the baseline."""
+    chosen = external(runs, *_SIDES)
+    tuned = {run.model for run in chosen if run.adapter}
+    cells: dict[tuple, dict[str, list]] = {}
+    for run in chosen:
+        if run.model not in tuned or (run.adapter and run.setting.prompt != "b0"):
+            continue
+        scores = run.scores()
+        for variant, suffix in _variants(run):
+            cells.setdefault((run.model, run.adapter, variant), {})[run.setting.protocol] = [
+                run.n, run.n_data, scores[f"accuracy{suffix}"], n_errors(scores, suffix), scores["parse_failure_rate"]
+            ]  # fmt: skip
+    rows = [
+        [model, variant, adapter, *(value for side in _SIDES for value in of_side.get(side, [None] * 5))]
+        for (model, adapter, variant), of_side in cells.items()
+    ]
+    columns = [Column("Model", ("model",)), Column("Variant", ("variant",)), Column("Adapter", ("adapter",))]
+    for side, name in zip(_SIDES, ("Presence", "Absence"), strict=True):
+        columns += [
+            Column(f"{name} n", (f"{side}_n", f"{side}_n_data"), SIZE.show),
+            Column(f"{name} acc. / neg_opt", (f"{side}_accuracy", f"{side}_neg_opt"), _accuracy_and_errors),
+            Column(f"{name} unread %", (f"{side}_parse_failure_rate",), percent),
+        ]
+    return Table("table_19_tuning", "Table 19: prompts and fine-tuning", columns, rows)
+
+
+def _variants(run: Run) -> list[tuple[str, str]]:
+    """(name, suffix of its scores); as in the paper, M1 is shown on the plain prompt and on the tuned model."""
+    if run.adapter:
+        return [("LoRA-FT", ""), ("LoRA+M1", "_verified")]
+    base = [(base_name(run.setting.prompt), "")]
+    return [*base, ("M1", "_verified")] if run.setting.prompt == "b0" else base
+
+
+def _accuracy_and_errors(accuracy: float, errors: float) -> str:
+    return f"{percent(accuracy)} / {count(errors)}"

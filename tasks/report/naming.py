@@ -1,0 +1,65 @@
+"""How the paper names protocols, prompts and variants (section 3.2; section 4, variant notation)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .runs import Run
+
+PROTOCOLS = {  # protocol: (long name, short name)
+    "chexpert_presence": ("CheXpert direct presence", "CheXpert presence"),
+    "chexpert_absence": ("CheXpert report-style absence", "CheXpert absence"),
+    "openi_report_absence": ("OpenI report-style absence", "OpenI absence"),
+    "openi_chexstruct_presence": ("OpenI CheXStruct presence", "CheXStruct presence"),
+    "openi_chexstruct_absence": ("OpenI CheXStruct absence", "CheXStruct absence"),
+    "chexpert_positive_only": ("CheXpert positive-only control", "CheXpert control"),
+}
+_BASE = {"b0": "B0", "cot": "CoT-B0", "instruct": "B0-Instruct", "3shot": "FS-B0"}
+_VERIFIED = {"b0": "M1", "cot": "CoT+M1", "instruct": "Instruct+M1", "3shot": "FS+M1"}
+
+
+def model_name(run: Run) -> str:
+    return f"{run.model} + {run.adapter}" if run.adapter else run.model
+
+
+def base_name(prompt: str) -> str:
+    """`cot` -> `CoT-B0`; a prompt that the paper does not have keeps its own name."""
+    return _BASE.get(prompt, prompt)
+
+
+def verified_name(prompt: str) -> str:
+    return _VERIFIED.get(prompt, f"{prompt}+M1")
+
+
+def protocol_name(run: Run) -> str:
+    """With the split where it is not the one that the paper evaluates on."""
+    name = PROTOCOLS.get(run.setting.protocol, (run.setting.protocol,))[0]
+    return f"{name} (train)" if run.setting.split == "train" else name
+
+
+def protocol_place(run: Run) -> tuple:
+    """Sorts protocols as the paper lists them, train after validation."""
+    known = list(PROTOCOLS)
+    protocol = run.setting.protocol
+    place = known.index(protocol) if protocol in PROTOCOLS else len(known)
+    return place, protocol, run.setting.split == "train"
+
+
+def external(runs: Sequence[Run], *protocols: str, split: str | None = "evaluation") -> list[Run]:
+    """Runs of these protocols (of any external one without names) in the published wording and layout, in their order.
+
+    split: "evaluation" for validation and test, "train", or None for both.
+    """
+    return [
+        run
+        for run in in_order(runs)
+        if not run.setting.changed_forms
+        and not run.setting.internal
+        and (not protocols or run.setting.protocol in protocols)
+        and (split is None or (run.setting.split == "train") == (split == "train"))
+    ]
+
+
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """By model and prompt, then by protocol, then by wording and layout, the published ones first."""
+    return sorted(runs, key=lambda run: (run.variant, protocol_place(run), len(run.setting.changed_forms), run.setting))

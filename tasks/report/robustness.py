@@ -1,0 +1,84 @@
+"""Stress tests: question paraphrases (Tables 2, 12; Figure 4), option order (13) and negation forms (20, 21)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .naming import base_name, in_order, model_name
+from .runs import Run, n_errors
+from .tables import MODEL, PROMPT, SIZE, UNREAD, Column, Table, count, percent
+
+_SHORT = {"chexpert_presence": ("reversals", "rev."), "chexpert_absence": ("contradictions", "contrad.")}
+
+
+class _Stress(NamedTuple):
+    """One table: the field of the setting that changes, and the verifiers shown, (filter, heading, with worsened)."""
+
+    name: str
+    title: str
+    protocol: str
+    changed: str
+    verifiers: tuple[tuple[str, str, bool], ...]
+
+
+_BY_WORDING = (("m1", "Orig-M1", False), ("m1_extended", "Ext-M1", True))
+_BY_LAYOUT = (("m1", "Slot-0 M1", False), ("m1_slot_agnostic", "Slot-agnostic M1", False))
+_BY_NEGATION = (("m1", "Orig-M1", True), ("m1_extended", "Ext-M1", True))
+_TABLES = (
+    _Stress("table_12_paraphrases", "Tables 2 and 12: question paraphrases, CheXpert report-style absence",
+            "chexpert_absence", "question_form", _BY_WORDING),
+    _Stress("table_12_paraphrases_presence", "Figure 4 A–B: question paraphrases, CheXpert direct presence",
+            "chexpert_presence", "question_form", _BY_WORDING),
+    _Stress("table_13_layout", "Table 13: option order, CheXpert report-style absence",
+            "chexpert_absence", "layout", _BY_LAYOUT),
+    _Stress("table_13_layout_presence", "Table 13 for CheXpert direct presence: option order",
+            "chexpert_presence", "layout", _BY_LAYOUT),
+    _Stress("table_20_negation_forms", "Table 20: negation forms, CheXpert direct presence",
+            "chexpert_presence", "negation_form", _BY_NEGATION),
+    _Stress("table_21_negation_forms", "Table 21: negation forms, CheXpert report-style absence",
+            "chexpert_absence", "negation_form", _BY_NEGATION),
+)  # fmt: skip
+_NOTE = (
+    "Ext-M1 (filter m1_extended) reads other wordings and finds the replacement by concept; slot-agnostic M1 does only "
+    "the latter."
+)
+
+
+def robustness_tables(runs: Sequence[Run]) -> list[Table]:
+    """The tables of which there are runs: those that change one thing, beside the unchanged run of the same variant."""
+    return [table for table in (_table(stress, _varied(runs, stress)) for stress in _TABLES) if table.rows]
+
+
+def _varied(runs: Sequence[Run], stress: _Stress) -> list[Run]:
+    of_protocol = [r for r in in_order(runs) if r.setting.protocol == stress.protocol and r.setting.split != "train"]
+    chosen = [run for run in of_protocol if run.setting.changed_forms in ((), (stress.changed,))]
+    stressed = {run.variant for run in chosen if run.setting.changed_forms}
+    return [run for run in chosen if run.variant in stressed]
+
+
+def _table(stress: _Stress, runs: Sequence[Run]) -> Table:
+    error, short = _SHORT[stress.protocol]
+    columns = [
+        MODEL, PROMPT, Column("Variant", (stress.changed,)), SIZE,
+        Column("B0 acc", ("base_accuracy",), percent), Column(f"B0 {short}", (f"base_{error}",), count),
+    ]  # fmt: skip
+    for name, heading, _ in stress.verifiers:
+        columns.append(Column(f"{heading} acc", (f"{name}_accuracy",), percent))
+        columns.append(Column(f"{heading} {short}", (f"{name}_{error}",), count))
+    for name, heading, with_worsened in stress.verifiers:
+        if with_worsened:
+            columns.append(Column(f"{heading} worsened", (f"{name}_worsened",), count))
+    rows = [_row(run, stress) for run in runs]
+    return Table(stress.name, stress.title, [*columns, UNREAD], rows, [_NOTE])
+
+
+def _row(run: Run, stress: _Stress) -> list:
+    base = run.scores()
+    row = [model_name(run), base_name(run.setting.prompt), getattr(run.setting, stress.changed), run.n, run.n_data,
+           base["accuracy"], n_errors(base)]  # fmt: skip
+    after = [(run.scores(name), with_worsened) for name, _, with_worsened in stress.verifiers]
+    for scores, _ in after:
+        row += [scores["accuracy_verified"], n_errors(scores, "_verified")]
+    row += [scores["n_worsened"] for scores, with_worsened in after if with_worsened]
+    return [*row, base["parse_failure_rate"]]

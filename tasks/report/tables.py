@@ -1,0 +1,125 @@
+"""A table that prints as in the paper (Markdown) and is saved as it was computed (CSV, unrounded)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+UNDEFINED = "–"
+
+
+def text(value: Any) -> str:
+    return UNDEFINED if _undefined(value) else str(value)
+
+
+def count(value: Any) -> str:
+    return UNDEFINED if _undefined(value) else f"{int(value):,}"
+
+
+def count_of(value: Any, total: Any) -> str:
+    """`235`, or `20 of 235` where not all of them are there."""
+    return count(value) if value == total or _undefined(total) else f"{count(value)} of {count(total)}"
+
+
+def percent(value: Any) -> str:
+    """`0.31489` -> `31.49`."""
+    return UNDEFINED if _undefined(value) else f"{100 * value:.2f}"
+
+
+def points(value: Any) -> str:
+    """A difference in percentage points: `0.65106` -> `+65.11`."""
+    return UNDEFINED if _undefined(value) else f"{100 * value + 0.0:+.2f}"
+
+
+def change(before: Any, after: Any) -> str:
+    return UNDEFINED if _undefined(before) else f"{count(before)} → {count(after)}"
+
+
+def interval(value: Any, low: Any, high: Any) -> str:
+    return UNDEFINED if _undefined(value) else f"{percent(value)} [{percent(low)}, {percent(high)}]"
+
+
+def points_interval(value: Any, low: Any, high: Any) -> str:
+    return UNDEFINED if _undefined(value) else f"{points(value)} [{percent(low)}, {percent(high)}]"
+
+
+def change_interval(before: Any, low: Any, high: Any, after: Any) -> str:
+    """Counts: `351 [331, 370] → 0`; the ends of an interval of a count are rounded to whole ones."""
+    ends = (UNDEFINED if _undefined(end) else count(round(end)) for end in (low, high))
+    return f"{count(before)} [{', '.join(ends)}] → {count(after)}"
+
+
+def p_value(value: Any) -> str:
+    if _undefined(value):
+        return UNDEFINED
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+class Column(NamedTuple):
+    """title: in Markdown, None to leave it out there; names: of its values in the CSV; show: from them to the print."""
+
+    title: str | None
+    names: tuple[str, ...]
+    show: Callable[..., str] = text
+
+
+MODEL, PROMPT = Column("Model", ("model",)), Column("Prompt", ("prompt",))
+PROTOCOL = Column("Protocol", ("protocol",))
+SIZE = Column("n", ("n", "n_data"), count_of)
+UNREAD = Column("Unread %", ("parse_failure_rate",), percent)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    name: of its CSV file. rows: flat, a value for each name of each column; NaN and None are undefined.
+    n_printed: how many rows Markdown shows, all by default.
+    """
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    notes: Sequence[str] = ()
+    n_printed: int | None = None
+
+    def markdown(self) -> str:
+        shown = [column for column in self.columns if column.title is not None]
+        lines = [
+            "| " + " | ".join(_escape(column.title or "") for column in shown) + " |",
+            "|" + "|".join("---" if column.show is text else "---:" for column in shown) + "|",
+            *("| " + " | ".join(self._cells(row)) + " |" for row in self.rows[: self.n_printed]),
+        ]
+        if self.n_printed is not None and self.n_printed < len(self.rows):
+            lines += ["", f"The first {self.n_printed} of {len(self.rows):,} rows; {self.name}.csv has all of them."]
+        for note in self.notes:
+            lines += ["", note]
+        return "\n".join([f"## {self.title}", "", *lines])
+
+    def csv(self) -> str:
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(name for column in self.columns for name in column.names)
+        writer.writerows(["" if _undefined(value) else value for value in row] for row in self.rows)
+        return file.getvalue()
+
+    def _cells(self, row: Sequence[Any]) -> list[str]:
+        values, cells = iter(row), []
+        for column in self.columns:
+            own = [next(values) for _ in column.names]
+            if column.title is not None:
+                cells.append(_escape(column.show(*own)))
+        return cells
+
+
+def _undefined(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _escape(cell: str) -> str:
+    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " ")

@@ -1,0 +1,115 @@
+"""OpenI CheXStruct audit: the rules against a row-by-row oracle, the layout of the casebook, and the few-shot pools."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medfaith.builders.cxr_contrabench.chexstruct import FINDINGS, PROTOCOLS, TARGETS, questions
+from medfaith.builders.cxr_contrabench.questions import Wording, pick, violations
+from medfaith.builders.cxr_contrabench.wording import QUESTION_FORMS, negated_option, positive_option
+from medfaith.builders.schemas.contrabench import QUESTION
+from medfaith.evaluate_metrics.polarity.verifier import verify
+from medfaith.loaders import chexstruct as reader
+
+PRESENCE, ABSENCE = PROTOCOLS
+KNOB, ASCENDING, DESCENDING, TORTUOUS, TRACHEA = FINDINGS
+
+
+def labels(**by_image: dict[str, int]) -> dict[str, dict[str, int]]:
+    """CXR<number> -> labels by display name, in the form that the reader returns."""
+    return {
+        f"{name}_IM-0001-1001": {TARGETS[finding]: label for finding, label in of.items()}
+        for name, of in by_image.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_image", "presence", "absence"),
+    [
+        pytest.param({KNOB: 1, TRACHEA: 0}, [(KNOB, TRACHEA)], [(TRACHEA, KNOB)], id="one of each"),
+        pytest.param({KNOB: 1, TRACHEA: 1}, [], [], id="both present: no distractor that is absent"),
+        pytest.param({KNOB: 0, TRACHEA: 0}, [], [], id="both absent: no distractor that is present"),
+        pytest.param({KNOB: 1}, [], [], id="the others unknown"),
+        pytest.param({KNOB: 0}, [], [], id="unknown is not present either"),
+        pytest.param({}, [], [], id="nothing measured"),
+        pytest.param(
+            {KNOB: 1, ASCENDING: 1, TRACHEA: 0},
+            [(KNOB, TRACHEA), (ASCENDING, TRACHEA)],
+            [(TRACHEA, None)],
+            id="a record for each target; the distractor of the absent one is chosen",
+        ),
+    ],
+)
+def test_rules(of_image, presence, absence):
+    for config, expected in ((PRESENCE, presence), (ABSENCE, absence)):
+        rows = questions(labels(CXR7=of_image), config).to_pylist()
+        assert [row["finding"] for row in rows] == [target for target, _ in expected]
+        for row, (_, distractor) in zip(rows, expected, strict=True):
+            if distractor:
+                assert row["options"][2] == positive_option(distractor)
+
+
+LABELS = st.lists(st.dictionaries(st.sampled_from(FINDINGS), st.sampled_from([0, 1])), max_size=10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LABELS, st.sampled_from([PRESENCE, ABSENCE]), st.integers(0, 3))
+def test_rules_agree_with_a_row_by_row_oracle(images, config, seed):
+    table = questions(labels(**{f"CXR{i}": of for i, of in enumerate(images, 1)}), config, seed=seed)
+    asked = 1 if config == PRESENCE else 0
+    expected = []
+    for number, of in enumerate(images, 1):
+        others = [f for f in FINDINGS if of.get(f) == 1 - asked]
+        for finding in FINDINGS:
+            if of.get(finding) == asked and others:
+                row_id = f"openi/CXR{number}_IM-0001-1001/chexstruct_{PROTOCOLS[config]}/{finding.replace(' ', '_')}"
+                expected.append((row_id, finding, others[pick(row_id, len(others), seed)]))
+    rows = table.to_pylist()
+    assert [(r["id"], r["finding"], r["options"][2]) for r in rows] == [
+        (i, f, positive_option(d)) for i, f, d in expected
+    ]
+    assert table.schema == QUESTION.arrow_schema
+    assert violations(table) == []
+    for row in rows:
+        assert row["options"][row["negated"]] == negated_option(row["finding"], "canonical_no")
+        assert row["options"][row["answer"]] == positive_option(row["finding"])
+        assert row["answer"] == row["counterpart"]
+        assert row["question"] == QUESTION_FORMS[PROTOCOLS[config]]["original"]
+
+
+def test_a_card_of_the_casebook():
+    """Figure 14: "A. No tracheal deviation | B. Tracheal deviation | C. Aortic knob enlargement", gold B."""
+    (row,) = questions(labels(CXR1_1={TRACHEA: 1, KNOB: 0}), PRESENCE).to_pylist()
+    assert row["options"] == ["No tracheal deviation", "Tracheal deviation", "Aortic knob enlargement"]
+    assert (row["answer"], row["negated"], row["counterpart"]) == (1, 0, 1)
+    assert row["images"] == [{"source": "openi", "key": "CXR1_1_IM-0001-1001.png", "view": ""}]
+    assert (row["study_id"], row["protocol"], row["layout"]) == ("CXR1", PRESENCE, "original")
+
+
+@pytest.mark.parametrize("config", [PRESENCE, ABSENCE])
+@pytest.mark.parametrize("replacement", ["slot0", "slot_agnostic"])
+def test_the_first_positive_slot_is_the_target(config, replacement):
+    """The published verifier puts the first positive option on absence questions: here too that is the target."""
+    (row,) = questions(
+        labels(CXR2={TRACHEA: int(config == PRESENCE), KNOB: int(config == ABSENCE)}), config
+    ).to_pylist()
+    verdict = verify(row["question"], row["options"], row["negated"], replacement=replacement)
+    assert (verdict.fired, verdict.choice) == (True, row["answer"])
+
+
+def test_the_shuffled_layout_has_every_order_and_the_same_questions():
+    of = {f"CXR{i}": {KNOB: 1, TRACHEA: 0, TORTUOUS: 0} for i in range(1, 200)}
+    plain = questions(labels(**of), PRESENCE).to_pylist()
+    mixed = questions(labels(**of), PRESENCE, wording=Wording(layout="shuffled")).to_pylist()
+    assert len({(r["answer"], r["negated"]) for r in mixed}) == 6
+    for before, after in zip(plain, mixed, strict=True):
+        assert before["id"] == after["id"]
+        for index in ("answer", "negated", "counterpart"):
+            assert before["options"][before[index]] == after["options"][after[index]]
+
+
+def test_targets_are_measures_that_the_reader_knows():
+    assert set(TARGETS.values()) <= set(reader.FINDINGS)
+    assert list(FINDINGS) == sorted(FINDINGS)

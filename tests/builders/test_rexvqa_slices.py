@@ -1,0 +1,242 @@
+"""ReXVQA slices: nested samples, words kept as they are, and marks that agree with the verifier of the metrics."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.builders import cxr_contrabench
+from medfaith.builders.cxr_contrabench.questions import Wording, sample_order, violations
+from medfaith.builders.cxr_contrabench.rexvqa import SLICES, questions
+from medfaith.builders.cxr_contrabench.wording import mark_options, question_polarity
+from medfaith.builders.rowset import rowset_sha256
+from medfaith.builders.schemas.contrabench import QUESTION
+from medfaith.evaluate_metrics.polarity.verifier import verify
+from medfaith.loaders.phantom import rexvqa as phantom_rexvqa
+from medfaith.loaders.rexvqa import Item, label_file, read_items
+
+
+def item(number: int, question="Which finding is present?", options=("Edema", "No edema", "Mass"), **fields) -> Item:
+    values = {
+        "id": f"q{number}",
+        "study_id": f"S{number // 2}",
+        "question": question,
+        "options": options,
+        "answer": 0,
+        "task": "presence_assessment",
+        "category": "Lung",
+        "subcategory": "Edema of the Lung",
+        "images": ((f"deid_png/S{number}/1.png", "PA"),),
+    }
+    return Item(**(values | fields))
+
+
+@pytest.fixture(scope="module")
+def phantom_items(tmp_path_factory) -> list[Item]:
+    root = phantom_rexvqa.write(tmp_path_factory.mktemp("rexvqa"), seed=1, n_test=200)
+    return read_items(label_file(root, "test"))
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+MANY = [item(i) for i in range(12_000)]
+
+
+def ids(config: str, items=MANY, seed: int = 0) -> list[str]:
+    return questions(items, config, seed=seed)["id"].to_pylist()
+
+
+def test_slices_are_nested_and_have_the_published_sizes():
+    small, middle, large = (ids(config) for config in ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k"))
+    assert (len(small), len(middle), len(large)) == (1_000, 5_000, 10_000)
+    assert large[:5_000] == middle
+    assert middle[:1_000] == small
+    assert len(set(large)) == 10_000
+
+
+def test_the_seeded_samples_have_the_seeds_of_table_8():
+    assert [seed for _, seed in SLICES.values()] == [None, None, None, 20260326, 20260327, 20260328]
+    samples = [ids(f"rexvqa_10k_s{k}") for k in (1, 2, 3)]
+    assert [ids(f"rexvqa_10k_s{k}", seed=9) for k in (1, 2, 3)] == samples  # whatever the build's seed
+    assert len({tuple(sample) for sample in samples}) == 3
+    assert 8_000 < len(set(samples[0]) & set(samples[1])) < 8_700  # of 12,000, two tenths of 12 overlap by 25/36
+
+
+def test_the_build_s_seed_moves_the_other_slices():
+    assert ids("rexvqa_1k", seed=0) != ids("rexvqa_1k", seed=1)
+
+
+def test_a_sample_is_the_documented_permutation():
+    found = sample_order([f"q{i}" for i in range(50)], 7, "rexvqa").tolist()
+    digests = [blake2b(f"7:rexvqa:q{i}".encode(), digest_size=8).digest() for i in range(50)]
+    assert found == sorted(range(50), key=lambda i: digests[i])
+
+
+@given(st.sets(st.text(max_size=4), max_size=30), st.randoms(use_true_random=False))
+def test_a_sample_does_not_depend_on_the_order_of_the_file(names, random):
+    first, second = sorted(names), sorted(names)
+    random.shuffle(second)
+    assert [first[i] for i in sample_order(first, 3, "x")] == [second[i] for i in sample_order(second, 3, "x")]
+    assert sorted(sample_order(first, 3, "x").tolist()) == list(range(len(first)))
+
+
+def test_a_small_copy_gives_all_its_items():
+    assert sorted(ids("rexvqa_5k", MANY[:30])) == sorted(f"rexvqa/test/q{i}" for i in range(30))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_keeps_question_and_options():
+    asked = item(4, "Which finding is absent?", ("Mass", "Edema", "No edema"), answer=1)
+    table = questions([asked], "rexvqa_1k")
+    assert table.schema == QUESTION.arrow_schema
+    assert table.to_pylist() == [
+        {
+            "id": "rexvqa/test/q4",
+            "protocol": "rexvqa_1k",
+            "polarity": "absence",
+            "study_id": "S2",
+            "images": [{"source": "rexvqa", "key": "deid_png/S4/1.png", "view": "PA"}],
+            "question": "Which finding is absent?",
+            "options": ["Mass", "Edema", "No edema"],
+            "answer": 1,
+            "finding": "edema",
+            "negated": 2,
+            "counterpart": 1,
+            "negation_form": "source",
+            "question_form": "source",
+            "layout": "source",
+            "cue": "absent",
+        }
+    ]
+
+
+def test_rows_of_the_source_may_have_a_negated_gold_and_no_counterpart(phantom_items):
+    table = questions(phantom_items, "rexvqa_1k")
+    rows = table.to_pylist()
+    assert violations(table) == []
+    assert any(row["negated"] == row["answer"] for row in rows)
+    assert any(row["negated"] >= 0 > row["counterpart"] for row in rows)
+    assert {row["polarity"] for row in rows} == {"presence", "absence", "other"}
+    for row in rows:
+        assert row["finding"] == row["finding"].lower()
+        if row["negated"] < 0:
+            original = next(i for i in phantom_items if row["id"].endswith(i.id))
+            assert row["finding"] == original.subcategory.lower()
+
+
+def test_the_build_s_words_do_not_reach_the_source_s_rows(phantom_items, tmp_path_factory):
+    root = phantom_rexvqa.write(tmp_path_factory.mktemp("root"), seed=1, n_test=200)
+    for number, wording in enumerate((None, Wording("clear_of", "p2", "shuffled"))):
+        out = tmp_path_factory.mktemp(f"out{number}")
+        (folder,) = cxr_contrabench.build({"rexvqa": root}, out, wording=wording)
+        found = {v.config: v for v in cxr_contrabench.verify(folder)}
+        assert list(found) == list(SLICES)
+        assert all(not v.problems for v in found.values())
+        expected = questions(phantom_items, "rexvqa_1k")
+        assert found["rexvqa_1k"].summary["sha256"] == rowset_sha256(expected)
+
+
+# --- what the words say -----------------------------------------------------------------------------------------------
+
+QUESTIONS = [
+    ("Which of the following findings is present on this chest X-ray study?", "presence", ""),
+    ("Which abnormality can be seen on the radiograph?", "presence", ""),
+    ("What do the images demonstrate?", "presence", ""),
+    ("Which finding is absent?", "absence", "absent"),
+    ("Which finding is NOT present?", "absence", "not present"),
+    ("Which finding isn't visible here?", "absence", "not visible"),
+    ("Which finding cannot be seen?", "absence", "not be seen"),
+    ("For which finding is there no evidence of disease?", "absence", "no evidence of"),
+    ("Of which finding are the lungs free of?", "absence", "free of"),
+    ("Which finding is missing from the study?", "absence", "missing"),
+    ("Which finding has been ruled out?", "absence", "ruled out"),
+    ("Which finding is least likely present?", "other", "least likely present"),
+    ("Which finding is least likely?", "other", "least likely"),
+    ("Which statement is not correct?", "other", "not"),
+    ("Which finding is present and which is absent?", "other", "absent"),
+    ("Which finding is not absent?", "other", "not"),
+    ("Which diagnosis is most likely?", "other", ""),
+    ("Where is the catheter's tip?", "other", ""),
+    ("Which lobe, noted on the frontal view, is affected?", "presence", ""),
+    ("Which nodule is shown?", "presence", ""),  # "no" and "not" are words, not beginnings of words
+    ("", "other", ""),
+]
+
+
+@pytest.mark.parametrize(("question", "polarity", "cue"), QUESTIONS)
+def test_polarity_and_cue_of_a_question(question, polarity, cue):
+    assert question_polarity(question) == (polarity, cue)
+
+
+@pytest.mark.parametrize(
+    ("options", "marks"),
+    [
+        (("Edema", "No edema", "Mass"), (1, 0, "edema")),
+        (("Absence of pleural effusion", "Mass", "Pleural effusion."), (0, 2, "pleural effusion")),
+        (("Edema is not present", "Mass", "Edema"), (0, 2, "edema")),
+        (("There is no evidence of an edema", "Edema"), (0, 1, "an edema")),
+        (("Lungs are clear of edema", "Edema"), (0, 1, "edema")),
+        (("Clear of edema", "Edema"), (0, 1, "edema")),
+        (("No edema", "No mass", "Edema"), (-1, -1, "")),
+        (("No edema", "Normal heart", "Edema"), (-1, -1, "")),  # two that count as negated
+        (("Normal heart", "Mass"), (0, -1, "")),  # the one negated option, of a concept that its words do not name
+        (("No edema", "Edema", "An edema"), (0, -1, "edema")),  # two counterparts are none
+        (("No edema", "Pulmonary edema"), (0, -1, "edema")),
+        (("No absence of edema", "Edema"), (0, -1, "")),
+        (("Edema", "Mass"), (-1, -1, "")),
+        (("Nodule", "Notched rib"), (-1, -1, "")),
+    ],
+)
+def test_marks_of_an_answer_set(options, marks):
+    assert tuple(mark_options(options)) == marks
+
+
+def assert_agrees(question: str, options: list[str]) -> None:
+    """The extended, slot-agnostic verifier fires on the marked option exactly where the marks say that it can."""
+    polarity, _ = question_polarity(question)
+    marks = mark_options(options)
+    reasons = {
+        i: verify(question, options, i, trigger="extended", replacement="slot_agnostic") for i in range(len(options))
+    }
+    for index, verdict in reasons.items():
+        if marks.negated < 0:
+            assert verdict.reason in ("no_negated_option", "several_negated_options")
+        elif index != marks.negated:
+            assert verdict.reason == "not_the_negated_option"
+        elif polarity == "other":
+            assert verdict.reason == "polarity_unclear"
+        elif marks.counterpart < 0:
+            assert verdict.reason in ("no_counterpart", "several_counterparts")
+        else:
+            assert (verdict.fired, verdict.choice) == (True, marks.counterpart)
+
+
+def test_marks_agree_with_the_verifier_on_the_phantom(phantom_items):
+    for one in phantom_items:
+        assert_agrees(one.question, list(one.options))
+
+
+@pytest.mark.parametrize(("question", "polarity", "cue"), QUESTIONS)
+def test_marks_agree_with_the_verifier_on_the_table(question, polarity, cue):
+    assert_agrees(question, ["Edema", "No edema", "Mass"])
+
+
+WORD = st.sampled_from(
+    ["which", "finding", "is", "not", "no", "absent", "present", "seen", "evidence", "of", "least", "likely", "free",
+     "without", "shown", "clear", "the", "edema", "normal", "isn't", "cannot", "be", "mass", "are", "any", "lungs"]
+)  # fmt: skip
+SENTENCE = st.lists(WORD, min_size=1, max_size=7).map(" ".join)
+
+
+@given(SENTENCE, st.lists(SENTENCE, min_size=2, max_size=4))
+def test_marks_agree_with_the_verifier_on_any_words(question, options):
+    assert_agrees(question, options)
+
+
+def test_the_module_s_slices_are_all_of_them():
+    assert list(SLICES) == ["rexvqa_1k", "rexvqa_5k", "rexvqa_10k", *(f"rexvqa_10k_s{k}" for k in (1, 2, 3))]

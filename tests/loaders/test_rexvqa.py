@@ -1,0 +1,193 @@
+"""ReXVQA: the official JSON with its variants; bad input is named by file, item and field."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from medfaith.loaders import images, rexvqa
+from medfaith.loaders.errors import InputError
+from medfaith.loaders.phantom import rexvqa as phantom_rexvqa
+
+ITEM: dict[str, Any] = {
+    "study_id": "P1_S1",
+    "StudyInstanceUid": "1.2.3",
+    "question": " Which finding is present? ",
+    "options": ["A. Edema", "B. No edema", "C. A fracture", "D. Pneumonia"],
+    "correct_answer": "A",
+    "correct_answer_explanation": "x",
+    "task_name": "presence_assessment",
+    "category": "Lung",
+    "subcategory": "Edema",
+    "Findings": "Never read.",
+    "ImagePath": ["../deid_png/P1/S1/1.png", "../deid_png/P1/S1/2.png"],
+    "ImageViewPosition": ["PA", "LATERAL"],
+}
+EXPECTED = rexvqa.Item(
+    id="q1",
+    study_id="P1_S1",
+    question="Which finding is present?",
+    options=("Edema", "No edema", "A fracture", "Pneumonia"),
+    answer=0,
+    task="presence_assessment",
+    category="Lung",
+    subcategory="Edema",
+    images=(("deid_png/P1/S1/1.png", "PA"), ("deid_png/P1/S1/2.png", "LATERAL")),
+)
+
+
+def write(root: Path, items: Any) -> Path:
+    (root / "metadata").mkdir(parents=True, exist_ok=True)
+    path = root / "metadata" / "test_vqa_data.json"
+    path.write_text(items if isinstance(items, str) else json.dumps(items), encoding="utf-8")
+    return path
+
+
+def read(root: Path, **changes: Any) -> rexvqa.Item:
+    fields = {name: value for name, value in (ITEM | changes).items() if value is not ...}
+    (item,) = rexvqa.read_items(write(root, {"q1": fields}))
+    return item
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {name: str(ITEM[name]) for name in ("options", "ImagePath", "ImageViewPosition")},
+        {"options": ["Edema", "No edema", "A fracture", "Pneumonia"]},
+        {"options": ["A) Edema", "(B) No edema", "C: A fracture", "D.Pneumonia"]},
+        {"correct_answer": " A. "},
+        {"ImagePath": ["deid_png/P1/S1/1.png", "/data/rexgradient/deid_png/P1/S1/2.png"]},
+        {"Findings": None, "correct_answer_explanation": ...},
+    ],
+)
+def test_variants_of_the_release_read_the_same(tmp_path, changes):
+    assert read(tmp_path, **changes) == EXPECTED
+
+
+def test_fields_that_may_be_missing(tmp_path):
+    item = read(tmp_path, category=None, subcategory=..., ImageViewPosition=..., study_id=..., StudyInstanceUID="9.9")
+    assert (item.category, item.subcategory, item.study_id) == ("", "", "9.9")
+    assert [view for _, view in item.images] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("question", ..., "missing or empty"),
+        ("question", "  ", "missing or empty"),
+        ("question", 3, "is 3"),
+        ("study_id", [], "is []"),
+        ("task_name", ..., "missing or empty"),
+        ("options", ..., "a list of texts"),
+        ("options", "['A. Edema', ", "a list of texts"),
+        ("options", "__import__('os').getcwd()", "a list of texts"),
+        ("options", [1, 2], "a list of texts"),
+        ("options", ["A. Edema"], "has 1 options"),
+        ("options", ["B. Edema", "A. No edema"], "the letters A, B"),
+        ("options", ["A. Edema", "No edema"], "the letters A, B"),
+        ("options", ["A. Edema", "B. "], "no option without text"),
+        ("correct_answer", "E", "a letter from A to D"),
+        ("correct_answer", "Edema", "a letter from A to D"),
+        ("correct_answer", "a", "a letter from A to D"),
+        ("ImagePath", [], "names no image"),
+        ("ImagePath", ["../other/1.png"], "deid_png"),
+        ("ImagePath", ["../deid_png/../../1.png"], "deid_png"),
+        ("ImagePath", "../deid_png/1.png", "a list of texts"),
+        ("ImageViewPosition", ["PA"], "one for each of 2 images"),
+    ],
+)
+def test_a_bad_field_is_named(tmp_path, field, value, words):
+    with pytest.raises(InputError) as error:
+        read(tmp_path, **{field: value})
+    for word in ("test_vqa_data.json", "item 'q1'", f"{field!r}", words, "what to do"):
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"q1": {"question": "x"', "cannot be read as JSON"),
+        ("[]", "holds no items"),
+        ("{}", "holds no items"),
+        ('{"q1": 3}', "is no object"),
+        ('{"q1": {}, "q1": {}}', "'q1' stands twice"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, content, words):
+    with pytest.raises(InputError, match=r"test_vqa_data\.json") as error:
+        rexvqa.read_items(write(tmp_path, content))
+    assert words in str(error.value)
+
+
+def test_where_the_file_may_lie(tmp_path):
+    path = write(tmp_path, {"q1": ITEM})
+    assert rexvqa.label_file(tmp_path, "test") == path
+    assert rexvqa.label_file(path, "test") == path
+    assert rexvqa.label_file(path.parent, "test") == path
+    for root, split in ((tmp_path, "train"), (path, "validation"), (tmp_path / "absent", "test")):
+        with pytest.raises(InputError, match="holds no"):
+            rexvqa.label_file(root, split)
+
+
+OPTION = st.text(st.characters(categories=("L", "Nd", "Zs", "P")), min_size=1, max_size=20).map(
+    lambda t: f"x{t}".strip()
+)
+
+
+@given(st.lists(OPTION, min_size=2, max_size=6), st.data())
+def test_letters_go_and_texts_stay(tmp_path_factory, options, data):
+    answer = data.draw(st.integers(0, len(options) - 1))
+    lettered = [f"{chr(65 + i)}. {text}" for i, text in enumerate(options)]
+    folder = tmp_path_factory.mktemp("r")
+    item = read(folder, options=data.draw(st.sampled_from([lettered, str(lettered)])), correct_answer=chr(65 + answer))
+    assert (item.options, item.answer) == (tuple(options), answer)
+
+
+# --- the phantom ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    return phantom_rexvqa.write(tmp_path_factory.mktemp("rexvqa"), seed=2)
+
+
+def test_the_phantom_reads_and_its_images_open(root):
+    items = rexvqa.read_items(rexvqa.label_file(root, "test"))
+    assert len(items) == 60
+    assert {len(item.images) for item in items} == {1, 2}
+    for key, view in {image for item in items for image in item.images}:
+        opened = images.open_image({"source": "rexvqa", "key": key, "view": view}, {"rexvqa": root})
+        assert (opened.mode, opened.size) == ("RGB", phantom_rexvqa.SIZE[::-1])
+        assert np.ptp(np.asarray(opened)) > 100
+    assert {split for split in rexvqa.SPLITS if rexvqa.label_file(root, split)} == set(rexvqa.SPLITS)
+
+
+def test_one_phantom_image_has_16_bits(root):
+    deep = []
+    for path in root.rglob("*.png"):
+        with Image.open(path) as picture:
+            if picture.mode.startswith("I"):
+                deep.append(np.asarray(picture).max())
+    assert len(deep) == 1
+    assert deep[0] > 255
+
+
+def test_phantom_items_have_the_official_fields_and_some_stringified_lists(root):
+    items = json.loads((root / "metadata" / "test_vqa_data.json").read_text())
+    official = {
+        "study_id", "StudyInstanceUid", "question", "options", "correct_answer", "correct_answer_explanation",
+        "task_name", "category", "subcategory", "class", "PatientID", "AccessionNumber", "PatientSex", "PatientAge",
+        "StudyDate", "Indication", "Comparison", "Findings", "Impression", "ImagePath", "ImageViewPosition",
+        "ImageModality", "Manufacturer",
+    }  # fmt: skip
+    assert all(set(item) == official for item in items.values())
+    assert {type(item["options"]) for item in items.values()} == {list, str}
+    assert {type(item["ImagePath"]) for item in items.values()} == {list, str}

@@ -1,0 +1,151 @@
+"""Logs in the format that lm-eval writes, of answers whose counts a test chooses."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medfaith.builders.cxr_contrabench.wording import QUESTION_FORMS, negated_option, positive_option, slug
+from medfaith.tasks.contrabench import adapter
+
+FILTERS = ("b0", "m1", "m1_slot_agnostic", "m1_extended")
+DATE = "2026-01-02T03-04-05.678901"
+FINDINGS = ("atelectasis", "cardiomegaly", "consolidation", "edema", "pleural effusion", "pneumothorax")
+PLACES = {  # protocol: (id's first parts, id's middle part)
+    "chexpert_presence": ("chexpert/validation", "presence"),
+    "chexpert_absence": ("chexpert/validation", "absence"),
+    "chexpert_positive_only": ("chexpert/validation", "positive_only"),
+    "openi_report_absence": ("openi", "report_absence"),
+    "openi_chexstruct_presence": ("openi", "chexstruct_presence"),
+    "openi_chexstruct_absence": ("openi", "chexstruct_absence"),
+}
+
+
+def question(
+    protocol: str,
+    number: int,
+    *,
+    finding: str = "edema",
+    options: Sequence[str] | None = None,
+    answer: int = 0,
+    negated: int = 1,
+    prompt: str | None = "b0",
+    negation_form: str = "canonical_no",
+    question_form: str = "original",
+    layout: str = "original",
+    split: str = "validation",
+    **columns: Any,
+) -> dict[str, Any]:
+    """One row as a task's document; by default "Edema", its negation and "Fracture"."""
+    place, middle = PLACES.get(protocol, ("rexvqa/test", ""))
+    polarity = "absence" if protocol.endswith("absence") else "presence"
+    study = f"patient{number:05d}/study1"
+    row = {
+        "id": f"{place.replace('validation', split)}/{study}/{middle}/{slug(finding)}",
+        "protocol": protocol,
+        "polarity": polarity,
+        "study_id": study,
+        "images": f"chexpert:valid/{study}/view1_frontal.jpg",
+        "question": QUESTION_FORMS[polarity].get(question_form, ""),
+        "options": list(options or [positive_option(finding), negated_option(finding, negation_form), "Fracture"]),
+        "answer": answer,
+        "finding": finding,
+        "negated": negated,
+        "counterpart": -1 if negated < 0 else answer,
+        "negation_form": negation_form,
+        "question_form": question_form,
+        "layout": layout,
+        "cue": "",
+        "n_rows_skipped": 0,
+        **columns,
+    }
+    return row if prompt is None else row | {"prompt": prompt}
+
+
+def answered(
+    protocol: str,
+    n: int,
+    correct: int,
+    negated: int,
+    *,
+    drift: int = 0,
+    shared: int = 0,
+    unread: int = 0,
+    **columns: Any,
+) -> list[tuple[dict[str, Any], str]]:
+    """n questions with answers: `correct` right, `negated` on the negated option, `unread` unreadable, the rest wrong.
+
+    Of the negated ones, `drift` have a distractor in slot 0, and `shared` have options that all share a concept word.
+    """
+    form = columns.get("negation_form", "canonical_no")
+    drifting = {"options": ["Fracture", "Edema", negated_option("edema", form)], "answer": 1, "negated": 2}
+    aorta = {
+        "options": ["No ascending aortic enlargement", "Ascending aortic enlargement", "Aortic knob enlargement"],
+        "answer": 1,
+        "negated": 0,
+    }
+    parts = [
+        (correct, {}, "A"),
+        (negated - drift - shared, {}, f"B. {negated_option('edema', form)}"),
+        (drift, drifting, "(C)"),
+        (shared, aorta, "A"),
+        (unread, {}, "The image does not allow a decision."),
+        (n - correct - negated - unread, {}, "C"),
+    ]
+    assert min(count for count, *_ in parts) >= 0
+    kinds = [(changes, text) for count, changes, text in parts for _ in range(count)]
+    return [(question(protocol, i, **{**columns, **changes}), text) for i, (changes, text) in enumerate(kinds)]
+
+
+def sample_lines(
+    answers: Iterable[tuple[Mapping[str, Any], str]],
+    filters: Sequence[str] = FILTERS,
+    given: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> list[str]:
+    """The lines of a sample log, filter by filter; readings by the task's own filters, or `given` ones by filter."""
+    docs, texts = zip(*answers, strict=True)
+    readings = {name: getattr(adapter, name)([[text] for text in texts], docs) for name in filters}
+    readings |= {name: [json.dumps(reading) for reading in of_filter] for name, of_filter in (given or {}).items()}
+    lines = []
+    for name, of_filter in readings.items():
+        for i, (doc, text, reading) in enumerate(zip(docs, texts, of_filter, strict=True)):
+            target = string.ascii_uppercase[doc["answer"]]
+            sample = {"doc_id": i, "doc": doc, "target": target, "resps": [[text]], "filtered_resps": [reading]}
+            lines.append(json.dumps(sample | {"filter": name, "metrics": []}, ensure_ascii=False))
+    return lines
+
+
+def write_log(
+    folder: Path,
+    model: str,
+    answers: Sequence[tuple[Mapping[str, Any], str]],
+    *,
+    task: str = "",
+    date: str = DATE,
+    n_data: int | None = None,
+    model_args: Mapping[str, Any] | str | None = None,
+    lines: Sequence[str] | None = None,
+    **how: Any,
+) -> Path:
+    """Writes one task's sample log, and the results beside it; returns the log. Later tasks join the same results."""
+    folder.mkdir(parents=True, exist_ok=True)
+    task = task or f"medfaith_contrabench_{answers[0][0]['protocol']}"
+    path = folder / f"samples_{task}_{date}.jsonl"
+    lines = sample_lines(answers, **how) if lines is None else lines
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    results = folder / f"results_{date}.json"
+    content = json.loads(results.read_text()) if results.exists() else {"results": {}, "n-samples": {}}
+    content["config"] = {"model": "hf-multimodal", "model_args": model_args or {"pretrained": model}}
+    content["n-samples"][task] = {"original": n_data or len(answers), "effective": len(answers)}
+    results.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def rows_of(report: str, title: str) -> list[list[str]]:
+    """The cells of the table whose title begins with `title`, without its heading."""
+    section = next(section for section in report.split("\n## ") if section.startswith(title))
+    table = section.split("\n\n")[1].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]

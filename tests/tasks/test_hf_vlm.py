@@ -1,0 +1,384 @@
+"""Image-conditioned option scores equal a plain forward pass of transformers, and each image is encoded once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from lm_eval.api.instance import Instance
+from PIL import Image
+
+from medfaith import tasks
+from medfaith.evaluate_metrics.polarity.option_scores import gap_summary
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.models.hf_vlm import HFVisionLM
+from tests.tasks import tiny_models
+
+
+def save_gemma3(folder: Path) -> Path:
+    """A Gemma3ForConditionalGeneration (MedGemma's class) of a few hundred thousand weights, with its processor."""
+    torch.manual_seed(0)
+    special = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tiny_models._tokenizer(list(special.values())).backend_tokenizer,
+        pad_token="<pad>",
+        eos_token="</s>",
+        model_max_length=2048,
+        extra_special_tokens=special,
+    )
+    ids: dict[str, Any] = {name: tokenizer.convert_tokens_to_ids(token) for name, token in special.items()}
+    text = {
+        "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 2048,
+        "initializer_range": 0.2, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"],
+        "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1,
+    }  # fmt: skip
+    vision = {
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "image_size": 56, "patch_size": 14,
+    }  # fmt: skip
+    config = transformers.Gemma3Config(
+        text_config=text,
+        vision_config=vision,
+        mm_tokens_per_image=4,
+        boi_token_index=ids["boi_token"],
+        eoi_token_index=ids["eoi_token"],
+        image_token_index=ids["image_token"],
+    )
+    model = transformers.Gemma3ForConditionalGeneration(config)
+    # Zero at the start, so that no image would reach the text.
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight)
+    model.save_pretrained(folder)
+    transformers.Gemma3Processor(
+        image_processor=transformers.Gemma3ImageProcessor(size={"height": 56, "width": 56}),
+        tokenizer=tokenizer,
+        chat_template=tiny_models.CHAT_TEMPLATE.replace("IMAGE", "<start_of_image>"),
+        image_seq_length=4,
+    ).save_pretrained(folder)
+    return folder
+
+
+SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl, "gemma3": save_gemma3}
+PLACEHOLDER = {  # what a processor expands; without a chat template it has to be named (`image_string`)
+    "llava": "<image>",
+    "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>",  # the ends keep neighbouring images apart
+    "gemma3": "<start_of_image>",
+}
+OPTIONS = [" No edema", " Edema", " Consolidation of the left lower lobe", " A", " Pleural effusion,\nsmall"]
+CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the continuation
+    ("<image>\nWhich of the following findings is present?\nANSWER:", [(60, 90)]),
+    ("<image><image>\nWhich finding is absent? ", [(100, 40), (64, 64)]),
+    ("First <image> then <image> and <image>, which one?\n", [(30, 30), (200, 57), (56, 112)]),
+    ("<image>Edema?", [(84, 84)]),
+    ("<image>\nWhich of the following findings is present?\nANSWER:", [(90, 60)]),  # same words, another image
+]
+
+
+def noise(size: tuple[int, int], seed: int) -> Image.Image:
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+def requests_of(lm: Any | None = None) -> list[Instance]:
+    """Every option after every context, in the chat template of `lm` if one is given."""
+    requests = []
+    for number, (prompt, sizes) in enumerate(CONTEXTS):
+        images = [noise(size, seed) for seed, size in enumerate(sizes, start=10 * number)]
+        context = lm.apply_chat_template([{"role": "user", "content": prompt}]) if lm else prompt
+        requests += [
+            Instance("loglikelihood", {"id": f"row-{number}"}, (context, o, {"visual": images}), i, ("t", number, 1))
+            for i, o in enumerate(OPTIONS)
+        ]
+    return requests
+
+
+@pytest.fixture(scope="module", params=SAVE)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return SAVE[request.param](tmp_path_factory.mktemp(request.param, numbered=False))
+
+
+def load(folder: Path, batch_size: int = 8, chat: bool = False, **arguments: Any) -> Any:
+    if not chat:
+        arguments["image_string"] = PLACEHOLDER[folder.name]
+    return HFVisionLM(str(folder), dtype="float32", device="cpu", batch_size=batch_size, **arguments)
+
+
+def arguments(request: Instance) -> tuple[str, str, dict]:
+    return cast(Any, request.args)
+
+
+class Direct:
+    """What transformers computes for one request by itself: processor, forward pass, gather."""
+
+    def __init__(self, folder: Path) -> None:
+        self.processor = transformers.AutoProcessor.from_pretrained(folder)
+        self.model = transformers.AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
+        self.image_token = PLACEHOLDER[folder.name]
+
+    def __call__(self, request: Instance) -> tuple[float, bool, np.ndarray]:
+        context, continuation, extra = arguments(request)
+        context = context.replace("<image>", self.image_token)
+        inputs = self.processor(text=context + continuation, images=extra["visual"], return_tensors="pt")
+        prompt = self.processor(text=context.rstrip(), images=extra["visual"], return_tensors="pt")
+        with torch.no_grad():
+            output = self.model(**inputs, output_hidden_states=True)
+        start = prompt["input_ids"].shape[1]
+        tokens = inputs["input_ids"][0, start:]
+        logits = output.logits[0, start - 1 : -1].double()
+        score = torch.log_softmax(logits, -1)[range(len(tokens)), tokens].sum()
+        return float(score), bool((logits.argmax(-1) == tokens).all()), output.hidden_states[-1][0, -1].numpy()
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> Direct:
+    return Direct(folder)
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder, alone, batch_size, chat):
+    lm = load(folder, batch_size, chat)
+    requests = requests_of(lm if chat else None)
+    direct = [alone(request) for request in requests]
+    scores = lm.loglikelihood(requests, disable_tqdm=True)
+    np.testing.assert_allclose([s for s, _ in scores], [s for s, _, _ in direct], atol=1e-4)
+    assert [greedy for _, greedy in scores] == [greedy for _, greedy, _ in direct]
+    np.testing.assert_allclose(lm.option_states(requests), [state for _, _, state in direct], atol=1e-4)
+    assert len({round(s, 4) for s, _ in scores}) == len(scores)  # the image matters, also where the words are the same
+
+
+@pytest.mark.parametrize(
+    ("prompt", "continuation"),
+    [
+        ("<image> Which of the fol", "lowing findings present"),
+        ("<image> A", "nswer with the letter"),
+        ("<image>", "No"),
+    ],
+)
+def test_a_continuation_may_change_the_tokens_at_the_prompts_end(folder, alone, prompt, continuation):
+    request = Instance("loglikelihood", {}, (prompt, continuation, {"visual": [noise((60, 60), 0)]}), 0)
+    ((score, _),) = load(folder).loglikelihood([request], disable_tqdm=True)
+    assert score == pytest.approx(alone(request)[0], abs=1e-4)
+
+
+def test_scores_of_a_model_whose_probabilities_are_known(folder):
+    lm = load(folder)
+    (token,) = lm.tokenizer("?")["input_ids"]
+    vocabulary = lm.model.lm_head.out_features
+    head = torch.nn.Linear(lm.model.lm_head.in_features, vocabulary)
+    torch.nn.init.zeros_(head.weight)
+    torch.nn.init.zeros_(head.bias)
+    head.bias.data[token] = 2.0  # "?" has probability e^2 / (e^2 + V - 1) everywhere, all else 1 / (e^2 + V - 1)
+    lm.model.lm_head = head
+    extra = {"visual": [noise((60, 60), 0)]}
+    requests = [Instance("loglikelihood", {}, ("<image> Edema?", o, extra), i) for i, o in enumerate(("??", "?!", "!"))]
+    scores = lm.loglikelihood(requests, disable_tqdm=True)
+    total = np.log(np.exp(2.0) + vocabulary - 1)
+    assert [score for score, _ in scores] == pytest.approx([4 - 2 * total, 2 - 2 * total, -total], abs=1e-5)
+    assert [greedy for _, greedy in scores] == [True, False, False]
+
+
+def test_order_does_not_matter(folder):
+    requests = requests_of()
+    shuffled = random.Random(0).sample(range(len(requests)), len(requests))
+    lm = load(folder, 3)
+    scores = [score for score, _ in lm.loglikelihood(requests, disable_tqdm=True)]
+    again = [score for score, _ in lm.loglikelihood([requests[i] for i in shuffled], disable_tqdm=True)]
+    np.testing.assert_allclose(again, [scores[i] for i in shuffled], atol=1e-5)
+
+
+def count_vision_calls(lm: Any) -> list[int]:
+    calls: list[int] = []
+    base = lm.model.base_model
+    encoder = getattr(base, "vision_tower", None) or base.visual
+    encoder.register_forward_hook(lambda *_: calls.append(1))
+    return calls
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_one_vision_encoding_for_each_context(folder, batch_size):
+    lm = load(folder, batch_size)
+    calls = count_vision_calls(lm)
+    lm.loglikelihood(requests_of(), disable_tqdm=True)
+    assert len(calls) == len(CONTEXTS)
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_a_model_that_takes_no_features_is_given_pixels_and_scores_the_same(folder, batch_size):
+    lm, other = load(folder, batch_size), load(folder, batch_size)
+    other._takes_features = False
+    calls = count_vision_calls(other)
+    expected = [score for score, _ in lm.loglikelihood(requests_of(), disable_tqdm=True)]
+    scores = [score for score, _ in other.loglikelihood(requests_of(), disable_tqdm=True)]
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+    assert len(calls) == len(CONTEXTS) * (1 if batch_size == 8 else len(OPTIONS))
+
+
+def test_text_only_requests_among_others_are_scored_by_lm_evals_own_method(folder, alone):
+    lm, model = load(folder), alone.model
+    text_only = Instance("loglikelihood", {}, ("Is edema present?", " No"), 0)
+    tokens = torch.tensor([lm.tokenizer("Is edema present? No")["input_ids"]])
+    start = len(lm.tokenizer("Is edema present?")["input_ids"])
+    with torch.no_grad():
+        logits = model(tokens).logits[0, start - 1 : -1].log_softmax(-1)
+    expected = float(logits[range(logits.shape[0]), tokens[0, start:]].sum())
+    first, second = requests_of()[:2]
+    (one, _), (middle, _), (two, _) = lm.loglikelihood([first, text_only, second], disable_tqdm=True)
+    assert middle == pytest.approx(expected, abs=1e-4)
+    assert [one, two] == pytest.approx([s for s, _ in lm.loglikelihood([first, second], disable_tqdm=True)], abs=1e-5)
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
+@pytest.mark.parametrize(
+    ("prompt", "n_images"), [("<image><image> Edema?", 1), ("<image> Edema?", 2), ("Edema?", 1), ("Edema?", 0)]
+)
+def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
+    lm = load(folder, chat=chat)
+    context = lm.apply_chat_template([{"role": "user", "content": prompt}]) if chat else prompt
+    images = [noise((60, 60), seed) for seed in range(n_images)]
+    with pytest.raises(
+        InputError, match=rf"t, row r7: .*{prompt.count('<image>')} image placeholders for {n_images} images"
+    ):
+        lm.loglikelihood(
+            [Instance("loglikelihood", {"id": "r7"}, (context, " No", {"visual": images}), 0, ("t", 0, 1))]
+        )
+
+
+def test_a_text_that_does_not_fit_is_an_error_and_is_not_cut(folder):
+    with pytest.raises(InputError, match="do not fit into 20"):
+        load(folder, max_length=20).loglikelihood(requests_of(), disable_tqdm=True)
+
+
+def test_a_continuation_without_tokens_is_an_error(folder):
+    context, _, extra = arguments(requests_of()[0])
+    empty = Instance("loglikelihood", {}, (context, "", extra), 0)
+    with pytest.raises(InputError, match="adds no token"):
+        load(folder).loglikelihood([empty], disable_tqdm=True)
+
+
+def test_states_are_stored_by_task_row_and_option(folder, tmp_path):
+    path = tmp_path / "new" / "states.npz"
+    lm = load(folder, states_path=str(path))
+    requests = requests_of()
+    lm.loglikelihood(requests[:3], disable_tqdm=True)
+    lm.loglikelihood(requests[3:], disable_tqdm=True)  # lm-eval may call more than once: all is kept
+    with np.load(path) as stored:
+        assert stored["id"].tolist() == [request.doc["id"] for request in requests]
+        assert stored["option"].tolist() == [request.idx for request in requests]
+        assert set(stored["task"].tolist()) == {"t"}
+        assert stored["state"].dtype == np.float32
+        np.testing.assert_allclose(stored["state"], lm.option_states(requests), atol=1e-5)
+    assert [file.name for file in path.parent.iterdir()] == ["states.npz"]
+
+
+GROUP = """
+include: TEMPLATE
+group: scores_of_options
+tag: null
+output_type: multiple_choice
+doc_to_text: !function medfaith.tasks.contrabench.option_scores.prompt
+doc_to_choice: !function medfaith.tasks.contrabench.option_scores.choices
+doc_to_target: !function medfaith.tasks.contrabench.option_scores.target
+process_results: !function medfaith.tasks.contrabench.option_scores.process_results
+generation_kwargs: null
+filter_list: null
+metric_list:
+  - metric: accuracy
+    aggregation: mean
+    higher_is_better: true
+  - metric: negated_rate
+    aggregation: mean
+    higher_is_better: false
+METRICS
+task:
+  - task: presence
+    dataset_kwargs:
+      repository: cxr-contrabench-chexpert
+      config: chexpert_presence
+      split: validation
+  - task: report_absence
+    dataset_kwargs:
+      repository: cxr-contrabench-openi
+      config: openi_report_absence
+      split: test
+"""
+METRIC = """  - metric: {}
+    aggregation: !function medfaith.tasks.contrabench.{}
+    higher_is_better: {}
+"""
+AGGREGATIONS = [
+    ("accuracy_ci_low", "adapter.ci_low", True),
+    ("accuracy_ci_high", "adapter.ci_high", True),
+    ("n_rows_skipped", "adapter.largest", False),
+    *(
+        (f"{metric}_{subset}{end}", aggregation, subset == "control")
+        for subset in ("safe", "control")
+        for metric, end, aggregation in [
+            ("n", "", "adapter.total"),
+            ("mean_gap", "", "option_scores.mean"),
+            ("mean_gap", "_ci_low", "adapter.ci_low"),
+            ("mean_gap", "_ci_high", "adapter.ci_high"),
+            ("median_gap", "", "option_scores.median"),
+        ]
+    ),
+]
+# `lm_eval run`, with the class under its name.
+COMMAND = """
+from lm_eval.__main__ import cli_evaluate
+from lm_eval.api.registry import model_registry
+if "medfaith-hf-vlm" not in model_registry:
+    model_registry.register("medfaith-hf-vlm", target="medfaith.tasks.models.hf_vlm:HFVisionLM")
+cli_evaluate()
+"""
+
+
+@pytest.mark.parametrize("model", ["llava", "qwen2_5_vl"])
+def test_lm_eval_scores_options_with_images(model, phantom_build, phantom_roots, tmp_path):
+    folder = SAVE[model](tmp_path / "model")
+    template = tasks.include_path() / "contrabench" / "_contrabench_template_yaml"
+    metrics = "".join(METRIC.format(name, aggregation, str(up).lower()) for name, aggregation, up in AGGREGATIONS)
+    (tmp_path / "tasks").mkdir()
+    yaml = GROUP.replace("TEMPLATE", str(template)).replace("METRICS\n", metrics)
+    (tmp_path / "tasks" / "scores.yaml").write_text(yaml)
+    metadata = {"data": str(phantom_build), "roots": {name: str(root) for name, root in phantom_roots.items()}}
+    states, out = tmp_path / "states.npz", tmp_path / "results"
+    command = [
+        *(sys.executable, "-c", COMMAND, "run", "--model", "medfaith-hf-vlm", "--device", "cpu", "--batch_size", "6"),
+        *("--model_args", f"pretrained={folder},dtype=float32,max_length=2048,states_path={states}"),
+        *("--apply_chat_template", "--include_path", str(tmp_path / "tasks"), "--tasks", "scores_of_options"),
+        *("--metadata", json.dumps(metadata), "--limit", "12", "--output_path", str(out), "--log_samples"),
+    ]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "LMEVAL_LOG_LEVEL": "WARNING"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (results,) = out.rglob("results_*.json")
+    scores = json.loads(results.read_text())["results"]
+    logs = {task: next(out.rglob(f"samples_*{task}_*.jsonl")) for task in ("presence", "report_absence")}
+    samples = {task: [json.loads(line) for line in path.open()] for task, path in logs.items()}
+    assert any(len(sample["doc"]["images"].split()) > 1 for sample in samples["report_absence"])
+    with np.load(states) as stored:
+        ids, state = stored["id"].tolist(), stored["state"]
+    expected_ids = [s["doc"]["id"] for task in samples.values() for s in task for _ in s["doc"]["options"]]
+    assert sorted(ids) == sorted(expected_ids)
+    assert np.isfinite(state).all()
+    for name, rows in samples.items():
+        task = next(key for key in scores if key.endswith(name))
+        for sample in rows:
+            for option, request in zip(sample["doc"]["options"], sample["arguments"].values(), strict=True):
+                assert request["arg_1"].strip() == option
+        found = [[float(response[0][0]) for response in sample["resps"]] for sample in rows]
+        columns = ([sample["doc"][column] for sample in rows] for column in ("answer", "negated", "counterpart"))
+        width = max(len(row) for row in found)
+        summary = gap_summary([row + [float("nan")] * (width - len(row)) for row in found], *columns)
+        for metric in ("n_safe", "n_control", "mean_gap_safe", "mean_gap_control", "median_gap_safe"):
+            assert scores[task][f"{metric},none"] == pytest.approx(summary[metric], nan_ok=True)
+        assert summary["n_safe"] + summary["n_control"] > 0  # so that NaN is not all that was compared
