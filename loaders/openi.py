@@ -64,7 +64,9 @@ def label_files(root: Path) -> list[Path]:
         found = "is no .tgz archive" if root.is_file() else "no such file or folder"
         raise InputError(root, found, expected=EXPECTED, action="give the folder that holds the OpenI reports")
     for folder in (root, root / "ecgen-radiology", *sorted(root.glob("*/ecgen-radiology"))):
-        if files := sorted((f for f in folder.glob("*.xml") if not f.name.startswith(".")), key=_by_number):
+        if files := sorted(
+            (f for f in folder.glob("*.xml") if f.is_file() and not f.name.startswith(".")), key=_by_number
+        ):
             return files
     if (root / ARCHIVE).is_file():
         return [root / ARCHIVE]
@@ -102,6 +104,8 @@ def read_reports(root: Path, progress: Callable[[int, int], None] | None = None)
         numbered[int(report.uid.removeprefix("CXR"))] = report
         if progress is not None:
             progress(done, total)
+    if not numbered:
+        raise InputError(files[0], "holds no report", expected=EXPECTED, action=ACTION)
     return [numbered[number] for number in sorted(numbered)]
 
 
@@ -183,12 +187,18 @@ def _kaggle_reports(reports: Path, projections: Path) -> tuple[Iterator[tuple[st
     rows = list(_csv_rows(reports, REPORTS_COLUMNS))
     known = {row["uid"] for _, row in rows}
     names: dict[str, list[str]] = {}
+    seen: dict[str, int] = {}  # image id -> row
     for number, row in _csv_rows(projections, PROJECTIONS_COLUMNS):
         if row["uid"] not in known:
             found = f"no report has the uid {row['uid']!r}"
             expected = f"a uid of {reports.name}"
             raise InputError(projections, found, expected=expected, action=KAGGLE_ACTION, row=number, column="uid")
-        names.setdefault(row["uid"], []).append(_image_id(row["filename"], projections, number))
+        image_id = _image_id(row["filename"], projections, number)
+        if seen.setdefault(image_id, number) != number:
+            found = f"{row['filename']!r} repeats row {seen[image_id]}"
+            expected = "each image once"
+            raise InputError(projections, found, expected=expected, action=KAGGLE_ACTION, row=number, column="filename")
+        names.setdefault(row["uid"], []).append(image_id)
 
     def parse(number: int, row: dict[str, str]) -> Report:
         return Report(

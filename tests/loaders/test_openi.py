@@ -194,6 +194,20 @@ def _edited(file: str, old: str, new: str, write=write_kaggle):
     return make
 
 
+def _repeated_projection(root):
+    write_kaggle(root)
+    file = root / openi.PROJECTIONS_CSV
+    lines = file.read_text(encoding="utf-8").splitlines()
+    file.write_text("\n".join([*lines, lines[1]]) + "\n", encoding="utf-8")
+
+
+def _headers_only(root):
+    write_kaggle(root)
+    for name in (openi.REPORTS_CSV, openi.PROJECTIONS_CSV):
+        file = root / name
+        file.write_text(file.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
+
+
 def _truncated(n_bytes_lost: int):
     def make(root):
         file = write_tgz(root / openi.ARCHIVE, release())
@@ -266,6 +280,8 @@ BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]><eCitation>&y;</eCita
             "indiana_projections.csv, row 2, column 'filename': unknown image name '2.jpg'",
             id="csv image name",
         ),
+        pytest.param(_repeated_projection, "indiana_projections.csv, row 1", id="csv image twice"),
+        pytest.param(_headers_only, "holds no report", id="csv without rows"),
         pytest.param(
             lambda root: (write_kaggle(root), (root / openi.REPORTS_CSV).write_bytes(b"uid\n\xff\n")),
             "indiana_reports.csv",
