@@ -280,7 +280,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]><eCitation>&y;</eCita
             "indiana_projections.csv, row 2, column 'filename': unknown image name '2.jpg'",
             id="csv image name",
         ),
-        pytest.param(_repeated_projection, "indiana_projections.csv, row 1", id="csv image twice"),
+        pytest.param(_repeated_projection, "indiana_projections.csv, row 5", id="csv image twice"),
         pytest.param(_headers_only, "holds no report", id="csv without rows"),
         pytest.param(
             lambda root: (write_kaggle(root), (root / openi.REPORTS_CSV).write_bytes(b"uid\n\xff\n")),
