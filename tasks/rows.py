@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, overload
 
@@ -61,6 +61,7 @@ def load(
     roots: Mapping[str, str] | None = None,
     skip_missing_images: bool = False,
     prompt: str = "b0",
+    extend: Callable[[datasets.Dataset], datasets.Dataset] | None = None,
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task; lm-eval passes all its metadata, of which the named arguments count.
@@ -72,10 +73,22 @@ def load(
         skip_missing_images: leave out rows with an image that is missing or broken, and count them in the column
             `n_rows_skipped`; by default such a row stops the run.
         prompt: name of the prompt, kept in the column `prompt` so that a sample log says how it was made.
+        extend: adds columns to the rows.
 
     With a root known for a source, every image of the rows is looked for before the first answer is generated. Without,
     models that look at no image (the baselines) still run, and others stop at the first image.
     """
+    rows = read(repository, config, split, data)
+    if extend is not None:
+        rows = extend(rows)
+    known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
+    rows, n_skipped = _check_images(rows, known, skip_missing_images)
+    rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows)).add_column("prompt", [prompt] * len(rows))
+    return {"test": rows.with_transform(lambda batch: _with_images(batch, known))}
+
+
+def read(repository: str, config: str, split: str, data: str | None) -> datasets.Dataset:
+    """The rows of one config and split as they are stored; arguments as in `load`."""
     path = _path(repository, data)
     try:
         rows = datasets.load_dataset(path, config, split=split)
@@ -88,12 +101,9 @@ def load(
             action="medfaith build, with the source's root; or choose a task of another split",
         ) from error
     assert isinstance(rows, datasets.Dataset)
-    known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     if not len(rows):
         raise InputError(path, f"config {config!r}, split {split!r} has no row", action="choose another task or source")
-    rows, n_skipped = _check_images(rows, known, skip_missing_images)
-    rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows)).add_column("prompt", [prompt] * len(rows))
-    return {"test": rows.with_transform(lambda batch: _with_images(batch, known))}
+    return rows
 
 
 def _path(repository: str, data: str | None) -> str:

@@ -46,7 +46,7 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> int:
         try:
             cli_evaluate()
         except ValueError as error:
-            if not str(error).startswith("Tasks not found"):
+            if not str(error).startswith(("Tasks not found", "No tasks specified")):
                 raise
             raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
     return 0

@@ -65,6 +65,11 @@ def cot(doc: dict[str, Any]) -> str:
     )
 
 
+def three_shot(doc: dict[str, Any]) -> str:
+    """Three answered questions as text, then B0, whose images stand with it (Appendix G)."""
+    return "\n\n".join([*doc["exemplars"], b0(doc)])
+
+
 def target(doc: dict[str, Any]) -> str:
     """The letter of the gold option."""
     return string.ascii_uppercase[doc["answer"]]

@@ -13,7 +13,7 @@ from lm_eval.tasks import TaskManager
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.tasks import include_path, register_models
-from medfaith.tasks.contrabench import adapter, prompts
+from medfaith.tasks.contrabench import adapter, fewshot, prompts
 
 
 def document(polarity="presence", form="canonical_no", question_form="original", order=(0, 1, 2)) -> dict:
@@ -57,6 +57,30 @@ def test_other_prompts_keep_the_question_and_all_images(name, polarity, words):
     assert text.count("<image>") == 2
     for part in [doc["question"], "A. Edema\nB. No edema\nC. Pleural effusion", *words]:
         assert part in text
+
+
+POOL = [
+    {"id": f"p{i}", "finding": f, "question": "Which?", "options": ["X", f"No {f}"], "answer": 0}
+    for i, f in enumerate(["edema"] * 6 + ["nodule"])
+]
+
+
+@pytest.mark.parametrize("row_id", [f"row{i}" for i in range(20)])
+def test_exemplars_are_of_two_findings_and_depend_on_the_row_alone(row_id):
+    drawn = fewshot.exemplars(row_id, POOL)
+    assert drawn == fewshot.exemplars(row_id, POOL[::-1])
+    assert len(drawn) == len(set(map(str, drawn))) + len(drawn) - len(set(drawn)) == 3
+    assert {"No nodule" in text for text in drawn} == {True, False}
+    assert all(text.endswith("Answer: A") for text in drawn)
+
+
+def test_three_shot_sends_text_before_the_question_and_images_with_it():
+    doc = document() | {"exemplars": fewshot.exemplars("x", POOL)}
+    text = prompts.three_shot(doc)
+    assert text.endswith(prompts.b0(doc))
+    assert text.count("Answer: ") == 3
+    assert "<image>" not in text.split("Answer: A")[2]
+    assert text.count("<image>") == 2
 
 
 def readings(text: str, doc: dict) -> dict[str, dict]:
@@ -179,3 +203,26 @@ def test_the_control_has_no_polarity_errors(results):
     scores = results["oracle"]["chexpert_positive_only"]
     assert scores["accuracy,b0"] == 1
     assert not [name for name in scores if "reversal" in name]
+
+
+def test_every_group_runs_on_the_phantom(tmp_path):
+    """All prompts and protocols, with the oracle: every document has its prompt, and the right letter is right."""
+    from medfaith.builders import cxr_contrabench
+    from medfaith.loaders import phantom
+
+    roots = phantom.write(tmp_path / "phantom", sources=("chexpert", "openi", "chexstruct", "rexvqa"))
+    cxr_contrabench.build(roots, tmp_path / "data")
+    register_models()
+    manager = TaskManager(
+        include_path=str(include_path()), include_defaults=False, metadata={"data": str(tmp_path / "data")}
+    )
+    groups = ["cot", "instruct", "3shot", "stress", "chexstruct", "rexvqa"]
+    evaluate: Any = lm_eval.evaluate
+    oracle = get_model("oracle")()
+    result = evaluate(oracle, task_dict=manager.load([f"medfaith_contrabench_{g}" for g in groups]), bootstrap_iters=0)
+    scores = {name: task["accuracy,b0"] for name, task in result["results"].items() if "accuracy,b0" in task}
+    assert len(scores) == 3 + 3 + 2 + 16 + 2 + 6
+    assert set(scores.values()) == {1}
+    shots = result["samples"]["medfaith_contrabench_3shot::chexpert_presence"][0]
+    assert shots["doc"]["prompt"] == "3shot"
+    assert shots["arguments"][0][0].count("Answer: ") == 3
