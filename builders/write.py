@@ -51,7 +51,7 @@ def write_repository(
     *,
     features: datasets.Features,
     counted: Sequence[str],
-    record: dict[str, Any],
+    record: Callable[[], dict[str, Any]],
     card: str,
     exports: Mapping[str, bytes] | None = None,
     workers: int = 1,
@@ -62,7 +62,7 @@ def write_repository(
         name: folder and repository name, `<benchmark>-<source>`.
         splits: what to write; `workers` of them are made and written at a time, with the same bytes for any number.
         features: schema of every row. counted: the columns whose value counts go into build.json.
-        record: provenance for build.json (version, seed, arguments, sources).
+        record: gives the provenance for build.json (version, seed, arguments, sources) when the rows are written.
         card: body of README.md below the YAML header.
         exports: files beside the Parquet, by their path in the repository; build.json lists their hashes.
     """
@@ -79,13 +79,14 @@ def write_repository(
             partial.mkdir(parents=True)
             with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
                 summaries = list(pool.map(lambda split: _write_split(partial, split, features, counted), splits))
-            record = record | {"splits": dict(zip((f"{s.config}/{s.name}" for s in splits), summaries, strict=True))}
+            keys = (f"{split.config}/{split.name}" for split in splits)
+            manifest = record() | {"splits": dict(zip(keys, summaries, strict=True))}
             if exports:
-                record["exports"] = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
+                manifest["exports"] = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
             for path, data in (exports or {}).items():
                 (partial / path).write_bytes(data)
-            (partial / MANIFEST).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            (partial / "README.md").write_text(_header(splits, features, record) + card, encoding="utf-8")
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            (partial / "README.md").write_text(_header(splits, features, manifest) + card, encoding="utf-8")
             _replace(partial, target)
         except OSError as error:
             raise _explain(error, out) from error
@@ -115,7 +116,7 @@ def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
-def sha256_of_files(files: Sequence[Path], root: Path) -> dict[str, str]:
+def sha256_of_files(files: Sequence[Path]) -> dict[str, str]:
     """Hash of each label file's content by its name; of more than 20 files, one hash over all names and hashes.
 
     What is hashed does not depend on the packing: a .gz counts as the file inside, a .tgz as the files inside.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -95,20 +96,9 @@ def build(
     folders = []
     for source_id, plan in plans.items():
         name = f"{NAME}-{source_id}"
-        record = {
-            "benchmark": NAME,
-            "source": source_id,
-            "medfaith": importlib.metadata.version("medfaith"),
-            "seed": seed,
-            "arguments": asdict(wording),
-            "sources": {
-                source_id: {
-                    "version": sources.source(source_id).version,
-                    "files": sha256_of_files(plan.files, roots[source_id]),
-                }
-            },
-        }
-        with _progress(f"write {name}", plan.splits) as tracked:
+        # Hashing unpacks the label files again: it runs beside the writing.
+        with ThreadPoolExecutor(1) as beside, _progress(f"write {name}", plan.splits) as tracked:
+            hashes = beside.submit(sha256_of_files, plan.files)
             folders.append(
                 write_repository(
                     out,
@@ -117,12 +107,24 @@ def build(
                     exports=plan.exports,
                     features=QUESTION,
                     counted=COUNTED,
-                    record=record,
+                    record=partial(_record, source_id, seed, wording, hashes.result),
                     card=card(name),
                     workers=workers,
                 )
             )
     return folders
+
+
+def _record(source_id: str, seed: int, wording: Wording, hashes: Callable[[], dict[str, str]]) -> dict[str, Any]:
+    """What build.json says of a build beside its rows."""
+    return {
+        "benchmark": NAME,
+        "source": source_id,
+        "medfaith": importlib.metadata.version("medfaith"),
+        "seed": seed,
+        "arguments": asdict(wording),
+        "sources": {source_id: {"version": sources.source(source_id).version, "files": hashes()}},
+    }
 
 
 def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:
