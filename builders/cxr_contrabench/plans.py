@@ -78,17 +78,23 @@ def plan_chexpert(root: Path, arguments: Arguments) -> Plan:
 
 def plan_openi(root: Path, arguments: Arguments) -> Plan:
     """Report-derived absence, and the few-shot pool taken from it."""
-    reports = openi_reports.read_reports(root)
+    with tqdm(desc="read openi", unit=" reports", disable=None, leave=False) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        reports = openi_reports.read_reports(root, progress=show)
     chunks = [reports[i : i + REPORTS_A_TASK] for i in range(0, len(reports), REPORTS_A_TASK)]
     transform = partial(openi.report_absence, seed=arguments.seed)
     if arguments.workers > 1:
         with (
             ProcessPoolExecutor(arguments.workers) as pool,
-            _bar("read openi", pool.map(transform, chunks), len(chunks)) as bar,
+            _bar("find mentions", pool.map(transform, chunks), len(chunks)) as bar,
         ):
             items = [item for part in bar for item in part]
     else:
-        with _bar("read openi", map(transform, chunks), len(chunks)) as bar:
+        with _bar("find mentions", map(transform, chunks), len(chunks)) as bar:
             items = [item for part in bar for item in part]
     makers = {openi.PROTOCOL: partial(openi.questions, items, wording=arguments.wording)}
     return Plan(openi_reports.label_files(root), _with_fewshot(makers, arguments))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from hashlib import blake2b
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +11,7 @@ from medfaith.builders.cxr_contrabench.negation import FINDINGS, find_mentions
 from medfaith.builders.cxr_contrabench.openi import MESH, TARGETS, AbsenceItem, questions, report_absence
 from medfaith.builders.cxr_contrabench.questions import violations
 from medfaith.builders.schemas.contrabench import QUESTION
+from medfaith.loaders import sources
 from medfaith.loaders.openi import Image, Report, read_reports
 
 
@@ -136,10 +135,7 @@ def test_vocabularies_fit():
 @pytest.fixture(scope="module")
 def real() -> list[Report]:
     """The 3,955 real reports that the installed torchxrayvision carries (located, not imported)."""
-    spec = importlib.util.find_spec("torchxrayvision")
-    if spec is None or spec.origin is None:
-        pytest.skip("torchxrayvision is not installed")
-    return read_reports(Path(spec.origin).parent / "data")
+    return read_reports(sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"])
 
 
 def test_what_the_documented_rules_give_on_the_real_reports(real):

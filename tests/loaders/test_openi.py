@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import tarfile
 from collections import Counter
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.loaders import openi
+from medfaith.loaders import openi, sources
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.loaders.openi import Image, Report, image_paths, label_files, read_reports
 
@@ -341,10 +340,7 @@ def test_keys_that_are_no_plain_png_name_are_refused(key):
 @pytest.fixture(scope="module")
 def real() -> list[Report]:
     """The 3,955 real reports that the installed torchxrayvision carries (located, not imported)."""
-    spec = importlib.util.find_spec("torchxrayvision")
-    if spec is None or spec.origin is None:
-        pytest.skip("torchxrayvision is not installed")
-    return read_reports(Path(spec.origin).parent / "data")
+    return read_reports(sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"])
 
 
 def test_the_real_reports(real):

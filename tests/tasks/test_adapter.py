@@ -69,7 +69,7 @@ POOL = [
 def test_exemplars_are_of_two_findings_and_depend_on_the_row_alone(row_id):
     drawn = fewshot.exemplars(row_id, POOL)
     assert drawn == fewshot.exemplars(row_id, POOL[::-1])
-    assert len(drawn) == len(set(map(str, drawn))) + len(drawn) - len(set(drawn)) == 3
+    assert len(drawn) == 3
     assert {"No nodule" in text for text in drawn} == {True, False}
     assert all(text.endswith("Answer: A") for text in drawn)
 
