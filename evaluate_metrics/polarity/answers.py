@@ -148,7 +148,7 @@ def parse_answer(text: str | None, options: Sequence[str]) -> Answer:
     >>> parse_answer("A. No edema", ["Edema", "No edema", "Atelectasis"])
     Answer(choice=None, outcome='ambiguous')
     """
-    clean = _clean(_without_thinking(text or ""))
+    clean = _clean(without_thinking(text or ""))
     if not clean:
         return Answer(None, "none")
     choices = [words(option).split() for option in option_texts(options)]
@@ -174,7 +174,7 @@ def _settle(found: set[int], n_options: int) -> Answer:
     return Answer(choice, "parsed") if choice < n_options else Answer(None, "out_of_range")
 
 
-def _without_thinking(text: str) -> str:
+def without_thinking(text: str) -> str:
     """What follows the thinking; of that, what stands in answer tags where there are any."""
     text = _THOUGHT.sub("", text) if "</" in text else text
     answers = [answer for answer in _ANSWER_TAG.findall(text) if answer.strip()]

@@ -90,6 +90,32 @@ def polarity_gap(scores: ArrayLike, negated: ArrayLike, counterpart: ArrayLike) 
     return _take(scores, negated) - _take(scores, counterpart)
 
 
+def concept_difference(contexts: ArrayLike, continued: ArrayLike) -> np.ndarray:
+    """How much likelier the finding's words are after the negated context than after the positive one, in nats.
+
+    By the chain rule, log p(words | context) = log p(context words) - log p(context). The paper gives the means of this
+    difference (Appendix A.3) and not its contexts; see `tasks/contrabench/option_scores.py` for those taken here.
+
+    Args:
+        contexts: shape (n, 2), log p of the positive and of the negated context ("A.", "B. No"); NaN for none.
+        continued: shape (n, 2), log p of each followed by the words ("A. Edema", "B. No edema").
+
+    Returns:
+        shape (n,); NaN where one of the four is.
+
+    Raises:
+        ValueError: arrays of another shape, or infinite scores.
+
+    >>> concept_difference([[-2.0, -3.0], [-2.0, float("nan")]], [[-2.5, -3.25], [-2.5, -3.0]])
+    array([0.25,  nan])
+    """
+    contexts, continued = _scores(contexts), _scores(continued)
+    if contexts.shape[1] != 2 or contexts.shape != continued.shape:
+        raise ValueError(f"expected two arrays of shape (n, 2), not {contexts.shape} and {continued.shape}")
+    positive, negated = (continued - contexts).T
+    return negated - positive
+
+
 def subsets(
     scores: ArrayLike,
     answer: ArrayLike,

@@ -1,64 +1,133 @@
-"""Between lm-eval and CXR-ContraBench: four readings of one answer, and metrics out.
+"""Between lm-eval and CXR-ContraBench: readings of one answer, and metrics out.
 
 The filters read the same generation: `b0` as the model gave it, `m1` after QCCV-Neg with the literal trigger and slot-0
 replacement (as published), `m1_slot_agnostic` with the replacement found by concept, and `m1_extended` with the
-paraphrase-aware trigger too.
+paraphrase-aware trigger too. On ReXVQA, `m2` is `m1` with the location repair after it. Of the prompt `packet`,
+`packet_b0` is the answer outside the packet, `y0` that answer after the confidence fallback, and `packet_m1` that
+answer after QCCV-Neg.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean
-from medfaith.evaluate_metrics.polarity.answers import parse_answer
+from medfaith.evaluate_metrics.polarity.answers import Answer, parse_answer
+from medfaith.evaluate_metrics.polarity.fallback import fall_back, read_packet
+from medfaith.evaluate_metrics.polarity.location import verify_location
 from medfaith.evaluate_metrics.polarity.verifier import verify
 
 
 def b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     """Filter: the answer as the model gave it."""
-    return _readings(resps, docs, None)
+    return _readings(resps, docs, _as_given)
 
 
 def m1(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     """Filter: QCCV-Neg as published (section 4; Appendix B.2)."""
-    return _readings(resps, docs, ("original", "slot0"))
+    return _readings(resps, docs, _m1)
 
 
 def m1_slot_agnostic(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     """Filter: the published trigger, with the replacement found by concept and not by place (Appendix E.4)."""
-    return _readings(resps, docs, ("original", "slot_agnostic"))
+    return _readings(resps, docs, partial(_verified, trigger="original", replacement="slot_agnostic"))
 
 
 def m1_extended(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     """Filter: QCCV-Neg with the paraphrase-aware trigger and the slot-agnostic replacement (Appendix I)."""
-    return _readings(resps, docs, ("extended", "slot_agnostic"))
+    return _readings(resps, docs, partial(_verified, trigger="extended", replacement="slot_agnostic"))
 
 
-def _readings(resps: Sequence[Sequence[str]], docs: Sequence[dict], verifier: tuple[str, str] | None) -> list[str]:
+def m2(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
+    """Filter: QCCV-Neg as published, then the location repair (section 4; Appendix D.3). It gives both reasons."""
+    return _readings(resps, docs, _m2)
+
+
+def packet_b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
+    """Filter: the answer outside the packet."""
+    return _readings(resps, docs, _as_given, parse=_packet_baseline)
+
+
+def packet_m1(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
+    """Filter: QCCV-Neg as published, on the answer outside the packet."""
+    return _readings(resps, docs, _m1, parse=_packet_baseline)
+
+
+def y0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
+    """Filter: the confidence fallback to the packet's answer (section 4; Appendix B.2)."""
+    return _distinct(resps, docs, _y0)
+
+
+def _readings(
+    resps: Sequence[Sequence[str]],
+    docs: Sequence[dict],
+    repair: Callable[[str, Sequence[str], int | None], tuple[int | None, str]],
+    parse: Callable[[str, Sequence[str]], Answer] = parse_answer,
+) -> list[str]:
+    """Readings of a repair: from question, options and choice to the choice after it and its reason."""
+
+    def read(text: str, question: str, options: Sequence[str]) -> dict[str, Any]:
+        answer = parse(text, options)
+        choice, reason = repair(question, options, answer.choice)
+        return _reading(answer, choice, reason)
+
+    return _distinct(resps, docs, read)
+
+
+def _distinct(
+    resps: Sequence[Sequence[str]],
+    docs: Sequence[dict],
+    read: Callable[[str, str, Sequence[str]], dict[str, Any]],
+) -> list[str]:
     """What a filter hands on for each row, as JSON in lm-eval's sample log: the choice and how it came about.
 
     Short answers to the same question and options recur by the thousand, so each distinct combination is read once.
     """
-    read: dict[tuple, str] = {}
+    known: dict[tuple, str] = {}
     readings = []
     for resp, doc in zip(resps, docs, strict=True):
         key = (resp[0], doc["question"], *doc["options"])
-        if key not in read:
-            read[key] = json.dumps(_read(resp[0], doc["question"], doc["options"], verifier))
-        readings.append(read[key])
+        if key not in known:
+            known[key] = json.dumps(read(resp[0], doc["question"], doc["options"]))
+        readings.append(known[key])
     return readings
 
 
-def _read(text: str, question: str, options: Sequence[str], verifier: tuple[str, str] | None) -> dict[str, Any]:
-    answer = parse_answer(text, options)
-    reading = {"choice": answer.choice, "before": answer.choice, "outcome": answer.outcome, "verifier": "not_applied"}
-    if verifier is None:
-        return reading
-    trigger, replacement = verifier
-    verdict = verify(question, options, answer.choice, trigger=trigger, replacement=replacement)
-    return reading | {"choice": verdict.choice, "verifier": verdict.reason}
+def _reading(answer: Answer, choice: int | None, reason: str) -> dict[str, Any]:
+    return {"choice": choice, "before": answer.choice, "outcome": answer.outcome, "verifier": reason}
+
+
+def _as_given(question: str, options: Sequence[str], choice: int | None) -> tuple[int | None, str]:
+    return choice, "not_applied"
+
+
+def _verified(
+    question: str, options: Sequence[str], choice: int | None, *, trigger: str, replacement: str
+) -> tuple[int | None, str]:
+    verdict = verify(question, options, choice, trigger=trigger, replacement=replacement)
+    return verdict.choice, verdict.reason
+
+
+_m1 = partial(_verified, trigger="original", replacement="slot0")
+
+
+def _m2(question: str, options: Sequence[str], choice: int | None) -> tuple[int | None, str]:
+    choice, reason = _m1(question, options, choice)
+    verdict = verify_location(question, options, choice)
+    return verdict.choice, f"{reason}/{verdict.reason}"
+
+
+def _packet_baseline(text: str, options: Sequence[str]) -> Answer:
+    return read_packet(text, options).baseline.answer
+
+
+def _y0(text: str, question: str, options: Sequence[str]) -> dict[str, Any]:
+    response = read_packet(text, options)
+    verdict = fall_back(response)
+    return _reading(response.baseline.answer, verdict.choice, verdict.reason)
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:

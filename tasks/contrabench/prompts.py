@@ -15,6 +15,11 @@ POLARITY_INSTRUCTION = (
     "negates it says that the finding is not there. If the question asks which finding is present, do not choose a "
     "negated option. If it asks which finding is absent, choose the name of the absent finding."
 )
+PACKET_INSTRUCTION = (
+    "Answer with one JSON object and nothing else. Its first two fields are your direct answer and how likely it is to "
+    'be right, from 0 to 1. Then fill in its "packet": what the question asks for, the finding and the location that '
+    "it is about, the answer that follows from these and the image, and how likely that answer is to be right."
+)
 STEPS = {
     # absence_step takes for granted that the question asks for an absent finding, polarity_step asks.
     "absence": (
@@ -68,6 +73,27 @@ def cot(doc: dict[str, Any]) -> str:
 def three_shot(doc: dict[str, Any]) -> str:
     """Three answered questions as text, then B0, whose images stand with it (Appendix G)."""
     return "\n\n".join([*doc["exemplars"], b0(doc)])
+
+
+def three_shot_images(doc: dict[str, Any]) -> str:
+    """Three answered questions, each after its own images, then B0: `doc["images"]` has theirs before the row's own."""
+    shown = sum(exemplar.count("<image>") for exemplar in doc["exemplars"])
+    own = "<image>" * (len(doc["images"]) - shown)
+    return "\n\n".join([*doc["exemplars"], "\n".join([own, *_question(doc), INSTRUCTION])])
+
+
+def packet(doc: dict[str, Any]) -> str:
+    """Packet-B0: a direct answer, a structured packet with an answer of its own, and the confidence of both (for Y0).
+
+    The paper prints neither the packet's fields nor its prompt (section 4, Appendix B.2): these are ours.
+    """
+    letter, confidence = f"<{'/'.join(_letters(doc))}>", "<0 to 1>"
+    shape = (
+        f'{{"answer": "{letter}", "confidence": {confidence}, "packet": {{"question_asks_for": "<presence, absence or '
+        f'other>", "finding": "<text>", "location": "<text or empty>", "answer": "{letter}", '
+        f'"confidence": {confidence}}}}}'
+    )
+    return "\n".join([_images(doc), *_question(doc), "", PACKET_INSTRUCTION, shape])
 
 
 def target(doc: dict[str, Any]) -> str:

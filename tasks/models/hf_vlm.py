@@ -1,7 +1,8 @@
 """`medfaith-hf-vlm`: lm-eval's hf-multimodal with option scores, log p(option | images, prompt).
 
-What generates text is hf-multimodal's, unchanged. What is added is `loglikelihood` with images, which lm-eval's class
-refuses, and the hidden states that CXR-ContraBench's boundary check looks at (Appendix A.3).
+What generates text is hf-multimodal's, after a look at the number of images. What is added is `loglikelihood` with
+images, which lm-eval's class refuses, and the hidden states that CXR-ContraBench's boundary check looks at (Appendix
+A.3).
 """
 
 from __future__ import annotations
@@ -85,6 +86,25 @@ class HFVisionLM(HFMultimodalLM):
         parameters = inspect.signature(self.model.forward).parameters
         self._takes_features = "mm_encoder_outputs" in parameters
         self._takes_kept_logits = "logits_to_keep" in parameters
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        """hf-multimodal's answers, of requests that keep all their images.
+
+        Raises:
+            InputError: a request has more images than `max_images`: the rest would be cut, in a few-shot prompt those
+                that the question is about.
+        """
+        for request in requests:
+            n_images = len(cast(Any, request.args)[2]["visual"]) if len(request.args) > 2 else 0
+            if self.max_images is not None and n_images > self.max_images:
+                raise InputError(
+                    request.task_name or "request",
+                    f"has {n_images} images, of which max_images={self.max_images} would be kept",
+                    expected="every image that the question and its exemplars name",
+                    action=f"pass max_images={n_images} or more in --model_args, or leave it out",
+                    row=_row_id(request),
+                )
+        return super().generate_until(requests, disable_tqdm)  # pyright: ignore[reportCallIssue]
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """(log-likelihood in nats, whether greedy) a request; requests without images go to lm-eval's own method.

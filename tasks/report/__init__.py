@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tqdm import tqdm
 
@@ -23,6 +24,15 @@ from .internal import internal_tables
 from .intervals import interval_tables
 from .interventions import intervention_tables
 from .naming import base_name, in_order, model_name, protocol_name
+from .option_scores import (
+    ScoredRun,
+    find_states,
+    holds_scores,
+    polarity_gap_table,
+    read_scored_runs,
+    read_states,
+    with_states,
+)
 from .read import find_sample_files
 from .robustness import robustness_tables
 from .runs import Run
@@ -30,7 +40,8 @@ from .samples import read_runs
 from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, percent
 
 REPORT = "report.md"
-_OWN_FILE = re.compile(r"report\.md|(runs|casebook|table_\d\d_\w+)\.csv")
+_R = TypeVar("_R", bound=Run)
+_OWN_FILE = re.compile(r"report\.md|(runs|casebook|(table|figure)_\d\d_\w+)\.csv")
 _INTRODUCTION = """# CXR-ContraBench results
 
 Computed from lm-eval's sample logs. Accuracies and rates are percentages of all questions asked: a response that could
@@ -47,36 +58,44 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> str:
         out: folder for the report: new, empty, or one with an earlier report, which is replaced as a whole.
 
     Raises:
-        InputError: see `read.find_sample_files`, `samples.read_runs`; or `out` holds other files or cannot be written.
+        InputError: see `read.find_sample_files`, `samples.read_lines`, `option_scores.read_states`; or `out` holds
+            other files or cannot be written.
     """
     if out is not None:
         _check_out(out)
-    runs, notes = read_results(paths)
-    tables = [_runs_table(runs), *report_tables(runs)]
+    runs, scored, notes = read_results(paths)
+    tables = [_runs_table(runs), *report_tables(runs)] if runs else []
+    tables += [polarity_gap_table(scored)] if scored else []
     report = "\n\n".join([_INTRODUCTION, *(table.markdown() for table in tables), *_notes(notes)]) + "\n"
     if out is not None:
         _save(out, {REPORT: report, **{f"{table.name}.csv": table.csv() for table in tables}})
     return report
 
 
-def read_results(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """The newest run of every model and setting, in the report's order, and notes on what was left out."""
+def read_results(paths: Sequence[Path]) -> tuple[list[Run], list[ScoredRun], list[str]]:
+    """The newest run of every model and setting, in the report's order, those that score options, and notes.
+
+    The notes say what was left out.
+    """
     files, notes = find_sample_files([Path(path) for path in paths])
     foreign: list[str] = []
     newest: dict[tuple, Run] = {}
+    newest_scored: dict[tuple, ScoredRun] = {}
     n_bytes = sum(file.path.stat().st_size for file in files)
     with tqdm(
         total=n_bytes, unit="B", unit_scale=True, desc="samples", disable=None, leave=False, file=sys.stderr
     ) as bar:
         for file in files:
-            runs = read_runs(file, progress=bar.update)
-            if not runs:
+            if holds_scores(file):
+                found = [_keep_newest(newest_scored, run, notes) for run in read_scored_runs(file, bar.update)]
+            else:
+                found = [_keep_newest(newest, run, notes) for run in read_runs(file, bar.update)]
+            if not found:
                 foreign.append(file.task)
-            for run in runs:
-                _keep_newest(newest, run, notes)
+        scored = _with_states(list(newest_scored.values()), bar, notes)
     if foreign:
         notes.append(f"{len(foreign)} sample logs of other tasks are left out: {', '.join(sorted(set(foreign)))}")
-    if not newest:
+    if not newest and not scored:
         raise InputError(
             ", ".join(str(path) for path in paths),
             f"none of its {len(files)} sample logs is of a CXR-ContraBench task",
@@ -88,7 +107,7 @@ def read_results(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
         for run in newest.values()
         if "m1" not in run.choice
     ]
-    return in_order(list(newest.values())), sorted(notes)
+    return in_order(list(newest.values())), scored, sorted(notes)
 
 
 def report_tables(runs: Sequence[Run]) -> list[Table]:
@@ -102,7 +121,21 @@ def report_tables(runs: Sequence[Run]) -> list[Table]:
     return [*tables, casebook] if casebook.rows else tables
 
 
-def _keep_newest(newest: dict[tuple, Run], run: Run, notes: list[str]) -> None:
+def _with_states(runs: list[ScoredRun], bar: tqdm, notes: list[str]) -> list[ScoredRun]:
+    """The runs, with their hidden states where these were kept; one file is held at a time."""
+    files, missing = find_states(runs)
+    notes += missing
+    bar.total += sum(path.stat().st_size for path in files)
+    without = [run for run in runs if not any(run in of_file for of_file in files.values())]
+    complete = []
+    for path, of_file in files.items():
+        states = read_states(path)
+        complete += [with_states(run, states) for run in of_file]
+        bar.update(path.stat().st_size)
+    return without + complete
+
+
+def _keep_newest(newest: dict[tuple, _R], run: _R, notes: list[str]) -> None:
     key = (run.model, run.adapter, run.setting)
     other = newest.get(key)
     if other is None:

@@ -14,8 +14,14 @@ PROTOCOLS = {  # protocol: (long name, short name)
     "openi_chexstruct_absence": ("OpenI CheXStruct absence", "CheXStruct absence"),
     "chexpert_positive_only": ("CheXpert positive-only control", "CheXpert control"),
 }
-_BASE = {"b0": "B0", "cot": "CoT-B0", "instruct": "B0-Instruct", "3shot": "FS-B0"}
-_VERIFIED = {"b0": "M1", "cot": "CoT+M1", "instruct": "Instruct+M1", "3shot": "FS+M1"}
+_BASE = {
+    "b0": "B0", "cot": "CoT-B0", "instruct": "B0-Instruct", "3shot": "FS-B0", "3shot_images": "FS-B0 (images)",
+    "packet": "Packet-B0",
+}  # fmt: skip
+_VERIFIED = {
+    "b0": "M1", "cot": "CoT+M1", "instruct": "Instruct+M1", "3shot": "FS+M1", "3shot_images": "FS+M1 (images)",
+    "packet": "Packet+M1",
+}  # fmt: skip
 
 
 def model_name(run: Run) -> str:

@@ -27,6 +27,7 @@ class SampleFile(NamedTuple):
     model: name or path of the model; adapter: that of the PEFT adapter on top of it, or "".
     arguments: the model's other arguments, to tell runs apart. n_data, n_run: rows that the task has and rows that were
     run (fewer under --limit); None where the results do not say.
+    states_path: where the run says that it kept the options' hidden states, "" if it kept none.
     """
 
     path: Path
@@ -37,6 +38,7 @@ class SampleFile(NamedTuple):
     arguments: str
     n_data: int | None
     n_run: int | None
+    states_path: str = ""
 
 
 def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str]]:
@@ -98,11 +100,11 @@ def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
     if results[0] not in read:
         read[results[0]] = _results(results[0])
     content = read[results[0]]
-    model, adapter, arguments = _model(content, results[0])
+    model, adapter, arguments, states_path = _model(content, results[0])
     sizes = content.get("n-samples")
     size = sizes.get(named["task"]) if isinstance(sizes, Mapping) else None
     n_data, n_run = (_count(size, key) for key in ("original", "effective"))
-    return SampleFile(path, named["task"], named["date"], model, adapter, arguments, n_data, n_run)
+    return SampleFile(path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path)
 
 
 def _results(path: Path) -> dict[str, Any]:
@@ -117,8 +119,11 @@ def _results(path: Path) -> dict[str, Any]:
     return content
 
 
-def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str]:
-    """Model, adapter, other arguments. API models are named by `model`; models without arguments by their own name."""
+def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
+    """Model, adapter, other arguments, states_path.
+
+    API models are named by `model`; models without arguments by their own name.
+    """
     config = content.get("config")
     config = config if isinstance(config, Mapping) else {}
     arguments = config.get("model_args") or {}
@@ -129,8 +134,9 @@ def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str]:
     name = arguments.get("pretrained") or arguments.get("model") or config.get("model")
     if not name:
         raise InputError(path, "names no model", column="config.model", expected="a results file of lm-eval")
-    rest = {key: value for key, value in arguments.items() if key not in {"pretrained", "model", "peft"}}
-    return str(name), str(arguments.get("peft") or ""), json.dumps(rest, sort_keys=True, default=str)
+    known = {"pretrained", "model", "peft", "states_path"}
+    rest = json.dumps({k: v for k, v in arguments.items() if k not in known}, sort_keys=True, default=str)
+    return str(name), str(arguments.get("peft") or ""), rest, str(arguments.get("states_path") or "")
 
 
 def _count(size: Any, key: str) -> int | None:

@@ -11,7 +11,7 @@ import numpy as np
 from ...evaluate_metrics.polarity.score import Samples, polarity_scores
 from .read import SampleFile
 
-_PROMPTS = ("b0", "cot", "instruct", "3shot")
+_PROMPTS = ("b0", "cot", "instruct", "3shot", "3shot_images", "packet")
 _PUBLISHED = {
     "negation_form": {"canonical_no", "none", ""},
     "question_form": {"original", ""},
@@ -24,7 +24,7 @@ _ALL = slice(None)
 
 
 class Setting(NamedTuple):
-    """What was asked and how. split: train, validation or test; prompt: b0, cot, instruct, 3shot."""
+    """What was asked and how. split: train, validation or test; prompt: b0, cot, instruct, 3shot, 3shot_images."""
 
     protocol: str
     split: str

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,23 +30,33 @@ _AGAIN = "copy the file again, or run the task again with --log_samples"
 def read_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[Run]:
     """The runs in a sample log: one a setting, which is one for every task here; none for another benchmark's log.
 
+    Args and Raises: as `read_lines`.
+    """
+    settings = read_lines(file, Lines, progress)
+    return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
+
+
+def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any]) -> dict[Setting, _L]:
+    """What a sample log says, by setting; empty for another benchmark's log.
+
     Args:
+        kind: what the lines of one setting are kept in.
         progress: called with the number of bytes of each line read.
 
     Raises:
         InputError: a line that is broken or lacks something, a question that stands twice under one filter or is
             missing under another, or fewer questions than lm-eval says it ran.
     """
-    settings: dict[Setting, _Lines] = {}
+    settings: dict[Setting, _L] = {}
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             progress(len(line))
             sample = _parsed(file.path, number, line)
-            if not settings and not _is_ours(sample):
-                return []
+            if not settings and not kind.holds(sample):
+                return {}
             try:
-                settings.setdefault(_setting(sample["doc"], file.task), _Lines()).add(sample)
-            except _SampleError as error:
+                settings.setdefault(_setting(sample["doc"], file.task), kind()).add(sample)
+            except SampleError as error:
                 raise _broken(file.path, number, error.found, column=error.column) from error
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 found = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
@@ -56,19 +66,18 @@ def read_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes:
         raise InputError(file.path, "is empty", expected="a line for each question and filter", action=_AGAIN)
     if file.n_run is not None and n < file.n_run:
         raise InputError(file.path, f"has {n} questions", expected=f"the {file.n_run} that lm-eval ran", action=_AGAIN)
-    n_data = file.n_data if len(settings) == 1 else None
-    return [kept.run(setting, file, n_data) for setting, kept in settings.items()]
+    return settings
 
 
-class _SampleError(Exception):
-    """What is wrong in a line, and in which of its fields; `read_runs` adds file and line."""
+class SampleError(Exception):
+    """What is wrong in a line, and in which of its fields; `read_lines` adds file and line."""
 
     def __init__(self, column: str, found: str) -> None:
         super().__init__(found)
         self.column, self.found = column, found
 
 
-class _Reading(NamedTuple):
+class Reading(NamedTuple):
     choice: int
     before: int
     outcome: str
@@ -76,17 +85,30 @@ class _Reading(NamedTuple):
 
 
 @dataclass
-class _Lines:
+class Lines:
     """What is kept of the lines of one setting."""
 
     number: dict[str, int] = field(default_factory=dict)  # question id -> its place in rows
     rows: list[tuple] = field(default_factory=list)  # _TEXTS, _INDICES, wording
     wordings: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
-    filters: dict[str, dict[int, _Reading]] = field(default_factory=dict)  # filter -> place in rows -> reading
-    readings: dict[tuple[str, int], _Reading] = field(default_factory=dict)  # few are distinct; each is kept once
+    filters: dict[str, dict[int, Reading]] = field(default_factory=dict)  # filter -> place in rows -> reading
+    readings: dict[tuple[str, int], Reading] = field(default_factory=dict)  # few are distinct; each is kept once
     n_skipped: int = 0
 
+    @staticmethod
+    def holds(sample: Any) -> bool:
+        """Whether it answers a question of ours. Without a filter ("none") it scores options and chooses none."""
+        return is_ours(sample) and sample.get("filter") != "none"
+
     def add(self, sample: Mapping[str, Any]) -> None:
+        read, place = self._place(sample)
+        key = (sample["filtered_resps"][0], len(sample["doc"]["options"]))
+        if key not in self.readings:
+            self.readings[key] = _reading(*key)
+        read[place] = self.readings[key]
+
+    def _place(self, sample: Mapping[str, Any]) -> tuple[dict[int, Reading], int]:
+        """What its filter has read, and the question's place there, which is still free."""
         doc, name = sample["doc"], sample["filter"]
         place = self.number.get(doc["id"])
         if place is None:
@@ -94,33 +116,35 @@ class _Lines:
             place = self.number[self.rows[-1][0]] = len(self.rows) - 1
         read = self.filters.setdefault(name, {})
         if place in read:
-            raise _SampleError("doc.id", f"{doc['id']} stands twice under the filter {name!r}")
-        key = (sample["filtered_resps"][0], len(doc["options"]))
-        if key not in self.readings:
-            self.readings[key] = _reading(*key)
-        read[place] = self.readings[key]
+            raise SampleError("doc.id", f"{doc['id']} stands twice under the filter {name!r}")
+        return read, place
 
     def _row(self, doc: Mapping[str, Any]) -> tuple:
         doc = {"cue": "", **doc}
         options = tuple(doc["options"])
         for column in (*_TEXTS, "question"):
             if not isinstance(doc[column], str):
-                raise _SampleError(f"doc.{column}", f"{doc[column]!r} is not a text")
+                raise SampleError(f"doc.{column}", f"{doc[column]!r} is not a text")
         if not options or not all(isinstance(option, str) for option in options):
-            raise _SampleError("doc.options", f"{doc['options']!r} is not a list of texts")
+            raise SampleError("doc.options", f"{doc['options']!r} is not a list of texts")
         for column, lowest in _INDICES:
             if type(doc[column]) is not int or not lowest <= doc[column] < len(options):
-                raise _SampleError(f"doc.{column}", f"{doc[column]!r} is no index into its {len(options)} options")
+                raise SampleError(f"doc.{column}", f"{doc[column]!r} is no index into its {len(options)} options")
         self.n_skipped = max(self.n_skipped, int(doc.get("n_rows_skipped") or 0))
         wording = self.wordings.setdefault((doc["question"], options), len(self.wordings))
         return *(sys.intern(doc[column]) for column in _TEXTS), *(doc[column] for column, _ in _INDICES), wording
 
-    def run(self, setting: Setting, file: SampleFile, n_data: int | None) -> Run:
+    def order(self) -> list[int]:
+        """Places in `rows`, by question id."""
+        return sorted(range(len(self.rows)), key=lambda place: self.rows[place][0])
+
+    def run(self, setting: Setting, file: SampleFile, *, single: bool) -> Run:
+        """single: the log is of this setting alone, so that the size of its task is that of the protocol."""
         for name, read in self.filters.items():
             if len(read) != len(self.rows):
                 found = f"the filter {name!r} has {len(read)} of {len(self.rows)} questions"
                 raise InputError(file.path, found, expected="every question under every filter", action=_AGAIN)
-        order = sorted(range(len(self.rows)), key=lambda place: self.rows[place][0])
+        order = self.order()
         columns = list(zip(*(self.rows[place] for place in order), strict=True))
         id_, study, finding, polarity, cue = (np.array(column, dtype=object) for column in columns[:5])
         answer, negated, counterpart, wording = (np.array(column, dtype=np.int32) for column in columns[5:])
@@ -131,7 +155,7 @@ class _Lines:
             adapter=file.adapter,
             setting=setting,
             source=file,
-            n_data=max(n_data or 0, len(order)) + self.n_skipped,
+            n_data=max((file.n_data or 0) if single else 0, len(order)) + self.n_skipped,
             n_skipped=self.n_skipped,
             id=id_,
             study=study,
@@ -150,6 +174,9 @@ class _Lines:
         )
 
 
+_L = TypeVar("_L", bound=Lines)
+
+
 def _parsed(path: Path, number: int, line: bytes) -> Any:
     try:
         return json.loads(line)
@@ -157,10 +184,10 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
         raise _broken(path, number, "not a whole line of JSON") from error
 
 
-def _is_ours(sample: Any) -> bool:
-    """Whether it answers a question of ours. Without a filter ("none") it scores options and chooses none."""
+def is_ours(sample: Any) -> bool:
+    """Whether it is of a CXR-ContraBench task."""
     doc = sample.get("doc") if isinstance(sample, dict) else None
-    return isinstance(doc, dict) and set(doc) >= _OURS and sample.get("filter") != "none"
+    return isinstance(doc, dict) and set(doc) >= _OURS
 
 
 def _setting(doc: Mapping[str, Any], task: str) -> Setting:
@@ -173,18 +200,18 @@ def _setting(doc: Mapping[str, Any], task: str) -> Setting:
     return Setting(protocol, split, prompt, doc["negation_form"], doc["question_form"], doc["layout"])
 
 
-def _reading(text: str, n_options: int) -> _Reading:
+def _reading(text: str, n_options: int) -> Reading:
     """What a filter handed on (see `contrabench.adapter`)."""
     try:
         read = json.loads(text)
         choice, before = (-1 if read[key] is None else read[key] for key in ("choice", "before"))
         outcome, reason = sys.intern(read["outcome"]), sys.intern(read["verifier"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _SampleError("filtered_resps", f"{text!r:.100} is not what a filter of ours writes") from error
+        raise SampleError("filtered_resps", f"{text!r:.100} is not what a filter of ours writes") from error
     for index in (choice, before):
         if type(index) is not int or not -1 <= index < n_options:
-            raise _SampleError("filtered_resps", f"{index!r} is no index into the {n_options} options")
-    return _Reading(choice, before, outcome, reason)
+            raise SampleError("filtered_resps", f"{index!r} is no index into the {n_options} options")
+    return Reading(choice, before, outcome, reason)
 
 
 def _broken(path: Path, number: int, found: str, *, column: str | None = None) -> InputError:

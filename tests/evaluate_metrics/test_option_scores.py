@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import cosine_similarity
 
 from medfaith.evaluate_metrics.polarity.option_scores import (
+    concept_difference,
     gap_summary,
     polarity_gap,
     predicted,
@@ -60,6 +61,38 @@ def test_one_question(scores, answer, negated, counterpart, gap, subset):
     assert (bool(parts.safe[0]), bool(parts.control[0])) == (subset == "safe", subset == "control")
     summary = gap_summary([scores], [answer], [negated], [counterpart])
     assert summary["n_valid"] == (not np.isnan(gap))
+
+
+@given(
+    contexts=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=6),
+    conditional=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=6, max_size=6),
+    shift=st.tuples(NUMBERS, NUMBERS),
+)
+def test_concept_difference_is_that_of_the_conditional_probabilities(contexts, conditional, shift):
+    """Whatever the contexts themselves are worth, and with the contexts exchanged it changes its sign."""
+    contexts, conditional = np.array(contexts), np.array(conditional[: len(contexts)])
+    expected = [negated - positive for positive, negated in conditional]
+    for given_contexts in (contexts, contexts + shift):
+        found = concept_difference(given_contexts, given_contexts + conditional)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        exchanged = concept_difference(given_contexts[:, ::-1], (given_contexts + conditional)[:, ::-1])
+        np.testing.assert_allclose(exchanged, -found, atol=1e-9)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_concept_difference_of_a_missing_score_is_undefined(place):
+    values = np.array([-1.0, -2.0, -3.0, -4.5])
+    values[place] = NAN
+    assert np.isnan(concept_difference([values[:2]], [values[2:]])).all()
+
+
+@pytest.mark.parametrize(
+    ("contexts", "continued"),
+    [([[1.0]], [[1.0]]), ([[1.0, 2.0]], [[1.0, 2.0]] * 2), ([1.0, 2.0], [1.0, 2.0]), ([[1.0, -np.inf]], [[1.0, 2.0]])],
+)
+def test_concept_difference_refuses_other_arrays(contexts, continued):
+    with pytest.raises(ValueError, match=r"shape|finite"):
+        concept_difference(contexts, continued)
 
 
 def test_mean_and_median_differ():

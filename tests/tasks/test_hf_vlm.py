@@ -18,10 +18,13 @@ from lm_eval.api.instance import Instance
 from PIL import Image
 
 from medfaith import tasks
-from medfaith.evaluate_metrics.polarity.option_scores import gap_summary
+from medfaith.evaluate_metrics.polarity.option_scores import concept_difference, gap_summary
 from medfaith.loaders.errors import InputError
+from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.report import write_report
 from tests.tasks import tiny_models
+from tests.tasks.report_logs import rows_of
 
 
 def save_gemma3(folder: Path) -> Path:
@@ -187,6 +190,44 @@ def test_scores_of_a_model_whose_probabilities_are_known(folder):
     assert [greedy for _, greedy in scores] == [True, False, False]
 
 
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
+@pytest.mark.parametrize("options", [["Edema", "No edema"], ["No evidence of pleural effusion", "Pleural effusion"]])
+def test_the_concept_difference_is_that_of_forward_passes_after_each_context(folder, alone, options, chat):
+    """By the chain rule from four scores, and by one forward pass for each context with the words alone scored."""
+    lm = load(folder, chat=chat)
+    negated = 0 if options[0].startswith("No") else 1
+    texts = concept_texts({"options": options, "negated": negated, "counterpart": 1 - negated})
+    prompt, extra = "<image>\nWhich finding is present?", {"visual": [noise((60, 90), 0)]}
+    context = lm.apply_chat_template([{"role": "user", "content": prompt}]) if chat else prompt
+    delimiter = "" if chat else " "
+    requests = [Instance("loglikelihood", {}, (context, delimiter + t, extra), i) for i, t in enumerate(texts)]
+    scores = [score for score, _ in lm.loglikelihood(requests, disable_tqdm=True)]
+    conditional = []
+    for beginning, whole in zip(texts[:2], texts[2:], strict=True):
+        before, words = context + delimiter + beginning, whole.removeprefix(beginning)
+        tokens = lm.tokenizer(before)["input_ids"]
+        assert lm.tokenizer(before + words)["input_ids"][: len(tokens)] == tokens
+        conditional.append(alone(Instance("loglikelihood", {}, (before, words, extra), 0))[0])
+    assert concept_difference([scores[:2]], [scores[2:]])[0] == pytest.approx(conditional[1] - conditional[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("max_images", [0, 1, 2])
+def test_a_generation_request_whose_images_would_be_cut_is_refused(folder, max_images):
+    """hf-multimodal would answer without the last images, which are those of the question."""
+    lm = load(folder, max_images=max_images)
+    images = [noise((60, 60), seed) for seed in range(2)]
+    prompt = "<image>Edema?\nAnswer: A\n<image>Nodule?"
+    arguments = (prompt, {"until": [], "max_gen_toks": 2}, {"visual": images})
+    request = Instance("generate_until", {"id": "r7"}, arguments, 0, ("t", 0, 1))
+    if max_images == 2:
+        assert len(lm.generate_until([request], disable_tqdm=True)) == 1
+        return
+    with pytest.raises(
+        InputError, match=rf"t, row r7: has 2 images.*max_images={max_images}(.|\n)*max_images=2 or more"
+    ):
+        lm.generate_until([request], disable_tqdm=True)
+
+
 def test_order_does_not_matter(folder):
     requests = requests_of()
     shuffled = random.Random(0).sample(range(len(requests)), len(requests))
@@ -280,57 +321,8 @@ def test_states_are_stored_by_task_row_and_option(folder, tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["states.npz"]
 
 
-GROUP = """
-include: TEMPLATE
-group: scores_of_options
-tag: null
-output_type: multiple_choice
-doc_to_text: !function medfaith.tasks.contrabench.option_scores.prompt
-doc_to_choice: !function medfaith.tasks.contrabench.option_scores.choices
-doc_to_target: !function medfaith.tasks.contrabench.option_scores.target
-process_results: !function medfaith.tasks.contrabench.option_scores.process_results
-generation_kwargs: null
-filter_list: null
-metric_list:
-  - metric: accuracy
-    aggregation: mean
-    higher_is_better: true
-  - metric: negated_rate
-    aggregation: mean
-    higher_is_better: false
-METRICS
-task:
-  - task: presence
-    dataset_kwargs:
-      repository: cxr-contrabench-chexpert
-      config: chexpert_presence
-      split: validation
-  - task: report_absence
-    dataset_kwargs:
-      repository: cxr-contrabench-openi
-      config: openi_report_absence
-      split: test
-"""
-METRIC = """  - metric: {}
-    aggregation: !function medfaith.tasks.contrabench.{}
-    higher_is_better: {}
-"""
-AGGREGATIONS = [
-    ("accuracy_ci_low", "adapter.ci_low", True),
-    ("accuracy_ci_high", "adapter.ci_high", True),
-    ("n_rows_skipped", "adapter.largest", False),
-    *(
-        (f"{metric}_{subset}{end}", aggregation, subset == "control")
-        for subset in ("safe", "control")
-        for metric, end, aggregation in [
-            ("n", "", "adapter.total"),
-            ("mean_gap", "", "option_scores.mean"),
-            ("mean_gap", "_ci_low", "adapter.ci_low"),
-            ("mean_gap", "_ci_high", "adapter.ci_high"),
-            ("median_gap", "", "option_scores.median"),
-        ]
-    ),
-]
+GROUP = "medfaith_contrabench_option_scores"
+COLUMNS = ("answer", "negated", "counterpart")
 # `lm_eval run`, with the class under its name.
 COMMAND = """
 from lm_eval.__main__ import cli_evaluate
@@ -343,18 +335,14 @@ cli_evaluate()
 
 @pytest.mark.parametrize("model", ["llava", "qwen2_5_vl"])
 def test_lm_eval_scores_options_with_images(model, phantom_build, phantom_roots, tmp_path):
+    """The group, its log, its hidden states and Figure 5 of the report, against the functions and each other."""
     folder = SAVE[model](tmp_path / "model")
-    template = tasks.include_path() / "contrabench" / "_contrabench_template_yaml"
-    metrics = "".join(METRIC.format(name, aggregation, str(up).lower()) for name, aggregation, up in AGGREGATIONS)
-    (tmp_path / "tasks").mkdir()
-    yaml = GROUP.replace("TEMPLATE", str(template)).replace("METRICS\n", metrics)
-    (tmp_path / "tasks" / "scores.yaml").write_text(yaml)
     metadata = {"data": str(phantom_build), "roots": {name: str(root) for name, root in phantom_roots.items()}}
     states, out = tmp_path / "states.npz", tmp_path / "results"
     command = [
         *(sys.executable, "-c", COMMAND, "run", "--model", "medfaith-hf-vlm", "--device", "cpu", "--batch_size", "6"),
         *("--model_args", f"pretrained={folder},dtype=float32,max_length=2048,states_path={states}"),
-        *("--apply_chat_template", "--include_path", str(tmp_path / "tasks"), "--tasks", "scores_of_options"),
+        *("--apply_chat_template", "--include_path", str(tasks.include_path()), "--tasks", GROUP),
         *("--metadata", json.dumps(metadata), "--limit", "12", "--output_path", str(out), "--log_samples"),
     ]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "LMEVAL_LOG_LEVEL": "WARNING"}
@@ -362,23 +350,43 @@ def test_lm_eval_scores_options_with_images(model, phantom_build, phantom_roots,
     assert done.returncode == 0, done.stderr[-3000:]
     (results,) = out.rglob("results_*.json")
     scores = json.loads(results.read_text())["results"]
-    logs = {task: next(out.rglob(f"samples_*{task}_*.jsonl")) for task in ("presence", "report_absence")}
+    logs = {task: next(out.rglob(f"samples_*{task}_*.jsonl")) for task in ("chexpert_presence", "openi_report_absence")}
     samples = {task: [json.loads(line) for line in path.open()] for task, path in logs.items()}
-    assert any(len(sample["doc"]["images"].split()) > 1 for sample in samples["report_absence"])
+    assert any(len(sample["doc"]["images"].split()) > 1 for sample in samples["openi_report_absence"])
+    asked = [(s["doc"]["id"], i) for task in samples.values() for s in task for i, _ in enumerate(choices(s["doc"]))]
     with np.load(states) as stored:
-        ids, state = stored["id"].tolist(), stored["state"]
-    expected_ids = [s["doc"]["id"] for task in samples.values() for s in task for _ in s["doc"]["options"]]
-    assert sorted(ids) == sorted(expected_ids)
-    assert np.isfinite(state).all()
+        state_of = dict(zip(zip(stored["id"], stored["option"], strict=True), stored["state"], strict=True))
+        assert sorted(state_of) == sorted(asked)
+        assert np.isfinite(stored["state"]).all()
+    table = {(row[1].split()[0].lower(), row[4]): row for row in rows_of(write_report([out]), "Figure 5")}
     for name, rows in samples.items():
         task = next(key for key in scores if key.endswith(name))
         for sample in rows:
-            for option, request in zip(sample["doc"]["options"], sample["arguments"].values(), strict=True):
-                assert request["arg_1"].strip() == option
-        found = [[float(response[0][0]) for response in sample["resps"]] for sample in rows]
-        columns = ([sample["doc"][column] for sample in rows] for column in ("answer", "negated", "counterpart"))
-        width = max(len(row) for row in found)
-        summary = gap_summary([row + [float("nan")] * (width - len(row)) for row in found], *columns)
+            texts = [request["arg_1"].strip() for request in sample["arguments"].values()]
+            assert texts == choices(sample["doc"])
+            assert texts[3:] == ["A.", "B. No", f"A. {texts[0]}", f"B. {texts[1]}"]
+        found = np.array([[float(response[0][0]) for response in sample["resps"]] for sample in rows])
+        columns = [np.array([sample["doc"][column] for sample in rows]) for column in COLUMNS]
+        summary = gap_summary(found[:, :3], *columns)
         for metric in ("n_safe", "n_control", "mean_gap_safe", "mean_gap_control", "median_gap_safe"):
             assert scores[task][f"{metric},none"] == pytest.approx(summary[metric], nan_ok=True)
         assert summary["n_safe"] + summary["n_control"] > 0  # so that NaN is not all that was compared
+        concept = (found[:, 6] - found[:, 4]) - (found[:, 5] - found[:, 3])
+        of_options = np.array([[state_of[sample["doc"]["id"], i] for i in range(3)] for sample in rows])
+        cosines = cosine_to(of_options[:, 0], of_options)
+        for subset, chosen in (("safe", 1), ("control", 0)):
+            mask = (columns[0] == 0) & (found[:, :3].argmax(1) == chosen)
+            row = table[name.split("_")[0], subset]
+            assert row[2:6] == ["12 of " + row[2].split()[-1], str(summary["n_gold_positive"]), subset, str(mask.sum())]
+            if mask.any():
+                assert scores[task][f"mean_concept_difference_{subset},none"] == pytest.approx(concept[mask].mean())
+                assert row[6].split()[0] == f"{summary[f'mean_gap_{subset}']:.3f}"
+                assert [row[9], row[10]] == [f"{concept[mask].mean():.3f}", str(mask.sum())]
+                assert [float(cell) for cell in row[11:13]] == pytest.approx(cosines[mask][:, 1:].mean(0), abs=6e-4)
+                assert row[13:] == [f"{100 * (cosines[mask, 1] > cosines[mask, 2]).mean():.2f}", str(mask.sum())]
+
+
+def cosine_to(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """one: shape (n, d); others: shape (n, k, d). Shape (n, k)."""
+    lengths = np.linalg.norm(one, axis=1)[:, None] * np.linalg.norm(others, axis=2)
+    return (one[:, None] * others).sum(2) / lengths

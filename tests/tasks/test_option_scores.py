@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import lm_eval
 import pytest
+from lm_eval.api.registry import get_model
+from lm_eval.tasks import TaskManager
 
+from medfaith.tasks import include_path, register_models
 from medfaith.tasks.contrabench import option_scores, prompts
 
 DOC = {
@@ -45,6 +50,47 @@ def test_values_of_one_row(scores, changes, accuracy, negated_rate, safe, contro
 
 
 @pytest.mark.parametrize(
+    ("options", "negated", "counterpart", "texts"),
+    [
+        (["Edema", "No edema", "Nodule"], 1, 0, ["A.", "B. No", "A. Edema", "B. No edema"]),
+        (["Nodule", "No evidence of edema", "Edema"], 1, 2, ["C.", "B. No evidence of", "C. Edema",
+                                                              "B. No evidence of edema"]),
+        (["Absence of pleural effusion", "Pleural effusion"], 0, 1,
+         ["B.", "A. Absence of", "B. Pleural effusion", "A. Absence of pleural effusion"]),
+        (["Edema", "Edema is not present", "Nodule"], 1, 0, []),
+        (["Edema", "No oedema", "Nodule"], 1, 0, []),
+        (["Edema", "Edema", "Nodule"], 1, 0, []),
+        (["Edema", "  edema", "Nodule"], 1, 0, []),
+        (["Pulmonary edema", "No edema", "Nodule"], 1, 0, []),
+        (["A longer text of a finding", "No", "Nodule"], 1, 0, []),
+        (["Edema", "No edema", "Nodule"], 1, -1, []),
+        (["Edema", "No edema", "Nodule"], -1, -1, []),
+    ],
+)  # fmt: skip
+def test_texts_of_the_concept_difference(options, negated, counterpart, texts):
+    doc = DOC | {"options": options, "negated": negated, "counterpart": counterpart}
+    assert option_scores.choices(doc) == [*options, *texts]
+
+
+@pytest.mark.parametrize(
+    ("scores", "extra", "safe", "control"),
+    [
+        ([-5.3, -4.4, -9.0], [-1.0, -2.0, -4.0, -4.5], 0.5, None),
+        ([-4.4, -5.3, -9.0], [-1.0, -2.0, -4.0, -4.5], None, 0.5),
+        ([-4.4, -5.3, -1.0], [-1.0, -2.0, -4.0, -4.5], None, None),
+        ([-5.3, -4.4, -9.0], [], None, None),
+    ],
+)
+def test_concept_difference_of_one_row(scores, extra, safe, control):
+    """(-4.5 + 2) - (-4 + 1) = 0.5; a context that scores above all options is no answer."""
+    values = option_scores.process_results(DOC, [(score, False) for score in [*scores, *extra]])
+    assert values["accuracy"] == (scores[0] == max(scores))
+    for name, difference in (("safe", safe), ("control", control)):
+        assert values[f"mean_concept_difference_{name}"] == difference
+        assert values[f"n_concept_difference_{name}"] == (difference is not None)
+
+
+@pytest.mark.parametrize(
     ("items", "mean", "median"),
     [([1.0, None, 2.0, 6.0], 3.0, 2.0), ([None, None], math.nan, math.nan), ([], math.nan, math.nan)],
 )
@@ -59,3 +105,27 @@ def test_prompt_asks_for_the_text_and_is_otherwise_b0():
     assert ours[0] == "<image><image>"
     assert (ours[-1], b0[-1]) == (option_scores.TEXT_INSTRUCTION, prompts.INSTRUCTION)
     assert option_scores.choices(DOC)[option_scores.target(DOC)] == "Edema"
+
+
+@pytest.mark.parametrize(
+    ("model", "accuracy", "subset", "gap"), [("oracle", 1, "control", -100), ("negation_attracted", 0, "safe", 100)]
+)
+def test_baselines_have_the_scores_that_can_be_derived_by_hand(model, accuracy, subset, gap, phantom_build):
+    """A chosen option has 0 nats and every other text -100, so that the four texts leave no difference."""
+    register_models()
+    manager: Any = TaskManager(
+        include_path=str(include_path()), include_defaults=False, metadata={"data": str(phantom_build)}
+    )
+    evaluate: Any = lm_eval.evaluate
+    tasks = manager.load(["medfaith_contrabench_option_scores"])
+    results = evaluate(get_model(model)(), task_dict=tasks, bootstrap_iters=0)["results"]
+    scores = [of_task for of_task in results.values() if "accuracy,none" in of_task]
+    assert len(scores) == 2
+    other = {"safe": "control", "control": "safe"}[subset]
+    for of_task in scores:
+        n = of_task["sample_len"]
+        assert [of_task[f"{name},none"] for name in ("accuracy", f"n_{subset}", f"n_{other}")] == [accuracy, n, 0]
+        assert of_task[f"mean_gap_{subset},none"] == gap
+        assert of_task[f"mean_concept_difference_{subset},none"] == 0
+        assert of_task[f"n_concept_difference_{subset},none"] == n
+        assert math.isnan(of_task[f"mean_concept_difference_{other},none"])

@@ -1,0 +1,160 @@
+"""Y0 and M2: their filters, and both from the synthetic ReXVQA through the real lm-eval to Table 7."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from lm_eval.api.registry import model_registry
+
+from medfaith.builders import cxr_contrabench
+from medfaith.loaders import phantom
+from medfaith.tasks import register_models
+from medfaith.tasks.contrabench import adapter, prompts
+from medfaith.tasks.report import write_report
+from medfaith.tasks.run import run_lm_eval
+from tests.tasks.report_logs import rows_of
+from tests.tasks.scripted_model import kind
+
+PRESENT = "Which of the following findings is present in the left lung?"
+ABSENT = "Which of the following findings is absent from the left lung?"
+SIDES = ["Left nodule", "Right effusion", "No right effusion"]
+
+
+def document(question: str, options: list[str]) -> dict:
+    return {"question": question, "options": options, "images": ["one", "two"]}
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "text", "m1", "m2", "reason"),
+    [
+        (PRESENT, SIDES, "B", 1, 0, "not_the_negated_option/fired"),
+        (PRESENT, SIDES, "C", 1, 0, "fired/fired"),  # first the polarity, then the side
+        (PRESENT, SIDES, "A", 0, 0, "not_the_negated_option/no_conflict"),
+        (PRESENT, ["Edema", "No edema"], "B", 0, 0, "fired/no_conflict"),
+        (ABSENT, SIDES, "B", 1, 1, "not_the_negated_option/location_unclear"),
+        (PRESENT, SIDES, "?", None, None, "no_prediction/no_prediction"),
+    ],
+)
+def test_m2_is_m1_and_then_the_location_repair(question, options, text, m1, m2, reason):
+    doc = document(question, options)
+    before, after = (json.loads(read([[text]], [doc])[0]) for read in (adapter.m1, adapter.m2))
+    assert (before["choice"], after["choice"], after["verifier"]) == (m1, m2, reason)
+    assert (before["before"], before["outcome"]) == (after["before"], after["outcome"])
+
+
+PACKET = '{"answer": "C", "confidence": 0.6, "packet": {"answer": "A", "confidence": 0.9}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "b0", "y0", "m1", "reason"),
+    [
+        (PACKET, "parsed", 2, 0, 1, "fired"),
+        (PACKET.replace("0.6", "0.8"), "parsed", 2, 2, 1, "baseline_confident"),
+        (PACKET[:50], "parsed", 2, 2, 1, "packet_unreadable"),
+        ("C", "parsed", 2, 2, 1, "no_packet"),
+        (PACKET.replace('"C"', '"A, B"'), "ambiguous", None, None, None, "no_prediction"),
+        (PACKET.replace('"C"', '"Z"'), "out_of_range", None, None, None, "no_prediction"),
+        ("unsure", "none", None, None, None, "no_prediction"),
+    ],
+)
+def test_the_readings_of_a_packet(text, outcome, b0, y0, m1, reason):
+    doc = document(PRESENT, SIDES)
+    names = ("packet_b0", "y0", "packet_m1")
+    read = {name: json.loads(getattr(adapter, name)([[text]], [doc])[0]) for name in names}
+    assert [read[name]["choice"] for name in names] == [b0, y0, m1]
+    assert {reading["before"] for reading in read.values()} == {b0}
+    assert {reading["outcome"] for reading in read.values()} == {outcome}
+    assert read["y0"]["verifier"] == reason
+    assert all(set(reading) == {"choice", "before", "outcome", "verifier"} for reading in read.values())
+
+
+def test_the_packet_prompt_keeps_the_question_and_its_shape_is_no_answer():
+    doc = document(PRESENT, SIDES)
+    text = prompts.packet(doc)
+    assert text.startswith(f"<image><image>\n{PRESENT}\nA. Left nodule\nB. Right effusion\nC. No right effusion\n")
+    assert text.count("<image>") == 2
+    shape = text.rsplit("\n", 1)[1]
+    filled = json.loads(shape.replace("<0 to 1>", "0.5"))
+    assert list(filled) == ["answer", "confidence", "packet"]
+    assert list(filled["packet"]) == ["question_asks_for", "finding", "location", "answer", "confidence"]
+    for echoed in (shape, shape.replace("<0 to 1>", "0.5"), text):
+        (reading,) = adapter.y0([[echoed]], [doc])
+        assert json.loads(reading)["choice"] is None
+
+
+KINDS = 12  # rows of each of the five kinds
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    """Sample logs of the scripted model on both groups; a location question names the side that it asks for."""
+    folder = tmp_path_factory.mktemp("ablations")
+    roots = phantom.write(folder / "phantom", seed=0, sources=("rexvqa",))
+    questions = roots["rexvqa"] / "metadata" / "test_vqa_data.json"
+    items = json.loads(questions.read_text(encoding="utf-8"))
+    for number, item in enumerate(items.values()):
+        if number % 5 == 2:
+            item["question"] = "Which finding lies in the patient's left lung?"
+            item["options"] = ["A. Left-sided effusion", "B. Effusion of the right lung", "C. Cardiomegaly"]
+            item["correct_answer"] = "A"
+    questions.write_text(json.dumps(items), encoding="utf-8")
+    cxr_contrabench.build(roots, folder / "data")
+    register_models()
+    if "scripted" not in model_registry:
+        model_registry.register("scripted", target="tests.tasks.scripted_model:Scripted")
+    groups = "medfaith_contrabench_rexvqa,medfaith_contrabench_y0"
+    arguments = ["--model", "scripted", "--tasks", groups, "--output_path", str(folder / "results"), "--log_samples"]
+    assert run_lm_eval(arguments, {"data": str(folder / "data")}) == 0
+    return folder / "results"
+
+
+def scores(results: Path, task: str) -> dict:
+    (file,) = results.rglob("results_*.json")
+    return json.loads(file.read_text(encoding="utf-8"))["results"][f"medfaith_contrabench_{task}"]
+
+
+def test_m2_adds_the_location_questions_to_what_m1_repairs(results):
+    read = scores(results, "rexvqa::rexvqa_1k")
+    assert read["sample_len"] == 5 * KINDS
+    assert read["accuracy,m1"] > read["accuracy,b0"]
+    assert read["accuracy,m2"] == pytest.approx(read["accuracy,m1"] + 1 / 5)
+
+
+def test_y0_replaces_what_is_unsure_and_nothing_else(results):
+    read = scores(results, "y0::rexvqa_5k")
+    assert read["accuracy,b0"] == pytest.approx(3 / 5)  # kinds 0, 3 and 4
+    assert read["accuracy,y0"] == pytest.approx(3 / 5)  # kind 2 is put right, kind 4 made wrong
+    assert read["accuracy,m1"] > read["accuracy,b0"]
+    assert read["parse_failure_rate,b0"] == 0
+    (log,) = results.rglob("samples_medfaith_contrabench_y0::rexvqa_5k_*.jsonl")
+    samples = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    reasons = {
+        (kind(sample["doc"]), json.loads(sample["filtered_resps"][0])["verifier"])
+        for sample in samples
+        if sample["filter"] == "y0"
+    }
+    assert reasons == {
+        (0, "baseline_confident"),
+        (1, "no_packet"),
+        (2, "fired"),
+        (3, "packet_unreadable"),
+        (4, "fired"),
+    }
+
+
+def test_table_7_has_both_and_table_6_names_the_prompt(results):
+    report = write_report([results])
+    ablations = {(row[0], row[2]): row for row in rows_of(report, "Table 7")}
+    slices = ["1k", "5k", "10k", "10k s1", "10k s2", "10k s3", "3x10k pooled"]
+    assert set(ablations) == {(name, variant) for name in slices for variant in ("Y0", "M2")}
+    internal = {(row[0], row[2]): row for row in rows_of(report, "Table 6")}
+    assert {("5k", "B0"), ("5k", "Packet-B0")} <= set(internal)
+    changed, improved, worsened = (int(cell) for cell in internal["1k", "B0"][7:10])  # by M1
+    assert changed >= improved > 0 == worsened
+    assert ablations["1k", "M2"][6:9] == [str(changed + KINDS), str(improved + KINDS), "0"]
+    assert ablations["5k", "Y0"][4:9] == ["60.00", "+0.00", str(2 * KINDS), str(KINDS), str(KINDS)]
+    before, after = ablations["5k", "Y0"][10].split(" → ")
+    assert before == after != "0"  # Y0 leaves the contradictions, as in the paper
+    assert ablations["1k", "M2"][10] == internal["1k", "B0"][13]  # M2 leaves of them what M1 leaves

@@ -1,0 +1,139 @@
+"""Three-shot prompts with the exemplars' images: what a model is really given through lm-eval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import lm_eval
+import pytest
+import torch
+from lm_eval.tasks import TaskManager
+
+from medfaith.builders import cxr_contrabench
+from medfaith.cli import main
+from medfaith.loaders import images, phantom
+from medfaith.tasks import include_path
+from medfaith.tasks.contrabench import fewshot, prompts
+from medfaith.tasks.models.hf_vlm import HFVisionLM
+from tests.tasks import tiny_models
+
+SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl}
+PLACEHOLDER = {"llava": "<image>", "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>"}
+POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "fewshot_absence")}
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory) -> dict[str, Path]:
+    return phantom.write(tmp_path_factory.mktemp("phantom"), sources=("chexpert", "openi", "chexstruct"))
+
+
+@pytest.fixture(scope="module")
+def data(roots, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("data")
+    configs = ["chexpert_presence", "chexpert_absence", "fewshot_presence", "fewshot_absence"]
+    cxr_contrabench.build(roots, out, configs=configs)
+    return out
+
+
+def rows_of(data: Path, source: str, config: str, split: str) -> list[dict[str, Any]]:
+    rows: Any = datasets.load_dataset(str(data / f"cxr-contrabench-{source}"), config, split=split)
+    return rows.to_list()
+
+
+class Recording(HFVisionLM):
+    """The model, which also keeps what reaches `generate`."""
+
+    def _model_multimodal_generate(self, inputs: Any, *arguments: Any, **options: Any) -> Any:
+        self.received = [*getattr(self, "received", []), inputs]
+        return super()._model_multimodal_generate(inputs, *arguments, **options)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
+@pytest.mark.parametrize("name", SAVE)
+def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, chat, data, roots, tmp_path):
+    folder = SAVE[name](tmp_path / name)
+    how = {} if chat else {"image_string": PLACEHOLDER[name]}
+    # max_length: enough for seven images; batch size 1 keeps the order of the requests.
+    lm: Any = Recording(str(folder), dtype="float32", device="cpu", batch_size=1, max_length=2048, **how)
+    metadata = {"data": str(data), "roots": {source: str(root) for source, root in roots.items()}}
+    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
+    evaluate: Any = lm_eval.simple_evaluate
+    result = evaluate(
+        lm,
+        tasks=["medfaith_contrabench_3shot_images"],
+        task_manager=manager,
+        apply_chat_template=chat,
+        limit=2,
+        gen_kwargs={"max_gen_toks": 2},
+        bootstrap_iters=0,
+    )
+    expected = [wanted(lm, doc, data, roots, chat) for task in sorted(result["samples"]) for doc in docs(result, task)]
+    assert len(expected) == len(lm.received) == 4
+    assert {len(given["images"]) for given in expected} - {4}, "some study has several images"
+    for given in expected:
+        inputs = lm.processor(text=[given["text"]], images=given["images"], return_tensors="pt")
+        same = [received for received in lm.received if is_same(received, inputs)]
+        assert len(same) == 1, given["text"]
+        turned = lm.processor(text=[given["text"]], images=given["images"][::-1], return_tensors="pt")
+        assert not is_same(same[0], turned), "the order of the images matters"
+
+
+def docs(result: Any, task: str) -> list[dict[str, Any]]:
+    return [sample["doc"] for sample in result["samples"][task] if sample["filter"] == "b0"]
+
+
+def is_same(received: Any, inputs: Any) -> bool:
+    return all(
+        received[key].shape == inputs[key].shape and bool(torch.isclose(received[key], inputs[key]).all())
+        for key in ("input_ids", "pixel_values")
+    )
+
+
+def wanted(lm: Any, doc: dict[str, Any], data: Path, roots: dict[str, Path], chat: bool) -> dict[str, Any]:
+    """Text and images put together by hand: three pool rows, then the row, as they are stored."""
+    (row,) = [r for r in rows_of(data, "chexpert", doc["protocol"], "validation") if r["id"] == doc["id"]]
+    pool = rows_of(data, *POOLS[doc["polarity"]], "train")
+    parts, opened = [], []
+    for asked in [*fewshot.exemplars(row["id"], pool), row]:
+        options = [f"{letter}. {option}" for letter, option in zip("ABCD", asked["options"], strict=False)]
+        end = "Answer with the letter of the correct option." if asked is row else f"Answer: {'ABCD'[asked['answer']]}"
+        parts.append("\n".join(["<image>" * len(asked["images"]), asked["question"], *options, end]))
+        opened += [images.open_image(reference, roots) for reference in asked["images"]]
+    text = "\n\n".join(parts)
+    if chat:
+        return {"text": lm.apply_chat_template([{"role": "user", "content": text}]), "images": opened}
+    return {"text": text.replace("<image>", lm.image_token), "images": opened}
+
+
+def test_references_are_in_order_and_the_text_only_variant_is_as_before(data, roots):
+    for side, (source, config) in POOLS.items():
+        where: dict[str, Any] = {"config": f"chexpert_{side}", "split": "validation", "data": str(data)}
+        pool = f"cxr-contrabench-{source}", config
+        plain = fewshot.load(*pool, repository="cxr-contrabench-chexpert", **where)["test"]
+        shown = fewshot.load(*pool, repository="cxr-contrabench-chexpert", exemplar_images=True, **where)["test"]
+        for before, doc in zip(plain, shown, strict=True):
+            own, n = str(before["images"]), len(before["images"])
+            references, n_shown = str(doc["images"]).split(), len(doc["images"])
+            assert references[n_shown - n :] == own.split()
+            assert {reference.split(":")[0] for reference in references[: n_shown - n]} == {"openi"}
+            text = prompts.three_shot_images(doc)
+            assert text.replace("<image>", "").split() == prompts.three_shot(before).replace("<image>", "").split()
+            assert text.count("<image>") == n_shown > n
+            assert prompts.three_shot(before).count("<image>") == n
+
+
+def test_max_images_stops_the_run_with_status_2(data, roots, tmp_path, capsys):
+    """hf-multimodal would drop the last images, and with them the question's own."""
+    folder = tiny_models.save_llava(tmp_path / "model")
+    places = [f"--root={source}={roots[source]}" for source in ("chexpert", "openi")]
+    arguments = [
+        *("eval", "--data", str(data), *places, "--model", "medfaith-hf-vlm", "--device", "cpu", "--limit", "1"),
+        *("--model_args", f"pretrained={folder},dtype=float32,max_images=3", "--apply_chat_template"),
+        *("--tasks", "medfaith_contrabench_3shot_images"),
+    ]
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert "of which max_images=3 would be kept" in message
+    assert "what to do" in message
