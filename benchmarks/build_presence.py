@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.chexpert import TARGETS
-from medfaith.builders.cxr_contrabench.questions import pick
+from medfaith.builders.hashing import pick
 from medfaith.loaders import chexpert, sources
 
 CONFIG = "chexpert_presence"

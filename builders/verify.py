@@ -8,24 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..loaders.errors import InputError
-from .write import MANIFEST, summarise
+from .write import MANIFEST, Family, summarise
 
 REBUILD = "build it again with medfaith build"
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """What verifying needs to know of a benchmark: its row schema, what is counted, and what rows must satisfy."""
-
-    features: datasets.Features
-    counted: Sequence[str]
-    violations: Callable[[pa.Table], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +47,22 @@ def repositories(folder: Path) -> list[Path]:
 
 
 def verify_repository(
-    folder: Path, families: Mapping[str, Family], references: Sequence[Mapping[str, Any]]
+    folder: Path, families: Mapping[str, Callable[[str], Family]], references: Sequence[Mapping[str, Any]]
 ) -> list[Verdict]:
     """Verifies every split of one repository. Raises InputError for a build.json or Parquet that cannot be read.
 
     Args:
-        families: benchmark name -> its schema and checks.
+        families: benchmark name -> config -> its schema and checks.
         references: records in the form of build.json; the one of the same benchmark, source, seed and arguments counts.
     """
     record = _read_record(folder)
     if record["benchmark"] not in families:
         raise InputError(folder / MANIFEST, f"benchmark {record['benchmark']!r} is not known to this release")
-    family = families[record["benchmark"]]
     reference = next((r for r in references if _comparable(r, record)), None)
     verdicts = []
     for key, recorded in record["splits"].items():
         config, split = key.split("/")
+        family = families[record["benchmark"]](config)
         table, problems = _read_split(folder, config, split, family)
         summary = summarise(table, family.counted) if not problems else recorded
         problems += [
@@ -105,6 +95,16 @@ def image_violations(images: pa.Array) -> list[str]:
     unsafe = pc.or_(pc.match_substring_regex(keys, r"(^|/)\.\.(/|$)|\\|^/|^[A-Za-z]:"), pc.equal(keys, ""))
     bad = keys.filter(unsafe)
     return [f"image key {bad[0].as_py()!r} is not a path below the source's root ({len(bad)} such)"] if len(bad) else []
+
+
+def benchmark_of(folder: Path) -> str:
+    """The benchmark that a repository was built for. Raises InputError for a build.json that cannot be read."""
+    return _read_record(folder)["benchmark"]
+
+
+def skipped(folder: Path) -> Mapping[str, int]:
+    """What a build left out, by reason, where its benchmark counts that."""
+    return _read_record(folder).get("skipped", {})
 
 
 def _read_record(folder: Path) -> dict[str, Any]:

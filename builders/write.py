@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,6 +37,15 @@ MANIFEST = "build.json"
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """Rows of one kind: their schema, the columns whose values build.json counts, and what they must satisfy."""
+
+    features: datasets.Features
+    counted: Sequence[str]
+    violations: Callable[[pa.Table], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """One split of one config, made when it is called, so that only what is being written is in memory."""
 
@@ -49,8 +59,7 @@ def write_repository(
     name: str,
     splits: Sequence[Split],
     *,
-    features: datasets.Features,
-    counted: Sequence[str],
+    families: Callable[[str], Family],
     record: Callable[[], dict[str, Any]],
     card: str,
     exports: Mapping[str, bytes] | None = None,
@@ -61,7 +70,7 @@ def write_repository(
     Args:
         name: folder and repository name, `<benchmark>-<source>`.
         splits: what to write; `workers` of them are made and written at a time, with the same bytes for any number.
-        features: schema of every row. counted: the columns whose value counts go into build.json.
+        families: config -> what its rows are.
         record: gives the provenance for build.json (version, seed, arguments, sources) when the rows are written.
         card: body of README.md below the YAML header.
         exports: files beside the Parquet, by their path in the repository; build.json lists their hashes.
@@ -78,7 +87,7 @@ def write_repository(
         try:
             partial.mkdir(parents=True)
             with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-                summaries = list(pool.map(lambda split: _write_split(partial, split, features, counted), splits))
+                summaries = list(pool.map(lambda split: _write_split(partial, split, families(split.config)), splits))
             keys = (f"{split.config}/{split.name}" for split in splits)
             manifest = record() | {"splits": dict(zip(keys, summaries, strict=True))}
             if exports:
@@ -86,7 +95,7 @@ def write_repository(
             for path, data in (exports or {}).items():
                 (partial / path).write_bytes(data)
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            (partial / "README.md").write_text(_header(splits, features, manifest) + card, encoding="utf-8")
+            (partial / "README.md").write_text(_header(splits, families, manifest) + card, encoding="utf-8")
             _replace(partial, target)
         except OSError as error:
             raise _explain(error, out) from error
@@ -95,22 +104,24 @@ def write_repository(
     return out / name
 
 
-def _write_split(folder: Path, split: Split, features: datasets.Features, counted: Sequence[str]) -> dict[str, Any]:
-    table = split.make().cast(features.arrow_schema)
+def _write_split(folder: Path, split: Split, family: Family) -> dict[str, Any]:
+    table = split.make().cast(family.features.arrow_schema)
     (folder / split.config).mkdir(exist_ok=True)
     n_files = max(1, -(-table.num_rows // ROWS_PER_FILE))
     for i in range(n_files):
         part = table.slice(i * ROWS_PER_FILE, ROWS_PER_FILE)
         pq.write_table(part, folder / split.config / f"{split.name}-{i:05d}-of-{n_files:05d}.parquet")
-    return summarise(table, counted)
+    return summarise(table, family.counted)
 
 
 def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
-    """What build.json records of a split: rows, studies where rows have them, value counts, and a hash of the rows."""
+    """What build.json records of a split: rows, studies or images where rows have them, value counts, a hash."""
     summary: dict[str, Any] = {"rows": table.num_rows}
     if "study_id" in table.column_names:
         summary["studies"] = len(table["study_id"].unique())
         summary["multi_image"] = pc.sum(pc.greater(pc.list_value_length(table["images"]), 1)).as_py() or 0
+    if "image" in table.column_names:
+        summary["images"] = len(pc.struct_field(table["image"], "key").unique())
     summary["counts"] = {column: value_counts(table[column]) for column in counted}
     summary["sha256"] = rowset_sha256(table)
     return summary
@@ -119,31 +130,37 @@ def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
 def sha256_of_files(files: Sequence[Path]) -> dict[str, str]:
     """Hash of each label file's content by its name; of more than 20 files, one hash over all names and hashes.
 
-    What is hashed does not depend on the packing: a .gz counts as the file inside, a .tgz as the files inside.
+    Files that share a name go by their folder's name, too. What is hashed does not depend on the packing: a .gz counts
+    as the file inside, a .tgz as the files inside.
     """
     hashes: dict[str, str] = {}
+    times = Counter(path.name for path in files)
     for path in sorted(files):
+        name = path.name if times[path.name] == 1 else f"{path.parent.name}/{path.name}"
         if path.name.endswith((".tgz", ".tar.gz")):
             with tarfile.open(path) as archive:
                 for member in archive:
                     if member.isfile() and (content := archive.extractfile(member)) is not None:
                         hashes[PurePosixPath(member.name).name] = hashlib.sha256(content.read()).hexdigest()
         elif path.suffix == ".gz":
-            hashes[path.stem] = hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
+            hashes[name.removesuffix(".gz")] = hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
         else:
-            hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     if len(hashes) <= 20:
         return dict(sorted(hashes.items()))
     listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
     return {f"{len(hashes)} files": hashlib.sha256(listing.encode()).hexdigest()}
 
 
-def _header(splits: Sequence[Split], features: datasets.Features, record: dict[str, Any]) -> str:
+def _header(splits: Sequence[Split], families: Callable[[str], Family], record: dict[str, Any]) -> str:
     """The YAML header that the Hub and `load_dataset` read: configs with their files and features."""
     configs: dict[str, list[Split]] = {}
     for split in splits:
         configs.setdefault(split.config, []).append(split)
-    described = datasets.DatasetInfo(features=features)._to_yaml_dict()["features"]
+    described = {
+        config: datasets.DatasetInfo(features=families(config).features)._to_yaml_dict()["features"]
+        for config in configs
+    }
     header = {
         "pretty_name": record["benchmark"],
         "language": ["en"],
@@ -157,7 +174,7 @@ def _header(splits: Sequence[Split], features: datasets.Features, record: dict[s
             }
             for c, of_config in configs.items()
         ],
-        "dataset_info": [{"config_name": c, "features": described} for c in configs],
+        "dataset_info": [{"config_name": c, "features": of_config} for c, of_config in described.items()],
     }
     text = yaml.dump(header, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
     return f"---\n{text}---\n\n"

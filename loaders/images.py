@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Below Pillow's own warning (89 megapixels) and five times the largest radiographs (about 4,300 x 3,600 pixels).
 MAX_PIXELS = 80_000_000
 DICOM_MAGIC = slice(128, 132)
+Decoded = TypeVar("Decoded")
 DOWNLOAD_AGAIN = "download the file again and compare its size or checksum with the source's"
 
 
@@ -37,11 +38,26 @@ def open_image(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Image.Image
     Raises MissingSourceError where `roots` lacks the source, and ImageError, which names source and key, where the key
     leaves the root, the file is absent, truncated or corrupt, or a decoder is not installed.
     """
+    return _decoded(ref, roots, _read_picture, _read_dicom).convert("RGB")
+
+
+def image_size(ref: Mapping[str, str], roots: Mapping[str, Path]) -> tuple[int, int]:
+    """(width, height) of an ImageRef's image from its header, without decoding a pixel. Raises as open_image does."""
+    return _decoded(ref, roots, _size_of_picture, _size_of_dicom)
+
+
+def _decoded(
+    ref: Mapping[str, str],
+    roots: Mapping[str, Path],
+    picture: Callable[[Path], Decoded],
+    dicom: Callable[[Path], Decoded],
+) -> Decoded:
+    """What one of two decoders makes of an ImageRef's file; every failure becomes an ImageError."""
     path = locate(ref, roots)
     try:
         with path.open("rb") as file:
             head = file.read(DICOM_MAGIC.stop)
-        grey_or_rgb = _read_dicom(path) if head[DICOM_MAGIC] == b"DICM" else _read_picture(path)
+        return dicom(path) if head[DICOM_MAGIC] == b"DICM" else picture(path)
     except MemoryError:
         raise
     except _CannotOpenError as error:
@@ -49,7 +65,6 @@ def open_image(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Image.Image
     except Exception as error:  # on corrupt files the decoders raise whatever their parsing stumbles over
         cause = f"{path} is truncated, corrupt or unreadable ({type(error).__name__}: {error})"
         raise _image_error(ref, cause, DOWNLOAD_AGAIN) from error
-    return grey_or_rgb.convert("RGB")
 
 
 def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
@@ -132,14 +147,28 @@ def _check_size(width: int, height: int) -> None:
         )
 
 
-def _read_picture(path: Path) -> Image.Image:
-    """A jpg or png as 8-bit L or RGB."""
+def _open_picture(path: Path) -> Image.Image:
+    """A jpg or png with its header read and its size checked."""
     try:
-        opened = Image.open(path, formats=("JPEG", "PNG"))
+        image = Image.open(path, formats=("JPEG", "PNG"))
     except Image.UnidentifiedImageError:
         raise _CannotOpenError("neither jpg, png nor DICOM, or damaged at its start", DOWNLOAD_AGAIN) from None
-    with opened as image:
+    try:
         _check_size(*image.size)
+    except _CannotOpenError:
+        image.close()
+        raise
+    return image
+
+
+def _size_of_picture(path: Path) -> tuple[int, int]:
+    with _open_picture(path) as image:
+        return image.size
+
+
+def _read_picture(path: Path) -> Image.Image:
+    """A jpg or png as 8-bit L or RGB."""
+    with _open_picture(path) as image:
         if image.mode.startswith("I"):  # 16-bit grey
             values = np.asarray(image)
             return Image.fromarray(_map_levels(values, lambda levels: _to_unit(levels, _range_used(levels))))
@@ -147,6 +176,15 @@ def _read_picture(path: Path) -> Image.Image:
             black = Image.new("RGBA", image.size, (0, 0, 0, 255))
             return Image.alpha_composite(black, image.convert("RGBA")).convert("RGB")
         return image.convert("RGB")
+
+
+def _size_of_dicom(path: Path) -> tuple[int, int]:
+    import pydicom
+
+    dataset = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=["Columns", "Rows"])
+    size = int(dataset.Columns), int(dataset.Rows)
+    _check_size(*size)
+    return size
 
 
 def _read_dicom(path: Path) -> Image.Image:

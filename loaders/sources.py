@@ -190,7 +190,8 @@ def status(source_id: str, roots: Mapping[str, Path]) -> Status:
     if root is None or not root.exists():
         return Status(entry, root, "missing")
     if root.is_file():
-        return Status(entry, root, "incomplete", tuple(alternatives[0] for alternatives in entry.files[1:]))
+        missing = tuple(alternatives[0] for alternatives in entry.files[1:])
+        return Status(entry, root, "incomplete" if missing else "found", missing)
     missing = tuple(
         alternatives[0]
         for alternatives in entry.files

@@ -6,6 +6,7 @@ Exit status 0 when the job is done, 2 when the input or the environment has to b
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -57,14 +58,15 @@ def _parser() -> argparse.ArgumentParser:
     job.set_defaults(job=_sources)
 
     job = jobs.add_parser("build", help="rebuild a benchmark's splits from licensed sources")
-    job.add_argument("benchmark", choices=["cxr-contrabench"])
-    job.add_argument("--config", action="append", metavar="C", help="build this config only (repeatable)")
-    _root_argument(job)
-    job.add_argument("--out", type=Path, default=Path(DEFAULT_OUT), help="folder to write to (default: %(default)s)")
-    job.add_argument("--seed", type=int, default=0, help="chooses among eligible distractors (default: %(default)s)")
-    job.add_argument("--workers", type=_positive, default=1, help="the bytes written do not depend on it")
+    benchmarks = job.add_subparsers(required=True, metavar="BENCHMARK")
+    job = benchmarks.add_parser("cxr-contrabench", help="negated options (CheXpert, OpenI, CheXStruct, ReXVQA)")
+    _build_arguments(job, "chooses among eligible distractors")
     _wording_arguments(job)
-    job.set_defaults(job=_build)
+    job.set_defaults(job=_build_contrabench)
+    job = benchmarks.add_parser("heal-medvqa", help="diseases at anatomies, perturbed (VinDr-CXR, MIMIC-CXR)")
+    _build_arguments(job, "chooses questions, swaps and donors")
+    _heal_arguments(job)
+    job.set_defaults(job=_build_heal)
 
     job = jobs.add_parser("verify", help="recompute a build's counts and hashes and compare them with the references")
     job.add_argument("directory", type=Path, metavar="DIR")
@@ -88,10 +90,24 @@ def _parser() -> argparse.ArgumentParser:
     job.set_defaults(job=_eval)
 
     job = jobs.add_parser(
-        "report", help="the paper's tables from what lm_eval wrote with --output_path and --log_samples"
+        "report", help="the papers' tables from what lm_eval wrote with --output_path and --log_samples"
     )
     job.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="folders or files, of one or many models")
     job.add_argument("--out", type=Path, help="also save report.md and one CSV a table in this folder")
+    job.add_argument(
+        "--extractor-model",
+        metavar="NAME",
+        help="read HEAL-MedVQA's open-ended answers with this language model too; without a URL transformers loads it",
+    )
+    job.add_argument(
+        "--extractor-url",
+        metavar="URL",
+        help="of an OpenAI-compatible endpoint (http://127.0.0.1:8000/v1), to which the answers are sent; the key is "
+        "taken from MEDFAITH_EXTRACTOR_KEY or OPENAI_API_KEY",
+    )
+    job.add_argument(
+        "--extractor-cache", type=Path, metavar="FILE", help="keep its replies here: an interrupted run then goes on"
+    )
     job.set_defaults(job=_report)
 
     job = jobs.add_parser("quickstart", help="everything on synthetic data: build, verify, evaluate, table; offline")
@@ -109,6 +125,30 @@ def _root_argument(job: argparse.ArgumentParser) -> None:
         metavar="SOURCE=PATH",
         help="where a source lies (repeatable); chexpert=torchxrayvision reads the labels inside that package",
     )
+
+
+def _build_arguments(job: argparse.ArgumentParser, seed: str) -> None:
+    job.add_argument("--config", action="append", metavar="C", help="build this config only (repeatable)")
+    _root_argument(job)
+    job.add_argument("--out", type=Path, default=Path(DEFAULT_OUT), help="folder to write to (default: %(default)s)")
+    job.add_argument("--seed", type=int, default=0, help=f"{seed} (default: %(default)s)")
+    job.add_argument("--workers", type=_positive, default=1, help="the bytes written do not depend on it")
+
+
+def _heal_arguments(job: argparse.ArgumentParser) -> None:
+    job.add_argument(
+        "--measure", default="iou", help="of box and anatomy: iou (as published), or box: its share inside"
+    )
+    job.add_argument(
+        "--threshold", type=float, default=0.05, help="lowest measure of a relation (default: %(default)s)"
+    )
+    job.add_argument("--agreement", default="majority", help="of VinDr-CXR's three readers: majority, any or all")
+    job.add_argument("--anatomy", action="append", metavar="A", help="ask about this anatomy only (repeatable)")
+    job.add_argument(
+        "--view", action="append", metavar="V", help="take this ViewPosition of MIMIC-CXR (default: AP, PA)"
+    )
+    job.add_argument("--labeler", default="chexpert", help="of MIMIC-CXR's reports: chexpert or negbio")
+    job.add_argument("--detection-threshold", type=float, default=0.25, help="lowest score (default: %(default)s)")
 
 
 def _wording_arguments(job: argparse.ArgumentParser) -> None:
@@ -155,7 +195,7 @@ def _wording(arguments: argparse.Namespace):
     return Wording(arguments.negation_form, arguments.question_form, arguments.layout)
 
 
-def _build(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _build_contrabench(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith import cards
     from medfaith.builders import cxr_contrabench
 
@@ -168,8 +208,45 @@ def _build(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         workers=arguments.workers,
         card=cards.body,
     )
+    return _print_build(folders, arguments.out)
+
+
+def _build_heal(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith import cards
+    from medfaith.builders import heal_medvqa
+
+    lists = {"anatomies": arguments.anatomy, "views": arguments.view}
+    options = heal_medvqa.Options(
+        measure=arguments.measure,
+        threshold=arguments.threshold,
+        agreement=arguments.agreement,
+        labeler=arguments.labeler,
+        detection_threshold=arguments.detection_threshold,
+        **{name: tuple(values) for name, values in lists.items() if values},
+    )
+    roots = _roots(arguments)
+    folders = heal_medvqa.build(
+        roots,
+        arguments.out,
+        configs=arguments.config,
+        seed=arguments.seed,
+        options=options,
+        workers=arguments.workers,
+        card=cards.body,
+    )
+    for config, lacking in () if arguments.config else heal_medvqa.incomplete(roots).items():
+        print(f"{config} was not built: it needs {', '.join(lacking)}, too")
+    return _print_build(folders, arguments.out)
+
+
+def _print_build(folders: Sequence[Path], out: Path) -> int:
+    from medfaith.builders.verify import skipped
+
     sound = _print_verdicts(folders)
-    print(f"written to {arguments.out}")
+    for folder in folders:
+        for reason, count in skipped(folder).items():
+            print(f"{folder.name}: left out, or counted: {count} {reason}")
+    print(f"written to {out}")
     return 0 if sound else 2
 
 
@@ -185,12 +262,17 @@ def _print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
     official: whether the paper's counts and the committed references are worth a comparison (not for synthetic data).
     """
     from medfaith import cards
-    from medfaith.builders import cxr_contrabench
+    from medfaith.builders import cxr_contrabench, heal_medvqa
+    from medfaith.builders.verify import benchmark_of
     from medfaith.printing import verdict_table
 
+    benchmarks = {module.NAME: module for module in (cxr_contrabench, heal_medvqa)}
     references = cards.references() if official else []
-    verdicts = [v for folder in folders for v in cxr_contrabench.verify(folder, references)]
-    print(verdict_table(verdicts, cards.published(cxr_contrabench.NAME) if official else None))
+    verdicts = []
+    for name, of_benchmark in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):
+        found = [v for folder in of_benchmark for v in benchmarks[name].verify(folder, references)]
+        print(verdict_table(found, cards.published(name) if official else None))
+        verdicts += found
     return all(not v.problems and not (v.reference == "differs" and v.same_labels) for v in verdicts)
 
 
@@ -221,8 +303,21 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
 def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.tasks.report import write_report
 
-    print(write_report(arguments.results, arguments.out), end="")
+    print(write_report(arguments.results, arguments.out, _extractor(arguments)), end="")
     return 0
+
+
+def _extractor(arguments: argparse.Namespace):
+    from medfaith.tasks.report.extractors import language_model
+
+    name, url, cache = arguments.extractor_model, arguments.extractor_url, arguments.extractor_cache
+    if name:
+        key = os.environ.get("MEDFAITH_EXTRACTOR_KEY") or os.environ.get("OPENAI_API_KEY")
+        return language_model(name, url=url, api_key=key, cache=cache)
+    if url or cache:
+        option = "--extractor-url" if url else "--extractor-cache"
+        raise MedfaithError(f"{option} names no language model\n  what to do: give --extractor-model NAME, too")
+    return None
 
 
 def _quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:

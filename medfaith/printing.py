@@ -37,9 +37,10 @@ def verdict_table(verdicts: Sequence[Any], published: Mapping[str, Mapping[str, 
 
     published: the paper's counts by config/split, or None to leave the comparison out.
     """
-    header = ["config", "split", "rows", "studies", "build"]
+    unit = "studies" if any("studies" in v.summary for v in verdicts) else "images"
+    header = ["config", "split", "rows", unit, "build"]
     if published is not None:
-        header += ["reference", "paper: rows", "studies"]
+        header += ["reference", "paper: rows", unit]
     rows, notes = [], []
     for v in verdicts:
         name = f"{v.config}/{v.split}"
@@ -48,14 +49,14 @@ def verdict_table(verdicts: Sequence[Any], published: Mapping[str, Mapping[str, 
                 v.config,
                 v.split,
                 f"{v.summary['rows']:,}",
-                f"{v.summary['studies']:,}",
+                f"{v.summary[unit]:,}" if unit in v.summary else "–",
                 "FAULTY" if v.problems else "sound",
             ]
         )
         notes += [f"{name}: {problem}" for problem in v.problems]
         if published is not None:
             paper = published.get(name, {})
-            rows[-1] += [v.reference, *(f"{paper[k]:,}" if k in paper else "–" for k in ("rows", "studies"))]
+            rows[-1] += [v.reference, *(f"{paper[k]:,}" if k in paper else "–" for k in ("rows", unit))]
             if v.reference == "differs":
                 why = "the same label files gave others there" if v.same_labels else "its label files are others"
                 notes.append(f"{name}: these are not the rows of the reference; {why}")
@@ -65,7 +66,9 @@ def verdict_table(verdicts: Sequence[Any], published: Mapping[str, Mapping[str, 
 
 def _beside_the_paper(name: str, summary: Mapping[str, Any], paper: Mapping[str, Any]) -> list[str]:
     notes = []
-    if paper and paper["rows"] != summary["rows"] and "explained" in paper:
+    if "note" in paper:
+        notes.append(f"{name}: {paper['note']}")
+    if "rows" in paper and paper["rows"] != summary["rows"] and "explained" in paper:
         notes.append(f"{name}: {paper['explained']}")
     if "findings" in paper:
         here = summary["counts"]["finding"]

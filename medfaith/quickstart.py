@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from medfaith import cards
-from medfaith.builders import cxr_contrabench
+from medfaith.builders import cxr_contrabench, heal_medvqa
 from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
 from medfaith.printing import percent, table
 from medfaith.tasks.run import run_baselines
 
-GROUP = "medfaith_contrabench"
-SOURCES = ("chexpert", "openi")
+CONTRABENCH, HEAL = "medfaith_contrabench", "medfaith_heal_vindr"
+SOURCES = ("chexpert", "openi", *heal_medvqa.NEEDS["vindr"])
+
+Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 
 
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
@@ -30,13 +32,14 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     roots = _phantom(out / "phantom")
     print("2/4  build")
     folders = cxr_contrabench.build(roots, out / "data", wording=wording, card=cards.body)
+    folders += heal_medvqa.build(roots, out / "data", card=cards.body)
     print("3/4  verify")
     verify(folders)
     print("4/4  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
-    results = run_baselines(GROUP, metadata)
+    results = {group: run_baselines(group, metadata) for group in (CONTRABENCH, HEAL)}
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
-    return result_tables(results) + _closing(wording, out)
+    return contrabench_tables(results[CONTRABENCH]) + heal_table(results[HEAL]) + _closing(wording, out)
 
 
 def _phantom(folder: Path) -> dict[str, Path]:
@@ -51,37 +54,60 @@ def _phantom(folder: Path) -> dict[str, Path]:
     return {source_id: folder / root.relative_to(partial) for source_id, root in roots.items()}
 
 
-def result_tables(results: Mapping[str, Mapping[str, Any]]) -> str:
+def contrabench_tables(results: Results) -> str:
     """One table a task: rows models; accuracy with its interval before and after the verifier, and "No X" errors."""
-    tasks = [t for t in next(iter(results.values()))["results"] if t != GROUP]
+    tasks = [t for t in next(iter(results.values()))["results"] if t != CONTRABENCH]
     parts = []
     for task in tasks:
         rows, header = [], ["model", "B0", "95% CI"]
         for model, result in results.items():
             scores = result["results"][task]
             errors = next((n for n in ("n_reversals", "n_contradictions") if f"{n},b0" in scores), None)
-            cells = [model, *_accuracy(scores, "b0")]
+            cells = [model, *_with_interval(scores, "accuracy", "b0")]
             if errors:
-                cells += [str(scores[f"{errors},b0"]), *_accuracy(scores, "m1"), *_accuracy(scores, "m1_extended")]
+                cells += [str(scores[f"{errors},b0"])]
+                cells += [
+                    cell for reading in ("m1", "m1_extended") for cell in _with_interval(scores, "accuracy", reading)
+                ]
                 header[3:] = [errors.removeprefix("n_"), "M1", "95% CI", "extended M1", "95% CI"]
             rows.append(cells)
-        n = next(iter(results.values()))["n-samples"][task]["effective"]
-        parts.append(
-            f"\n{task.removeprefix('medfaith_contrabench_')} (n = {n}), accuracy in %\n{table(header, rows)}\n"
-        )
+        title = task.removeprefix(f"{CONTRABENCH}_")
+        parts.append(f"\n{title} (n = {_size(results, task)}), accuracy in %\n{table(header, rows)}\n")
     return "".join(parts)
 
 
-def _accuracy(scores: Mapping[str, Any], reading: str) -> list[str]:
-    low, high = (percent(scores[f"accuracy_ci_{end},{reading}"]) for end in ("low", "high"))
-    return [percent(scores[f"accuracy,{reading}"]), f"[{low}, {high}]"]
+def heal_table(results: Results) -> str:
+    """Rows models; F1 of closed and open questions, and the two perturbation tests, with their intervals."""
+    columns = {  # header -> task, metric
+        "yes/no F1": (f"{HEAL}_closed", "yes_no_f1"),
+        "open F1": (f"{HEAL}_open", "open_f1"),
+        "TPT": (f"{HEAL}_tpt", "tpt"),
+        "VPT": (f"{HEAL}_vpt", "vpt"),
+    }
+    header = ["model", *(cell for name in columns for cell in (name, "95% CI"))]
+    rows = [
+        [model, *(c for task, metric in columns.values() for c in _with_interval(result["results"][task], metric))]
+        for model, result in results.items()
+    ]
+    sizes = ", ".join(f"{name} {_size(results, task)}" for name, (task, _) in columns.items())
+    return f"\nHEAL-MedVQA on VinDr-CXR (questions asked: {sizes}), in %\n{table(header, rows)}\n"
+
+
+def _size(results: Results, task: str) -> int:
+    return next(iter(results.values()))["n-samples"][task]["effective"]
+
+
+def _with_interval(scores: Mapping[str, Any], metric: str, reading: str = "none") -> list[str]:
+    value, low, high = (percent(scores[f"{metric}{end},{reading}"]) for end in ("", "_ci_low", "_ci_high"))
+    return [value, f"[{low}, {high}]"]
 
 
 def _closing(wording: Wording, out: Path) -> str:
     note = ""
     if wording.layout == "original":
         note = (
-            "\nThe published layout puts the target first, so always_yes and majority are right without looking;"
-            "\nmedfaith quickstart --layout shuffled shows them at their floor.\n"
+            "\nThe published layout of CXR-ContraBench puts the target first, so always_yes and majority are right"
+            "\nthere without looking; medfaith quickstart --layout shuffled shows them at their floor."
         )
+    note += "\n– is undefined: TPT and VPT ask how many true positives turn to No, and a model that says No has none.\n"
     return f"{note}\nSynthetic data in {out}/phantom, rows in {out}/data, results in {out}/results.json."

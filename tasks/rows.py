@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, cast, overload
 
 import datasets
+import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
 from ..loaders import images, sources
+from ..loaders.compose import compose
 from ..loaders.errors import ImageError, InputError, MedfaithError
 
+ORIGINALS = "use the source's original images: masks and boxes are in their pixels"
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
 
 
@@ -21,10 +24,18 @@ class LazyImages(Sequence[Image.Image]):
     """The images of one row, each opened when it is taken: a run over 135,754 rows never holds more than a batch.
 
     lm-eval's multimodal models iterate over or slice what a document gives them; both open the images in mode RGB.
+
+    edit: what each image gets in place of its `region`: the `donor_region` of the image `donor` (see loaders.compose).
     """
 
-    def __init__(self, row_id: str, references: Sequence[Mapping[str, str]], roots: Mapping[str, Path]) -> None:
-        self._row_id, self._references, self._roots = row_id, references, roots
+    def __init__(
+        self,
+        row_id: str,
+        references: Sequence[Mapping[str, str]],
+        roots: Mapping[str, Path],
+        edit: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
 
     def __len__(self) -> int:
         return len(self._references)
@@ -45,6 +56,17 @@ class LazyImages(Sequence[Image.Image]):
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
 
     def _open(self, reference: Mapping[str, str]) -> Image.Image:
+        image = self._opened(reference)
+        if self._edit is None:
+            return image
+        donor = self._opened(self._edit["donor"])
+        try:
+            edited = compose(np.asarray(image), self._edit["region"], np.asarray(donor), self._edit["donor_region"])
+        except ValueError as error:
+            raise ImageError(f"row {self._row_id}: {error}\n  what to do: {ORIGINALS}") from error
+        return Image.fromarray(edited)
+
+    def _opened(self, reference: Mapping[str, str]) -> Image.Image:
         try:
             return images.open_image(reference, self._roots)
         except MedfaithError as error:
@@ -75,8 +97,9 @@ def load(
         prompt: name of the prompt, kept in the column `prompt` so that a sample log says how it was made.
         extend: adds columns to the rows.
 
-    With a root known for a source, every image of the rows is looked for before the first answer is generated. Without,
-    models that look at no image (the baselines) still run, and others stop at the first image.
+    With a root known for a source, every image of the rows is looked for before the first answer is generated, and
+    images that are edited, and their donors, must have the size of their masks. Without, models that look at no image
+    (the baselines) still run, and others stop at the first image.
     """
     rows = read(repository, config, split, data)
     if extend is not None:
@@ -120,8 +143,11 @@ def _path(repository: str, data: str | None) -> str:
 
 
 def _with_images(batch: dict[str, list], roots: Mapping[str, Path]) -> dict[str, list]:
-    opened = [LazyImages(i, refs, roots) for i, refs in zip(batch["id"], batch["images"], strict=True)]
-    return batch | {"images": opened}
+    edits = batch.get("edit") or [None] * len(batch["id"])
+    of_rows = zip(batch["id"], batch["images"], edits, strict=True)
+    opened = [LazyImages(row_id, references, roots, edit) for row_id, references, edit in of_rows]
+    shown = {name: values for name, values in batch.items() if name != "edit"}  # a sample log has no use for masks
+    return shown | {"images": opened}
 
 
 def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool) -> tuple[datasets.Dataset, int]:
@@ -130,9 +156,11 @@ def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool)
     looked_at: set[tuple[str, str]] = set()
     check = images.open_image if skip else images.locate
     kept = []
-    bar = tqdm(rows.select_columns(["id", "images"]), desc="look for images", disable=None, leave=False)
+    columns = [name for name in ("id", "images", "edit") if name in rows.column_names]
+    bar = tqdm(rows.select_columns(columns), desc="look for images", disable=None, leave=False)
     for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
-        references = [r for r in row["images"] if r["source"] in roots or skip]
+        used = row["images"] + ([row["edit"]["donor"]] if row.get("edit") else [])
+        references = [r for r in used if r["source"] in roots or skip]
         for reference in references:
             name = (reference["source"], reference["key"])
             if name not in looked_at:
@@ -144,9 +172,30 @@ def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool)
                         raise ImageError(f"row {row['id']}: {error}{LEAVE_OUT}") from error
                     broken[name] = error
         if not any((r["source"], r["key"]) in broken for r in references):
+            if row.get("edit") and references:
+                _check_sizes(row, roots)
             kept.append(number)
     if not kept:
         raise ImageError(
             f"no row is left: none of the {len(rows)} rows has all its images; first: {next(iter(broken.values()))}"
         )
     return rows.select(kept), len(rows) - len(kept)
+
+
+def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
+    """Raises ImageError where an image that is edited, or its donor, has not the size that the masks were made for.
+
+    A resized copy would stop the run at its first edited image, after hours; and no row of it could be left out.
+    """
+    edit = row["edit"]
+    for reference, region in ((row["images"][0], edit["region"]), (edit["donor"], edit["donor_region"])):
+        try:
+            width, height = images.image_size(reference, roots)
+        except ImageError as error:
+            raise ImageError(f"row {row['id']}: {error}{LEAVE_OUT}") from error
+        if [height, width] != list(region["size"]):
+            masked = " x ".join(str(side) for side in reversed(region["size"]))
+            raise ImageError(
+                f"row {row['id']}: image {reference['key']!r} of source {reference['source']!r}: "
+                f"{width} x {height} pixels; expected {masked}, as its mask\n  what to do: {ORIGINALS}"
+            )

@@ -53,14 +53,14 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> int:
 
 
 def _refuse_blind_caches(config: Any) -> None:
-    """Their keys hold the text of a prompt and not its image: two studies with one question would share an answer."""
+    """Answers are filed under the text of a prompt without its image, and requests without the data they came from."""
     for option, value in (
         ("--use_cache", config.use_cache),
         ("--cache_requests", (config.cache_requests or {}).get("cache_requests")),
     ):
         if value:
             raise MedfaithError(
-                f"{option}: lm-eval's cache does not look at the image, and would hand one study's answer to another\n"
+                f"{option}: lm-eval's cache does not look at the image or at the data, and one run can get another's\n"
                 "  what to do: leave it out"
             )
 

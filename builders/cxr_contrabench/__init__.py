@@ -20,8 +20,8 @@ from tqdm import tqdm
 from ...loaders import sources
 from ...loaders.errors import InputError, MissingSourceError
 from ..schemas.contrabench import QUESTION
-from ..verify import Family, Verdict
-from ..write import Split, sha256_of_files, write_repository
+from ..verify import Verdict
+from ..write import Family, Split, sha256_of_files, write_repository
 from . import chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, LORA
 from .plans import Arguments, plan_chexpert, plan_chexstruct, plan_openi, plan_rexvqa
@@ -105,8 +105,7 @@ def build(
                     name,
                     tracked,
                     exports=plan.exports,
-                    features=QUESTION,
-                    counted=COUNTED,
+                    families=lambda config: FAMILY,
                     record=partial(_record, source_id, seed, wording, hashes.result),
                     card=card(name),
                     workers=workers,
@@ -132,7 +131,7 @@ def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[V
 
     Raises InputError for a build.json or Parquet that cannot be read. references: records in the form of build.json.
     """
-    return verify_exports(folder, {NAME: FAMILY}, references)
+    return verify_exports(folder, {NAME: lambda config: FAMILY}, references)
 
 
 def check_wording(wording: Wording) -> None:

@@ -8,7 +8,7 @@ label 1.0 and absent at 0.0; uncertain (-1.0) and blank are neither.
 * absence: one record for each absent target of a study with at least one present target, which is the distractor.
 * positive_only: the presence records of studies with at least two absent targets; two of those are the distractors.
 
-Where several findings are eligible as distractors, `questions.pick` chooses among them (or among their pairs), in
+Where several findings are eligible as distractors, `hashing.pick` chooses among them (or among their pairs), in
 alphabetical order, by the row's id and the seed.
 """
 

@@ -6,7 +6,7 @@ CheXStruct gives an OpenI image a label 1 or 0 for a finding, or none where its 
 * absence: one record for each finding at 0 of an image with another finding at 1, which is the distractor.
 
 So exactly one positively worded option answers the question. A distractor of the same label would be a second right
-answer, one without a label might be. Where several findings are eligible, `questions.pick` chooses among them, in
+answer, one without a label might be. Where several findings are eligible, `hashing.pick` chooses among them, in
 alphabetical order, by the row's id and the seed.
 
 What the paper prints: its targets are "mainly" the five below, and the casebook's options (Figure 14) read "No tracheal

@@ -3,7 +3,7 @@
 A study *denies* a finding when FINDINGS and IMPRESSION mention it, every mention is absent, and no major MeSH term
 indexes it. It *states* a finding when every mention is present and a major MeSH term indexes it, not as borderline.
 There is one record for each denied target of a study with an image and at least one stated finding. Among several
-stated findings, in alphabetical order, `questions.pick` takes the distractor by the record's id and the seed. The
+stated findings, in alphabetical order, `hashing.pick` takes the distractor by the record's id and the seed. The
 record keeps the negation cue of the first mention, never the sentence.
 
 The paper gives the four targets and "co-mentioned present findings", not its rules, and these give more records than
@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...loaders.openi import Report
-from .negation import Mention, find_mentions
-from .questions import Wording, assemble, pick
+from ..hashing import pick
+from ..negation import Mention, find_mentions
+from .questions import Wording, assemble
 from .wording import slug
 
 PROTOCOL = "openi_report_absence"

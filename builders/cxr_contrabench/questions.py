@@ -10,12 +10,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..hashing import digest, pick
 from ..schemas.contrabench import QUESTION
 from ..verify import image_violations
 from .wording import QUESTION_FORMS, negated_option, positive_option
@@ -31,18 +31,6 @@ class Wording:
     negation_form: str = "canonical_no"
     question_form: str = "original"
     layout: str = "original"
-
-
-def pick(row_id: str, n: int, seed: int) -> int:
-    """Which of `n` alternatives a row takes: a hash of its id, so that no row depends on any other.
-
-    The first 8 bytes (little-endian) of BLAKE2b-64 of `"{seed}:{row_id}"`, modulo `n`.
-
-    >>> pick("chexpert/train/patient00001/study1/presence/edema", 3, seed=0) in (0, 1, 2)
-    True
-    """
-    digest = blake2b(f"{seed}:{row_id}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") % n
 
 
 def assemble(
@@ -162,7 +150,7 @@ def sample_order(ids: Sequence[str], seed: int, purpose: str) -> np.ndarray:
     They stand in the order of BLAKE2b-64 of `"{seed}:{purpose}:{id}"`. A prefix is a sample without replacement, and a
     shorter prefix is part of a longer one.
     """
-    keys = [blake2b(f"{seed}:{purpose}:{i}".encode(), digest_size=8).digest() for i in ids]
+    keys = [digest(f"{purpose}:{i}", seed) for i in ids]
     return np.array(sorted(range(len(ids)), key=lambda i: (keys[i], ids[i])), np.int64)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..verify import REBUILD, Family, Verdict, verify_repository
-from ..write import MANIFEST
+from ..verify import REBUILD, Verdict, verify_repository
+from ..write import MANIFEST, Family
 from .exports import chat_jsonl
 
 
 def verify_exports(
-    folder: Path, families: Mapping[str, Family], references: Sequence[Mapping[str, Any]]
+    folder: Path, families: Mapping[str, Callable[[str], Family]], references: Sequence[Mapping[str, Any]]
 ) -> list[Verdict]:
     """`verify_repository`, and each export: it is there, is what build.json lists, and is made of its Parquet's rows.
 

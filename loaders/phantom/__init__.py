@@ -1,6 +1,7 @@
 """Tiny synthetic sources in exactly the official layouts: no licence, no patient, drawn from a seed.
 
-`chest` draws (findings -> pixels and masks); each other module lays one source out as its official release does.
+`chest` draws (findings -> pixels and masks); the modules named in SOURCES each lay one source out as its official
+release does. Sources that belong together (vindr_cxr, vindr_cxr_anatomy) agree where they are written with one seed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from pathlib import Path
 
 from ..errors import InputError
 
-SOURCES = ("chexpert", "openi", "chexstruct", "rexvqa")
+SOURCES = (
+    "chexpert", "openi", "chexstruct", "rexvqa", "vindr_cxr", "vindr_cxr_anatomy", "mimic_cxr", "mimic_cxr_reports",
+    "mimic_cxr_anatomy", "mimic_cxr_detections",
+)  # fmt: skip
 
 
 def write(root: Path, *, seed: int = 0, sources: Collection[str] = SOURCES) -> dict[str, Path]:

@@ -6,15 +6,17 @@ patient: adding a finding to a seed changes what that finding changes, and leave
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from . import frontal, lateral
+from . import frontal, lateral, local
 
 FINDINGS = tuple(frontal.FINDINGS)
+LOCAL_FINDINGS = tuple(local.FINDINGS)  # tied to one anatomy, and drawn in the frontal view only
 VIEWS = ("frontal", "lateral")
 SIZE = (192, 160)
 NOISE = 0.010  # standard deviation in density, 0..1
@@ -45,22 +47,21 @@ def chest(findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZE,
     """Draws one chest.
 
     Args:
-        findings: names of FINDINGS; "left " or "right " before a one-sided one fixes its side (the patient's: the
-            patient's left is the image's right), which the seed chooses otherwise. For both sides name both.
+        findings: names of FINDINGS or LOCAL_FINDINGS; "left " or "right " before a one-sided one fixes its side (the
+            patient's: the patient's left is the image's right), which the seed chooses otherwise. For both sides name
+            both.
         seed: the patient and everything random; not negative.
         size: (height, width) in pixels.
         view: "frontal" or "lateral". A lateral view overlays both sides.
 
-    Raises ValueError for an unknown finding, side or view.
+    Raises ValueError for an unknown finding, side or view, and for a local finding in a lateral view.
     """
-    plane = _plane(view)
-    wanted = sorted({_parse(name, seed) for name in findings}, key=lambda f: (FINDINGS.index(f[0]), f[1]))
-    anatomy = plane.Anatomy.of(_stream(seed, "anatomy"))
-    scene = plane.scene(size, plane.altered(anatomy, frozenset(wanted)))
+    plane, drawing = _plane(view)
+    wanted, scene = _scene(findings, seed, size, view)
     canvas = plane.draw_anatomy(scene, _stream(seed, "vessels"))
     masks = {}
     for name, side in wanted:
-        canvas, coverage = plane.FINDINGS[name](scene, canvas, side, _stream(seed, f"{name} {side}"))
+        canvas, coverage = drawing[name](scene, canvas, side, _stream(seed, f"{name} {side}"))
         masks[_label(name, side)] = coverage > 0.5 * coverage.max()
     canvas = canvas + NOISE * _stream(seed, "noise").standard_normal(size)
     pixels = np.rint(255 * np.clip(canvas, 0, 1)).astype(np.uint8)
@@ -75,20 +76,34 @@ def box(mask: np.ndarray) -> tuple[int, int, int, int]:
     return int(columns[0]), int(rows[0]), int(columns[-1] - columns[0] + 1), int(rows[-1] - rows[0] + 1)
 
 
-def _plane(view: str) -> ModuleType:
-    """The module that draws a view; both offer Anatomy, altered, scene, draw_anatomy, FINDINGS and regions."""
+def regions(findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZE) -> dict[str, np.ndarray]:
+    """The regions of the frontal `chest(...)`, without drawing it: boolean masks (h, w) by name."""
+    return frontal.regions(_scene(findings, seed, size, "frontal")[1])
+
+
+def _scene(findings: Collection[str], seed: int, size: tuple[int, int], view: str) -> tuple[list[tuple[str, int]], Any]:
+    """The findings as (name, side) in the order of drawing, and the view's scene with what they alter in it."""
+    plane, drawing = _plane(view)
+    order = list(drawing)
+    wanted = sorted({_parse(name, seed, drawing) for name in findings}, key=lambda f: (order.index(f[0]), f[1]))
+    anatomy = plane.Anatomy.of(_stream(seed, "anatomy"))
+    return wanted, plane.scene(size, plane.altered(anatomy, frozenset(wanted)))
+
+
+def _plane(view: str) -> tuple[ModuleType, dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]]]:
+    """The module that draws a view (it offers Anatomy, altered, scene, draw_anatomy and regions), and its findings."""
     if view not in VIEWS:
         raise ValueError(f"view {view!r}: expected one of {', '.join(VIEWS)}")
-    return frontal if view == "frontal" else lateral
+    return (frontal, frontal.FINDINGS | local.FINDINGS) if view == "frontal" else (lateral, lateral.FINDINGS)
 
 
-def _parse(text: str, seed: int) -> tuple[str, int]:
+def _parse(text: str, seed: int, known: Collection[str]) -> tuple[str, int]:
     """A finding as (name, side): side -1 right, 1 left, 0 for those that have none."""
     first, _, rest = text.partition(" ")
     name = rest if first in frontal.SIDES else text
-    if name not in FINDINGS:
-        raise ValueError(f"finding {text!r}: expected one of {', '.join(FINDINGS)}, or left / right before one")
-    if name in frontal.BOTH_SIDES:
+    if name not in known:
+        raise ValueError(f"finding {text!r}: expected one of {', '.join(known)}, or left / right before one")
+    if name in frontal.BOTH_SIDES | local.MIDLINE.keys():
         if name != text:
             raise ValueError(f"finding {text!r}: {name} has no side")
         return name, 0

@@ -30,6 +30,7 @@ class Anatomy:
     mediastinum: float  # half width of the upper mediastinum
     rib_gap: float
     lung_density: float
+    aorta: float = 1.0  # how much wider than usual
 
     @classmethod
     def of(cls, rng: np.random.Generator) -> Anatomy:
@@ -75,10 +76,12 @@ class Scene:
 def altered(anatomy: Anatomy, findings: frozenset[tuple[str, int]]) -> Anatomy:
     """The proportions that findings (name, side; 0 for both or none) change: sizes, and volume loss."""
     names = {name for name, _ in findings}
-    if "cardiomegaly" in names:
+    if names & {"cardiomegaly", "enlarged heart"}:
         anatomy = replace(anatomy, heart_axes=(anatomy.heart_axes[0] * 1.55, anatomy.heart_axes[1] * 1.12))
     if "enlarged cardiomediastinum" in names:
         anatomy = replace(anatomy, mediastinum=anatomy.mediastinum * 1.75)
+    if "aortic enlargement" in names:
+        anatomy = replace(anatomy, aorta=1.5)
     raised = {side: top - 0.05 * (("atelectasis", side) in findings) for side, top in anatomy.domes.items()}
     return replace(anatomy, domes=raised)
 
@@ -105,8 +108,8 @@ def scene(size: tuple[int, int], a: Anatomy) -> Scene:
     heart = heart * step(max(a.domes.values()) + 0.035 - y, EDGE)
     widened = a.mediastinum + 0.03 * step(y - 0.5, 0.06)
     mediastinum = step(widened - from_middle, EDGE) * between(y, 0.07, 0.80, EDGE)
-    knob = ellipse(x, y, (a.middle + a.mediastinum, 0.315), (0.038, 0.042), edge=EDGE)
-    descending = band(x - a.middle - a.mediastinum * 0.8, 0.020, EDGE) * between(y, 0.33, 0.72, 0.02)
+    knob = ellipse(x, y, (a.middle + a.mediastinum, 0.315), (0.038 * a.aorta, 0.042 * a.aorta), edge=EDGE)
+    descending = band(x - a.middle - a.mediastinum * 0.8, 0.020 * a.aorta, EDGE) * between(y, 0.33, 0.72, 0.02)
     trachea = band(x - a.middle, 0.017, 0.004) * between(y, 0.03, 0.335, 0.01)
     return Scene(
         x, y, a, body, thorax, lungs, heart, np.maximum(mediastinum, knob), np.maximum(knob, 0.6 * descending), trachea
@@ -315,6 +318,7 @@ FINDINGS: dict[str, Callable[..., Drawn]] = {
     "support devices": _support_devices,
 }
 BOTH_SIDES = frozenset({"cardiomegaly", "enlarged cardiomediastinum", "edema"})
+ZONES = ("upper", "middle", "lower")
 
 
 def regions(s: Scene) -> dict[str, np.ndarray]:
@@ -327,12 +331,18 @@ def regions(s: Scene) -> dict[str, np.ndarray]:
     }
     masks = {name: coverage > 0.5 for name, coverage in named.items()}
     for name, side in SIDES.items():
-        lung = s.aerated(side) > 0.5
-        masks[f"{name} lung"] = lung
-        rows = np.flatnonzero(lung.any(axis=1))
-        cuts = np.linspace(rows[0], rows[-1] + 1, 4).round().astype(int)
-        for zone, first, stop in zip(("upper", "middle", "lower"), cuts[:-1], cuts[1:], strict=True):
-            part = np.zeros_like(lung)
-            part[first:stop] = lung[first:stop]
-            masks[f"{name} {zone} lung"] = part
+        masks[f"{name} lung"] = s.aerated(side) > 0.5
+        masks |= {f"{name} {zone} lung": mask for zone, mask in zones(s, side).items()}
+    return masks
+
+
+def zones(s: Scene, side: int) -> dict[str, np.ndarray]:
+    """Masks (h, w) of the upper, middle and lower third of one lung's height."""
+    lung = s.aerated(side) > 0.5
+    rows = np.flatnonzero(lung.any(axis=1))
+    cuts = np.linspace(rows[0], rows[-1] + 1, 4).round().astype(int)
+    masks = {}
+    for zone, first, stop in zip(ZONES, cuts[:-1], cuts[1:], strict=True):
+        masks[zone] = np.zeros_like(lung)
+        masks[zone][first:stop] = lung[first:stop]
     return masks

@@ -16,7 +16,7 @@ from lm_eval.api.model import LM
 
 
 class Baseline(LM):
-    """Answers a multiple-choice document with the letter of one option."""
+    """Answers a document with the letter of one of its options, or with its words where the document says so."""
 
     MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
 
@@ -28,7 +28,7 @@ class Baseline(LM):
         """Index of the chosen option for every document of one task."""
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        return [string.ascii_uppercase[choice] for choice in self._choices(requests)]
+        return [_reply(request.doc, choice) for request, choice in zip(requests, self._choices(requests), strict=True)]
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         chosen = [
@@ -97,8 +97,13 @@ class Random(Baseline):
 
 
 class Majority(Baseline):
-    """The letter that is right most often in the task (the earliest of several)."""
+    """The option, of those that every row of the task has, that is right most often (the earliest of several)."""
 
     def choose(self, docs: list[dict[str, Any]]) -> list[int]:
         counts = Counter(doc["answer"] for doc in docs)
-        return [min(counts, key=lambda answer: (-counts[answer], answer))] * len(docs)
+        shared = range(min(len(doc["options"]) for doc in docs))
+        return [min(shared, key=lambda answer: (-counts[answer], answer))] * len(docs)
+
+
+def _reply(doc: dict[str, Any], choice: int) -> str:
+    return doc["options"][choice] if doc.get("reply_in_words") else string.ascii_uppercase[choice]

@@ -1,7 +1,7 @@
-"""CXR-ContraBench's tables from the files that lm-eval wrote, of one model or many.
+"""The papers' tables from the files that lm-eval wrote, of one model or many: CXR-ContraBench and HEAL-MedVQA.
 
-Every figure is computed from the sample logs (the choices), by the metrics of this package; the rounded results that
-lm-eval prints are not used.
+Every figure is computed from the sample logs (the choices, the responses), by the metrics of this package; the rounded
+results that lm-eval prints are not used.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tqdm import tqdm
 
 from ...loaders.errors import InputError
 from .casebook import casebook_table
 from .external import external_tables
+from .extractors import Extractor
+from .heal import HealRun, extractors_table, heal_tables, read_heal_runs
 from .internal import internal_tables
 from .intervals import interval_tables
 from .interventions import intervention_tables
@@ -35,52 +38,74 @@ from .option_scores import (
 )
 from .read import find_sample_files
 from .robustness import robustness_tables
-from .runs import Run
+from .runs import Logged, Run
 from .samples import read_runs
 from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, percent
 
 REPORT = "report.md"
-_R = TypeVar("_R", bound=Run)
-_OWN_FILE = re.compile(r"report\.md|(runs|casebook|(table|figure)_\d\d_\w+)\.csv")
-_INTRODUCTION = """# CXR-ContraBench results
+_R = TypeVar("_R", bound=Logged)
+_OWN_FILE = re.compile(r"report\.md|(casebook|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv")
+_SCORES = {
+    "CXR-ContraBench": "Accuracies and rates are percentages of all questions asked: a response that could not be read "
+    "is wrong, and the rate of such parse failures stands beside the scores (unread).",
+    "HEAL-MedVQA": "F1, precision, recall, TPT and VPT are fractions, as that paper prints them; responses that could "
+    "not be read are counted beside them (unread).",
+}
+_TABLES = (
+    "– is undefined. Tables are named after those of the paper that they follow; the CSV files hold the same values "
+    "unrounded, as fractions. Research only: no result here says anything about clinical use."
+)
 
-Computed from lm-eval's sample logs. Accuracies and rates are percentages of all questions asked: a response that could
-not be read is wrong, and the rate of such parse failures stands beside the scores (unread). – is undefined. Tables are
-named after those of the paper that they follow; the CSV files hold the same values unrounded, as fractions. Research
-only: no result here says anything about clinical use."""
+
+class Results(NamedTuple):
+    """The newest run of every model and setting: CXR-ContraBench's in the report's order and those that score options,
+    HEAL-MedVQA's; and notes on what was left out.
+    """
+
+    runs: list[Run]
+    scored: list[ScoredRun]
+    heal: list[HealRun]
+    notes: list[str]
 
 
-def write_report(paths: Sequence[Path], out: Path | None = None) -> str:
+def write_report(paths: Sequence[Path], out: Path | None = None, extractor: Extractor | None = None) -> str:
     """The report as Markdown; with `out`, also saved there as report.md and one CSV file a table.
 
     Args:
         paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
         out: folder for the report: new, empty, or one with an earlier report, which is replaced as a whole.
+        extractor: reads HEAL-MedVQA's open-ended answers a second time, for a table of its own.
 
     Raises:
         InputError: see `read.find_sample_files`, `samples.read_lines`, `option_scores.read_states`; or `out` holds
             other files or cannot be written.
+        MedfaithError: see `extractors.language_model`.
     """
     if out is not None:
         _check_out(out)
-    runs, scored, notes = read_results(paths)
-    tables = [_runs_table(runs), *report_tables(runs)] if runs else []
-    tables += [polarity_gap_table(scored)] if scored else []
-    report = "\n\n".join([_INTRODUCTION, *(table.markdown() for table in tables), *_notes(notes)]) + "\n"
+    results = read_results(paths)
+    notes = results.notes
+    tables = [_runs_table(results.runs), *report_tables(results.runs)] if results.runs else []
+    tables += [polarity_gap_table(results.scored)] if results.scored else []
+    tables += heal_tables(results.heal)
+    if extractor is not None:
+        compared = extractors_table(results.heal, extractor)
+        tables += [compared] if compared else []
+        unasked = f"no open-ended answers of HEAL-MedVQA are there: the extractor {extractor.name} was not asked"
+        notes = notes if compared else [*notes, unasked]
+    report = "\n\n".join([_introduction(results), *(table.markdown() for table in tables), *_notes(notes)]) + "\n"
     if out is not None:
         _save(out, {REPORT: report, **{f"{table.name}.csv": table.csv() for table in tables}})
     return report
 
 
-def read_results(paths: Sequence[Path]) -> tuple[list[Run], list[ScoredRun], list[str]]:
-    """The newest run of every model and setting, in the report's order, those that score options, and notes.
-
-    The notes say what was left out.
-    """
+def read_results(paths: Sequence[Path]) -> Results:
+    """What the sample logs hold."""
     files, notes = find_sample_files([Path(path) for path in paths])
     foreign: list[str] = []
     newest: dict[tuple, Run] = {}
     newest_scored: dict[tuple, ScoredRun] = {}
+    newest_heal: dict[tuple, HealRun] = {}
     n_bytes = sum(file.path.stat().st_size for file in files)
     with tqdm(
         total=n_bytes, unit="B", unit_scale=True, desc="samples", disable=None, leave=False, file=sys.stderr
@@ -90,28 +115,37 @@ def read_results(paths: Sequence[Path]) -> tuple[list[Run], list[ScoredRun], lis
                 found = [_keep_newest(newest_scored, run, notes) for run in read_scored_runs(file, bar.update)]
             else:
                 found = [_keep_newest(newest, run, notes) for run in read_runs(file, bar.update)]
+                found = found or [_keep_newest(newest_heal, run, notes) for run in read_heal_runs(file, bar.update)]
             if not found:
                 foreign.append(file.task)
         scored = _with_states(list(newest_scored.values()), bar, notes)
     if foreign:
         notes.append(f"{len(foreign)} sample logs of other tasks are left out: {', '.join(sorted(set(foreign)))}")
-    if not newest and not scored:
+    if not newest and not scored and not newest_heal:
         raise InputError(
             ", ".join(str(path) for path in paths),
-            f"none of its {len(files)} sample logs is of a CXR-ContraBench task",
-            expected="samples_medfaith_contrabench_..._<date>.jsonl",
-            action="run medfaith eval with --tasks medfaith_contrabench --output_path DIR --log_samples",
+            f"none of its {len(files)} sample logs is of a CXR-ContraBench task or a HEAL-MedVQA task",
+            expected="samples_medfaith_contrabench_..._<date>.jsonl or samples_medfaith_heal_..._<date>.jsonl",
+            action="run medfaith eval with --tasks medfaith_contrabench or medfaith_heal_vindr, --output_path DIR "
+            "and --log_samples",
         )
     notes += [
         f"{model_name(run)}, {run.source.task}: the log lacks the filter m1; what is after the verifier is undefined"
         for run in newest.values()
         if "m1" not in run.choice
     ]
-    return in_order(list(newest.values())), scored, sorted(notes)
+    return Results(in_order(list(newest.values())), scored, list(newest_heal.values()), sorted(notes))
+
+
+def _introduction(results: Results) -> str:
+    there = [bool(results.runs or results.scored), bool(results.heal)]
+    names = [name for name, is_there in zip(_SCORES, there, strict=True) if is_there]
+    paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in names), _TABLES]
+    return f"# {' and '.join(names)} results\n\n{textwrap.fill(' '.join(paragraph), 120)}"
 
 
 def report_tables(runs: Sequence[Run]) -> list[Table]:
-    """All tables that the runs give: the matrix, the others by number, the casebook."""
+    """All tables that CXR-ContraBench's runs give: the matrix, the others by number, the casebook."""
     tables = [
         *external_tables(runs), *interval_tables(runs), *internal_tables(runs), *robustness_tables(runs),
         *intervention_tables(runs),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .runs import Run
+from .runs import Logged, Run
 
 PROTOCOLS = {  # protocol: (long name, short name)
     "chexpert_presence": ("CheXpert direct presence", "CheXpert presence"),
@@ -24,7 +24,7 @@ _VERIFIED = {
 }  # fmt: skip
 
 
-def model_name(run: Run) -> str:
+def model_name(run: Logged) -> str:
     return f"{run.model} + {run.adapter}" if run.adapter else run.model
 
 

@@ -45,21 +45,30 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """One model's answers in one setting, ordered by question id. Arrays have shape (n,).
+class Logged:
+    """What one sample log holds: one model in one setting.
 
-    id, study, finding, polarity, cue, outcome: strings (dtype object). answer, negated, counterpart: option indices, -1
-    for none. wording: index into `wordings`, the distinct (question, options). base: the option that the model chose,
-    -1 where nothing could be read. choice and reason: by filter, the option after it and the verifier's reason.
     n_data: questions that the protocol has, n_skipped of which were left out for want of their images.
     """
 
     model: str
     adapter: str
-    setting: Setting
+    setting: Any
     source: SampleFile
     n_data: int
     n_skipped: int
+
+
+@dataclass(frozen=True, eq=False)
+class Run(Logged):
+    """One model's answers in one setting, ordered by question id. Arrays have shape (n,).
+
+    id, study, finding, polarity, cue, outcome: strings (dtype object). answer, negated, counterpart: option indices, -1
+    for none. wording: index into `wordings`, the distinct (question, options). base: the option that the model chose,
+    -1 where nothing could be read. choice and reason: by filter, the option after it and the verifier's reason.
+    """
+
+    setting: Setting
     id: np.ndarray
     study: np.ndarray
     finding: np.ndarray

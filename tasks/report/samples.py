@@ -1,4 +1,4 @@
-"""Sample logs of CXR-ContraBench: one line a question and filter, 2 KB each, read into arrays.
+"""Sample logs: one line a question and filter, 2 KB each; those of CXR-ContraBench are read into arrays.
 
 Of 135,754 questions under four filters, 1 GB of text, only the distinct texts and a few numbers a line stay in memory.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _TEXTS = ("id", "study_id", "finding", "polarity", "cue")
 _INDICES = (("answer", 0), ("negated", -1), ("counterpart", -1))  # with the lowest that each may be
 _INTERNAL = re.compile(r"rexvqa_\d+k(?:_s\d+)?")  # ReXVQA slices: 1k, 5k, 10k, and the seeded 10k
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation"}
-_AGAIN = "copy the file again, or run the task again with --log_samples"
+AGAIN = "copy the file again, or run the task again with --log_samples"
 
 
 def read_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[Run]:
@@ -36,7 +36,7 @@ def read_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes:
     return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
 
 
-def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any]) -> dict[Setting, _L]:
+def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any]) -> dict[Any, _L]:
     """What a sample log says, by setting; empty for another benchmark's log.
 
     Args:
@@ -47,7 +47,7 @@ def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any])
         InputError: a line that is broken or lacks something, a question that stands twice under one filter or is
             missing under another, or fewer questions than lm-eval says it ran.
     """
-    settings: dict[Setting, _L] = {}
+    settings: dict[Any, _L] = {}
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             progress(len(line))
@@ -55,7 +55,7 @@ def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any])
             if not settings and not kind.holds(sample):
                 return {}
             try:
-                settings.setdefault(_setting(sample["doc"], file.task), kind()).add(sample)
+                settings.setdefault(kind.setting(sample["doc"], file.task), kind()).add(sample)
             except SampleError as error:
                 raise _broken(file.path, number, error.found, column=error.column) from error
             except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -63,9 +63,9 @@ def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any])
                 raise _broken(file.path, number, found) from error
     n = sum(len(kept.rows) for kept in settings.values())
     if not n:
-        raise InputError(file.path, "is empty", expected="a line for each question and filter", action=_AGAIN)
+        raise InputError(file.path, "is empty", expected="a line for each question and filter", action=AGAIN)
     if file.n_run is not None and n < file.n_run:
-        raise InputError(file.path, f"has {n} questions", expected=f"the {file.n_run} that lm-eval ran", action=_AGAIN)
+        raise InputError(file.path, f"has {n} questions", expected=f"the {file.n_run} that lm-eval ran", action=AGAIN)
     return settings
 
 
@@ -75,6 +75,30 @@ class SampleError(Exception):
     def __init__(self, column: str, found: str) -> None:
         super().__init__(found)
         self.column, self.found = column, found
+
+
+class Kept(Protocol):
+    """What the lines of one setting are kept in."""
+
+    @property
+    def rows(self) -> Sized:
+        """One for each question."""
+        ...
+
+    @staticmethod
+    def holds(sample: Any) -> bool:
+        """Whether a log that begins with this sample is of the tasks that this class reads."""
+        ...
+
+    @staticmethod
+    def setting(doc: Mapping[str, Any], task: str) -> Any: ...
+
+    def add(self, sample: Mapping[str, Any]) -> None:
+        """Raises SampleError, or what reading broken JSON raises."""
+        ...
+
+
+_L = TypeVar("_L", bound=Kept)
 
 
 class Reading(NamedTuple):
@@ -99,6 +123,10 @@ class Lines:
     def holds(sample: Any) -> bool:
         """Whether it answers a question of ours. Without a filter ("none") it scores options and chooses none."""
         return is_ours(sample) and sample.get("filter") != "none"
+
+    @staticmethod
+    def setting(doc: Mapping[str, Any], task: str) -> Setting:
+        return _setting(doc, task)
 
     def add(self, sample: Mapping[str, Any]) -> None:
         read, place = self._place(sample)
@@ -143,7 +171,7 @@ class Lines:
         for name, read in self.filters.items():
             if len(read) != len(self.rows):
                 found = f"the filter {name!r} has {len(read)} of {len(self.rows)} questions"
-                raise InputError(file.path, found, expected="every question under every filter", action=_AGAIN)
+                raise InputError(file.path, found, expected="every question under every filter", action=AGAIN)
         order = self.order()
         columns = list(zip(*(self.rows[place] for place in order), strict=True))
         id_, study, finding, polarity, cue = (np.array(column, dtype=object) for column in columns[:5])
@@ -172,9 +200,6 @@ class Lines:
             choice={name: np.array([r.choice for r in of_filter], dtype=np.int32) for name, of_filter in read.items()},
             reason={name: np.array([r.reason for r in of_filter], dtype=object) for name, of_filter in read.items()},
         )
-
-
-_L = TypeVar("_L", bound=Lines)
 
 
 def _parsed(path: Path, number: int, line: bytes) -> Any:
@@ -215,5 +240,5 @@ def _reading(text: str, n_options: int) -> Reading:
 
 
 def _broken(path: Path, number: int, found: str, *, column: str | None = None) -> InputError:
-    expected = "a sample as lm-eval writes it for a CXR-ContraBench task"
-    return InputError(path, found, row=number, column=column, expected=expected, action=_AGAIN)
+    expected = "a sample as lm-eval writes it for a task of this package"
+    return InputError(path, found, row=number, column=column, expected=expected, action=AGAIN)

@@ -30,6 +30,15 @@ def percent(value: Any) -> str:
     return UNDEFINED if _undefined(value) else f"{100 * value:.2f}"
 
 
+def fraction(value: Any) -> str:
+    """`0.31489` -> `0.315`."""
+    return UNDEFINED if _undefined(value) else f"{value:.3f}"
+
+
+def fraction_interval(value: Any, low: Any, high: Any) -> str:
+    return UNDEFINED if _undefined(value) else f"{fraction(value)} [{fraction(low)}, {fraction(high)}]"
+
+
 def points(value: Any) -> str:
     """A difference in percentage points: `0.65106` -> `+65.11`."""
     return UNDEFINED if _undefined(value) else f"{100 * value + 0.0:+.2f}"

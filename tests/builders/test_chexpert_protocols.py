@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medfaith.builders.cxr_contrabench import chexpert
-from medfaith.builders.cxr_contrabench.questions import Wording, pick, violations
+from medfaith.builders.cxr_contrabench.questions import Wording, violations
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option
+from medfaith.builders.hashing import pick
 from medfaith.loaders import chexpert as labels
 from medfaith.loaders import sources
 from medfaith.loaders.errors import InputError

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medfaith.builders.cxr_contrabench.chexstruct import FINDINGS, PROTOCOLS, TARGETS, questions
-from medfaith.builders.cxr_contrabench.questions import Wording, pick, violations
+from medfaith.builders.cxr_contrabench.questions import Wording, violations
 from medfaith.builders.cxr_contrabench.wording import QUESTION_FORMS, negated_option, positive_option
+from medfaith.builders.hashing import pick
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.evaluate_metrics.polarity.verifier import verify
 from medfaith.loaders import chexstruct as reader

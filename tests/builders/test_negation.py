@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.cxr_contrabench.negation import CUES, FINDINGS, Mention, find_mentions
+from medfaith.builders.negation import CUES, FINDINGS, Mention, find_mentions
 
 PTX, EFF, CON, EDE = "pneumothorax", "pleural effusion", "focal consolidation", "pulmonary edema"
 ABSENT, PRESENT, UNCERTAIN, HISTORICAL = "absent", "present", "uncertain", "historical"

@@ -7,9 +7,9 @@ from hashlib import blake2b
 
 import pytest
 
-from medfaith.builders.cxr_contrabench.negation import FINDINGS, find_mentions
 from medfaith.builders.cxr_contrabench.openi import MESH, TARGETS, AbsenceItem, questions, report_absence
 from medfaith.builders.cxr_contrabench.questions import violations
+from medfaith.builders.negation import FINDINGS, find_mentions
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.loaders import sources
 from medfaith.loaders.openi import Image, Report, read_reports

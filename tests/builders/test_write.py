@@ -20,12 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders.rowset import rowset_sha256, value_counts
-from medfaith.builders.verify import Family, repositories, verify_repository
-from medfaith.builders.write import Split, sha256_of_files, write_repository
+from medfaith.builders.verify import repositories, verify_repository
+from medfaith.builders.write import Family, Split, sha256_of_files, write_repository
 from medfaith.loaders.errors import InputError, MedfaithError
 
 FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
-FAMILIES = {"toy": Family(FEATURES, ("n",), lambda table: [])}
+FAMILY = Family(FEATURES, ("n",), lambda table: [])
+FAMILIES = {"toy": lambda config: FAMILY}
 RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sources": {}}
 
 
@@ -39,8 +40,7 @@ def write(out: Path, *splits: Split, workers: int = 1) -> Path:
         out,
         "toy-none",
         splits,
-        features=FEATURES,
-        counted=("n",),
+        families=lambda config: FAMILY,
         record=lambda: RECORD,
         card="# toy\n",
         workers=workers,

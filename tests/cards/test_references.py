@@ -16,7 +16,7 @@ PUBLISHED = cards.published("cxr-contrabench")
 def verdicts(tmp_path_factory):
     roots = sources.resolve_roots(dict.fromkeys(("chexpert", "openi"), "torchxrayvision"), environ={})
     folders = cxr_contrabench.build(roots, tmp_path_factory.mktemp("real"), card=cards.body, workers=2)
-    families = {cxr_contrabench.NAME: cxr_contrabench.FAMILY}
+    families = {cxr_contrabench.NAME: lambda config: cxr_contrabench.FAMILY}
     found = [v for folder in folders for v in verify_repository(folder, families, cards.references())]
     return {f"{v.config}/{v.split}": v for v in found}
 

@@ -228,11 +228,15 @@ def test_quickstart_can_be_run_again_and_in_the_shuffled_layout(tmp_path, capsys
     assert main(["quickstart", "--out", str(out), "--layout", "shuffled"]) == 0
     second = capsys.readouterr().out
     for model in ("oracle", "always_yes", "negation_attracted", "random", "majority"):
-        assert first.count(f"\n{model} ") == second.count(f"\n{model} ") == 4
+        assert first.count(f"\n{model} ") == second.count(f"\n{model} ") == 5
     assert first.count("100.00  [100.00, 100.00]") > second.count("100.00  [100.00, 100.00]")
     results = json.loads((out / "results.json").read_text())
-    task = results["oracle"]["results"]["medfaith_contrabench_chexpert_presence"]
+    task = results["medfaith_contrabench"]["oracle"]["results"]["medfaith_contrabench_chexpert_presence"]
     assert task["accuracy,b0"] == 1
+    heal = {model: r["results"] for model, r in results["medfaith_heal_vindr"].items()}
+    for test in ("tpt", "vpt"):
+        assert heal["oracle"][f"medfaith_heal_vindr_{test}"][f"{test},none"] == 1
+        assert heal["always_yes"][f"medfaith_heal_vindr_{test}"][f"{test},none"] == 0
 
 
 def test_quickstart_leaves_a_foreign_folder_alone(tmp_path, capsys):

@@ -26,7 +26,7 @@ from pydicom.uid import (
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
 
-SOURCE = "vindr_cxr"  # has no reader, so a key is a path below the root
+SOURCE = "cholect45"  # has no reader, so a key is a path below the root
 RAMP_8 = np.arange(256, dtype=np.uint8).reshape(16, 16)
 RAMP_12 = np.linspace(0, 4095, 24 * 20).round().astype(np.uint16).reshape(24, 20)
 

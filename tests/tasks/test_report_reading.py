@@ -82,7 +82,7 @@ def test_pooled_runs_keep_every_question(tmp_path):
     for name, options in (("s1", ["A1", "No a", "X"]), ("s2", ["A2", "No a", "X"]), ("s3", ["A3", "No a", "X"])):
         answers = answered("rexvqa_10k_" + name, 3, 1, 1, question=name)
         write_log(tmp_path, "m", [({**row, "options": options}, text[:1]) for row, text in answers], n_data=4)
-    runs, _, _ = read_results([tmp_path])
+    runs = read_results([tmp_path]).runs
     whole = pooled(runs)
     assert (whole.n, whole.n_data, whole.scores()["n_correct"]) == (9, 12, 3)
     words = [whole.wordings[i] for i in whole.wording]
@@ -354,8 +354,8 @@ def test_real_logs_agree_with_the_scores_that_lm_eval_computed(phantom_build, ph
             assert [base, verified, *rest] == [*accuracies, errors, unread]
     rows = {row[0]: row for row in rows_of(report, "Table 16")}
     assert rows["negation_attracted"][4:7] == ["0.00", "100.00", "+100.00"]
-    runs, scored, notes = read_results([tmp_path])
-    assert (len(runs), scored, notes) == (8, [], [])
+    runs, scored, heal, notes = read_results([tmp_path])
+    assert (len(runs), scored, heal, notes) == (8, [], [], [])
     for run in runs:
         scores = results[run.model][run.source.task]
         assert math.isclose(run.scores()["accuracy"], scores["accuracy,b0"])

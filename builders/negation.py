@@ -19,7 +19,7 @@ but "previously seen effusion is unchanged" is present.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise, takewhile
@@ -248,38 +248,42 @@ class _Cue:
     end: int
 
 
-def find_mentions(text: str) -> list[Mention]:
-    """Every mention of a finding of FINDINGS in `text`, in order of place. Pure."""
+def find_mentions(text: str, findings: Mapping[str, tuple[str, ...]] = FINDINGS) -> list[Mention]:
+    """Every mention of a finding in `text`, in order of place. Pure.
+
+    findings: a table like FINDINGS, whose phrases are regular expressions in lower case.
+    """
+    patterns = _patterns(tuple(findings.items()))
     # Lower case, but never of another length: places are those of `text`.
     lowered = text.lower()
     if len(lowered) != len(text):
         lowered = "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
-    return [mention for start, end in _sentences(lowered) for mention in _sentence_mentions(lowered, start, end)]
+    sentences = _sentences(lowered, patterns)
+    return [mention for start, end in sentences for mention in _sentence_mentions(lowered, start, end, patterns)]
 
 
-def _sentences(text: str) -> Iterator[tuple[int, int]]:
+def _sentences(text: str, patterns: _Patterns) -> Iterator[tuple[int, int]]:
     start = 0
-    for boundary in _patterns().boundary.finditer(text):
+    for boundary in patterns.boundary.finditer(text):
         yield start, boundary.start()
         start = boundary.end()
     yield start, len(text)
 
 
-def _sentence_mentions(text: str, start: int, end: int) -> list[Mention]:
-    patterns = _patterns()
-    findings = [match for match in patterns.findings.finditer(text, start, end) if match.lastgroup != "f0"]
+def _sentence_mentions(text: str, start: int, end: int, patterns: _Patterns) -> list[Mention]:
+    findings = [match for match in patterns.findings.finditer(text, start, end) if patterns.names[match.lastgroup]]
     if not findings:
         return []
     cues = [_Cue(*patterns.rules[match.lastgroup], *match.span()) for match in patterns.cues.finditer(text, start, end)]
     mentions = []
     for match in findings:
-        status, cue = _status(text, *match.span(), cues)
+        status, cue = _status(text, *match.span(), cues, patterns)
         phrase = "" if cue is None else " ".join(text[cue.start : cue.end].split())
         mentions.append(Mention(patterns.names[match.lastgroup], status, phrase, *match.span()))
-    return _alternatives(text, mentions)
+    return _alternatives(text, mentions, patterns)
 
 
-def _status(text: str, start: int, end: int, cues: list[_Cue]) -> tuple[Status, _Cue | None]:
+def _status(text: str, start: int, end: int, cues: list[_Cue], patterns: _Patterns) -> tuple[Status, _Cue | None]:
     """The status of the finding at `text[start:end]` and the cue that decided (steps 3 and 4 above)."""
     before = _until((cue for cue in reversed(cues) if cue.end <= start), "stop")  # nearest first
     after = _until((cue for cue in cues if cue.start >= end), "stop")
@@ -294,7 +298,7 @@ def _status(text: str, start: int, end: int, cues: list[_Cue]) -> tuple[Status, 
         return ("absent" if cue.effect == "absent" else "uncertain"), cue
     if cue.effect == "absent":
         between = text[cue.end : start] if cue.end <= start else ""
-        return ("uncertain" if _patterns().limited.search(between) else "absent"), cue
+        return ("uncertain" if patterns.limited.search(between) else "absent"), cue
     if cue.effect == "historical":
         still = any(other.effect == "persists" for other in (*before, *after))
         return ("present", None) if still else ("historical", cue)
@@ -305,10 +309,10 @@ def _until(cues: Iterable[_Cue], effect: str) -> list[_Cue]:
     return list(takewhile(lambda cue: cue.effect != effect, cues))
 
 
-def _alternatives(text: str, mentions: list[Mention]) -> list[Mention]:
+def _alternatives(text: str, mentions: list[Mention], patterns: _Patterns) -> list[Mention]:
     """ "X or Y", "X versus Y" and "X/Y", not negated, assert neither: both become uncertain."""
     for i, (first, second) in enumerate(pairwise(mentions)):
-        between = _patterns().alternative.fullmatch(text, first.end, second.start)
+        between = patterns.alternative.fullmatch(text, first.end, second.start)
         if between and {first.status, second.status} <= {"present", "uncertain"}:
             cue = between.group("cue")
             mentions[i] = replace(first, status="uncertain", cue=first.cue or cue)
@@ -328,11 +332,11 @@ class _Patterns:
 
 
 @cache
-def _patterns() -> _Patterns:
+def _patterns(findings: tuple[tuple[str, tuple[str, ...]], ...]) -> _Patterns:
     return _Patterns(
         boundary=re.compile(r"[;!?]|(?<!\bvs)\.(?!\d)|\n\s*\n"),
-        findings=_alternation("f", FINDINGS.values()),
-        names={f"f{number}": finding for number, finding in enumerate(FINDINGS)},
+        findings=_alternation("f", (phrases for _, phrases in findings)),
+        names={f"f{number}": finding for number, (finding, _) in enumerate(findings)},
         cues=_alternation("c", (phrases for _, _, phrases in CUES)),
         rules={f"c{number}": (effect, side) for number, (effect, side, _) in enumerate(CUES)},
         limited=re.compile(rf"\b{LIMITS}(?:\s+(?!(?:or|and|nor)\b)[\w-]+){{0,3}}\s*$"),

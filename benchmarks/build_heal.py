@@ -1,0 +1,162 @@
+"""Building HEAL-MedVQA on the size of VinDr-CXR: its real boxes, synthetic masks, one core.
+
+    uv run python benchmarks/build_heal.py
+
+The boxes are those of the VinBigData copy that torchxrayvision carries. Masks: a dozen synthetic chests, one of them
+for each image, at 512 x 512 in one COCO file, as segmenters write them; a table gives the images 2,500 pixels a side
+and more, so that each mask is scaled. The numbers of questions and relations say what the rules do to real boxes, not
+what real masks would give.
+
+Seconds are processor time of a process of its own, whose memory is the peak. Allowed: 120 s and 2,048 MiB.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from medfaith.builders import heal_medvqa
+from medfaith.builders.heal_medvqa import vindr
+from medfaith.builders.heal_medvqa.relations import Rule, Scene, locate
+from medfaith.builders.heal_medvqa.scenes import scenes
+from medfaith.loaders import anatomy_masks, rle, sources, vindr_cxr
+from medfaith.loaders.phantom.chest import regions
+
+CHESTS, MASK_SIZE = 12, (512, 512)
+SIDES = (2500, 3001)  # pixels of an image, before its boxes ask for more
+RULES = [Rule("iou", t) for t in (0.01, 0.05, 0.1, 0.2)] + [Rule("box", t) for t in (0.25, 0.5, 0.75)]
+SECONDS, MEBIBYTES = 120, 2048
+
+
+def sizes(annotations: vindr_cxr.Annotations) -> dict[str, tuple[int, int]]:
+    """A (width, height) for each image that holds all its boxes."""
+    drawn = np.random.default_rng(0).integers(*SIDES, (len(annotations.image_ids), 2))
+    boxes = annotations.boxes
+    for side, (start, extent) in enumerate((("x", "width"), ("y", "height"))):
+        ends = np.ceil(boxes[start].to_numpy() + boxes[extent].to_numpy()).astype(drawn.dtype)
+        np.maximum.at(drawn[:, side], boxes["image"].to_numpy(), ends)
+    return {image_id: (w, h) for image_id, (w, h) in zip(annotations.image_ids, drawn.tolist(), strict=True)}
+
+
+def write_masks(path: Path, image_ids: Sequence[str]) -> None:
+    """One COCO file with the masks of one of the synthetic chests for each image."""
+    chests = []
+    for seed in range(CHESTS):
+        masks = regions([], seed=seed, size=MASK_SIZE)
+        chests.append([rle.encode(masks[name]) for name in anatomy_masks.ANATOMIES])
+    images = [{"id": number, "file_name": f"{image_id}.png"} for number, image_id in enumerate(image_ids)]
+    masks = [
+        {"image_id": number, "category_id": category, "segmentation": mask}
+        for number in range(len(images))
+        for category, mask in enumerate(chests[number % CHESTS])
+    ]
+    categories = [{"id": category, "name": name} for category, name in enumerate(anatomy_masks.ANATOMIES)]
+    path.write_text(json.dumps({"images": images, "categories": categories, "annotations": masks}), encoding="utf-8")
+
+
+def write_labels(root: Path, labels: Path, of_image: Mapping[str, tuple[int, int]]) -> Path:
+    """A root with the label rows of some images only, and the table of their sizes."""
+    root.mkdir()
+    with (
+        gzip.open(labels, "rt", encoding="utf-8", newline="") as whole,
+        (root / "train.csv").open("w", encoding="utf-8", newline="") as part,
+        (root / "train_meta.csv").open("w", encoding="utf-8", newline="") as meta,
+    ):
+        rows = csv.reader(whole)
+        header = next(rows)
+        csv.writer(part).writerows([header, *(row for row in rows if row[header.index("image_id")] in of_image)])
+        size_rows = ((image_id, height, width) for image_id, (width, height) in of_image.items())
+        csv.writer(meta).writerows([("image_id", "dim0", "dim1"), *size_rows])
+    return root
+
+
+def timed_build(root: Path, masks: Path, out: Path) -> dict[str, Any]:
+    """A build in a process of its own: seconds of processor time and peak memory in MiB."""
+    command = [sys.executable, __file__, "build", str(root), str(masks), str(out)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def build(root: str, masks: str, out: str) -> None:
+    """What `timed_build` runs."""
+    start = time.process_time()
+    heal_medvqa.build({vindr.SOURCE: Path(root), vindr.MASKS: Path(masks)}, Path(out), configs=["vindr"])
+    seconds = time.process_time() - start
+    print(json.dumps({"seconds": seconds, "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+
+
+def reading(masks: Path, of_image: Mapping[str, tuple[int, int]]) -> float:
+    """Seconds of processor time to read all masks at the size of their images."""
+    start = time.process_time()
+    opened = anatomy_masks.open_masks(masks)
+    for image_id, (width, height) in of_image.items():
+        opened.read(image_id, (height, width))
+    return time.process_time() - start
+
+
+def relation_table(located: Sequence[Scene]) -> str:
+    """Relations by rule, as a Markdown table. located: scenes of images with boxes, under any rule."""
+    lines = ["| measure | threshold | relations | images with one | anatomies a box |", "|---|---|---|---|---|"]
+    n_boxes = sum(len(scene.picture.boxes.labels) for scene in located)
+    for rule in RULES:
+        found = [locate(scene.picture, (scene.width, scene.height), scene.regions, rule).related for scene in located]
+        pairs, images = sum(map(len, found)), sum(map(bool, found))
+        links = sum(len(boxes) for related in found for boxes in related.values())
+        lines.append(f"| {rule.measure} | {rule.threshold} | {pairs:,} | {images:,} | {links / n_boxes:.2f} |")
+    return "\n".join(lines)
+
+
+def rows_of(record: Mapping[str, Any]) -> str:
+    counts: Counter[str] = Counter()
+    for name, split in record["splits"].items():
+        config = name.split("/")[0]
+        counts += Counter({f"{config} {kind}": n for kind, n in split["counts"].get("kind", {}).items()})
+        counts[config] += split["rows"]
+    return "\n".join(f"rows: {name:25} {n:10,}" for name, n in sorted(counts.items()))
+
+
+def main() -> None:
+    package = sources.resolve_roots({vindr.SOURCE: "torchxrayvision"}, environ={})[vindr.SOURCE]
+    labels = vindr_cxr.label_files(package)["train"]
+    annotations = vindr_cxr.read_annotations(labels, "train")
+    of_image = sizes(annotations)
+    n_images = len(of_image)
+    with tempfile.TemporaryDirectory() as folder:
+        masks = Path(folder, "masks.json")
+        write_masks(masks, annotations.image_ids)
+        root = write_labels(Path(folder, "all"), labels, of_image)
+        half = write_labels(Path(folder, "half"), labels, dict(islice(of_image.items(), n_images // 2)))
+        whole = timed_build(root, masks, Path(folder, "built"))
+        of_half = timed_build(half, masks, Path(folder, "half-built"))
+        record = json.loads(Path(folder, "built", "heal-medvqa-vindr_cxr", "build.json").read_text(encoding="utf-8"))
+        seconds = reading(masks, of_image)
+        pictures = [p for p in vindr.pictures(root, "train", agreement="majority") if p.boxes.labels]
+        located, _ = scenes(pictures, anatomy_masks.open_masks(masks), Rule(), {})
+    print(f"images                          {n_images:10,}")
+    print(f"boxes of the readers            {annotations.boxes.num_rows:10,}")
+    print(f"boxes that two readers agree on {sum(len(p.boxes.labels) for p in pictures):10,}")
+    print(rows_of(record))
+    print(f"build                           {whole['seconds']:10.1f} s   (allowed: {SECONDS})")
+    print(f"of it, reading the masks        {seconds / whole['seconds']:10.0%}")
+    print(f"all images / half of them       {whole['seconds'] / of_half['seconds']:10.2f}   (linear: 2)")
+    print(f"peak memory                     {whole['MiB']:10,.0f} MiB   (allowed: {MEBIBYTES:,})\n")
+    print(relation_table(located))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["build"]:
+        build(*sys.argv[2:])
+    else:
+        main()

@@ -1,0 +1,30 @@
+"""Choices by hash: what a row gets depends on its own name and the seed, not on other rows or their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def pick(name: str, n: int, seed: int) -> int:
+    """Which of `n` alternatives something of this name takes.
+
+    Its `digest` as a little-endian number, modulo `n`.
+
+    >>> pick("chexpert/train/patient00001/study1/presence/edema", 3, seed=0) in (0, 1, 2)
+    True
+    """
+    return int.from_bytes(digest(name, seed), "little") % n
+
+
+def shuffled(items: Iterable[Item], name: str, seed: int) -> list[Item]:
+    """`items` in an order that depends on their texts, `name` and `seed` only."""
+    return sorted(items, key=lambda item: (digest(f"{name}:{item}", seed), str(item)))
+
+
+def digest(name: str, seed: int) -> bytes:
+    """BLAKE2b-64 of `"{seed}:{name}"`: 8 bytes that stand for a name in an order or a choice."""
+    return blake2b(f"{seed}:{name}".encode(), digest_size=8).digest()

@@ -1,0 +1,243 @@
+"""HEAL-MedVQA (Nguyen et al., "Localizing Before Answering: A Hallucination Evaluation Benchmark for Grounded Medical
+Multimodal LLMs"): questions about diseases at anatomies, and their perturbed partners (TPT, VPT).
+
+`build` reads the sources, makes the rows and writes one repository a source; `verify` proves what it wrote.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...loaders import anatomy_masks, detections, mimic_cxr, sources, vindr_cxr
+from ...loaders.errors import InputError, MissingSourceError
+from ..schemas.heal import QUESTION, TPT, VPT
+from ..verify import Verdict, verify_repository
+from ..write import Family, Split, sha256_of_files, write_repository
+from . import mimic, perturbations, vindr
+from .checks import pair_violations, question_violations, tpt_violations, vpt_violations
+from .questions import questions
+from .relations import MEASURES, Picture, Rule, Scene
+from .scenes import scenes
+
+NAME = "heal-medvqa"
+# Config -> the source whose repository holds it. Each has two partners, `<config>_tpt` and `<config>_vpt`.
+CONFIGS = {"vindr": vindr.SOURCE, "mimic": mimic.SOURCE}
+NEEDS = {
+    "vindr": (vindr.SOURCE, vindr.MASKS),
+    "mimic": (mimic.SOURCE, mimic.MASKS, mimic.DETECTIONS),
+}
+QUESTIONS = Family(QUESTION, ("kind", "question_type", "anatomy", "diseases"), question_violations)
+PARTNERS = {
+    "tpt": Family(TPT, ("kind", "anatomy", "disease"), tpt_violations),
+    "vpt": Family(VPT, (), vpt_violations),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Arguments of a build beside its seed.
+
+    measure, threshold: when a disease lies at an anatomy (`relations.Rule`). agreement: of VinDr-CXR's three readers.
+    anatomies: which are asked about. views: of MIMIC-CXR, its ViewPosition. labeler: "chexpert" or "negbio".
+    detection_threshold: the lowest score of a detected box.
+    """
+
+    measure: str = "iou"
+    threshold: float = 0.05
+    agreement: str = "majority"
+    anatomies: tuple[str, ...] = anatomy_masks.ANATOMIES
+    views: tuple[str, ...] = mimic_cxr.FRONTAL
+    labeler: str = "chexpert"
+    detection_threshold: float = 0.25
+
+
+def family(config: str) -> Family:
+    """What the rows of a config or of one of its partners are."""
+    return PARTNERS.get(config.rpartition("_")[2], QUESTIONS)
+
+
+def build(
+    roots: Mapping[str, Path],
+    out: Path,
+    *,
+    configs: Sequence[str] | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+    workers: int = 1,
+    card: Callable[[str], str] = lambda name: f"# {name}\n",
+) -> list[Path]:
+    """Builds the configs (default: all whose sources have roots) below `out`; returns the repositories' folders.
+
+    Args:
+        roots: source id -> folder. card: README body for a repository's name.
+        seed: chooses questions, templates, swaps and donors. workers: the bytes written do not depend on it.
+
+    Raises InputError for an unknown config or option, MissingSourceError for a config whose sources have no root.
+    """
+    options = options or Options()
+    check_options(options)
+    for config in configs or ():
+        if config not in CONFIGS:
+            raise InputError(f"--config {config}", f"no such config of {NAME}", expected=f"one of {', '.join(CONFIGS)}")
+    wanted = list(dict.fromkeys(configs or (c for c, needed in NEEDS.items() if all(s in roots for s in needed))))
+    if not wanted:
+        texts = [
+            f"{sources.source(s).title} ({s})\n{sources.source(s).instructions()}"
+            for s in dict.fromkeys(s for needed in NEEDS.values() for s in needed if s not in roots)
+        ]
+        raise MissingSourceError(f"{NAME} needs all sources of one of its configs\n" + "\n".join(texts))
+    named = {c: {s: sources.root_of(s, roots) for s in NEEDS[c]} for c in wanted}
+    if "mimic" in named and mimic.REPORTS in roots:
+        named["mimic"][mimic.REPORTS] = sources.root_of(mimic.REPORTS, roots)
+    return [_build_config(c, of_config, out, seed, options, workers, card) for c, of_config in named.items()]
+
+
+def incomplete(roots: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Configs of which some sources have roots and others not: config -> the missing sources."""
+    missing = {config: [s for s in needed if s not in roots] for config, needed in NEEDS.items()}
+    return {config: lacking for config, lacking in missing.items() if 0 < len(lacking) < len(NEEDS[config])}
+
+
+def _build_config(
+    config: str,
+    roots: Mapping[str, Path],
+    out: Path,
+    seed: int,
+    options: Options,
+    workers: int,
+    card: Callable[[str], str],
+) -> Path:
+    of_split, skipped, reports = _pictures(config, roots, options)
+    masks = anatomy_masks.open_masks(roots[f"{CONFIGS[config]}_anatomy"], options.anatomies)
+    rule = Rule(options.measure, options.threshold)
+    made: dict[str, list[Scene]] = {}
+    for split, pictures in of_split.items():
+        title = f"relations {config}/{split}"
+        made[split], of_split_skipped = scenes(pictures, masks, rule, roots, title=title, workers=workers)
+        skipped += of_split_skipped
+    splits = [split for name, of_name in made.items() for split in _splits(config, name, of_name, seed)]
+    if not splits:
+        raise InputError(
+            roots[CONFIGS[config]],
+            f"{sum(map(len, made.values()))} images with masks give no question",
+            expected="boxes that overlap masks",
+            action="check that the masks are of these images, or lower --threshold",
+        )
+    written = {split.name for split in splits}
+    skipped += {
+        f"images of the split {n}, which gives no question": len(of) for n, of in made.items() if n not in written
+    }
+    name = f"{NAME}-{CONFIGS[config]}"
+    with ThreadPoolExecutor(1) as beside:
+        hashes = beside.submit(_hashes, config, roots, masks, reports)
+        record = partial(_record, config, seed, options, hashes.result, skipped)
+        return write_repository(out, name, splits, families=family, record=record, card=card(name), workers=1)
+
+
+def _pictures(
+    config: str, roots: Mapping[str, Path], options: Options
+) -> tuple[dict[str, list[Picture]], Counter[str], dict[str, str]]:
+    """Pictures by split, how many of what was left out, and the hash of the reports that were read."""
+    if config == "vindr":
+        splits = vindr_cxr.label_files(roots[vindr.SOURCE])
+        read = partial(vindr.pictures, roots[vindr.SOURCE], agreement=options.agreement)
+        return {split: read(split) for split in splits}, Counter(), {}
+    threshold = options.detection_threshold
+    return mimic.pictures(roots, views=options.views, labeler=options.labeler, detection_threshold=threshold)
+
+
+def _splits(config: str, split: str, of_split: Sequence[Scene], seed: int) -> list[Split]:
+    """The questions of one split and their partners; nothing where no image of the split has a relation."""
+    rows = questions(of_split, config, split, seed=seed)
+    if not rows:
+        return []
+    tables = {
+        config: (rows, QUESTION),
+        f"{config}_tpt": (perturbations.tpt(rows, of_split, seed=seed), TPT),
+        f"{config}_vpt": (perturbations.vpt(rows, of_split, seed=seed), VPT),
+    }
+    return [Split(name, split, partial(_table, of_name, schema)) for name, (of_name, schema) in tables.items()]
+
+
+def _table(rows: list[dict[str, Any]], schema: datasets.Features) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=schema.arrow_schema)
+
+
+def _record(
+    config: str, seed: int, options: Options, hashes: Callable[[], dict[str, Any]], skipped: Counter[str]
+) -> dict[str, Any]:
+    """What build.json says of a build beside its rows. `skipped`: what was left out, by reason."""
+    return {
+        "benchmark": NAME,
+        "source": CONFIGS[config],
+        "medfaith": importlib.metadata.version("medfaith"),
+        "seed": seed,
+        "arguments": {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(options).items()},
+        "sources": hashes(),
+        "skipped": dict(sorted(skipped.items())),
+    }
+
+
+def _hashes(
+    config: str, roots: Mapping[str, Path], masks: anatomy_masks.AnatomyMasks, reports: Mapping[str, str]
+) -> dict[str, Any]:
+    files = {f"{CONFIGS[config]}_anatomy": masks.files}
+    if config == "vindr":
+        files[vindr.SOURCE] = list(vindr_cxr.label_files(roots[vindr.SOURCE]).values())
+    else:
+        files[mimic.SOURCE] = list(mimic_cxr.label_files(roots[mimic.SOURCE]).values())
+        files[mimic.DETECTIONS] = list(detections.label_files(roots[mimic.DETECTIONS]).values())
+    hashes = {source_id: sha256_of_files(of_source) for source_id, of_source in sorted(files.items())}
+    if reports:
+        hashes[mimic.SOURCE] |= reports
+    return {s: {"version": sources.source(s).version, "files": of_source} for s, of_source in hashes.items()}
+
+
+def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:
+    """Verifies every split of one repository, and that perturbed rows belong to questions of their split.
+
+    Raises InputError for a build.json or Parquet that cannot be read. references: records in the form of build.json.
+    """
+    verdicts = verify_repository(folder, {NAME: family}, references)
+    sound = {(verdict.config, verdict.split) for verdict in verdicts if not verdict.problems}
+
+    def with_originals(verdict: Verdict) -> Verdict:
+        base, _, partner = verdict.config.rpartition("_")
+        if verdict.problems or partner not in PARTNERS:
+            return verdict
+        if (base, verdict.split) not in sound:
+            return replace(verdict, problems=(f"its questions, {base}/{verdict.split}, are missing or faulty",))
+        tables = [_read(folder, config, verdict.split) for config in (base, verdict.config)]
+        return replace(verdict, problems=tuple(pair_violations(*tables)))
+
+    return [with_originals(verdict) for verdict in verdicts]
+
+
+def _read(folder: Path, config: str, split: str) -> pa.Table:
+    parts = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
+    return pa.concat_tables([pq.ParquetFile(part).read() for part in parts])
+
+
+def check_options(options: Options) -> None:
+    """Raises InputError for an option that there is not."""
+    for option, value, allowed in (
+        ("--measure", options.measure, MEASURES),
+        ("--agreement", options.agreement, vindr_cxr.RULES),
+        ("--labeler", options.labeler, mimic_cxr.LABELERS),
+    ):
+        if value not in allowed:
+            raise InputError(f"{option} {value}", "no such choice", expected=f"one of {', '.join(allowed)}")
+    for option, value in (("--threshold", options.threshold), ("--detection-threshold", options.detection_threshold)):
+        if not 0 <= value <= 1:
+            raise InputError(f"{option} {value}", "is no share", expected="a number from 0 to 1")

@@ -1,0 +1,100 @@
+"""Which disease lies at which anatomy (HEAL-MedVQA, section 3.2): the overlap of disease boxes and anatomy masks.
+
+The paper relates a disease to an anatomy where their IoU exceeds a threshold, and does not print the threshold. The box
+of a nodule in a third of a lung has a small IoU however central it lies, so the share of the box that lies in the
+anatomy (`box`) is offered as another measure. A box that touches an anatomy below the threshold is neither: the pair is
+not asked for as present, nor as absent, and the anatomy is not called normal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...loaders import rle
+
+MEASURES = ("iou", "box")
+Pair = tuple[str, str]  # anatomy, disease
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Disease boxes of one image. xywh: float64, shape (n, 4), pixels, top-left origin, all within the image."""
+
+    labels: tuple[str, ...]
+    xywh: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One image of a source and what is known of it before any mask is read.
+
+    source, key, view: its ImageRef. patient: what a donor image must differ in. size: (width, height), None where only
+    the masks say it. unlocated: diseases that are there, one does not know where.
+    """
+
+    image_id: str
+    source: str
+    key: str
+    view: str
+    patient: str
+    size: tuple[int, int] | None
+    boxes: Boxes
+    unlocated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When a disease lies at an anatomy: its `measure` is at least `threshold`."""
+
+    measure: str = "iou"
+    threshold: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One image with its regions and relations.
+
+    regions: anatomy -> COCO RLE of the image's size. extents: anatomy -> (width, height) of the region's box as shares
+    of the image's. related: pairs above the threshold, with the boxes (indices) that make them. touched: pairs whose
+    boxes and regions have a pixel in common, the related ones among them.
+    """
+
+    picture: Picture
+    width: int
+    height: int
+    regions: Mapping[str, Mapping]
+    extents: Mapping[str, tuple[float, float]]
+    related: Mapping[Pair, tuple[int, ...]] = field(default_factory=dict)
+    touched: frozenset[Pair] = frozenset()
+
+
+def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, Mapping], rule: Rule) -> Scene:
+    """The scene of a picture of (width, height) `size` with these regions."""
+    width, height = size
+    names = list(regions)
+    extents = {}
+    for name in names:
+        _, _, w, h = rle.bounding_box(regions[name])
+        extents[name] = (w / width, h / height)
+    related: dict[Pair, tuple[int, ...]] = {}
+    touched: set[Pair] = set()
+    if len(picture.boxes.labels) and names:
+        shapes = rle.from_boxes(picture.boxes.xywh, (height, width))
+        common = rle.overlaps(shapes, [regions[name] for name in names])
+        box_area = np.array([rle.area(shape) for shape in shapes], dtype=np.float64)[:, None]
+        region_area = np.array([rle.area(regions[name]) for name in names], dtype=np.float64)
+        whole = box_area if rule.measure == "box" else box_area + region_area - common
+        related = _related(picture.boxes.labels, names, (common > 0) & (common >= rule.threshold * whole))
+        touched = set(_related(picture.boxes.labels, names, common > 0))
+    touched |= {(name, disease) for name in names for disease in picture.unlocated}
+    return Scene(picture, width, height, dict(regions), extents, related, frozenset(touched))
+
+
+def _related(labels: Sequence[str], names: Sequence[str], holds: np.ndarray) -> dict[Pair, tuple[int, ...]]:
+    pairs: dict[Pair, list[int]] = {}
+    for box, region in np.argwhere(holds).tolist():
+        pairs.setdefault((names[region], labels[box]), []).append(box)
+    return {pair: tuple(boxes) for pair, boxes in sorted(pairs.items())}

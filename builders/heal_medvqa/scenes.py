@@ -1,0 +1,124 @@
+"""From pictures to scenes: sizes, boxes within the image, masks, relations; one image at a time, on several cores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from ...loaders import images
+from ...loaders.anatomy_masks import AnatomyMasks
+from ...loaders.errors import ImageError, InputError
+from .relations import Boxes, Picture, Rule, Scene, locate
+
+PICTURES_A_TASK = 250
+SHARE_ASTRAY, FEWEST_ASTRAY = 0.05, 10
+OUTSIDE, CUT = "boxes outside the image", "boxes cut at the image's edge (kept)"
+ROUNDING = 1.0  # pixels: a box that ends on the image's edge is often written one beyond it
+
+
+def scenes(
+    pictures: Sequence[Picture],
+    masks: AnatomyMasks,
+    rule: Rule,
+    roots: Mapping[str, Path],
+    *,
+    title: str = "",
+    workers: int = 1,
+) -> tuple[list[Scene], Counter[str]]:
+    """The scenes of all pictures that have a size and a mask, in their order, and how many of what was left out.
+
+    An image's size is what the source's tables say, else that of its header where the file is there, else what the
+    masks were made for. The result does not depend on `workers`.
+    """
+    tasks = [pictures[i : i + PICTURES_A_TASK] for i in range(0, len(pictures), PICTURES_A_TASK)]
+    work = partial(_scenes, rule=rule, roots=roots)
+    own = [masks.subset([picture.image_id for picture in task]) for task in tasks]
+    found: list[Scene] = []
+    skipped: Counter[str] = Counter()
+    with (
+        tqdm(total=len(pictures), desc=title, unit=" images", disable=None, leave=False) as bar,
+        _mapped(work, tasks, own, workers) as results,
+    ):
+        for task, (of_task, of_task_skipped) in zip(tasks, results, strict=True):
+            found += of_task
+            skipped += of_task_skipped
+            bar.update(len(task))
+    _check_fit(found, skipped, roots)
+    return found, skipped
+
+
+def _check_fit(found: Sequence[Scene], skipped: Counter[str], roots: Mapping[str, Path]) -> None:
+    """Boxes that often reach beyond their images were drawn on others: a scaled-down copy would misplace them all."""
+    astray = skipped[OUTSIDE] + skipped[CUT]
+    n_boxes = sum(len(scene.picture.boxes.labels) for scene in found) + skipped[OUTSIDE]
+    if astray >= FEWEST_ASTRAY and astray > SHARE_ASTRAY * n_boxes:
+        source = found[0].picture.source
+        raise InputError(
+            roots.get(source, source),
+            f"{astray} of {n_boxes} boxes reach beyond their images, which seem not to be those they were drawn on",
+            expected="images of the original size",
+            action="use the original images; or, beside a scaled-down copy, put a train_meta.csv of the original sizes "
+            "(image_id,dim0,dim1)",
+        )
+
+
+@contextmanager
+def _mapped(work, tasks, masks, workers: int) -> Iterator[Iterable]:
+    if workers == 1:
+        yield map(work, tasks, masks)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield pool.map(work, tasks, masks)
+
+
+def _scenes(
+    pictures: Sequence[Picture], masks: AnatomyMasks, rule: Rule, roots: Mapping[str, Path]
+) -> tuple[list[Scene], Counter[str]]:
+    found, skipped = [], Counter()
+    for picture in pictures:
+        if picture.image_id not in masks:
+            skipped["images without masks"] += 1
+            continue
+        size = _size(picture, masks, roots)
+        if size is None:
+            skipped["images of unknown size (no file, no table, no size in the masks)"] += 1
+            continue
+        regions = masks.read(picture.image_id, (size[1], size[0]))
+        if not regions:
+            skipped["images without masks"] += 1
+            continue
+        boxes = within(picture.boxes, size, skipped)
+        found.append(locate(replace(picture, boxes=boxes), size, regions, rule))
+    return found, +(skipped + masks.problems)
+
+
+def within(boxes: Boxes, size: tuple[int, int], skipped: Counter[str]) -> Boxes:
+    """The boxes cut to an image of (width, height) `size`; those wholly outside are left out. Both are counted."""
+    if not len(boxes.labels):
+        return boxes
+    corners = np.hstack([boxes.xywh[:, :2], boxes.xywh[:, :2] + boxes.xywh[:, 2:]])
+    limits = np.array([*size, *size], dtype=np.float64)
+    cut = np.clip(corners, 0, limits)
+    inside = (cut[:, 2] > cut[:, 0]) & (cut[:, 3] > cut[:, 1])
+    changed = (np.abs(cut - corners) > ROUNDING).any(1)
+    skipped[OUTSIDE] += int((~inside).sum())
+    skipped[CUT] += int((inside & changed).sum())
+    xywh = np.hstack([cut[:, :2], cut[:, 2:] - cut[:, :2]])[inside]
+    return Boxes(tuple(label for label, kept in zip(boxes.labels, inside, strict=True) if kept), xywh)
+
+
+def _size(picture: Picture, masks: AnatomyMasks, roots: Mapping[str, Path]) -> tuple[int, int] | None:
+    if picture.size is not None:
+        return picture.size
+    try:
+        return images.image_size({"source": picture.source, "key": picture.key, "view": picture.view}, roots)
+    except ImageError:
+        return masks.declared_size(picture.image_id)

@@ -1,0 +1,1 @@
+"""Dice and IoU of segmentation masks in COCO's run-length encoding."""

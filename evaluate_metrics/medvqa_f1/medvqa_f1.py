@@ -1,0 +1,86 @@
+"""The `evaluate` module of the accuracy of HEAL-MedVQA's answers."""
+
+import datasets
+import evaluate
+
+from .confidence import bootstrap_mean
+from .labels import extract_labels
+from .score import score_predictions
+from .vocabulary import CLASSES
+from .yes_no import read_yes_no
+
+# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
+__all__ = ["CLASSES", "MedVQAF1", "bootstrap_mean", "extract_labels", "read_yes_no", "score_predictions"]
+
+_DESCRIPTION = """
+Accuracy of medical visual question answering as in HEAL-MedVQA: precision, recall and F1 of yes/no answers, and
+multi-label precision, recall and micro F1 of the diseases that open-ended answers name.
+"""
+
+_CITATION = """
+@article{heal_medvqa,
+  title = {Localizing Before Answering: A Hallucination Evaluation Benchmark for Grounded Medical Multimodal LLMs},
+  note = {Section 5}
+}
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of str, one response a question.
+    references: list of dict, one a question, with question_type ("closed" or "open"), answer (closed: "Yes" or "No"),
+        diseases (open: list of str, empty for a normal region) and image_id (str).
+    labels: list, one a question, of the labels that another extractor read (None: unreadable), instead of the words.
+    vocabulary: list of str, the labels that may occur; default: the 22 local findings of VinDr-CXR.
+    n_resamples: number of bootstrap resamples of images.
+    seed: seed of the resampling.
+    confidence_level: between 0 and 1.
+    per_sample: return each response's reading too.
+
+Returns:
+    dict of unrounded scores (yes_no_..., open_...; NaN where undefined) and the counts (n_...) behind them; per_sample
+    on request.
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
+class MedVQAF1(evaluate.Metric):
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(
+                {
+                    "predictions": datasets.Value("string"),
+                    "references": {
+                        "question_type": datasets.Value("string"),
+                        "answer": datasets.Value("string"),
+                        "diseases": datasets.List(datasets.Value("string")),
+                        "image_id": datasets.Value("string"),
+                    },
+                }
+            ),
+        )
+
+    def _compute(
+        self,
+        predictions,
+        references,
+        *,
+        labels=None,
+        vocabulary=CLASSES,
+        n_resamples=2000,
+        seed=42,
+        confidence_level=0.95,
+        per_sample=False,
+    ):
+        return score_predictions(
+            predictions,
+            references,
+            labels=labels,
+            vocabulary=vocabulary,
+            n_resamples=n_resamples,
+            seed=seed,
+            confidence_level=confidence_level,
+            per_sample=per_sample,
+        )

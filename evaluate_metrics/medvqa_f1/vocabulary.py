@@ -1,0 +1,82 @@
+"""The disease labels of HEAL-MedVQA and how texts name them (section 5; the 22 local findings of VinDr-CXR)."""
+
+# Regular expressions over lower-case words with one space between them, hyphens and slashes read as spaces.
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "Aortic enlargement": (
+        r"aortic (?:knob |arch |root )?(?:enlargement|dilat(?:at)?ion|ectasia|aneurysms?|widening)",
+        r"(?:enlarged|dilated|widened|ectatic) (?:thoracic |ascending |descending )?aort(?:a|ic (?:knob|arch|root))",
+        r"(?:enlargement|dilat(?:at)?ion|widening|aneurysms?|ectasia) of the (?:\w+ )?aort(?:a|ic (?:knob|arch|root))",
+        r"aorta (?:is|appears) (?:not )?(?:\w+ly )?(?:enlarged|dilated|widened|ectatic|aneurysmal)",
+    ),
+    "Atelectasis": (r"atelect[ae]s[ie]s", r"atelectatic(?: changes?| bands?)?", r"(?:lobar|subsegmental) collapse"),
+    "Calcification": (r"(?:micro)?calcifications?", r"calcified", r"calcific"),
+    "Cardiomegaly": (
+        r"cardiomegaly",
+        r"enlarged (?:heart|cardiac silhouette|cardiac shadow)",
+        r"(?:heart|cardiac) (?:size )?enlargement",
+        r"enlargement of the (?:heart|cardiac (?:silhouette|shadow))",
+        r"(?:heart|cardiac)(?: silhouette| shadow| size)? (?:is|appears) (?:not )?(?:\w+ly )?(?:enlarged|increased)",
+        r"increased (?:heart|cardiac) size",
+    ),
+    "Clavicle fracture": (
+        r"(?:clavicle|clavicular|collarbone|collar bone) fractures?",
+        r"(?:fractured|broken) (?:left |right )?(?:clavicles?|collarbone|collar bone)",
+        r"fractures? of (?:the |a )?(?:\w+ )?(?:clavicles?|collarbone|collar bone)",
+    ),
+    "Consolidation": (r"consolidations?", r"consolidative(?: opacit(?:y|ies)| changes?)?"),
+    "Edema": (r"o?edema", r"o?edematous(?: changes?)?"),
+    "Emphysema": (r"emphysema", r"emphysematous(?: changes?)?"),
+    "Enlarged PA": (
+        r"(?:enlarged|dilated|prominent) (?:main )?(?:pa|pulmonary arter(?:y|ies))",
+        r"(?:pa|pulmonary arter(?:y|ial)) (?:enlargement|dilat(?:at)?ion)",
+        r"(?:enlargement|dilat(?:at)?ion) of the (?:main )?(?:pa|pulmonary arter(?:y|ies))",
+        r"pulmonary arter(?:y|ies) (?:is|are|appears?) (?:not )?(?:\w+ly )?(?:enlarged|dilated|prominent)",
+    ),
+    "ILD": (r"ild", r"interstitial (?:lung )?diseases?", r"diffuse parenchymal lung diseases?", r"dpld"),
+    "Infiltration": (r"infiltrations?", r"infiltrates?"),
+    "Lung Opacity": (r"(?:lung |pulmonary )?opacit(?:y|ies)", r"opacifications?", r"ggos?"),
+    "Lung cavity": (r"(?:lung |pulmonary )?cavit(?:y|ies)", r"cavitations?", r"cavit(?:ary|ating)(?: lesions?)?"),
+    "Lung cyst": (r"(?:lung |pulmonary )?cysts?", r"cystic (?:lesions?|changes?)"),
+    "Mediastinal shift": (
+        r"mediastinal (?:shift(?:ing)?|displacement|deviation)",
+        r"(?:shift(?:ing)?|displacement|deviation) of the mediastinum",
+        r"(?:shifted|displaced|deviated) mediastinum",
+        r"mediastinum (?:is|appears) (?:not )?(?:\w+ly )?(?:shifted|displaced|deviated)",
+    ),
+    "Nodule/Mass": (r"nodules? (?:or |and )?mass(?:es)?", r"(?:micro)?nodules?", r"mass(?:es)?"),
+    "Pleural effusion": (r"pleural (?:effusions?|fluid)", r"effusions?", r"hydrothorax", r"fluid in the pleural space"),
+    "Pleural thickening": (
+        r"pleural thickenings?",
+        r"thickened pleura",
+        r"thickening of the (?:\w+ )?pleura",
+        r"pleura (?:is|appears) (?:not )?(?:\w+ly )?thickened",
+    ),
+    "Pneumothorax": (r"pneumothora(?:x|ces|xes)", r"ptx"),
+    "Pulmonary fibrosis": (
+        r"(?:pulmonary |lung )?fibros[ie]s",
+        r"fibrotic(?: changes?| scarring| lung disease)?",
+        r"ipf",
+    ),
+    "Rib fracture": (
+        r"ribs? fractures?",
+        r"(?:fractured|broken) (?:\w+ )?ribs?",
+        r"fractures? of (?:the |a )?(?:\w+ ){0,3}ribs?",
+    ),
+    "Other lesion": (r"other (?:\w+ )?lesions?",),
+}
+
+CLASSES: tuple[str, ...] = tuple(SYNONYMS)
+
+# Names of something else that hold a name from above.
+OTHERS: tuple[str, ...] = (
+    r"(?:subcutaneous|surgical|soft tissue|mediastinal) emphysema",
+    r"pericardial effusions?",
+    r"joint effusions?",
+    r"cystic fibrosis",
+    r"(?:thoracic|pleural|chest|abdominal|oral|nasal|body) cavit(?:y|ies)",
+    r"mass effect",
+    r"body mass",
+    r"(?:bone|muscle) mass",
+    r"thyroid nodules?",
+    r"(?:cerebral|brain|peripheral|soft tissue|subcutaneous) o?edema",
+)

@@ -1,0 +1,124 @@
+"""Answers that turn from Yes to No when the question or the image is perturbed (HEAL-MedVQA, section 3.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from .confidence import bootstrap_mean
+from .yes_no import read_yes_no
+
+ORIGINAL = "original"
+UNREAD = ("none", "ambiguous")
+
+
+def sensitivity(
+    name: str,
+    kinds: Sequence[str],
+    predictions: Sequence[str | None],
+    references: Sequence[Mapping[str, Any]],
+    *,
+    n_resamples: int = 2000,
+    seed: int = 42,
+    confidence_level: float = 0.95,
+    per_sample: bool = False,
+) -> dict[str, Any]:
+    """Share of (true positive, perturbed) pairs whose perturbed answer is No.
+
+    A true positive is an original, a closed question whose gold is Yes, that the model answers Yes. An original that
+    cannot be read is no true positive. A perturbed answer that cannot be read did not turn to No: its pair stays in the
+    denominator, and is counted.
+
+    Args:
+        name: of the score, the prefix of its keys.
+        kinds: of perturbation; with more than one, each has a score of its own too.
+        predictions: n responses, free text or "yes" / "no".
+        references: n dicts of original_id, kind ("original" or one of kinds) and image_id of the original's image.
+        n_resamples, seed, confidence_level: of the bootstrap interval, which draws whole images.
+        per_sample: whether to return each response's reading as well.
+
+    Returns:
+        unrounded shares in [0, 1], NaN where there is no pair, beside the counts (`n_...`) behind them; on request
+        "per_sample": n dicts of outcome, true_positive (None for a perturbed one) and changed (None outside a pair).
+
+    Raises:
+        ValueError: lengths differ, a kind is unknown, or two originals have one id.
+    """
+    rows, images = _originals(predictions, references, kinds)
+    outcomes = [read_yes_no(text) for text in predictions]
+    positive = {original for original, row in rows.items() if outcomes[row] == "yes"}
+    pairs: dict[str, list[int]] = {kind: [] for kind in kinds}
+    orphans = 0
+    for row, reference in enumerate(references):
+        if reference["kind"] == ORIGINAL:
+            continue
+        orphans += reference["original_id"] not in rows
+        if reference["original_id"] in positive:
+            pairs[reference["kind"]].append(row)
+    suffixes = {"": [row for kind in kinds for row in pairs[kind]]}
+    if len(kinds) > 1:
+        suffixes |= {f"_{kind}": pairs[kind] for kind in kinds}
+    scores: dict[str, Any] = {}
+    for suffix, members in suffixes.items():
+        of = [references[row]["original_id"] for row in members]
+        turned = [float(outcomes[row] == "no") for row in members]
+        interval = bootstrap_mean(
+            turned,
+            groups=[images[original] for original in of],
+            n_resamples=n_resamples,
+            seed=seed,
+            confidence_level=confidence_level,
+        )
+        scores |= {
+            f"{name}{suffix}": interval.mean,
+            f"{name}{suffix}_ci_low": interval.low,
+            f"{name}{suffix}_ci_high": interval.high,
+            f"n_pairs{suffix}": len(members),
+            f"n_changed{suffix}": int(sum(turned)),
+            f"n_unparsed_perturbed{suffix}": sum(outcomes[row] in UNREAD for row in members),
+            f"n_without_partner{suffix}": len(positive - set(of)),
+            f"n_images{suffix}": interval.n_groups,
+        }
+    scores |= {
+        "n_originals": len(rows),
+        "n_true_positives": len(positive),
+        "n_unparsed_originals": sum(outcomes[row] in UNREAD for row in rows.values()),
+        "n_without_original": orphans,
+    }
+    if per_sample:
+        scores["per_sample"] = _samples(outcomes, references, {row for members in pairs.values() for row in members})
+    return scores
+
+
+def _samples(
+    outcomes: Sequence[str], references: Sequence[Mapping[str, Any]], paired: Collection[int]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "outcome": outcome,
+            "true_positive": outcome == "yes" if reference["kind"] == ORIGINAL else None,
+            "changed": outcome == "no" if row in paired else None,
+        }
+        for row, (outcome, reference) in enumerate(zip(outcomes, references, strict=True))
+    ]
+
+
+def _originals(
+    predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], kinds: Sequence[str]
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Row and image of each original, by its id."""
+    if len(predictions) != len(references):
+        raise ValueError(f"{len(predictions)} predictions for {len(references)} references: give one for each")
+    for row, reference in enumerate(references):
+        if reference["kind"] not in {ORIGINAL, *kinds}:
+            raise ValueError(
+                f"references, row {row + 1}, column 'kind': {reference['kind']!r}; "
+                f"expected one of {', '.join([ORIGINAL, *kinds])}"
+            )
+    rows = {reference["original_id"]: row for row, reference in enumerate(references) if reference["kind"] == ORIGINAL}
+    counts = Counter(reference["original_id"] for reference in references if reference["kind"] == ORIGINAL)
+    twice = next((original for original, count in counts.items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"references, column 'original_id': {twice!r} has {counts[twice]} originals; expected one")
+    return rows, {original: references[row]["image_id"] for original, row in rows.items()}

@@ -1,0 +1,1 @@
+../medvqa_f1/yes_no.py

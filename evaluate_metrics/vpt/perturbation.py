@@ -1,0 +1,1 @@
+../tpt/perturbation.py

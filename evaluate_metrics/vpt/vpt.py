@@ -1,0 +1,69 @@
+"""The `evaluate` module of the Visual Perturbation Test."""
+
+import datasets
+import evaluate
+
+from .confidence import bootstrap_mean
+from .perturbation import sensitivity
+from .score import score_predictions
+from .yes_no import read_yes_no
+
+# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
+__all__ = ["VPT", "bootstrap_mean", "read_yes_no", "score_predictions", "sensitivity"]
+
+_DESCRIPTION = """
+Visual Perturbation Test of HEAL-MedVQA: of the questions that a model rightly answers Yes, how often does the answer
+turn to No when the region asked about is replaced by that region of another image, without the disease?
+"""
+
+_CITATION = """
+@article{heal_medvqa,
+  title = {Localizing Before Answering: A Hallucination Evaluation Benchmark for Grounded Medical Multimodal LLMs},
+  note = {Section 3.1}
+}
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of str, one response a row: free text, or "yes" and "no".
+    references: list of dict, one a row, with original_id (str), kind ("original" or "region") and image_id
+        (str, of the original's image). Originals are closed questions whose gold answer is Yes.
+    n_resamples: number of bootstrap resamples of images.
+    seed: seed of the resampling.
+    confidence_level: between 0 and 1.
+    per_sample: return each response's reading too.
+
+Returns:
+    dict of vpt (a share in [0, 1], NaN without a pair) with _ci_low and _ci_high, and the counts (n_...) behind them;
+    per_sample on request.
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
+class VPT(evaluate.Metric):
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(
+                {
+                    "predictions": datasets.Value("string"),
+                    "references": {
+                        "original_id": datasets.Value("string"),
+                        "kind": datasets.Value("string"),
+                        "image_id": datasets.Value("string"),
+                    },
+                }
+            ),
+        )
+
+    def _compute(self, predictions, references, *, n_resamples=2000, seed=42, confidence_level=0.95, per_sample=False):
+        return score_predictions(
+            predictions,
+            references,
+            n_resamples=n_resamples,
+            seed=seed,
+            confidence_level=confidence_level,
+            per_sample=per_sample,
+        )

@@ -1,0 +1,325 @@
+"""Masks of the anatomy that the user brings: from CXAS, from radiologists, or from any other segmenter.
+
+HEAL-MedVQA (section 3.2) takes the anatomy of its training images from a model trained on PAX-Ray++, and of its test
+images from radiologists; neither is published. Four layouts are read, one per folder:
+
+- COCO JSON, one file for all images (a `file_name`'s stem is the image's id) or one file an image, `<image>.json`; both
+  as CXAS writes them too, which leaves empty masks out;
+- `<image>.npz` (its first array) or `<image>.npy` with the 159 masks of CXAS, bool or uint8 (159, h, w);
+- `<image>/<label>.png`, 1-bit or grey with 0 and one other level.
+
+anatomies.toml says which labels make which anatomy. A mask covers the whole image, at its size or at another one: it is
+scaled by nearest neighbour. A square mask fits any image, since CXAS works at 512 x 512; any other one must have the
+image's aspect ratio within ASPECT_TOLERANCE.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from PIL import Image
+
+from . import coco_masks, rle
+from .coco_masks import normalised
+from .errors import InputError
+from .rle import Rle
+
+ANATOMIES = (
+    "right upper lung",
+    "right middle lung",
+    "right lower lung",
+    "left upper lung",
+    "left middle lung",
+    "left lower lung",
+    "heart",
+    "aorta",
+    "trachea",
+)
+ASPECT_TOLERANCE = 0.02  # a mask of 100 pixels is already 1% off by rounding its sides
+CXAS_MASKS = 159
+CXAS_SIZE = (512, 512)
+ACTION = "give the folder that the segmenter wrote, or write the masks in one of the layouts of anatomy_masks"
+
+Size = tuple[int, int]
+
+
+class Layout:
+    """One way of keeping masks in files. places: the file or folder of each image, by image id."""
+
+    def __init__(self, places: Mapping[str, Path]) -> None:
+        self.places = places
+
+    def files(self, image_id: str) -> Iterable[Path]:
+        """The files that the masks of one image are read from."""
+        return [self.places[image_id]]
+
+    def of(self, image_ids: Iterable[str]) -> Self:
+        """The same for those of the images that it has, holding no more than they need."""
+        chosen = copy(self)
+        chosen.places = {image_id: self.places[image_id] for image_id in image_ids if image_id in self.places}
+        return chosen
+
+    def declared_size(self, image_id: str) -> Size | None:
+        """(width, height) of the image, where a file says so."""
+        return None
+
+    def read(self, image_id: str) -> dict[str, Rle]:
+        """The masks of one image as stored, by name of structure or anatomy; raises InputError."""
+        raise NotImplementedError
+
+
+class AnatomyMasks:
+    """The masks below one root, opened image by image.
+
+    problems counts, over the reads so far, masks that were missing ("no mask: heart") or empty ("empty mask: heart").
+    """
+
+    def __init__(self, layout: Layout, anatomies: Sequence[str]) -> None:
+        self._layout, self._anatomies = layout, tuple(anatomies)
+        self.problems: Counter[str] = Counter()
+
+    def __contains__(self, image_id: str) -> bool:
+        return image_id in self._layout.places
+
+    def __len__(self) -> int:
+        return len(self._layout.places)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._layout.places))
+
+    def subset(self, image_ids: Iterable[str]) -> AnatomyMasks:
+        """The masks of these images with a count of problems of their own: little enough to send to another process."""
+        return AnatomyMasks(self._layout.of(image_ids), self._anatomies)
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file that the masks of these anatomies are read from, sorted."""
+        return sorted({path for image_id in self for path in self._layout.files(image_id)})
+
+    def declared_size(self, image_id: str) -> Size | None:
+        """(width, height) of the image itself where a COCO file states it; None elsewhere, or without masks.
+
+        512 x 512 counts as not stated: it is the size that CXAS works at, whatever the image's.
+        """
+        size = self._layout.declared_size(image_id) if image_id in self else None
+        return None if size == CXAS_SIZE else size
+
+    def read(self, image_id: str, size: Size | None = None) -> dict[str, Rle]:
+        """The masks of an image by anatomy, at `size` (height, width), else at the declared, else at their own size.
+
+        Missing and empty masks are left out and counted in `problems`; an image without any file has none.
+        Raises InputError where a file is damaged, or its masks have another aspect ratio than the image.
+        """
+        stored = self._layout.read(image_id) if image_id in self else {}
+        if size is None and (declared := self.declared_size(image_id)):
+            size = (declared[1], declared[0])
+        masks = {}
+        for anatomy in self._anatomies:
+            mask = _anatomy(anatomy, stored)
+            if mask is None:
+                self.problems[f"no mask: {anatomy}"] += 1
+                continue
+            if size is not None:
+                self._check_aspect(image_id, anatomy, rle.size_of(mask), size)
+                mask = rle.scaled(mask, size)
+            if rle.area(mask):
+                masks[anatomy] = mask
+            else:
+                self.problems[f"empty mask: {anatomy}"] += 1
+        return masks
+
+    def _check_aspect(self, image_id: str, anatomy: str, mask: Size, image: Size) -> None:
+        (h, w), (height, width) = mask, image
+        if h != w and abs(w * height / (h * width) - 1) > ASPECT_TOLERANCE:
+            raise InputError(
+                self._layout.places[image_id],
+                f"the mask of {anatomy!r} is {w} x {h}, the image {image_id} {width} x {height} (width x height)",
+                expected="a mask of the whole image: its aspect ratio, or a square",
+                action="check that the masks were made from this image, neither cropped nor turned",
+            )
+
+
+def image_paths(key: str) -> tuple[str, ...]:
+    """Where a key may lie below the root. Masks are no images; rows made from them reference those of their source."""
+    return (key,)
+
+
+def open_masks(root: Path, anatomies: Sequence[str] = ANATOMIES) -> AnatomyMasks:
+    """The masks below a folder, or in one COCO JSON file; lists names only, and parses a common COCO file once.
+
+    Raises InputError for an anatomy that anatomies.toml does not have, and where `root` holds none or several layouts.
+    """
+    structures, thirds = _definitions()
+    for anatomy in anatomies:
+        if anatomy not in structures and anatomy not in thirds:
+            known = ", ".join([*thirds, *structures])
+            raise InputError(f"anatomy {anatomy!r}", "not defined", expected=f"one of {known}")
+    wanted = {*anatomies, *(thirds[anatomy]["of"] for anatomy in anatomies if anatomy in thirds)}
+    labels = {label: name for name in sorted(wanted) for label in structures.get(name, {}).get("labels", ())}
+    names = labels | {normalised(name): name for name in wanted}
+    kind, paths = _find(root)
+    if kind == ".png":
+        layout = _PngFolders(paths, names)
+    elif kind == ".json":
+        layout = (_CocoPerImage if _is_per_image(paths, names) else _CocoFiles)(paths, names)
+    else:
+        layout = _Arrays(paths, {name: structures[name]["index"] for name in sorted(wanted) if name in structures})
+    return AnatomyMasks(layout, anatomies)
+
+
+def _find(root: Path) -> tuple[str, list[Path]]:
+    """The one kind of mask file at `root` (its suffix), and the files, or the folders of the png files."""
+    if root.is_file() and root.suffix == ".json":
+        return ".json", [root]
+    if not root.is_dir():
+        raise InputError(root, "neither a folder nor a COCO file", expected="a folder, or a .json", action=ACTION)
+    entries = [path for path in sorted(root.iterdir()) if not path.name.startswith(".")]
+    found = {suffix: [path for path in entries if path.suffix == suffix] for suffix in (".json", ".npz", ".npy")}
+    found[".png"] = [path for path in entries if path.is_dir() and next(path.glob("*.png"), None)]
+    kinds = [kind for kind, paths in found.items() if paths]
+    if len(kinds) != 1:
+        holds = f"holds masks of several kinds ({', '.join(kinds)})" if kinds else "holds no masks"
+        expected = "one kind: *.json, *.npz, *.npy or */*.png"
+        raise InputError(root, holds, expected=expected, action=ACTION)
+    return kinds[0], found[kinds[0]]
+
+
+def _is_per_image(paths: Sequence[Path], names: Mapping[str, str]) -> bool:
+    """Whether COCO files are named after the one image in each; the first one answers for all, and each is checked."""
+    return set(coco_masks.parse(paths[0], names)) == {paths[0].stem}
+
+
+@cache
+def _definitions() -> tuple[dict[str, dict], dict[str, dict]]:
+    """anatomies.toml: structures and thirds by name."""
+    tables = tomllib.loads(Path(__file__).with_name("anatomies.toml").read_text(encoding="utf-8"))
+    return tables["structures"], tables["thirds"]
+
+
+def _anatomy(anatomy: str, stored: Mapping[str, Rle]) -> Rle | None:
+    """The mask of an anatomy: the stored one, or its third of a stored structure; None where neither is stored."""
+    _, thirds = _definitions()
+    rule = thirds.get(anatomy)
+    if anatomy in stored or rule is None:
+        return stored.get(anatomy)
+    whole = stored.get(rule["of"])
+    if whole is None or not rle.area(whole):
+        return whole
+    _, top, _, height = rle.bounding_box(whole)
+    cuts = np.linspace(top, top + height, 4).round().astype(int)
+    return rle.rows(whole, int(cuts[rule["third"] - 1]), int(cuts[rule["third"]]))
+
+
+class _PngFolders(Layout):
+    """<image>/<label>.png"""
+
+    def __init__(self, folders: Iterable[Path], names: Mapping[str, str]) -> None:
+        super().__init__({folder.name: folder for folder in folders})
+        self._names = names
+
+    def _pictures(self, image_id: str) -> dict[str, Path]:
+        pictures: dict[str, Path] = {}
+        for path in sorted(self.places[image_id].glob("*.png")):
+            name = self._names.get(normalised(path.stem))
+            if name in pictures:
+                raise InputError(path, f"a second mask of {name!r}, beside {pictures[name].name}", action="keep one")
+            if name is not None:
+                pictures[name] = path
+        return pictures
+
+    def files(self, image_id: str) -> Iterable[Path]:
+        return self._pictures(image_id).values()
+
+    def read(self, image_id: str) -> dict[str, Rle]:
+        return {name: rle.encode(_read_png(path)) for name, path in self._pictures(image_id).items()}
+
+
+def _read_png(path: Path) -> np.ndarray:
+    expected = "a PNG of 1 bit a pixel, or of grey levels 0 and one other"
+    try:
+        with Image.open(path, formats=("PNG",)) as image:
+            levels = image.getcolors(2) if image.mode in ("1", "L") else None
+            mask = np.asarray(image)
+    except Exception as error:  # on corrupt files the decoder raises whatever its parsing stumbles over
+        raise InputError(path, f"damaged ({error})", expected=expected, action=ACTION) from error
+    if levels is None:
+        raise InputError(path, "not a mask: colours or more than two grey levels", expected=expected, action=ACTION)
+    if len(levels) == 2 and 0 not in (level for _, level in levels):
+        raise InputError(path, "not a mask: two grey levels, neither of them 0", expected=expected, action=ACTION)
+    return mask
+
+
+class _Arrays(Layout):
+    """<image>.npz or <image>.npy, each the 159 masks of CXAS."""
+
+    def __init__(self, paths: Iterable[Path], indices: Mapping[str, int]) -> None:
+        super().__init__({path.stem: path for path in paths})
+        self._indices = indices
+
+    def read(self, image_id: str) -> dict[str, Rle]:
+        path = self.places[image_id]
+        expected = f"an array of bool or uint8, shape ({CXAS_MASKS}, height, width)"
+        try:
+            if path.suffix == ".npy":
+                stack = np.load(path, mmap_mode="r", allow_pickle=False)  # a few masks of 159 are read
+            else:
+                with np.load(path, allow_pickle=False) as arrays:
+                    stack = arrays[arrays.files[0]]
+        except Exception as error:  # zipfile, zlib and numpy raise what their parsing stumbles over
+            raise InputError(path, f"damaged or no array ({error})", expected=expected, action=ACTION) from error
+        if stack.ndim != 3 or len(stack) != CXAS_MASKS or not stack.size or stack.dtype not in (np.bool_, np.uint8):
+            raise InputError(path, f"{stack.dtype} of shape {stack.shape}", expected=expected, action=ACTION)
+        return {name: rle.encode(np.asarray(stack[index])) for name, index in self._indices.items()}
+
+
+class _CocoFiles(Layout):
+    """COCO files of many images each, parsed when made; their RLEs are checked when an image is read."""
+
+    def __init__(self, paths: Iterable[Path], names: Mapping[str, str]) -> None:
+        self._images: dict[str, coco_masks.CocoImage] = {}
+        for path in paths:
+            images = coco_masks.parse(path, names)
+            for image_id in sorted(images.keys() & self._images.keys()):
+                found = f"image {image_id!r} is also in {self._images[image_id].path.name}"
+                raise InputError(path, found, expected="each image once", action=ACTION)
+            self._images |= images
+        super().__init__({image_id: image.path for image_id, image in self._images.items()})
+
+    def of(self, image_ids: Iterable[str]) -> Self:
+        chosen = super().of(image_ids)
+        chosen._images = {image_id: self._images[image_id] for image_id in chosen.places}
+        return chosen
+
+    def declared_size(self, image_id: str) -> Size | None:
+        return self._images[image_id].size
+
+    def read(self, image_id: str) -> dict[str, Rle]:
+        return self._images[image_id].read()
+
+
+class _CocoPerImage(Layout):
+    """<image>.json, opened image by image."""
+
+    def __init__(self, paths: Iterable[Path], names: Mapping[str, str]) -> None:
+        super().__init__({path.stem: path for path in paths})
+        self._names = names
+
+    def declared_size(self, image_id: str) -> Size | None:
+        return self._image(image_id).size
+
+    def read(self, image_id: str) -> dict[str, Rle]:
+        return self._image(image_id).read()
+
+    def _image(self, image_id: str) -> coco_masks.CocoImage:
+        images = coco_masks.parse(self.places[image_id], self._names)
+        if set(images) != {image_id}:
+            found = f"holds the masks of {', '.join(sorted(images)[:3]) or 'no image'}"
+            raise InputError(self.places[image_id], found, expected=f"those of {image_id}, as its name says")
+        return images[image_id]

@@ -1,0 +1,316 @@
+"""Boxes that a detector drew on the images of a source: COCO results JSON, or a folder of YOLO text files.
+
+HEAL-MedVQA (section 3.2) trains YOLOv5 on VinDr-CXR and takes its boxes for MIMIC-CXR. No weights are published, so the
+boxes are the user's own. With ultralytics, from a data set in its layout (`vindr.yaml` names the 22 classes and the
+folders of images and labels):
+
+    yolo detect train model=yolov5m.pt data=vindr.yaml imgsz=1024 epochs=100 fliplr=0 name=vindr
+    yolo detect predict model=runs/detect/vindr/weights/best.pt source=images.txt imgsz=1024 conf=0.05 \\
+        save=False save_txt=True save_conf=True name=mimic
+
+`images.txt` lists the images' paths, one a line; `fliplr=0`, because a mirrored chest has its heart on the wrong side.
+The root is then `runs/detect/mimic`, with `vindr.yaml` copied into it as `data.yaml`. Text files hold shares of the
+image's sides, so they fit whatever size the detector saw. Boxes of COCO results are in pixels, and must be those of the
+original image.
+
+COCO results: `[{image_id, category_id, bbox: [x, y, width, height], score}, ...]`, with `categories.json` beside it
+(`[{id, name}, ...]`, or an object with `categories` and `images`) or `classes.txt` (category 0 is its first line); or
+one object with `images`, `categories` and `annotations`. An image_id is the image's id, its file name, or a number that
+`images` resolves. Tools number categories from 0 or from 1: `categories.json` says which, and is safer.
+
+YOLO: `<image id>.txt`, in the folder or in `labels/`, with lines `class x y width height [confidence]`, and
+`classes.txt` (a name a line) or `data.yaml` (`names`). Lines without a confidence count as 1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from .errors import InputError
+from .vindr_cxr import CLASSES, class_of
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".dcm", ".dicom")
+CATEGORIES, CLASSES_TXT, DATA_YAML = "categories.json", "classes.txt", "data.yaml"
+# Shares of a side go a little beyond 1 at an image's edge; pixels go far beyond.
+LARGEST_SHARE = 2.0
+ACTION = "write the detector's boxes again: COCO results JSON, or YOLO text files with their class names"
+SCHEMA = pa.schema(
+    [("image", pa.int32()), ("label", pa.string())]
+    + [(name, pa.float64()) for name in ("x", "y", "width", "height", "score")]
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detections:
+    """A detector's boxes that were taken, and how many were not.
+
+    boxes: image int32 (index into the ids asked for), label (a class of VinDr-CXR), x, y, width, height float64 in
+        pixels of the image, clipped to it, and score; ordered by image, then as the files have them.
+    skipped: boxes left out, by reason: unknown_image, other_class, below_threshold, outside_image.
+    """
+
+    boxes: pa.Table
+    skipped: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """One box of a file. unit: what x, y, width and height count in, `pixel` or `share` of the image's sides."""
+
+    image: str
+    label: str
+    xywh: tuple[float, float, float, float]
+    score: float
+    unit: str
+
+
+def image_paths(key: str) -> tuple[str, ...]:
+    """Where a key may lie below the root. Detections have no images; rows made from them reference MIMIC-CXR's."""
+    return (key,)
+
+
+def label_files(root: Path) -> dict[str, Path]:
+    """Every file that `root` holds boxes or class names in, by its name. Raises InputError where there is none."""
+    boxes, names = _files(root)
+    return {path.name: path for path in (*boxes, names) if path is not None}
+
+
+def read_detections(
+    root: Path,
+    image_ids: Sequence[str],
+    classes: Collection[str] = CLASSES,
+    *,
+    threshold: float = 0.25,
+    sizes: Mapping[str, tuple[int, int]],
+) -> Detections:
+    """The boxes of `image_ids` with one of `classes` and a score of at least `threshold`.
+
+    `sizes` has the (width, height) in pixels of every image asked for. What a detector knows and the caller does not
+    ask for is counted, not an error. Class names are matched as VinDr-CXR's (`vindr_cxr.class_of`).
+    Raises InputError naming file and row: a malformed line, an unknown class, a box without positive sides.
+    """
+    boxes, names = _files(root)
+    found = _coco(boxes[0], names) if boxes[0].suffix == ".json" else _yolo(boxes, names)
+    wanted = frozenset(classes)
+    position = {image_id: n for n, image_id in enumerate(image_ids)}
+    skipped: Counter[str] = Counter()
+    rows = []
+    for box in found:
+        if box.image not in position:
+            skipped["unknown_image"] += 1
+        elif box.label not in wanted:
+            skipped["other_class"] += 1
+        elif box.score < threshold:
+            skipped["below_threshold"] += 1
+        elif (xywh := _on_image(box, sizes[box.image])) is None:
+            skipped["outside_image"] += 1
+        else:
+            rows.append((position[box.image], box.label, *xywh, box.score))
+    rows.sort(key=lambda row: row[0])
+    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    table = pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+    return Detections(table, dict(skipped))
+
+
+def _on_image(box: _Box, size: tuple[int, int]) -> tuple[float, float, float, float] | None:
+    """The part of a box that lies on an image of `size` (width, height), in pixels; None where none does."""
+    width, height = size
+    across, down = (width, height) if box.unit == "share" else (1, 1)
+    x, y, w, h = box.xywh
+    left, right = max(x * across, 0.0), min((x + w) * across, float(width))
+    top, bottom = max(y * down, 0.0), min((y + h) * down, float(height))
+    return (left, top, right - left, bottom - top) if left < right and top < bottom else None
+
+
+def _files(root: Path) -> tuple[list[Path], Path | None]:
+    """The files with boxes (one .json, or .txt files in order of name), and the one with class names, if any."""
+    if root.is_file():
+        folders, texts, jsons = (root.parent,), [], [root] if root.suffix == ".json" else []
+    else:
+        folders = (root / "labels", root)
+        texts = _texts(folders[0]) or _texts(folders[1])
+        jsons = sorted(path for path in root.glob("*.json") if path.name != CATEGORIES)
+    if len(jsons) + bool(texts) != 1:
+        found = ", ".join([path.name for path in jsons] + ([f"{len(texts)} text files"] if texts else [])) or "neither"
+        expected = "one .json of COCO results, or YOLO text files named after the images"
+        raise InputError(root, f"holds {found}", expected=expected, action=ACTION)
+    kinds = (CATEGORIES, CLASSES_TXT) if jsons else (CLASSES_TXT, DATA_YAML)
+    places = [folder / kind for kind in kinds for folder in folders]
+    return jsons or texts, next((path for path in places if path.is_file()), None)
+
+
+def _texts(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.txt") if path.name != CLASSES_TXT)
+
+
+def _classes(listed: Mapping[int, Any], path: Path) -> dict[int, str]:
+    """The class that each number of a detector stands for. Raises InputError for a name that is no class."""
+    named = {}
+    for number, name in listed.items():
+        known = class_of(name) if isinstance(name, str) else None
+        if known is None:
+            expected = "classes of VinDr-CXR: " + ", ".join(CLASSES)
+            raise InputError(path, f"class {number} is {name!r}", expected=expected, action=ACTION)
+        named[number] = known
+    return named
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (UnicodeDecodeError, OSError) as error:
+        raise InputError(path, f"cannot be read ({error})", expected="UTF-8 text", action=ACTION) from None
+
+
+def _number(value: object, path: Path, row: int, column: str) -> float:
+    """A finite number of a file, whether it stands there as text or as a JSON number."""
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(path, f"{value!r}", row=row, column=column, expected="a number", action=ACTION)
+    return number
+
+
+def _box(
+    image: str, number: object, values: Sequence[object], score: object, unit: str, path: Path, row: int,
+    classes: Mapping[int, str],
+) -> _Box:  # fmt: skip
+    """A checked box. `values`: x, y, width, height, where x and y are its top-left corner."""
+    if not isinstance(number, int) or isinstance(number, bool) or number not in classes:
+        expected = f"one of the class numbers {min(classes)} to {max(classes)}"
+        raise InputError(path, f"class {number!r}", row=row, expected=expected, action=ACTION)
+    x, y, width, height = (
+        _number(v, path, row, name) for v, name in zip(values, ("x", "y", "width", "height"), strict=True)
+    )
+    if width <= 0 or height <= 0:
+        found = f"a box of width {width} and height {height}"
+        raise InputError(path, found, row=row, expected="both above 0", action=ACTION)
+    confidence = _number(score, path, row, "score")
+    if not 0 <= confidence <= 1:
+        raise InputError(path, f"{score!r}", row=row, column="score", expected="0 to 1", action=ACTION)
+    return _Box(image, classes[number], (x, y, width, height), confidence, unit)
+
+
+def _yolo(paths: Sequence[Path], names: Path | None) -> Iterator[_Box]:
+    classes = _yolo_classes(names, paths[0].parent)
+    for path in paths:
+        for row, line in enumerate(_read_text(path).splitlines(), 1):
+            fields = line.split()
+            if not fields:
+                continue
+            if len(fields) not in (5, 6):
+                expected = "class x y width height [confidence]"
+                raise InputError(path, f"{len(fields)} values", row=row, expected=expected, action=ACTION)
+            centre_x, centre_y, width, height = (_number(value, path, row, "box") for value in fields[1:5])
+            if max(abs(centre_x), abs(centre_y), width, height) > LARGEST_SHARE:
+                expected = "shares of the image's width and height, 0 to 1"
+                raise InputError(path, "coordinates in pixels", row=row, expected=expected, action=ACTION)
+            corner = (centre_x - width / 2, centre_y - height / 2, width, height)
+            number = int(fields[0]) if fields[0].isdecimal() else fields[0]
+            score = fields[5] if len(fields) == 6 else 1.0
+            yield _box(path.stem, number, corner, score, "share", path, row, classes)
+
+
+def _yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:
+    if path is None:
+        raise InputError(
+            folder, "has no class names", expected=f"{CLASSES_TXT} or {DATA_YAML} beside it", action=ACTION
+        )
+    if path.suffix == ".txt":
+        return _listed_classes(path)
+    try:
+        content = yaml.safe_load(_read_text(path))
+    except yaml.YAMLError as error:
+        raise InputError(path, f"is no YAML ({str(error).splitlines()[0]})", action=ACTION) from None
+    listed = content.get("names") if isinstance(content, dict) else None
+    if isinstance(listed, list):
+        listed = dict(enumerate(listed))
+    if not isinstance(listed, dict) or not listed or not all(type(number) is int for number in listed):
+        raise InputError(path, "names no classes", expected="names: a list, or numbers with names", action=ACTION)
+    return _classes(listed, path)
+
+
+def _listed_classes(path: Path) -> dict[int, str]:
+    """The classes of a file with one name a line, numbered from 0."""
+    listed = [line.strip() for line in _read_text(path).strip().splitlines()]
+    if not listed:
+        raise InputError(path, "is empty", expected="a class name a line", action=ACTION)
+    return _classes(dict(enumerate(listed)), path)
+
+
+def _coco(path: Path, names: Path | None) -> Iterator[_Box]:
+    content = _read_json(path)
+    if isinstance(content, dict):
+        results, described, place = content.get("annotations"), content, path
+    else:
+        results, place = content, names or path.with_name(CATEGORIES)
+        described = _read_json(names) if names is not None and names.suffix == ".json" else None
+    if not isinstance(results, list) or not all(isinstance(entry, dict) for entry in results):
+        expected = "a list of {image_id, category_id, bbox, score}"
+        raise InputError(path, "holds no detections", expected=expected, action=ACTION)
+    if described is None and names is None:
+        raise InputError(path, "has no class names", expected=f"{CATEGORIES} or {CLASSES_TXT} beside it", action=ACTION)
+    classes = _listed_classes(place) if described is None else _coco_classes(described, place)
+    files = _coco_images(described, place)
+    for row, entry in enumerate(results, 1):
+        bbox = entry.get("bbox")
+        if not isinstance(bbox, list) or len(bbox) != 4:
+            expected = "[x, y, width, height]"
+            raise InputError(path, f"{bbox!r}", row=row, column="bbox", expected=expected, action=ACTION)
+        image = _coco_image(entry.get("image_id"), files, path, row)
+        yield _box(image, entry.get("category_id"), bbox, entry.get("score", 1.0), "pixel", path, row, classes)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(_read_text(path))
+    except ValueError as error:
+        raise InputError(path, f"is no JSON ({error})", action=ACTION) from None
+
+
+def _coco_classes(described: object, path: Path) -> dict[int, str]:
+    listed = described.get("categories") if isinstance(described, dict) else described
+    try:
+        numbered = {entry["id"]: entry["name"] for entry in listed}  # type: ignore[union-attr]
+    except (TypeError, KeyError):
+        numbered = {}
+    if not numbered or not all(type(number) is int for number in numbered):
+        raise InputError(path, "lists no categories", expected='[{"id": 1, "name": "Edema"}, ...]', action=ACTION)
+    return _classes(numbered, path)
+
+
+def _coco_images(described: object, path: Path) -> dict[object, str]:
+    """The image id of each entry in `images`, by its number or name there; empty where there is no such list."""
+    listed = described.get("images", []) if isinstance(described, dict) else []
+    try:
+        return {entry["id"]: _stem(entry["file_name"]) for entry in listed}
+    except (TypeError, KeyError, AttributeError):
+        expected = '"images": [{"id": 1, "file_name": "abc.jpg"}, ...]'
+        raise InputError(path, "lists images in another form", expected=expected, action=ACTION) from None
+
+
+def _coco_image(image_id: object, files: Mapping[object, str], path: Path, row: int) -> str:
+    if isinstance(image_id, str | int) and not isinstance(image_id, bool):
+        if image_id in files:
+            return files[image_id]
+        if isinstance(image_id, str) and image_id:
+            return _stem(image_id)
+    expected = "an image's id or file name, or a number that `images` resolves"
+    raise InputError(path, f"{image_id!r}", row=row, column="image_id", expected=expected, action=ACTION)
+
+
+def _stem(name: str) -> str:
+    """The image id of a file name or path."""
+    file = PurePosixPath(name.replace("\\", "/"))
+    return file.stem if file.suffix.lower() in IMAGE_SUFFIXES else file.name

@@ -1,0 +1,112 @@
+"""Rows of HEAL-MedVQA as lm-eval documents: one kind of question, or originals beside their perturbed partners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+import datasets
+
+from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.loaders.errors import InputError
+from medfaith.tasks import rows
+
+_TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
+DOCUMENT = {
+    "id": _TEXT,
+    "image_id": _TEXT,  # what intervals draw
+    "original_id": _TEXT,
+    "kind": _TEXT,  # of the question, or of the perturbation
+    "question_type": _TEXT,
+    "question": _TEXT,
+    "anatomy": _TEXT,
+    "diseases": datasets.List(_TEXT),
+    # Replies that a reference model may give, as words, the index of the right one and that of the denial.
+    "options": datasets.List(_TEXT),
+    "answer": _INDEX,
+    "negated": _INDEX,
+    "reply_in_words": datasets.Value("bool"),
+}
+EDIT = ("region", "donor", "donor_region")  # what is done to an image when it is opened
+CLOSED_OPTIONS = ["Yes", "No"]
+NORMAL = "No abnormality"
+
+
+def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, datasets.Dataset]:
+    """`rows.load` of one config.
+
+    Args:
+        ask: "closed" or "open" questions; "tpt" or "vpt": positive questions and their partners of `<config>_<ask>`,
+            each partner behind its original. A positive question without a partner is left out.
+    """
+
+    def documents(questions: datasets.Dataset) -> datasets.Dataset:
+        asked = [_document(row) for row in cast(Iterable[dict[str, Any]], questions)]
+        features = DOCUMENT | {"images": datasets.List(questions.features["image"])}
+        if ask in ("closed", "open"):
+            chosen = [doc for doc in asked if doc["question_type"] == ask]
+        else:
+            partners = rows.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
+            perturb = _swapped if ask == "tpt" else _edited
+            chosen = _with_partners(asked, cast(Iterable[dict[str, Any]], partners), perturb)
+            if ask == "vpt":
+                features |= {"edit": {name: partners.features[name] for name in EDIT}}
+                chosen = [{"edit": None} | doc for doc in chosen]
+        if not chosen:
+            where, action = f"{repository}, config {config!r}", "choose another task or source"
+            raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
+        return datasets.Dataset.from_list(chosen, features=datasets.Features(features))
+
+    return rows.load(repository, config=config, extend=documents, **options)
+
+
+def _document(row: Mapping[str, Any]) -> dict[str, Any]:
+    closed = row["question_type"] == "closed"
+    options, answer = (CLOSED_OPTIONS, row["answer"]) if closed else _open_options(row["diseases"])
+    return {
+        "id": row["id"],
+        "images": [row["image"]],
+        "image_id": row["image"]["key"],
+        "original_id": row["id"],
+        "kind": row["kind"],
+        "question_type": row["question_type"],
+        "question": row["question"],
+        "anatomy": row["anatomy"],
+        "diseases": row["diseases"],
+        "options": options,
+        "answer": options.index(answer),
+        "negated": options.index("No" if closed else NORMAL),
+        "reply_in_words": True,
+    }
+
+
+def _open_options(diseases: list[str]) -> tuple[list[str], str]:
+    """No abnormality, each class, and the gold diseases together where they are several; and which is right."""
+    gold = ", ".join(diseases) if diseases else NORMAL
+    return [*dict.fromkeys((NORMAL, *CLASSES, gold))], gold
+
+
+def _with_partners(
+    asked: list[dict[str, Any]],
+    partners: Iterable[Mapping[str, Any]],
+    perturb: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    of_original: dict[str, list[Mapping[str, Any]]] = {}
+    for partner in partners:
+        of_original.setdefault(partner["original_id"], []).append(partner)
+    chosen = []
+    for doc in asked:
+        if doc["id"] in of_original:
+            chosen.append(doc | {"kind": "original"})
+            denied = {"answer": CLOSED_OPTIONS.index("No")}
+            chosen += [perturb(doc, p) | denied | {"id": p["id"]} for p in of_original[doc["id"]]]
+    return chosen
+
+
+def _swapped(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
+    changed = {"kind": partner["kind"], "question": partner["question"], "anatomy": partner["anatomy"]}
+    return doc | changed | {"diseases": [partner["disease"]]}
+
+
+def _edited(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
+    return doc | {"kind": "region", "edit": {name: partner[name] for name in EDIT}}

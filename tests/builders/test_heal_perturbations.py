@@ -1,0 +1,164 @@
+"""The perturbed partners of positive questions: which swaps and donors may be chosen, by brute force."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.builders.heal_medvqa.perturbations import NEAREST, tpt, vpt
+from medfaith.builders.heal_medvqa.questions import UNASKED, questions
+from medfaith.builders.heal_medvqa.wording import closed_question
+from tests.builders.heal_scenes import scene, splits
+
+SEEDS = st.integers(0, 20)
+
+
+def positives(split, seed):
+    rows = questions(split, "vindr", "train", seed=seed)
+    return rows, {row["id"]: row for row in rows if row["kind"] == "positive"}
+
+
+@given(splits(), SEEDS)
+def test_swaps(split, seed):
+    """Each differs in exactly one part, is logical, not touched, worded alike; and is there where one can be."""
+    rows, originals = positives(split, seed)
+    scenes = {s.picture.key: s for s in split}
+    logical = {pair for s in split for pair in s.related if pair[1] not in UNASKED}
+    swaps = tpt(rows, split, seed=seed)
+    assert len({swap["id"] for swap in swaps}) == len(swaps)
+    made = {(swap["original_id"], swap["kind"]): swap for swap in swaps}
+    assert len(made) == len(swaps)
+    for row in originals.values():
+        own = scenes[row["image"]["key"]]
+        anatomy, (disease,) = row["anatomy"], row["diseases"]
+        absent = {(a, d) for a, d in logical if a in own.regions and (a, d) not in own.touched}
+        for kind, possible in (
+            ("anatomy", {pair for pair in absent if pair[1] == disease}),
+            ("disease", {pair for pair in absent if pair[0] == anatomy}),
+        ):
+            swap = made.pop((row["id"], kind), None)
+            assert (swap is not None) == bool(possible)
+            if swap:
+                assert swap["id"] == f"{row['id']}/{kind}"
+                assert (swap["anatomy"], swap["disease"]) in possible
+                assert (swap["anatomy"] != anatomy) + (swap["disease"] != disease) == 1
+                assert swap["template"] == row["template"]
+                assert swap["question"] == closed_question(row["template"], swap["anatomy"], swap["disease"])
+    assert not made  # none of another row
+
+
+def nearest_donors(split, own, anatomy, disease):
+    """The images that may lend a region, by the rules in words and a sort."""
+    others = [
+        s
+        for s in split
+        if anatomy in s.regions and s.picture.patient != own.picture.patient and (anatomy, disease) not in s.touched
+    ]
+    clean = [s for s in others if anatomy not in {a for a, _ in s.touched}]
+    others = clean or others
+    others = [s for s in others if s.picture.view == own.picture.view] or others
+
+    def distance(s):
+        pairs = zip(s.extents[anatomy], own.extents[anatomy], strict=True)
+        return sum(abs(math.log(theirs) - math.log(ours)) for theirs, ours in pairs)
+
+    others = sorted(others, key=distance)
+    if len(others) <= NEAREST:
+        return others
+    limit = distance(others[NEAREST - 1]) + 1e-9  # of equally near ones, any
+    return [s for s in others if distance(s) <= limit]
+
+
+@given(splits(), SEEDS)
+def test_donors(split, seed):
+    rows, originals = positives(split, seed)
+    scenes = {s.picture.key: s for s in split}
+    pairs = vpt(rows, split, seed=seed)
+    made = {pair["original_id"]: pair for pair in pairs}
+    assert len(made) == len(pairs)
+    for row in originals.values():
+        own = scenes[row["image"]["key"]]
+        allowed = {s.picture.key for s in nearest_donors(split, own, row["anatomy"], row["diseases"][0])}
+        pair = made.pop(row["id"], None)
+        assert (pair is not None) == bool(allowed)
+        if pair:
+            assert pair["id"] == f"{row['id']}/region"
+            assert pair["donor"]["key"] in allowed
+            assert pair["region"] == row["region"]
+            assert pair["donor_region"]["counts"] == scenes[pair["donor"]["key"]].regions[row["anatomy"]]["counts"]
+    assert not made
+
+
+@given(splits(), SEEDS, st.randoms(use_true_random=False))
+def test_partners_do_not_depend_on_the_order_of_the_images(split, seed, random):
+    other = list(split)
+    random.shuffle(other)
+    for partners in (tpt, vpt):
+        made, again = (partners(positives(scenes, seed)[0], scenes, seed=seed) for scenes in (split, other))
+        assert sorted(made, key=lambda row: row["id"]) == sorted(again, key=lambda row: row["id"])
+
+
+ILL = ("heart", "Edema")
+TARGET = scene("target", [ILL], patient="p", view="PA", extents={"heart": (0.5, 0.5)})
+
+
+def donor(name, *, touched=(), patient="", view="PA", extent=0.5, anatomies=("heart", "aorta")):
+    return scene(
+        name, (), touched, anatomies=anatomies, patient=patient, view=view, extents={"heart": (extent, extent)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("donors", "chosen"),
+    [
+        pytest.param([], None, id="no other image"),
+        pytest.param([donor("a")], "a", id="a clean one"),
+        pytest.param([donor("a", patient="p")], None, id="the same patient"),
+        pytest.param([donor("a", touched=[ILL])], None, id="a box of the disease touches it"),
+        pytest.param([donor("a", touched=[("aorta", "Edema")])], "a", id="the disease elsewhere"),
+        pytest.param([donor("a", anatomies=["aorta"])], None, id="without the anatomy"),
+        pytest.param([donor("a", touched=[("heart", "ILD")])], "a", id="another disease there, for want of better"),
+        pytest.param([donor("a", touched=[("heart", "ILD")]), donor("b", extent=0.1)], "b", id="a clean one first"),
+        pytest.param([donor("a", view="AP"), donor("b", extent=0.1)], "b", id="then one of the same view"),
+        pytest.param(
+            [donor("a", view="AP"), donor("b", touched=[("heart", "ILD")])], "a", id="clean comes before the view"
+        ),
+    ],
+)
+def test_which_donor(donors, chosen):
+    split = [TARGET, *donors]
+    rows, _ = positives([*split, scene("elsewhere", [("aorta", "ILD")])], 0)
+    rows = [row for row in rows if row["image"]["key"] == TARGET.picture.key]
+    assert kinds_of(rows)["positive"] == 1
+    assert [pair["donor"]["key"] for pair in vpt(rows, split, seed=0)] == ([f"train/{chosen}.dicom"] if chosen else [])
+
+
+def kinds_of(rows):
+    return Counter(row["kind"] for row in rows)
+
+
+def test_the_nearest_donors_share_the_work():
+    """20 images with the disease and 20 clean ones: each takes one of the 8 nearest, not all the same one."""
+    ill = [scene(f"ill {n}", [ILL], extents={"heart": (0.5, 0.5)}) for n in range(20)]
+    clean = [donor(f"{n:02}", view="frontal", extent=0.5 - 0.01 * n) for n in range(20)]
+    rows, _ = positives([*ill, *clean], 0)
+    keys = {pair["donor"]["key"] for pair in vpt(rows, [*ill, *clean], seed=0)}
+    assert keys <= {f"train/{n:02}.dicom" for n in range(NEAREST)}
+    assert len(keys) > NEAREST / 2
+    assert keys != {pair["donor"]["key"] for pair in vpt(rows, [*ill, *clean], seed=1)} or len(keys) == NEAREST
+
+
+def test_the_seed_changes_choices():
+    pairs = list(product(("heart", "aorta", "left lower lung"), ("Edema", "Calcification", "ILD")))
+    split = [scene(f"i{n}", [pairs[n % len(pairs)]]) for n in range(45)]
+    rows, _ = positives(split, 0)
+    for partners in (tpt, vpt):
+        first, again, other = (partners(rows, split, seed=seed) for seed in (0, 0, 1))
+        assert first == again
+        assert [row["id"] for row in first] == [row["id"] for row in other]
+        assert first != other

@@ -1,0 +1,223 @@
+"""Questions of HEAL-MedVQA over any set of scenes: what holds for each row, for each image and for the split."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.builders.heal_medvqa.questions import MOST, UNASKED, asked_pairs, cooccurring, questions, slug
+from medfaith.builders.heal_medvqa.wording import closed_question, in_text, open_answer, open_question, templates
+from medfaith.loaders.anatomy_masks import ANATOMIES
+from medfaith.loaders.vindr_cxr import CLASSES
+from tests.builders import heal_scenes
+from tests.builders.heal_scenes import scene, splits
+
+SEEDS = st.integers(0, 20)
+CLOSED = ("positive", "hallucinated")
+ASKED = [disease for disease in CLASSES if disease not in UNASKED]
+
+
+def by_image(rows):
+    return {key: list(of_image) for key, of_image in groupby(rows, key=lambda row: row["image"]["key"])}
+
+
+def kinds(rows) -> list[str]:
+    return [row["kind"] for row in rows]
+
+
+@given(splits(), SEEDS)
+def test_each_image_has_two_to_five_questions_in_the_order_of_the_images(split, seed):
+    rows = questions(split, "vindr", "train", seed=seed)
+    of_image = by_image(rows)
+    assert sum(map(len, of_image.values())) == len(rows)  # an image's rows stand together
+    order = [s.picture.key for s in split]
+    assert list(of_image) == sorted(of_image, key=order.index)
+    assert all(2 <= len(own) <= MOST for own in of_image.values())
+    ids = [row["id"] for row in rows]
+    assert len(set(ids)) == len(ids)
+
+
+@given(splits(), SEEDS)
+def test_each_row_is_true(split, seed):
+    scenes = {s.picture.key: s for s in split}
+    logical = {pair for s in split for pair in s.related}
+    for row in questions(split, "vindr", "train", seed=seed):
+        own = scenes[row["image"]["key"]]
+        anatomy, diseases, kind = row["anatomy"], row["diseases"], row["kind"]
+        assert anatomy in own.regions
+        assert not set(diseases) & set(UNASKED)
+        pairs = {(anatomy, disease) for disease in diseases}
+        if kind == "positive":
+            assert (row["answer"], len(pairs)) == ("Yes", 1)
+            assert pairs <= own.related.keys()
+        elif kind == "hallucinated":
+            assert (row["answer"], len(pairs)) == ("No", 1)
+            assert not pairs & own.touched
+            assert pairs <= logical
+        elif kind == "abnormal":
+            assert diseases
+            assert pairs == {p for p in own.related if p[0] == anatomy and p[1] not in UNASKED}
+            assert row["answer"] == open_answer(anatomy, sorted(diseases))
+        else:
+            assert (kind, diseases) == ("normal", [])
+            assert not [p for p in own.touched if p[0] == anatomy]
+            assert row["answer"] == open_answer(anatomy, [])
+        assert row["question_type"] == ("closed" if kind in ("positive", "hallucinated") else "open")
+        shown = [n for p in sorted(pairs) for n in own.related.get(p, ())]
+        assert sorted(box["label"] for box in row["boxes"]) == sorted(own.picture.boxes.labels[n] for n in shown)
+
+
+@given(splits(), SEEDS)
+def test_yes_and_no_are_balanced_where_enough_images_have_no_relation(split, seed):
+    rows = questions(split, "vindr", "train", seed=seed)
+    counts = Counter(kinds(rows))
+    assert counts["positive"] >= counts["hallucinated"]
+    used = by_image(rows)
+    logical = cooccurring(split)
+
+    def could_help(s) -> bool:
+        free = set(s.regions) - {anatomy for anatomy, _ in s.touched}
+        return not s.related and bool(free) and any(a in s.regions and (a, d) not in s.touched for a, d in logical)
+
+    if counts["positive"] > counts["hallucinated"]:  # then every image that could help was taken
+        assert not [s for s in split if could_help(s) and s.picture.key not in used]
+
+
+@given(splits(), SEEDS)
+def test_images_whose_only_relation_is_unasked_are_left_out(split, seed):
+    used = by_image(questions(split, "vindr", "train", seed=seed))
+    for s in split:
+        if s.related and not asked_pairs(s):
+            assert s.picture.key not in used
+
+
+@given(splits(), SEEDS, st.randoms(use_true_random=False))
+def test_rows_do_not_depend_on_the_order_of_the_images(split, seed, random):
+    rows = {row["id"]: row for row in questions(split, "vindr", "train", seed=seed)}
+    other = list(split)
+    random.shuffle(other)
+    assert {row["id"]: row for row in questions(other, "vindr", "train", seed=seed)} == rows
+
+
+@given(splits(), splits(), SEEDS)
+def test_other_images_change_no_row_but_through_what_is_logical_and_the_balance(split, others, seed):
+    """With the same logical pairs, an image with relations has the same rows in whatever company."""
+    everything = [scene("all", list(product(heal_scenes.ANATOMIES, ASKED)))]
+    renamed = [scene(f"other {n}", s.related, s.touched, anatomies=s.regions) for n, s in enumerate(others)]
+
+    def with_relations(company):
+        rows = questions([*split, *company, *everything], "vindr", "train", seed=seed)
+        keys = {s.picture.key for s in split if asked_pairs(s)}
+        return [row for row in rows if row["image"]["key"] in keys]
+
+    assert with_relations(renamed) == with_relations([])
+
+
+def many():
+    related = [("heart", "Edema"), ("aorta", "Calcification"), ("left lower lung", "Nodule/Mass")]
+    return [scene(f"i{n}", related[: n % 4]) for n in range(40)]
+
+
+def test_the_seed_changes_choices_and_no_id_names_it():
+    first, again, other = (questions(many(), "vindr", "train", seed=seed) for seed in (0, 0, 1))
+    assert first == again
+    assert {row["id"] for row in first} != {row["id"] for row in other}
+    common = {row["id"]: row for row in first}.keys() & {row["id"] for row in other}
+    assert common  # what both seeds ask has one name
+    assert {row["template"] for row in first if row["question_type"] == "closed"} == set(templates()["closed"])
+    for row in first:
+        config, split, image, kind, *rest = row["id"].split("/")
+        assert (config, split, f"train/{image}.dicom", kind) == ("vindr", "train", row["image"]["key"], row["kind"])
+        assert rest == [slug(row["anatomy"]), *([slug(d) for d in row["diseases"]] if kind in CLOSED else [])]
+
+
+def test_a_rich_image_gets_from_two_to_five_questions_by_its_name():
+    pairs = [("heart", "Edema"), ("aorta", "Calcification"), ("heart", "Nodule/Mass")]
+    rows = by_image(questions([scene(f"i{n}", pairs) for n in range(60)], "vindr", "train", seed=0))
+    assert {len(own) for own in rows.values()} == {2, 3, 4}  # nothing is left to ask as absent
+    absent = [scene(f"j{n}", [("aorta", "Edema")]) for n in range(60)]
+    rows = by_image(questions([*(scene(f"i{n}", pairs) for n in range(60)), *absent], "vindr", "train", seed=0))
+    plan = ["positive", "hallucinated", "abnormal", "positive", "normal"]
+    rich = [kinds(own) for key, own in rows.items() if key.startswith("train/i")]
+    assert {len(own) for own in rich} == {2, 3, 4, 5}
+    assert all(own == plan[: len(own)] for own in rich)
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        pytest.param([], id="no image"),
+        pytest.param([scene("a"), scene("b")], id="no relation"),
+        pytest.param([scene("a", [("trachea", "Other lesion")], anatomies=["trachea"])], id="an unasked relation"),
+    ],
+)
+def test_without_a_relation_to_ask_for_there_are_no_rows(split):
+    assert questions(split, "vindr", "train", seed=0) == []
+
+
+def test_an_unasked_finding_keeps_its_anatomy_from_being_normal():
+    split = [scene(f"i{n}", [("heart", "Edema")], [("aorta", "Other lesion")]) for n in range(40)]
+    rows = questions(split, "vindr", "train", seed=0)
+    normal = {row["anatomy"] for row in rows if row["kind"] == "normal"}
+    assert normal == {"left lower lung", "right upper lung"}
+
+
+# --- wording ----------------------------------------------------------------------------------------------------------
+
+PAPER = {  # section 3, but for its capital letters
+    "Does the right lower lung have lung opacity?": ("closed", "right lower lung", "Lung Opacity"),
+    "Does the left lower lung suffer from pulmonary fibrosis?": ("closed", "left lower lung", "Pulmonary fibrosis"),
+    "Are there any abnormalities in the heart?": ("open", "heart", None),
+    "List all abnormalities in the aorta.": ("open", "aorta", None),
+}
+
+
+@pytest.mark.parametrize("question", PAPER)
+def test_the_papers_examples_can_be_asked(question):
+    kind, anatomy, disease = PAPER[question]
+    made = [
+        closed_question(template, anatomy, disease) if disease else open_question(template, anatomy)
+        for template in templates()[kind]
+    ]
+    assert question in made
+
+
+@pytest.mark.parametrize("anatomy", ANATOMIES)
+def test_every_question_names_its_anatomy_and_disease_once(anatomy):
+    for template, disease in product(templates()["closed"], ASKED):
+        text = closed_question(template, anatomy, disease)
+        assert text.count(f"the {anatomy}") == 1, text
+        assert text.lower().count(f" {in_text(disease).lower()}") == 1, text
+        assert text.endswith("?"), text
+        assert text[0].isupper(), text
+    for template in templates()["open"]:
+        text = open_question(template, anatomy)
+        assert text.count(f"the {anatomy}") == 1, text
+        assert text[-1] in "?.", text
+
+
+@pytest.mark.parametrize("disease", ASKED)
+def test_names_in_running_text(disease):
+    """An article where the finding is one thing that can be counted, none where it is a state."""
+    countable = {"Clavicle fracture", "Enlarged PA", "Lung cavity", "Lung cyst", "Nodule/Mass", "Rib fracture"}
+    text = in_text(disease)
+    assert text.startswith(("a ", "an ")) == (disease in countable)
+    assert text == text.lower()
+    assert "/" not in text
+
+
+@pytest.mark.parametrize(
+    ("diseases", "answer"),
+    [
+        ([], "There are no abnormalities in the heart."),
+        (["Edema"], "The heart shows Edema."),
+        (["Edema", "ILD"], "The heart shows Edema and ILD."),
+        (["Edema", "ILD", "Nodule/Mass"], "The heart shows Edema, ILD and Nodule/Mass."),
+    ],
+)
+def test_open_answers(diseases, answer):
+    assert open_answer("heart", diseases) == answer

@@ -1,0 +1,208 @@
+"""Relations of boxes and masks: a table, and numpy counting pixels as the oracle."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.builders.heal_medvqa.relations import Boxes, Picture, Rule, locate
+from medfaith.builders.heal_medvqa.scenes import within
+from medfaith.loaders import rle
+
+LUNG, HEART = "left lower lung", "heart"
+
+
+def picture(boxes: list[tuple[str, tuple[float, ...]]], unlocated: tuple[str, ...] = ()) -> Picture:
+    labels = tuple(label for label, _ in boxes)
+    xywh = np.array([box for _, box in boxes], dtype=np.float64).reshape(-1, 4)
+    return Picture("a", "vindr_cxr", "train/a.dicom", "frontal", "a", None, Boxes(labels, xywh), unlocated)
+
+
+def mask(shape: tuple[int, int], *rectangles: tuple[int, int, int, int]) -> np.ndarray:
+    """Rectangles (x, y, width, height) set in an image of `shape` = (height, width)."""
+    result = np.zeros(shape, dtype=bool)
+    for x, y, w, h in rectangles:
+        result[y : y + h, x : x + w] = True
+    return result
+
+
+def located(boxes, masks: dict[str, np.ndarray], rule: Rule, unlocated: tuple[str, ...] = ()):
+    height, width = next(iter(masks.values())).shape
+    regions = {name: rle.encode(of_name) for name, of_name in masks.items()}
+    return locate(picture(boxes, unlocated), (width, height), regions, rule)
+
+
+# A lung of 10 x 10 pixels at the left of an image of 40 x 20, a heart of 10 x 10 beside it.
+MASKS = {LUNG: mask((20, 40), (0, 0, 10, 10)), HEART: mask((20, 40), (10, 0, 10, 10))}
+
+
+@pytest.mark.parametrize(
+    ("boxes", "rule", "related", "touched"),
+    [
+        pytest.param([], Rule(), {}, set(), id="no box"),
+        pytest.param(
+            [("Edema", (0, 0, 10, 10))],
+            Rule("iou", 1.0),
+            {(LUNG, "Edema"): (0,)},
+            {(LUNG, "Edema")},
+            id="the whole of it, and the neighbour that it borders on is not touched",
+        ),
+        pytest.param([("Edema", (25, 0, 5, 5))], Rule("iou", 0.0), {}, set(), id="apart, however low the threshold"),
+        pytest.param(
+            [("Edema", (0, 0, 10, 5))],
+            Rule("iou", 0.5),
+            {(LUNG, "Edema"): (0,)},
+            {(LUNG, "Edema")},
+            id="IoU at the threshold",
+        ),
+        pytest.param(
+            [("Edema", (0, 0, 10, 5))], Rule("iou", 0.51), {}, {(LUNG, "Edema")}, id="IoU below it: touched only"
+        ),
+        pytest.param(
+            [("Edema", (5, 0, 20, 10))],
+            Rule("box", 0.25),
+            {(HEART, "Edema"): (0,), (LUNG, "Edema"): (0,)},
+            {(HEART, "Edema"), (LUNG, "Edema")},
+            id="a quarter of the box is at the threshold",
+        ),
+        pytest.param(
+            [("Edema", (5, 0, 20, 10))],
+            Rule("box", 0.26),
+            {(HEART, "Edema"): (0,)},
+            {(HEART, "Edema"), (LUNG, "Edema")},
+            id="and below it",
+        ),
+        pytest.param(
+            [("Nodule/Mass", (4, 4, 1, 1))],
+            Rule("iou", 0.05),
+            {},
+            {(LUNG, "Nodule/Mass")},
+            id="a nodule inside has a small IoU",
+        ),
+        pytest.param(
+            [("Nodule/Mass", (4, 4, 1, 1))],
+            Rule("box", 1.0),
+            {(LUNG, "Nodule/Mass"): (0,)},
+            {(LUNG, "Nodule/Mass")},
+            id="and lies there with all of its box",
+        ),
+        pytest.param(
+            [("Edema", (0, 0, 10, 5)), ("Nodule/Mass", (0, 0, 9, 9)), ("Edema", (0, 5, 10, 5))],
+            Rule("iou", 0.5),
+            {(LUNG, "Edema"): (0, 2), (LUNG, "Nodule/Mass"): (1,)},
+            {(LUNG, "Edema"), (LUNG, "Nodule/Mass")},
+            id="several boxes of a disease",
+        ),
+        pytest.param(
+            [("Edema", (0, 0, 10, 10)), ("Edema", (9, 9, 2, 2))],
+            Rule("iou", 0.5),
+            {(LUNG, "Edema"): (0,)},
+            {(LUNG, "Edema"), (HEART, "Edema")},
+            id="only those above the threshold are its boxes",
+        ),
+        pytest.param(
+            [("Edema", (3.2, 3.2, 0.1, 0.1))], Rule("box", 0.0), {}, set(), id="a box without a pixel's centre"
+        ),
+    ],
+)
+def test_relations(boxes, rule, related, touched):
+    scene = located(boxes, MASKS, rule)
+    assert scene.related == related
+    assert list(scene.related) == sorted(related)
+    assert scene.touched == touched
+
+
+def test_a_disease_that_lies_nobody_knows_where_touches_every_anatomy_and_relates_to_none():
+    scene = located([("Edema", (0, 0, 10, 10))], MASKS, Rule(), unlocated=("Pneumothorax",))
+    assert scene.related == {(LUNG, "Edema"): (0,)}
+    assert scene.touched == {(LUNG, "Edema"), (LUNG, "Pneumothorax"), (HEART, "Pneumothorax")}
+
+
+def test_a_scene_keeps_its_masks_and_their_extents_as_shares_of_the_image():
+    scene = located([], MASKS, Rule())
+    assert (scene.width, scene.height) == (40, 20)
+    assert scene.extents == {LUNG: (10 / 40, 10 / 20), HEART: (10 / 40, 10 / 20)}
+    assert {name: rle.decode(region).tolist() for name, region in scene.regions.items()} == {
+        name: of_name.tolist() for name, of_name in MASKS.items()
+    }
+
+
+SIZES = st.tuples(st.integers(1, 24), st.integers(1, 24))
+
+
+@st.composite
+def images(draw):
+    """(boxes of whole pixels within the image, masks by anatomy with a set pixel each)"""
+    height, width = draw(SIZES)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    density = draw(st.sampled_from((0.05, 0.5, 1.0)))
+    masks = {}
+    for name in ("heart", "aorta", "trachea")[: draw(st.integers(1, 3))]:
+        masks[name] = rng.random((height, width)) < density
+        masks[name][rng.integers(height), rng.integers(width)] = True
+    boxes = []
+    for _ in range(draw(st.integers(0, 5))):
+        x, y = draw(st.integers(0, width - 1)), draw(st.integers(0, height - 1))
+        w, h = draw(st.integers(1, width - x)), draw(st.integers(1, height - y))
+        boxes.append((draw(st.sampled_from(("Edema", "ILD"))), (x, y, w, h)))
+    return boxes, masks
+
+
+def by_counting(boxes, masks, rule: Rule):
+    """(related, touched) from the pixels."""
+    related: dict[tuple[str, str], list[int]] = {}
+    touched = set()
+    for number, (disease, box) in enumerate(boxes):
+        for name, region in masks.items():
+            drawn = mask(region.shape, box)
+            common = np.count_nonzero(drawn & region)
+            whole = np.count_nonzero(drawn | region) if rule.measure == "iou" else np.count_nonzero(drawn)
+            if common:
+                touched.add((name, disease))
+                if common >= rule.threshold * whole:
+                    related.setdefault((name, disease), []).append(number)
+    return {pair: tuple(numbers) for pair, numbers in related.items()}, touched
+
+
+@given(images(), st.sampled_from(("iou", "box")), st.sampled_from((0.0, 0.05, 0.125, 0.25, 0.5, 0.75, 1.0)))
+def test_relations_are_those_that_counting_pixels_gives(image, measure, threshold):
+    boxes, masks = image
+    rule = Rule(measure, threshold)
+    scene = located(boxes, masks, rule)
+    related, touched = by_counting(boxes, masks, rule)
+    assert scene.related == related
+    assert scene.touched == touched
+    assert set(scene.related) <= scene.touched
+
+
+@given(images())
+def test_a_higher_threshold_relates_less_and_touches_the_same(image):
+    boxes, masks = image
+    for measure in ("iou", "box"):
+        low, high = (located(boxes, masks, Rule(measure, threshold)) for threshold in (0.1, 0.3))
+        assert set(high.related) <= set(low.related)
+        assert high.touched == low.touched
+
+
+@pytest.mark.parametrize(
+    ("box", "cut", "counted"),
+    [
+        pytest.param((1, 2, 3, 4), (1, 2, 3, 4), {}, id="inside"),
+        pytest.param((0, 0, 40, 20), (0, 0, 40, 20), {}, id="the whole image"),
+        pytest.param((30, 10, 10.9, 10.5), (30, 10, 10, 10), {}, id="rounding beyond the edge is no cut"),
+        pytest.param((30, 10, 15, 5), (30, 10, 10, 5), {"boxes cut at the image's edge (kept)": 1}, id="right"),
+        pytest.param((-5, -5, 10, 10), (0, 0, 5, 5), {"boxes cut at the image's edge (kept)": 1}, id="top left"),
+        pytest.param((40, 0, 5, 5), None, {"boxes outside the image": 1}, id="beside"),
+        pytest.param((0, -9, 5, 9), None, {"boxes outside the image": 1}, id="above"),
+    ],
+)
+def test_boxes_are_cut_to_the_image(box, cut, counted):
+    skipped: Counter[str] = Counter()
+    boxes = within(picture([("Edema", box), ("ILD", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
+    assert boxes.labels == (("Edema", "ILD") if cut else ("ILD",))
+    assert boxes.xywh.tolist() == [*([list(cut)] if cut else []), [0, 0, 5, 5]]
+    assert +skipped == counted

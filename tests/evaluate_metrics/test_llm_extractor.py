@@ -1,0 +1,248 @@
+"""The language-model extractor: replies, cache, a chat-completions server, a tiny local model, agreement."""
+
+import json
+import sqlite3
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, cohen_kappa_score, jaccard_score
+
+from medfaith.evaluate_metrics.medvqa_f1.labels import Extraction, extract_labels
+from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import (
+    agreement,
+    chat_endpoint,
+    extract,
+    messages_for,
+    parse_reply,
+    transformers_chat,
+)
+from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+
+NOTHING = Extraction(frozenset(), "unreadable")
+NORMAL = Extraction(frozenset(), "normal")
+
+
+def found(*labels):
+    return Extraction(frozenset(labels), "found")
+
+
+@pytest.mark.parametrize(
+    ("reply", "extraction"),
+    [
+        ('["Edema"]', found("Edema")),
+        ('["edema ", "NODULE/MASS", "Edema"]', found("Edema", "Nodule/Mass")),
+        ('```json\n["Edema"]\n```', found("Edema")),
+        ('The list is: ["Edema", "ILD"].', found("Edema", "ILD")),
+        ('{"labels": ["Edema"]}', found("Edema")),
+        ('<think>["ILD"]</think>["Edema"]', found("Edema")),
+        ("[]", NORMAL),
+        ("", NOTHING),
+        ("Edema", NOTHING),
+        ('["Pneumonia"]', NOTHING),
+        ('["Edema", "Pneumonia"]', NOTHING),
+        ('["Edema"] or ["ILD"]', NOTHING),
+        ('["Edema", 3]', NOTHING),
+        ('[["Edema"]]', NOTHING),
+        ('["Edema"', NOTHING),
+        ("['Edema']", NOTHING),
+    ],
+)
+def test_replies(reply, extraction):
+    assert parse_reply(reply) == extraction
+
+
+def test_the_prompt_holds_the_vocabulary_and_the_answer():
+    system, user = messages_for("A {nodule}", ["Edema", "ILD"])
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert "- Edema\n- ILD\n" in system["content"]
+    assert "A {nodule}" in user["content"]
+
+
+def by_words(messages):
+    """A model that always follows the prompt."""
+    text = messages[-1]["content"].removeprefix("Answer: ").removesuffix("\nReply:")
+    return json.dumps(sorted(extract_labels(text).labels))
+
+
+TEXTS = ["Edema and nodules", "The heart is normal", None, "Edema and nodules", " ", "Cardiomegaly"]
+READ = [found("Edema", "Nodule/Mass"), NORMAL, NOTHING, found("Edema", "Nodule/Mass"), NOTHING, found("Cardiomegaly")]
+
+
+class Counting:
+    """A callable that counts its calls, and fails from one of them on."""
+
+    def __init__(self, complete, fails_from=None):
+        self.complete, self.fails_from, self.calls = complete, fails_from, 0
+
+    def __call__(self, messages):
+        self.calls += 1
+        if self.fails_from is not None and self.calls >= self.fails_from:
+            raise ConnectionError("gone")
+        return self.complete(messages)
+
+
+def test_each_text_is_asked_once():
+    model, seen = Counting(by_words), []
+    assert extract(TEXTS, model, progress=lambda texts: (seen.append(text) or text for text in texts)) == READ
+    assert model.calls == len(seen) == 3
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path):
+    cache = tmp_path / "replies.sqlite"
+    with pytest.raises(ConnectionError):
+        extract(TEXTS, Counting(by_words, fails_from=3), model="m", cache=cache)
+    rest, again = Counting(by_words), Counting(by_words)
+    assert extract(TEXTS, rest, model="m", cache=cache) == READ
+    assert extract(TEXTS, again, model="m", cache=cache) == READ
+    assert (rest.calls, again.calls) == (1, 0)
+    # Another model or another vocabulary is another question.
+    other, fewer = Counting(by_words), Counting(by_words)
+    extract(TEXTS, other, model="m2", cache=cache)
+    extract(TEXTS, fewer, ["Edema"], model="m", cache=cache)
+    assert (other.calls, fewer.calls) == (3, 3)
+    with sqlite3.connect(cache) as database:
+        assert "nodules" not in str(database.execute("SELECT key FROM replies").fetchall())
+
+
+def test_a_cache_needs_a_model_and_must_be_one(tmp_path):
+    with pytest.raises(ValueError, match="name the model"):
+        extract(TEXTS, by_words, cache=tmp_path / "replies.sqlite")
+    (tmp_path / "notes.txt").write_text("no database " * 100)
+    with pytest.raises(ValueError, match=r"notes\.txt: .*expected a cache of replies"):
+        extract(TEXTS, by_words, model="m", cache=tmp_path / "notes.txt")
+
+
+@contextmanager
+def server(statuses=(), reply=None):
+    """Speaks chat completions on 127.0.0.1: answers the first requests with `statuses`, the others as a model."""
+    requests, waiting = [], list(statuses)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
+            status = waiting.pop(0) if waiting else 200
+            message = {"role": "assistant", "content": by_words(body["messages"])}
+            whole = {
+                "id": "1", "object": "chat.completion", "created": 0, "model": body["model"],
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            }  # fmt: skip
+            sent = json.dumps({"error": {"message": "no"}} if status != 200 else whole if reply is None else reply)
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent.encode())
+
+        def log_message(self, format, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{http.server_address[1]}/v1", requests
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_an_endpoint_is_asked_greedily(slash):
+    with server() as (url, requests):
+        assert extract(TEXTS, chat_endpoint(url + slash, "llama", "secret")) == READ
+    assert {request["path"] for request in requests} == {"/v1/chat/completions"}
+    assert {(request["model"], request["temperature"], request["key"]) for request in requests} == {
+        ("llama", 0, "Bearer secret")
+    }
+    assert requests[0]["messages"] == messages_for("Edema and nodules")
+
+
+def test_a_busy_endpoint_is_asked_again_and_no_key_is_sent_unasked():
+    with server([429, 503, 500]) as (url, requests):
+        assert extract(["Edema"], chat_endpoint(url, "llama", backoff=0.01)) == [found("Edema")]
+    assert [request["key"] for request in requests] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reply", "message", "n_requests"),
+    [
+        ([401], None, "status 401.*check the address, the model's name and the key", 1),
+        ([404], None, "status 404", 1),
+        ([503] * 3, None, "status 503", 3),
+        ([], {"choices": []}, "is no chat completion", 1),
+        ([], "text", "is no chat completion", 1),
+    ],
+)
+def test_an_endpoint_that_says_no(statuses, reply, message, n_requests):
+    with server(statuses, reply) as (url, requests), pytest.raises(ConnectionError, match=message):
+        extract(["Edema"], chat_endpoint(url, "llama", retries=2, backoff=0.01))
+    assert len(requests) == n_requests
+
+
+def test_no_server():
+    with server() as (url, _):
+        pass
+    with pytest.raises(ConnectionError, match=r"no answer after 1 retries.*is the server up"):
+        extract(["Edema"], chat_endpoint(url, "llama", retries=1, backoff=0.01))
+
+
+def save_tiny_llama(folder):
+    """A randomly initialised LlamaForCausalLM with a byte-level tokenizer and a chat template."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    torch.manual_seed(0)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate(["<pad>", "</s>", *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>")
+    fast.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "
+    fast.save_pretrained(folder)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=4096, pad_token_id=0, eos_token_id=1, bos_token_id=1,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_local_model_replies_the_same_each_time(tmp_path):
+    complete = transformers_chat(save_tiny_llama(tmp_path / "llama"), max_new_tokens=8)
+    replies = [complete(messages_for("Edema")) for _ in range(2)]
+    assert isinstance(replies[0], str)
+    assert replies[0] == replies[1] != ""
+    assert "user:" not in replies[0]  # the reply, not the prompt
+    assert extract(["Edema"], complete) == [NOTHING]  # random weights write no list
+
+
+label_sets = st.frozensets(st.sampled_from(CLASSES[:5]), max_size=3)
+
+
+@given(st.lists(st.tuples(label_sets, label_sets), min_size=1, max_size=10))
+def test_agreement_agrees_with_scikit_learn(pairs):
+    sides = [[Extraction(pair[side], "found" if pair[side] else "normal") for pair in pairs] for side in (0, 1)]
+    first, second = (np.array([[label in e.labels for label in CLASSES] for e in side], dtype=int) for side in sides)
+    ours = agreement(*sides)
+    assert ours["exact"] == pytest.approx(accuracy_score(first, second))
+    if (first | second).any():
+        assert ours["jaccard"] == pytest.approx(jaccard_score(first, second, average="micro"))
+        assert ours["kappa"] == pytest.approx(cohen_kappa_score(first.ravel(), second.ravel()))
+    else:
+        assert np.isnan([ours["jaccard"], ours["kappa"]]).all()
+
+
+def test_agreement_of_nothing_and_of_different_texts():
+    nothing = agreement([], [])
+    assert np.isnan([nothing["exact"], nothing["jaccard"], nothing["kappa"]]).all()
+    assert agreement([NOTHING, NORMAL], [NORMAL, NORMAL])["n_unreadable_ours"] == 1
+    with pytest.raises(ValueError, match="1 and 0 extractions"):
+        agreement([NORMAL], [])

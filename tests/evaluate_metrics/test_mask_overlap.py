@@ -1,0 +1,125 @@
+"""Dice and IoU of run-length masks: against scikit-learn, empty masks, and masks that are none."""
+
+import math
+from pathlib import Path
+
+import evaluate
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pycocotools import mask as coco
+from sklearn.metrics import f1_score, jaccard_score
+
+from medfaith.evaluate_metrics.mask_overlap.score import _runs, score_predictions
+
+ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
+
+
+def rle(pixels):
+    encoded = coco.encode(np.asfortranarray(pixels, dtype=np.uint8))
+    return {"size": [int(side) for side in encoded["size"]], "counts": encoded["counts"].decode("ascii")}
+
+
+def box(height, width, top, left, bottom, right):
+    pixels = np.zeros((height, width), dtype=bool)
+    pixels[top:bottom, left:right] = True
+    return pixels
+
+
+EMPTY = box(4, 6, 0, 0, 0, 0)
+LEFT = box(4, 6, 0, 0, 4, 3)
+MIDDLE = box(4, 6, 0, 2, 4, 4)
+
+shapes = st.tuples(st.integers(1, 40), st.integers(1, 40))
+
+
+@st.composite
+def mask_pairs(draw):
+    height, width = draw(shapes)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    share = draw(st.sampled_from([0.0, 0.02, 0.5, 1.0]))
+    return rng.random((height, width)) < share, rng.random((height, width)) < draw(st.sampled_from([0.0, 0.3, 1.0]))
+
+
+@given(st.lists(mask_pairs(), min_size=1, max_size=6))
+def test_agrees_with_scikit_learn(pairs):
+    scores = score_predictions([rle(ours) for ours, _ in pairs], [rle(theirs) for _, theirs in pairs], per_sample=True)
+    expected = [
+        [metric(theirs.ravel(), ours.ravel()) if (ours | theirs).any() else math.nan for ours, theirs in pairs]
+        for metric in (f1_score, jaccard_score)
+    ]
+    for name, values in zip(("dice", "iou"), expected, strict=True):
+        assert [sample[name] for sample in scores["per_sample"]] == pytest.approx(values, nan_ok=True)
+        known = [value for value in values if not math.isnan(value)]
+        assert scores[name] == pytest.approx(np.mean(known) if known else math.nan, nan_ok=True)
+        assert scores["n_valid"] == len(known) == len(pairs) - scores["n_both_empty"]
+
+
+def test_a_table_counted_by_hand():
+    predictions = [rle(LEFT), rle(LEFT), rle(EMPTY), rle(MIDDLE), None, None]
+    references = [rle(LEFT), rle(MIDDLE), rle(EMPTY), rle(EMPTY), rle(MIDDLE), rle(EMPTY)]
+    scores = score_predictions(predictions, references, per_sample=True)
+    assert [sample["iou"] for sample in scores["per_sample"]] == pytest.approx(
+        [1, 4 / 16, math.nan, 0, 0, math.nan], nan_ok=True
+    )
+    assert scores["dice"] == pytest.approx((1 + 8 / 20 + 0 + 0) / 4)
+    assert {name: value for name, value in scores.items() if name.startswith("n")} == {
+        "n": 6,
+        "n_valid": 4,
+        "n_both_empty": 2,
+        "n_empty_predictions": 3,
+        "n_empty_references": 3,
+        "n_without_prediction": 2,
+    }
+
+
+def test_nothing_is_nan():
+    scores = score_predictions([], [])
+    assert (math.isnan(scores["dice"]), math.isnan(scores["iou"]), scores["n_valid"]) == (True, True, 0)
+
+
+@given(mask_pairs())
+def test_runs_are_those_of_pycocotools(pair):
+    """The text's runs start with background and, in column order, draw the mask again."""
+    pixels, _ = pair
+    runs = _runs(rle(pixels)["counts"], "mask")
+    again = np.repeat(np.arange(len(runs)) % 2, runs).reshape(pixels.shape, order="F")
+    assert (again == pixels).all()
+
+
+GOOD = rle(LEFT)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (rle(box(6, 4, 0, 0, 1, 1)), r"study 2: the prediction has size \[6, 4\] and the reference \[4, 6\]"),
+        ({**GOOD, "size": [4, 7]}, "study 2, prediction: the runs cover 24 pixels; expected 4 x 7 = 28"),
+        ({**GOOD, "counts": ""}, "the runs cover 0 pixels"),
+        ({**GOOD, "counts": GOOD["counts"] + "o"}, "counts end within a run"),
+        ({**GOOD, "counts": "0é"}, "'é' in counts"),
+        ({**GOOD, "counts": "0<O"}, "a run of -1 pixels"),
+        ({**GOOD, "counts": [0, 12, 12]}, "counts of type list"),
+        ({**GOOD, "size": [4, 6, 1]}, "size"),
+        ({**GOOD, "size": [0, 6]}, "size"),
+    ],
+)
+def test_a_bad_mask_is_named(mask, message):
+    with pytest.raises(ValueError, match=message):
+        score_predictions([GOOD, mask], [GOOD, GOOD], ids=["study 1", "study 2"])
+
+
+def test_lengths_must_agree():
+    with pytest.raises(ValueError, match="1 predictions for 2 references"):
+        score_predictions([GOOD], [GOOD, GOOD])
+    with pytest.raises(ValueError, match="row 1: the prediction has size"):
+        score_predictions([GOOD], [rle(box(6, 4, 0, 0, 1, 1))])
+
+
+def test_module_agrees_with_the_function():
+    predictions, references = [rle(LEFT), None, rle(MIDDLE)], [rle(MIDDLE), rle(LEFT), rle(MIDDLE)]
+    module = evaluate.load(str(ROOM / "mask_overlap"))
+    assert module.compute(predictions=predictions, references=references, per_sample=True) == score_predictions(
+        predictions, references, per_sample=True
+    )

@@ -1,0 +1,380 @@
+"""Accuracy of answers: a table of texts and their labels, scores against scikit-learn, undefined values."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import evaluate
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+from sklearn.preprocessing import MultiLabelBinarizer
+
+from medfaith.evaluate_metrics.medvqa_f1.labels import Extraction, extract_labels
+from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores, score_predictions
+from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES, OTHERS, SYNONYMS
+
+ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
+
+AORTA, ATEL, CALC, CARD, CLAV, CONS = CLASSES[:6]
+EDEMA, EMPH, PA, ILD, INF, OPAC = CLASSES[6:12]
+CAV, CYST, SHIFT, NODULE, EFF, THICK = CLASSES[12:18]
+PTX, FIB, RIB, OTHER = CLASSES[18:]
+
+FOUND = {
+    # the paper's style
+    "The heart suffers from pulmonary fibrosis and nodule/mass": {FIB, NODULE},
+    "Findings include Pleural effusion, Lung Opacity and Nodule/Mass.": {EFF, OPAC, NODULE},
+    "The left lower lung has pleural effusion, atelectasis, and consolidation.": {EFF, ATEL, CONS},
+    "The location of the aorta is at <SEG>. The answer is Aortic enlargement, Calcification": {AORTA, CALC},
+    "Yes, there is cardiomegaly.": {CARD},
+    "Cardiomegaly": {CARD},
+    # plural, spelling, abbreviation
+    "Bilateral effusions and nodules": {EFF, NODULE},
+    "pulmonary oedema": {EDEMA},
+    "Pulmonary edema": {EDEMA},
+    "Small left PTX": {PTX},
+    "Changes of ILD": {ILD},
+    "IPF with GGO": {FIB, OPAC},
+    "bilateral pneumothoraces": {PTX},
+    "Multiple masses": {NODULE},
+    "Opacities and infiltrates": {OPAC, INF},
+    "Atelectases at both bases": {ATEL},
+    "Thin-walled cavities": {CAV},
+    "several rib fractures": {RIB},
+    # other words
+    "The heart is enlarged.": {CARD},
+    "Heart size is moderately enlarged": {CARD},
+    "Enlarged cardiac silhouette": {CARD},
+    "dilatation of the ascending aorta": {AORTA},
+    "A dilated aorta with an ectatic aortic arch": {AORTA},
+    "Shift of the mediastinum to the left": {SHIFT},
+    "The mediastinum is shifted.": {SHIFT},
+    "Enlarged pulmonary arteries": {PA},
+    "Fracture of the left clavicle": {CLAV},
+    "Fracture of the right fifth posterior rib": {RIB},
+    "Thickening of the apical pleura": {THICK},
+    "interstitial lung disease and emphysematous changes": {ILD, EMPH},
+    "Airspace opacification": {OPAC},
+    "Consolidative opacity": {CONS},
+    "A cystic lesion": {CYST},
+    "There are other lesions": {OTHER},
+    # the longest name wins; names of something else
+    "Nodule and mass": {NODULE},
+    "Lung cavity, lung cyst": {CAV, CYST},
+    "Subcutaneous emphysema and a pleural effusion": {EFF},
+    "Cystic fibrosis with atelectasis": {ATEL},
+    "Fluid in the thoracic cavity: pleural effusion": {EFF},
+    # lists
+    "- Cardiomegaly\n- Edema": {CARD, EDEMA},
+    "1. **Cardiomegaly**\n2. *Pleural effusion*": {CARD, EFF},
+    "Findings:\n* Nodule/Mass\n* No edema\n* Pleural thickening": {NODULE, THICK},
+    "No evidence of:\n- edema\n- effusion\n\nPresent:\n- Consolidation": {CONS},
+    '["Cardiomegaly", "Pleural effusion"]': {CARD, EFF},
+    "['No edema', 'Cardiomegaly']": {CARD},
+    '```json\n{"findings": ["Rib fracture", "Lung Opacity"]}\n```': {RIB, OPAC},
+    "Edema: no\nCardiomegaly: yes\nPneumothorax: absent": {CARD},
+    # denial and its end
+    "No edema. Cardiomegaly is present.": {CARD},
+    "There is no edema, but there is cardiomegaly.": {CARD},
+    "No pneumothorax; small pleural effusion": {EFF},
+    "No edema, cardiomegaly is present": {CARD},
+    "Without edema or nodules, the heart is enlarged": {CARD},
+    "Consolidation without pleural effusion": {CONS},
+    "Consolidation is seen; effusion and edema are not seen": {CONS},
+    "Cardiomegaly is present, effusion is absent": {CARD},
+    "Edema but not effusion": {EDEMA},
+    "Edema and not effusion": {EDEMA},
+    "Atelectasis rather than consolidation": {ATEL},
+    "The lung without effusion shows consolidation.": {CONS},
+    "No abnormality other than cardiomegaly": {CARD},
+    "No abnormalities except for a nodule.": {NODULE},
+    "No, the heart is enlarged": {CARD},
+    "The lung is not normal and shows fibrosis": {FIB},
+    "The lung is not clear, with consolidation": {CONS},
+    "Not only edema, effusion too": {EDEMA, EFF},
+    "No change in the effusion": {EFF},
+    "Effusion, unchanged": {EFF},
+    # a hedge is a mention
+    "Possible edema": {EDEMA},
+    "Edema cannot be excluded.": {EDEMA},
+    "I cannot rule out pneumothorax": {PTX},
+    "There may be small nodules": {NODULE},
+    # thinking
+    "<think>Edema? Or effusion.</think>Cardiomegaly": {CARD},
+}
+NORMAL = """
+The heart is normal.
+Normal
+No
+No.
+None
+[]
+No abnormalities are seen in the left upper lung.
+There are no abnormalities.
+No acute cardiopulmonary abnormality
+No findings
+Unremarkable
+The lungs are clear.
+The lungs are clear and the heart size is normal.
+There is no edema.
+No edema, effusion, or consolidation.
+No nodules or masses are seen
+Effusion and edema are not present
+Edema is not seen
+The heart does not show cardiomegaly
+The heart is not enlarged.
+The heart isn't enlarged
+The right lung is free of nodules and consolidation.
+Pneumothorax is absent
+I do not see any effusion.
+Negative for pneumothorax
+Pleural effusion: absent
+Neither edema nor effusion
+Edema is unlikely
+The aorta does not have any disease.
+Absence of pleural effusion
+No, there is no abnormality.
+""".strip().splitlines()
+UNREADABLE = [
+    "",
+    None,
+    "Yes",
+    "The image is blurred.",
+    "Pneumonia",
+    "Is there an effusion?",
+    "I cannot determine whether there is an effusion.",
+    "I cannot tell if the heart is normal",
+    "<think>The heart is normal",
+    "Subcutaneous emphysema",
+    "This is a chest X-ray in PA view.",
+    "Abnormal",
+    "The heart is not normal.",
+]
+
+
+@pytest.mark.parametrize(("text", "labels"), FOUND.items())
+def test_diseases_are_found(text, labels):
+    assert extract_labels(text) == Extraction(frozenset(labels), "found")
+
+
+@pytest.mark.parametrize("text", NORMAL)
+def test_normal_is_an_empty_set(text):
+    assert extract_labels(text) == Extraction(frozenset(), "normal")
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_what_names_nothing_is_unreadable(text):
+    assert extract_labels(text) == Extraction(frozenset(), "unreadable")
+
+
+def test_the_vocabulary():
+    assert len(CLASSES) == 22
+    assert len(FOUND) + len(NORMAL) + len(UNREADABLE) >= 100
+    for label in CLASSES:
+        assert extract_labels(label) == Extraction(frozenset({label}), "found")
+        assert extract_labels(f"No {label.lower()} is seen.").outcome == "normal"
+    assert all(re.compile(pattern) for patterns in (*SYNONYMS.values(), OTHERS) for pattern in patterns)
+
+
+def test_another_vocabulary_is_found_by_its_own_words():
+    assert extract_labels("Pneumonia, no edema", ["Pneumonia", "Edema"]).labels == {"Pneumonia"}
+    assert extract_labels("Cardiomegaly", ["Pneumonia"]).outcome == "unreadable"
+
+
+@given(
+    st.lists(st.sampled_from(CLASSES), unique=True, min_size=1), st.sampled_from(["list", "prose", "json", "denied"])
+)
+def test_any_labels_come_back_from_any_form(labels, form):
+    text = {
+        "list": "\n".join(f"- {label}" for label in labels),
+        "prose": f"Findings include {', '.join(labels[:-1])} and {labels[-1]}.",
+        "json": str(labels),
+        "denied": f"There is no {', '.join(labels[:-1])} or {labels[-1]}.",
+    }[form]
+    assert extract_labels(text).labels == (frozenset() if form == "denied" else frozenset(labels))
+
+
+@given(st.text(max_size=100))
+def test_any_text_has_an_outcome(text):
+    extraction = extract_labels(text)
+    assert (extraction.outcome == "found") == bool(extraction.labels)
+
+
+def closed(answer, image_id="i"):
+    return {"question_type": "closed", "answer": answer, "diseases": [], "image_id": image_id}
+
+
+def opened(*diseases, image_id="i"):
+    return {"question_type": "open", "answer": "", "diseases": list(diseases), "image_id": image_id}
+
+
+TABLE = [
+    ("Yes", closed("Yes")),
+    ("No", closed("Yes", "j")),
+    ("Yes", closed("No")),
+    ("No", closed("No", "j")),
+    ("I cannot tell", closed("Yes")),  # missed, and no false yes
+    ("Yes and no", closed("No")),  # wrong, and no false yes
+    ("Cardiomegaly and edema", opened("Cardiomegaly", "Pleural effusion")),
+    ("The heart is normal", opened()),
+    ("Blurred", opened("Edema", image_id="j")),
+    ("Blurred", opened()),  # unreadable is no right answer to a normal region
+    ("A nodule", opened(image_id="k")),
+]
+
+
+def table():
+    return [text for text, _ in TABLE], [reference for _, reference in TABLE]
+
+
+def test_a_table_counted_by_hand():
+    scores = score_predictions(*table(), per_sample=True)
+    per_sample = scores.pop("per_sample")
+    assert {name: value for name, value in scores.items() if "_ci_" not in name} == {
+        "yes_no_precision": 1 / 2,
+        "yes_no_recall": 1 / 3,
+        "yes_no_f1": 2 / 5,
+        "n_yes_no_true_positives": 1,
+        "n_yes_no_false_positives": 1,
+        "n_yes_no_false_negatives": 2,
+        "yes_no_macro_f1": pytest.approx((2 / 5 + 2 / 5) / 2),
+        "yes_no_accuracy": 2 / 6,
+        "n_closed": 6,
+        "n_closed_yes": 3,
+        "n_closed_unparsed": 2,
+        "n_closed_unparsed_yes": 1,
+        "open_precision": 1 / 3,
+        "open_recall": 1 / 3,
+        "open_f1": 1 / 3,
+        "n_open_true_positives": 1,
+        "n_open_false_positives": 2,
+        "n_open_false_negatives": 2,
+        "open_exact_match": 1 / 5,
+        "n_open": 5,
+        "n_open_normal": 3,
+        "n_open_answered_normal": 1,
+        "n_open_unreadable": 2,
+    }
+    assert per_sample[4] == {"question_type": "closed", "outcome": "none", "labels": None, "correct": False}
+    assert per_sample[6] == {
+        "question_type": "open",
+        "outcome": "found",
+        "labels": ["Cardiomegaly", "Edema"],
+        "correct": False,
+    }
+    assert [sample["correct"] for sample in per_sample] == [True, False, False, True, *[False] * 3, True, *[False] * 3]
+
+
+def test_undefined_is_nan_beside_a_zero_count():
+    empty = score_predictions([], [])
+    assert all(
+        math.isnan(empty[f"{kind}_{name}"]) for kind in ("yes_no", "open") for name in ("precision", "recall", "f1")
+    )
+    normal = score_predictions(["Normal"], [opened()])
+    assert math.isnan(normal["open_f1"])
+    assert (normal["open_exact_match"], normal["n_open"]) == (1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("references", "labels", "message"),
+    [
+        ([closed("Yes"), closed("Maybe")], None, "row 2, column 'answer': 'Maybe'; expected Yes or No"),
+        ([closed("Yes"), opened("Oedema")], None, "references, row 2, column 'diseases': 'Oedema'"),
+        ([opened(), {**opened(), "question_type": "free"}], None, "row 2, column 'question_type': 'free'"),
+        ([opened(), opened()], [["Edema"], ["edema"]], "labels, row 2, column 'diseases': 'edema'"),
+        ([opened()], None, "2 predictions for 1 references"),
+        ([opened(), opened()], [None], "1 labels for 2 references"),
+    ],
+)
+def test_bad_rows_are_named(references, labels, message):
+    with pytest.raises(ValueError, match=message):
+        score_predictions(["Yes", "No"], references, labels=labels)
+
+
+def test_labels_of_another_extractor_replace_the_words():
+    references = [opened("Edema"), opened("Edema"), opened(), closed("Yes")]
+    scores = score_predictions(["x", "Edema", "x", "Yes"], references, labels=[["Edema"], None, [], None])
+    assert (scores["n_open_true_positives"], scores["n_open_unreadable"], scores["open_exact_match"]) == (1, 1, 2 / 3)
+    assert scores["yes_no_f1"] == 1.0
+
+
+same = pytest.approx
+UNDEFINED: Any = np.nan  # of scikit-learn's zero_division, whose annotation leaves NaN out
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["yes", "no", "none", "ambiguous"]), st.sampled_from(["yes", "no"])), min_size=1)
+)
+def test_closed_scores_agree_with_scikit_learn(cases):
+    said, gold = ([side[i] for side in cases] for i in (0, 1))
+    ours = closed_scores(said, gold)
+    how = {"labels": ["yes"], "average": "macro", "zero_division": UNDEFINED}
+    precision, recall, f1, _ = precision_recall_fscore_support(gold, said, **how)
+    assert [ours[f"yes_no_{name}"] for name in ("precision", "recall", "f1")] == same(
+        [precision, recall, f1], nan_ok=True
+    )
+    assert ours["yes_no_accuracy"] == same(accuracy_score(gold, said))
+    each = precision_recall_fscore_support(gold, said, labels=["yes", "no"], average=None, zero_division=UNDEFINED)[2]
+    assert ours["yes_no_macro_f1"] == same(float(np.mean(each)), nan_ok=True)
+
+
+label_sets = st.frozensets(st.sampled_from(CLASSES[:6]), max_size=4)
+
+
+@given(st.lists(st.tuples(label_sets, label_sets), min_size=1, max_size=12))
+def test_open_scores_agree_with_scikit_learn(cases):
+    said, gold = ([side[i] for side in cases] for i in (0, 1))
+    ours = open_scores([Extraction(labels, "found") for labels in said], gold)
+    binary = MultiLabelBinarizer(classes=CLASSES)
+    matrices = binary.fit_transform(gold), binary.fit_transform(said)
+    precision, recall, f1, _ = precision_recall_fscore_support(*matrices, average="micro", zero_division=UNDEFINED)
+    assert [ours[f"open_{name}"] for name in ("precision", "recall", "f1")] == same(
+        [precision, recall, f1], nan_ok=True
+    )
+    assert ours["open_exact_match"] == same(accuracy_score(*matrices))
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000))
+def test_the_interval_is_that_of_resampled_images(seed):
+    """Against numpy: draw images with replacement, add up their counts, take F1."""
+    rng = np.random.default_rng(seed)
+    images = np.repeat(np.arange(60), rng.integers(1, 5, size=60))
+    gold = rng.random(len(images)) < 0.6
+    said = gold ^ (rng.random(len(images)) < 0.1 + 0.3 * rng.random(60)[images])
+    words = [np.where(side, "yes", "no").tolist() for side in (said, gold)]
+    ours = closed_scores(*words, groups=images.tolist(), seed=1)
+    counts = np.stack([np.bincount(images, part) for part in (said & gold, said & ~gold, ~said & gold)])
+    drawn = counts[:, rng.integers(60, size=(4000, 60))].sum(axis=2)
+    f1 = 2 * drawn[0] / (2 * drawn[0] + drawn[1] + drawn[2])
+    low, high = np.quantile(f1, [0.025, 0.975])
+    tolerance = 0.35 * float(np.std(f1))  # four standard errors of both simulated quantiles
+    assert (ours["yes_no_f1_ci_low"], ours["yes_no_f1_ci_high"]) == (
+        same(low, abs=tolerance),
+        same(high, abs=tolerance),
+    )
+
+
+def test_module_agrees_with_the_function():
+    module = evaluate.load(str(ROOM / "medvqa_f1"))
+    predictions, references = table()
+    assert module.compute(predictions=predictions, references=references, per_sample=True) == score_predictions(
+        predictions, references, per_sample=True
+    )
+
+
+def test_printed_f1_of_table_2_is_not_always_that_of_printed_precision_and_recall():
+    """What the card says of the published table: 43 of 52 differ beyond rounding, 6 lie outside [P, R]."""
+    card = (ROOM / "medvqa_f1" / "README.md").read_text(encoding="utf-8")
+    cells = [tuple(map(float, cell)) for cell in re.findall(r"(0\.\d{3}) / (0\.\d{3}) / (0\.\d{3})", card)]
+    half = 0.0005
+    differ = outside = 0
+    for f1, precision, recall in cells:
+        low, high = (2 / (1 / (precision + step) + 1 / (recall + step)) for step in (-half, half))
+        differ += not low - half <= f1 <= high + half
+        outside += not min(precision, recall) - half <= f1 <= max(precision, recall) + half
+    assert (len(cells), differ, outside) == (52, 43, 6)

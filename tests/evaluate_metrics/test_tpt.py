@@ -1,0 +1,326 @@
+"""The Textual Perturbation Test: reading yes and no, a case counted by hand, undefined values, invariants."""
+
+import math
+from pathlib import Path
+
+import evaluate
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.evaluate_metrics.medvqa_f1.yes_no import read_yes_no, without_thinking
+from medfaith.evaluate_metrics.tpt.score import KINDS, score_predictions
+
+ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
+
+READ = {
+    "yes": """
+Yes
+yes.
+YES!
+ Yes
+**Yes**
+**Yes.** There is a small effusion.
+Yes, there is an opacity in the left lower lung.
+Yes there is
+Yes - the heart is enlarged
+Yes; see the left base.
+Y
+"Yes"
+'yes'
+(Yes)
+A. Yes
+Answer: Yes
+The answer is yes.
+The answer is: **Yes**
+The answer to the question is yes.
+Final answer: yes
+{"answer": "yes"}
+{"reason": "no edema elsewhere", "answer": "Yes"}
+```json {"answer": "Yes", "confidence": 0.9} ```
+\\boxed{Yes}
+<answer>Yes</answer>
+<think>No, wait. It may be no.</think>Yes
+<think>The answer is no?</think> The answer is yes.
+Therefore, yes.
+I would say yes
+Yep
+It is hazy. No pneumothorax is seen. So: yes.
+Yes, there is opacity. There is no effusion.
+No. On reflection, the answer is yes.
+Answer: no. Final answer: yes.
+Ｙｅｓ
+Yes or no: yes
+Answer (yes/no): Yes
+There is evidence of pneumonia in the left lower lung.
+Pleural effusion is present in the left lower lung.
+An opacity is clearly seen at the right base.
+The left lung shows signs of consolidation.
+The left lower lung suffers from pneumonia.
+""",
+    "no": """
+No
+no.
+NO
+**No**
+N
+No, the left lower lung does not show it.
+No, there is no sign of it.
+No the heart is normal
+No. The lungs are clear.
+No - the heart is normal
+No!
+"No."
+B) No
+Answer: no
+The answer is no.
+The answer would be no
+Final answer: **No**
+{"answer": "No"}
+<answer> no </answer>
+<thinking>Yes, perhaps.</thinking>No
+Yes. Wait, the answer is no.
+I would say no.
+Nope.
+Therefore no
+No evidence of edema.
+There is no evidence of edema.
+There is no pleural effusion in the right lung.
+No pneumothorax is seen.
+There's no effusion; there is no consolidation.
+The left lower lung does not have opacity.
+The left lower lung doesn't show any opacity.
+Edema is not seen.
+Effusion is not clearly visible in this image.
+The opacity isn't present there.
+The left lung is free of nodules.
+Consolidation is absent.
+The heart shows no enlargement.
+No, I don't see it.
+no because the costophrenic angle is sharp
+Yes/No: No
+""",
+    "ambiguous": """
+Yes and no.
+Yes. No.
+Yes, in the right; no, in the left.
+No. Yes, there is.
+The answer is yes. The answer is no.
+{"yes": 0.9, "no": 0.1}
+Consolidation is present. There is no effusion.
+There is no effusion, but consolidation is present.
+neither yes nor no.
+""",
+    "none": """
+I cannot tell.
+The image is blurred.
+Maybe
+It is possible that edema is present.
+I cannot determine whether edema is present.
+Edema may be present.
+The lungs are normal.
+A normal lung is seen.
+No idea.
+No doubt
+No image was given
+Is edema present?
+Please answer yes or no:
+Cardiomegaly
+<think>Yes, because
+I know nothing about it
+Nodule
+Not really
+...
+7
+""",
+}
+CASES = [(line, outcome) for outcome, block in READ.items() for line in block.strip("\n").splitlines()]
+
+
+@pytest.mark.parametrize(("text", "outcome"), CASES)
+def test_yes_and_no_are_read(text, outcome):
+    assert read_yes_no(text) == outcome
+
+
+@pytest.mark.parametrize("text", [None, "", " \n", "</think>", "<answer></answer>"])
+def test_nothing_is_read_of_nothing(text):
+    assert read_yes_no(text) == "none"
+
+
+def test_the_table_is_large_enough():
+    assert len(CASES) == len({text for text, _ in CASES}) >= 100
+
+
+@given(st.text(max_size=80))
+def test_any_text_has_an_outcome_and_case_does_not_matter(text):
+    outcome = read_yes_no(text)
+    assert outcome in READ
+    if text.isascii():
+        assert read_yes_no(text.upper()) == read_yes_no(text.lower()) == outcome
+
+
+@given(st.sampled_from(["yes", "no"]), st.text(alphabet=" \n*_`\"'.!", max_size=6), st.booleans())
+def test_dressing_changes_nothing(word, dress, think):
+    thought = "<think>Yes. No. The answer is yes? No.</think>" if think else ""
+    assert read_yes_no(f"{thought}{dress}{word}{dress}") == word
+    assert without_thinking(f"{thought}{word}") == word
+
+
+def row(original_id, kind="original", image_id=None):
+    return {"original_id": original_id, "kind": kind, "image_id": image_id or f"i-{original_id}"}
+
+
+HAND = [
+    ("Yes", row("q1")),
+    ("No.", row("q1", "anatomy")),  # turned
+    ("Yes", row("q1", "disease")),
+    ("yes, there is", row("q2")),
+    ("no", row("q2", "anatomy")),  # turned
+    ("The image is blurred.", row("q2", "disease")),  # unread: did not turn
+    ("No", row("q3")),  # no true positive
+    ("No", row("q3", "anatomy")),
+    ("Yes and no", row("q4")),  # unread: no true positive
+    ("No", row("q4", "disease")),
+    ("Yes", row("q5")),  # without a disease partner
+    ("Yes", row("q5", "anatomy")),
+    ("No", row("q6", "disease")),  # without an original
+]
+
+
+def test_a_table_counted_by_hand():
+    scores = score_predictions([text for text, _ in HAND], [reference for _, reference in HAND], per_sample=True)
+    per_sample = scores.pop("per_sample")
+    counts = {name: value for name, value in scores.items() if name.startswith("n_")}
+    assert counts == {
+        "n_pairs": 5,
+        "n_changed": 2,
+        "n_unparsed_perturbed": 1,
+        "n_without_partner": 0,
+        "n_images": 3,
+        "n_pairs_anatomy": 3,
+        "n_changed_anatomy": 2,
+        "n_unparsed_perturbed_anatomy": 0,
+        "n_without_partner_anatomy": 0,
+        "n_images_anatomy": 3,
+        "n_pairs_disease": 2,
+        "n_changed_disease": 0,
+        "n_unparsed_perturbed_disease": 1,
+        "n_without_partner_disease": 1,
+        "n_images_disease": 2,
+        "n_originals": 5,
+        "n_true_positives": 3,
+        "n_unparsed_originals": 1,
+        "n_without_original": 1,
+    }
+    assert (scores["tpt"], scores["tpt_anatomy"], scores["tpt_disease"]) == (2 / 5, 2 / 3, 0.0)
+    assert scores["tpt_ci_low"] <= scores["tpt"] <= scores["tpt_ci_high"]
+    assert per_sample[0] == {"outcome": "yes", "true_positive": True, "changed": None}
+    assert [sample["changed"] for sample in per_sample] == [
+        None, True, False, None, True, False, None, None, None, None, None, False, None,
+    ]  # fmt: skip
+
+
+def test_undefined_is_nan_beside_a_zero_count():
+    for predictions, references in (([], []), (["No", "No"], [row("q1"), row("q1", "anatomy")])):
+        scores = score_predictions(predictions, references)
+        assert math.isnan(scores["tpt"])
+        assert math.isnan(scores["tpt_ci_low"])
+        assert scores["n_pairs"] == scores["n_true_positives"] == 0
+
+
+@pytest.mark.parametrize(
+    ("references", "message"),
+    [
+        (
+            [row("q1"), row("q1", "region")],
+            "row 2, column 'kind': 'region'; expected one of original, anatomy, disease",
+        ),
+        ([row("q1"), row("q1")], "'q1' has 2 originals"),
+        ([row("q1")], "2 predictions for 1 references"),
+    ],
+)
+def test_bad_rows_are_named(references, message):
+    with pytest.raises(ValueError, match=message):
+        score_predictions(["Yes", "No"], references)
+
+
+def test_the_interval_draws_whole_images():
+    """Twenty questions of each of ten images that all answer alike: 10 independent units, not 200."""
+    references, predictions = [], []
+    for image in range(10):
+        for question in range(20):
+            name = f"q{image}-{question}"
+            references += [row(name, image_id=f"i{image}"), row(name, "anatomy", image_id="another")]
+            predictions += ["Yes", "No" if image % 2 else "Yes"]
+    clustered = score_predictions(predictions, references)
+    alone = score_predictions(
+        predictions, [{**reference, "image_id": reference["original_id"]} for reference in references]
+    )
+    assert (clustered["tpt"], clustered["n_images"], alone["n_images"]) == (0.5, 10, 200)
+    width, alone_width = (scores["tpt_ci_high"] - scores["tpt_ci_low"] for scores in (clustered, alone))
+    assert width > 3 * alone_width
+
+
+answers = st.sampled_from(["Yes", "No", "", "Yes and no", None, "There is no edema."])
+
+
+@given(
+    st.lists(st.tuples(answers, st.sampled_from(["original", *KINDS]), st.integers(0, 5)), max_size=25),
+    st.randoms(use_true_random=False),
+)
+def test_counts_add_up_and_order_does_not_matter(cases, random):
+    seen: set[int] = set()
+    table = []
+    for text, kind, number in cases:
+        if kind == "original" and number in seen:
+            continue
+        seen |= {number} if kind == "original" else set()
+        table.append((text, row(f"q{number}", kind)))
+    scores = score_predictions([text for text, _ in table], [reference for _, reference in table])
+    for name in ("n_pairs", "n_changed", "n_unparsed_perturbed"):
+        assert scores[name] == scores[f"{name}_anatomy"] + scores[f"{name}_disease"]
+    assert scores["n_changed"] + scores["n_unparsed_perturbed"] <= scores["n_pairs"]
+    assert scores["n_true_positives"] + scores["n_unparsed_originals"] <= scores["n_originals"]
+    random.shuffle(table)
+    again = score_predictions([text for text, _ in table], [reference for _, reference in table])
+    assert again == pytest.approx(scores, nan_ok=True)
+
+
+# Table 3: model, then MIMIC anatomy, MIMIC disease, VinDr anatomy, VinDr disease
+TABLE_3 = """
+Gemini-1.5 0.532 0.510 0.521 0.487
+LobA 0.792 0.801 0.770 0.748
+"""
+
+
+@pytest.mark.parametrize("line", TABLE_3.strip().splitlines())
+def test_printed_shares_come_back_from_counts(line):
+    _, *printed = line.split()
+    for kind, share in zip([*KINDS, *KINDS], printed, strict=True):
+        references, predictions = [], []
+        for number in range(1000):
+            references += [row(f"q{number}"), row(f"q{number}", kind)]
+            predictions += ["Yes", "No" if number < round(1000 * float(share)) else "Yes"]
+        assert f"{score_predictions(predictions, references)[f'tpt_{kind}']:.3f}" == share
+
+
+def test_module_agrees_with_the_function():
+    predictions, references = [text for text, _ in HAND], [reference for _, reference in HAND]
+    module = evaluate.load(str(ROOM / "tpt"))
+    assert module.compute(predictions=predictions, references=references, per_sample=True) == score_predictions(
+        predictions, references, per_sample=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("home", "folders"),
+    [
+        ("confidence/score.py", ["tpt/confidence.py", "vpt/confidence.py", "medvqa_f1/confidence.py"]),
+        ("medvqa_f1/yes_no.py", ["tpt/yes_no.py", "vpt/yes_no.py"]),
+        ("tpt/perturbation.py", ["vpt/perturbation.py"]),
+    ],
+)
+def test_a_shared_file_stands_once(home, folders):
+    """A metric loads alone, so what several need lies in each folder: as a link to its one home, never as a twin."""
+    for place in folders:
+        assert (ROOM / place).read_bytes() == (ROOM / home).read_bytes(), f"{place} is not {home}: make it a link"

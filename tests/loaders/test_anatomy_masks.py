@@ -1,0 +1,362 @@
+"""Anatomy masks: one phantom's regions, written in every layout that is read, come back as the same RLEs."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from medfaith.loaders import rle
+from medfaith.loaders.anatomy_masks import ANATOMIES, open_masks
+from medfaith.loaders.errors import InputError
+from medfaith.loaders.phantom.chest import chest
+
+SIZE = (48, 40)
+STRUCTURES = {"right lung": 135, "left lung": 136, "heart": 121, "aorta": 127, "trachea": 154}
+REGIONS = {f"image{seed}": chest([], seed=seed, size=SIZE).regions for seed in (1, 2)}
+CATEGORIES = [{"id": index, "name": name, "supercategory": name} for name, index in STRUCTURES.items()]
+
+
+def stack(regions):
+    """The 159 masks as CXAS keeps them, those that are not tested all set."""
+    masks = np.ones((159, *SIZE), dtype=bool)
+    for name, index in STRUCTURES.items():
+        masks[index] = regions[name]
+    return masks
+
+
+def annotations(regions, image_id):
+    return [
+        {"id": 7, "image_id": image_id, "category_id": index, "segmentation": rle.encode(regions[name])}
+        for name, index in STRUCTURES.items()
+    ]
+
+
+def write_json(path, document):
+    path.write_text(json.dumps(document))
+
+
+def write_png(root):
+    for image, regions in REGIONS.items():
+        (root / image).mkdir()
+        for name in (*STRUCTURES, "mediastinum"):
+            Image.fromarray(regions[name]).save(root / image / f"{name}.png")
+
+
+def write_grey_png(root):
+    """8-bit masks with labels spelt another way."""
+    for image, regions in REGIONS.items():
+        (root / image).mkdir()
+        for name in STRUCTURES:
+            label = {"right lung": "Lung_Right", "left lung": "Left-Lung"}.get(name, name.upper())
+            Image.fromarray(regions[name].astype(np.uint8) * 255).save(root / image / f"{label}.png")
+
+
+def write_npy(root):
+    for image, regions in REGIONS.items():
+        np.save(root / f"{image}.npy", stack(regions))
+
+
+def write_npz(root):
+    for image, regions in REGIONS.items():
+        np.savez_compressed(root / f"{image}.npz", stack(regions).astype(np.uint8))
+
+
+def write_coco(root, **size):
+    """One standard file for all images."""
+    images = [{"id": n, "file_name": f"train/{image}.dicom", **size} for n, image in enumerate(REGIONS)]
+    marked = [entry for n, regions in enumerate(REGIONS.values()) for entry in annotations(regions, n)]
+    write_json(root / "masks.json", {"images": images, "categories": CATEGORIES, "annotations": marked})
+
+
+def write_cxas_json(root):
+    """One file an image: images nested twice, sizes absent."""
+    for image, regions in REGIONS.items():
+        nested = [[{"id": 1, "file_name": f"/data/{image}.png"}]]
+        document = {"images": nested, "categories": CATEGORIES, "annotations": annotations(regions, 1)}
+        write_json(root / f"{image}.json", document)
+
+
+def write_own_thirds(root):
+    """PNG files of radiologists who marked the thirds themselves."""
+    for image, regions in REGIONS.items():
+        (root / image).mkdir()
+        for name in ANATOMIES:
+            Image.fromarray(regions[name]).save(root / image / f"{name}.png")
+
+
+LAYOUTS = [write_png, write_grey_png, write_npy, write_npz, write_coco, write_cxas_json, write_own_thirds]
+
+
+@pytest.mark.parametrize("write", LAYOUTS)
+def test_every_layout_gives_the_phantoms_regions(tmp_path, write):
+    write(tmp_path)
+    masks = open_masks(tmp_path)
+    assert list(masks) == sorted(REGIONS)
+    assert "image3" not in masks
+    for image, regions in REGIONS.items():
+        expected = {name: rle.encode(regions[name]) for name in ANATOMIES}
+        assert masks.read(image) == expected
+        assert masks.read(image, SIZE) == expected
+    assert masks.problems == Counter()
+    assert masks.files == sorted(path for path in masks.files if path.is_file())
+    assert masks.files
+
+
+@pytest.mark.parametrize("write", LAYOUTS)
+@pytest.mark.parametrize("factor", [3, 0.5])
+def test_masks_are_scaled_to_the_image(tmp_path, write, factor):
+    write(tmp_path)
+    size = int(SIZE[0] * factor), int(SIZE[1] * factor)
+    read = open_masks(tmp_path).read("image1", size)
+    expected = {name: rle.scaled(REGIONS["image1"][name], size) for name in ANATOMIES}
+    assert read == {name: mask for name, mask in expected.items() if rle.area(mask)}
+
+
+def test_a_coco_file_can_be_named_itself_and_says_the_size(tmp_path):
+    write_coco(tmp_path, width=SIZE[1], height=SIZE[0])
+    masks = open_masks(tmp_path / "masks.json", ("heart",))
+    assert masks.declared_size("image1") == (SIZE[1], SIZE[0])
+    assert masks.declared_size("image3") is None
+    assert masks.files == [tmp_path / "masks.json"]
+
+
+@pytest.mark.parametrize("write", [write_png, write_npz, write_cxas_json])
+def test_no_size_is_made_up(tmp_path, write):
+    write(tmp_path)
+    assert open_masks(tmp_path).declared_size("image1") is None
+
+
+@pytest.mark.parametrize(("width", "expected"), [(512, None), (500, (500, 512))])
+def test_the_working_size_of_cxas_is_not_the_images(tmp_path, width, expected):
+    document = {"images": [{"id": 1, "file_name": "a.png", "width": width, "height": 512}]}
+    write_json(tmp_path / "a.json", document | {"categories": [], "annotations": []})
+    assert open_masks(tmp_path).declared_size("a") == expected
+
+
+def test_a_square_mask_fits_any_image_and_no_other_mask_does(tmp_path):
+    (tmp_path / "a").mkdir()
+    heart = np.eye(20, dtype=bool)
+    Image.fromarray(heart).save(tmp_path / "a" / "heart.png")
+    masks = open_masks(tmp_path, ("heart",))
+    assert masks.read("a", (30, 50)) == {"heart": rle.scaled(heart, (30, 50))}
+    Image.fromarray(heart[:, :10]).save(tmp_path / "a" / "heart.png")
+    assert masks.read("a", (401, 200)) == {"heart": rle.scaled(heart[:, :10], (401, 200))}
+    for size in [(200, 400), (400, 210)]:
+        with pytest.raises(InputError, match="10 x 20, the image a") as caught:
+            masks.read("a", size)
+        assert str(tmp_path / "a") in str(caught.value)
+
+
+def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
+    lung = np.zeros((40, 30), dtype=bool)
+    lung[5:36, 3:9] = True  # 31 rows: 10, 11 and 10
+    (tmp_path / "a").mkdir()
+    Image.fromarray(lung).save(tmp_path / "a" / "left lung.png")
+    zones = [f"left {zone} lung" for zone in ("upper", "middle", "lower")]
+    read = open_masks(tmp_path, zones).read("a")
+    assert [rle.bounding_box(read[zone]) for zone in zones] == [(3, 5, 6, 10), (3, 15, 6, 11), (3, 26, 6, 10)]
+    assert rle.union([read[zone] for zone in zones]) == rle.encode(lung)
+
+
+@pytest.mark.parametrize("write", LAYOUTS[:-1])
+def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, write):
+    write(tmp_path)
+    masks = open_masks(tmp_path, ("heart", "right lower lung", "left upper lobe"))
+    if write in (write_npy, write_npz):
+        empty = stack(REGIONS["image1"])
+        empty[[121, 150]] = False
+        (np.save if write is write_npy else np.savez_compressed)(tmp_path / f"image1.{write.__name__[-3:]}", empty)
+        expected = {"empty mask: heart": 1, "empty mask: left upper lobe": 1}
+    elif write in (write_png, write_grey_png):
+        path = next(path for path in (tmp_path / "image1").iterdir() if path.stem.lower() == "heart")
+        Image.fromarray(np.zeros(SIZE, dtype=bool)).save(path)
+        expected = {"empty mask: heart": 1, "no mask: left upper lobe": 1}
+    else:
+        path = next(iter(sorted(tmp_path.iterdir())))
+        document = json.loads(path.read_text())
+        document["annotations"] = [entry for entry in document["annotations"] if entry["category_id"] != 121]
+        write_json(path, document)
+        masks = open_masks(tmp_path, ("heart", "right lower lung", "left upper lobe"))
+        expected = {"no mask: heart": 1, "no mask: left upper lobe": 1}
+    assert list(masks.read("image1")) == ["right lower lung"]
+    assert masks.problems == expected
+
+
+def test_an_image_without_masks_has_each_of_them_counted(tmp_path):
+    write_npy(tmp_path)
+    masks = open_masks(tmp_path, ("heart", "left lower lung"))
+    assert masks.read("image3", (9, 9)) == {}
+    assert masks.problems == {"no mask: heart": 1, "no mask: left lower lung": 1}
+
+
+def test_several_annotations_of_one_anatomy_are_united(tmp_path):
+    halves = [np.zeros((8, 8), dtype=bool) for _ in range(2)]
+    halves[0][2, :], halves[1][:, 3] = True, True
+    document = {
+        "images": [{"id": "x", "file_name": "a.png", "width": 8, "height": 8}],
+        "categories": [{"id": 3, "name": "Heart"}],
+        "annotations": [
+            {"image_id": "x", "category_id": 3, "segmentation": {"size": [8, 8], "counts": counts}}
+            for counts in (rle.encode(halves[0])["counts"], [24, 8, 32])
+        ],
+    }
+    write_json(tmp_path / "all.json", document)
+    assert open_masks(tmp_path, ("heart",)).read("a") == {"heart": rle.encode(halves[0] | halves[1])}
+
+
+# --- what is wrong with a file ----------------------------------------------------------------------------------------
+
+
+def coco(**changes):
+    document = {
+        "images": [{"id": 1, "file_name": "a.png", "width": 4, "height": 6}],
+        "categories": [{"id": 3, "name": "heart"}],
+        "annotations": [{"image_id": 1, "category_id": 3, "segmentation": rle.encode(np.eye(6, 4))}],
+    }
+    return document | changes
+
+
+def annotation(segmentation, image_id=1, category_id=3):
+    return [{"image_id": image_id, "category_id": category_id, "segmentation": segmentation}]
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ("[]", "no list 'categories'"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON|nested"),
+        (coco(images={}), "no list 'images'"),
+        (coco(images=[1]), "row 1 of images: int"),
+        (coco(images=[{"id": 1}]), "row 1 of images, column 'file_name'"),
+        (coco(images=[{"id": True, "file_name": "a"}]), "column 'id'"),
+        (coco(images=[{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b/a.png"}]), "row 2 of images.*twice"),
+        (coco(images=[{"id": 1, "file_name": "a", "width": 4}]), "column 'height'"),
+        (coco(images=[{"id": 1, "file_name": "a", "width": 4, "height": -6}]), "4 x -6"),
+        (coco(categories=[{"id": 3}]), "row 1 of categories, column 'name'"),
+        (coco(annotations=annotation({}, image_id=2)), "row 1 of annotations: image_id 2"),
+        (coco(annotations=annotation({}, category_id=2)), "row 1 of annotations: category_id 2"),
+        (coco(annotations=annotation(None)), "row 1 of annotations: mask of 'heart': size None"),
+        (coco(annotations=annotation([[1, 1, 2, 2, 3, 1]])), "mask of 'heart': size None"),
+        (coco(annotations=annotation({"size": [6, 4], "counts": "~~"})), "outside the code"),
+        (coco(annotations=annotation({"size": [6, 4], "counts": [1, 2]})), "3 pixels; expected 6 x 4"),
+        (coco(annotations=annotation(rle.encode(np.eye(4, 6)))), r"size \[4, 6\]; its image has \[6, 4\]"),
+    ],
+    ids=str,
+)
+def test_a_broken_coco_file_is_named_with_its_entry(tmp_path, document, reason):
+    path = tmp_path / "masks.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    with pytest.raises(InputError, match=f"(?s){reason}") as caught:
+        open_masks(tmp_path, ("heart",)).read("a")
+    assert str(path) in str(caught.value)
+
+
+def test_coco_files_of_one_image_each_hold_what_they_are_named_after(tmp_path):
+    for name in ("a", "b"):
+        write_json(tmp_path / f"{name}.json", coco())
+    masks = open_masks(tmp_path, ("heart",))
+    assert list(masks.read("a")) == ["heart"]
+    with pytest.raises(InputError, match=r"b\.json: holds the masks of a"):
+        masks.read("b")
+
+
+def test_an_image_in_two_coco_files_is_refused(tmp_path):
+    for name in ("test", "train"):
+        write_json(tmp_path / f"{name}.json", coco())
+    with pytest.raises(InputError, match=r"train\.json: image 'a' is also in test\.json"):
+        open_masks(tmp_path)
+
+
+RGB = np.zeros((6, 4, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("picture", "reason"),
+    [
+        (RGB, "colours"),
+        (np.array([[0, 128, 255]], dtype=np.uint8), "more than two grey levels"),
+        (np.array([[3, 128]], dtype=np.uint8), "neither of them 0"),
+        (b"\x89PNG\r\n\x1a\nrest", "damaged"),
+        (b"", "damaged"),
+    ],
+)
+def test_a_png_that_is_no_mask_is_named(tmp_path, picture, reason):
+    path = tmp_path / "a" / "heart.png"
+    path.parent.mkdir()
+    path.write_bytes(picture) if isinstance(picture, bytes) else Image.fromarray(picture).save(path)
+    with pytest.raises(InputError, match=reason) as caught:
+        open_masks(tmp_path).read("a")
+    assert str(path) in str(caught.value)
+
+
+def test_two_names_of_one_structure_are_refused(tmp_path):
+    (tmp_path / "a").mkdir()
+    for name in ("lung right", "right lung"):
+        Image.fromarray(np.eye(4, dtype=bool)).save(tmp_path / "a" / f"{name}.png")
+    with pytest.raises(InputError, match="second mask of 'right lung'"):
+        open_masks(tmp_path).read("a")
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.zeros((158, 4, 4), dtype=bool), r"shape \(158, 4, 4\)"),
+        (np.zeros((159, 4), dtype=bool), r"shape \(159, 4\)"),
+        (np.zeros((159, 4, 4), dtype=np.float32), "float32"),
+        (np.array([{}]), "damaged"),
+        (b"rest", "damaged"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_an_array_of_another_kind_is_named(tmp_path, array, reason, suffix):
+    path = tmp_path / f"a.{suffix}"
+    if isinstance(array, bytes):
+        path.write_bytes(array)
+    else:
+        np.save(path, array) if suffix == "npy" else np.savez(path, array)
+    with pytest.raises(InputError, match=reason) as caught:
+        open_masks(tmp_path).read("a")
+    assert str(path) in str(caught.value)
+
+
+def test_an_empty_npz_is_named(tmp_path):
+    np.savez(tmp_path / "a.npz")
+    with pytest.raises(InputError, match="damaged"):
+        open_masks(tmp_path).read("a")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (lambda root: None, "holds no masks"),
+        (lambda root: [write_png(root), write_npy(root)], r"several kinds \(\.npy, \.png\)"),
+        (lambda root: root.rmdir(), "neither a folder nor a COCO file"),
+    ],
+)
+def test_a_folder_of_no_or_several_layouts_is_refused(tmp_path, prepare, reason):
+    root = tmp_path / "masks"
+    root.mkdir()
+    prepare(root)
+    with pytest.raises(InputError, match=reason):
+        open_masks(root)
+
+
+def test_an_unknown_anatomy_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"(?s)'hart'.*heart"):
+        open_masks(tmp_path, ("hart",))
+
+
+def test_the_defaults_are_defined_and_match_the_segmenters_own_list():
+    """Indices against torchxrayvision's list of the 159 masks."""
+    from torchxrayvision.baseline_models.chestx_anatomy import TARGETS
+
+    from medfaith.loaders.anatomy_masks import _definitions, normalised
+
+    structures, thirds = _definitions()
+    assert all(name in structures or thirds[name]["of"] in structures for name in ANATOMIES)
+    for name, entry in structures.items():
+        label = normalised(TARGETS[entry["index"]])
+        assert label in (name, *entry.get("labels", ()))

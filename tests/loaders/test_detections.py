@@ -1,0 +1,286 @@
+"""Boxes of a detector: COCO results and YOLO text files, and what of them is taken, counted or refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pycocotools import mask as coco_mask
+
+from medfaith.loaders import detections, sources, vindr_cxr
+from medfaith.loaders.errors import InputError
+
+A, B = "02aa804e-bde0afdd-112c0b34-7bc16630-4e384014", "174413ec-4ec4c1f7-34ea26b7-c5f994f8-79ef1962"
+SIZES = {A: (200, 100), B: (64, 128)}
+NAMES = ("Edema", "Nodule/Mass", "No finding")
+
+
+def read(root: Path, **options) -> detections.Detections:
+    return detections.read_detections(root, [A, B], **({"sizes": SIZES} | options))
+
+
+def rows_of(found: detections.Detections) -> list[tuple]:
+    return [tuple(row.values()) for row in found.boxes.to_pylist()]
+
+
+def yolo(root: Path, files: dict[str, str], names: str | None = "\n".join(NAMES)) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    for stem, lines in files.items():
+        (root / f"{stem}.txt").write_text(lines)
+    if names is not None:
+        (root / "classes.txt").write_text(names)
+    return root
+
+
+def entry(image_id: object, category: object = 1, bbox: object = (20, 30, 40, 50), score: object = 0.9) -> dict:
+    bbox = list(bbox) if isinstance(bbox, tuple) else bbox
+    return {"image_id": image_id, "category_id": category, "bbox": bbox, "score": score}
+
+
+def coco(root: Path, results: object, categories: object = None) -> Path:
+    categories = [{"id": n, "name": name} for n, name in enumerate(NAMES, 1)] if categories is None else categories
+    (root / "predictions.json").write_text(json.dumps(results))
+    (root / "categories.json").write_text(json.dumps(categories))
+    return root
+
+
+EXPECTED = (0, "Edema", 20.0, 30.0, 40.0, 50.0, 0.9)
+SHARES = "0.2 0.55 0.2 0.5"  # the same box on 200 x 100 pixels
+
+
+def test_both_formats_give_the_same_boxes(tmp_path):
+    (tmp_path / "coco").mkdir()
+    from_coco = read(coco(tmp_path / "coco", [entry(A), entry(B, 2, (1, 2, 3, 4), 0.5)]))
+    lines = {A: f"0 {SHARES} 0.9\n", B: f"1 {2.5 / 64} {4 / 128} {3 / 64} {4 / 128} 0.5\n"}
+    from_yolo = read(yolo(tmp_path / "yolo", lines))
+    for found in (from_coco, from_yolo):
+        assert found.boxes.schema.types == [pa.int32(), pa.string(), *[pa.float64()] * 5]
+        assert [row[:2] for row in rows_of(found)] == [(0, "Edema"), (1, "Nodule/Mass")]
+        expected = [EXPECTED[2:], (1.0, 2.0, 3.0, 4.0, 0.5)]
+        assert np.allclose([row[2:] for row in rows_of(found)], expected)
+        assert found.skipped == {}
+
+
+@pytest.mark.parametrize("image_id", [A, f"{A}.jpg", f"files/p10/{A}.png", f"C:\\images\\{A}.JPG", 17, "study-17"])
+@pytest.mark.parametrize("place", ["one object", "categories.json"])
+def test_an_image_is_named_in_each_way(tmp_path, image_id, place):
+    described = {
+        "images": [{"id": 17, "file_name": f"{A}.jpg"}, {"id": "study-17", "file_name": f"p10/{A}.jpg"}],
+        "categories": [{"id": 1, "name": "edema"}],
+    }
+    if place == "one object":
+        root = tmp_path / "detections.json"
+        root.write_text(json.dumps(described | {"annotations": [entry(image_id)]}))
+    else:
+        root = coco(tmp_path, [entry(image_id)], described)
+    assert rows_of(read(root)) == [EXPECTED]
+
+
+def test_classes_of_coco_results_from_a_list_of_names(tmp_path):
+    root = coco(tmp_path, [entry(A, 0)])
+    (root / "categories.json").unlink()
+    (root / "classes.txt").write_text("\n".join(NAMES))
+    assert rows_of(read(root)) == [EXPECTED]
+    assert rows_of(read(root / "predictions.json")) == [EXPECTED]  # the file itself
+
+
+@pytest.mark.parametrize("folder", ["", "labels"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("classes.txt", "Edema\nNodule/Mass\n"),
+        ("labels/classes.txt", "Edema\nNodule/Mass\n"),
+        ("data.yaml", "names: [Edema, Nodule/Mass]\n"),
+        ("data.yaml", "path: x\nnc: 2\nnames:\n  0: edema\n  1: nodule_mass\n"),
+    ],
+)
+def test_the_layouts_of_a_yolo_folder(tmp_path, folder, name, content):
+    yolo(tmp_path / folder, {A: f"0 {SHARES} 0.9"}, names=None)
+    (tmp_path / "labels").mkdir(exist_ok=True)
+    (tmp_path / name).write_text(content)
+    found = rows_of(read(tmp_path))
+    if folder == "" and name.startswith("labels/"):
+        assert found  # class names are looked for in both folders
+    assert np.allclose(found[0][2:], EXPECTED[2:])
+    assert set(detections.label_files(tmp_path)) == {f"{A}.txt", Path(name).name}
+
+
+def test_a_line_without_a_confidence_counts_as_certain(tmp_path):
+    (row,) = rows_of(read(yolo(tmp_path, {A: f"0 {SHARES}\n\n"}), threshold=1.0))
+    assert row[-1] == 1.0
+
+
+def test_what_is_left_out_is_counted(tmp_path):
+    results = [
+        entry("0" * 8),  # another image
+        entry(A, 3),  # "No finding" is no finding
+        entry(A, score=0.25),  # the threshold itself is taken
+        entry(A, score=0.249),
+        entry(A, bbox=(200, 0, 5, 5)),  # beyond the right edge
+        entry(A, bbox=(-5, 0, 5, 5)),
+        entry(A, 2),
+    ]
+    found = read(coco(tmp_path, results), classes=("Edema",))
+    assert [row[-1] for row in rows_of(found)] == [0.25]
+    assert found.skipped == {"unknown_image": 1, "other_class": 2, "below_threshold": 1, "outside_image": 2}
+
+
+@pytest.mark.parametrize(
+    ("bbox", "clipped"),
+    [
+        ((-10, -20, 30, 40), (0, 0, 20, 20)),
+        ((190, 90, 30, 40), (190, 90, 10, 10)),
+        ((-1, -1, 500, 500), (0, 0, 200, 100)),
+        ((0, 0, 200, 100), (0, 0, 200, 100)),
+    ],
+)
+def test_a_box_is_clipped_to_its_image(tmp_path, bbox, clipped):
+    ((*_, x, y, width, height, _),) = rows_of(read(coco(tmp_path, [entry(A, bbox=bbox)])))
+    assert (x, y, width, height) == clipped
+
+
+boxes = st.lists(
+    st.tuples(st.integers(-80, 220), st.integers(-60, 120), st.integers(1, 150), st.integers(1, 90)), max_size=8
+)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools on numpy 2
+@settings(max_examples=40, deadline=None)
+@given(boxes)
+def test_clipping_covers_the_pixels_that_pycocotools_draws(tmp_path_factory, given_boxes):
+    width, height = SIZES[A]
+    root = coco(tmp_path_factory.mktemp("coco"), [entry(A, bbox=bbox) for bbox in given_boxes])
+    found = read(root)
+    margin = 100  # drawn on a canvas that holds every box, then cut to the image
+    areas = []
+    for x, y, w, h in given_boxes:
+        (rle,) = coco_mask.frPyObjects(np.array([[x + margin, y + margin, w, h]], dtype=float), 400, 500)
+        drawn = coco_mask.decode(rle)[margin : margin + height, margin : margin + width]
+        areas.append(int(drawn.sum()))
+    assert [row[4] * row[5] for row in rows_of(found)] == [area for area in areas if area]
+    assert found.skipped.get("outside_image", 0) == areas.count(0)
+
+
+def test_boxes_are_ordered_by_the_images_asked_for(tmp_path):
+    root = coco(tmp_path, [entry(B, score=0.3), entry(A, score=0.4), entry(B, score=0.5)])
+    assert [(row[0], row[-1]) for row in rows_of(read(root))] == [(0, 0.4), (1, 0.3), (1, 0.5)]
+
+
+def test_a_lone_file_of_results_is_the_whole_source(tmp_path):
+    file = coco(tmp_path, []) / "predictions.json"
+    assert sources.status("mimic_cxr_detections", {"mimic_cxr_detections": file}).state == "found"
+
+
+def test_nothing_detected_is_an_empty_table(tmp_path):
+    found = read(coco(tmp_path, []))
+    assert (found.boxes.num_rows, found.boxes.schema, found.skipped) == (0, detections.SCHEMA, {})
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("0 0.5 0.5 0.2", "4 values"),
+        ("0 0.5 0.5 0.2 0.2 0.9 1", "7 values"),
+        ("0 0.5 0.5 0.2 wide 0.9", "'wide'"),
+        ("0 0.5 0.5 nan 0.2 0.9", "'nan'"),
+        ("0 0.5 0.5 -0.2 0.2 0.9", "both above 0"),
+        ("0 0.5 0.5 0.2 0 0.9", "both above 0"),
+        ("0 120 55 40 50 0.9", "coordinates in pixels"),
+        ("0 0.5 0.5 0.2 0.2 1.2", "0 to 1"),
+        ("7 0.5 0.5 0.2 0.2 0.9", "class numbers 0 to 2"),
+        ("-1 0.5 0.5 0.2 0.2 0.9", "class '-1'"),
+        ("Edema 0.5 0.5 0.2 0.2 0.9", "class 'Edema'"),
+    ],
+)
+@pytest.mark.parametrize("stem", [A, "another-image"])
+def test_a_faulty_line_is_named(tmp_path, line, words, stem):
+    root = yolo(tmp_path, {stem: f"0 {SHARES} 0.9\n{line}\n"})
+    with pytest.raises(InputError) as error:
+        read(root)
+    assert (error.value.where, error.value.row) == (str(root / f"{stem}.txt"), 2)
+    assert words in str(error.value)
+    assert "what to do" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "column", "words"),
+    [
+        (entry(A, bbox=(1, 2, 3)), "bbox", "[x, y, width, height]"),
+        (entry(A, bbox="1 2 3 4"), "bbox", "[x, y, width, height]"),
+        (entry(A, bbox=[1, 2, None, 4]), "width", "None"),
+        (entry(A, bbox=[1, 2, True, 4]), "width", "True"),
+        (entry(A, bbox=(1, 2, -3, 4)), None, "both above 0"),
+        (entry(A, bbox=(1, 2, 3, 0)), None, "both above 0"),
+        (entry(A, score="high"), "score", "'high'"),
+        (entry(A, score=-0.1), "score", "0 to 1"),
+        (entry(A, 9), None, "class 9"),
+        (entry(A, "1"), None, "class '1'"),
+        (entry(17), "image_id", "`images` resolves"),
+        (entry(None), "image_id", "None"),
+        (entry(True), "image_id", "True"),
+    ],
+)
+def test_a_faulty_result_is_named(tmp_path, faulty, column, words):
+    root = coco(tmp_path, [entry(A), faulty])
+    with pytest.raises(InputError) as error:
+        read(root)
+    assert (error.value.where, error.value.row, error.value.column) == (str(root / "predictions.json"), 2, column)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "where", "words"),
+    [
+        ({}, "", "holds neither"),
+        ({"a.json": "[]", "b.json": "[]"}, "", "holds a.json, b.json"),
+        ({"a.json": "[]", "x.txt": ""}, "", "holds a.json, 1 text files"),
+        ({"a.json": "[]"}, "a.json", "no class names"),
+        ({"a.json": "[", "classes.txt": "Edema"}, "a.json", "is no JSON"),
+        ({"a.json": "[1]", "classes.txt": "Edema"}, "a.json", "no detections"),
+        ({"a.json": '{"images": []}'}, "a.json", "no detections"),
+        ({"a.json": '{"annotations": []}'}, "a.json", "no categories"),
+        ({"a.json": "[]", "categories.json": '[{"name": "Edema"}]'}, "categories.json", "no categories"),
+        (
+            {"a.json": "[]", "categories.json": '[{"id": 1, "name": "Hernia"}]'},
+            "categories.json",
+            "class 1 is 'Hernia'",
+        ),
+        ({"a.json": "[]", "classes.txt": "Edema\nHernia"}, "classes.txt", "class 1 is 'Hernia'"),
+        (
+            {"a.json": '{"annotations": [], "categories": [{"id": 1, "name": "Edema"}], "images": [{"id": 1}]}'},
+            "a.json",
+            "images in another form",
+        ),
+        ({"x.txt": ""}, "", "no class names"),
+        ({"x.txt": "", "classes.txt": "\n"}, "classes.txt", "is empty"),
+        ({"x.txt": "", "data.yaml": "names: [Edema"}, "data.yaml", "is no YAML"),
+        ({"x.txt": "", "data.yaml": "nc: 3"}, "data.yaml", "names no classes"),
+        ({"x.txt": "", "data.yaml": "names: {a: Edema}"}, "data.yaml", "names no classes"),
+        ({"x.txt": "", "data.yaml": "names: [Edema, 5]"}, "data.yaml", "class 1 is 5"),
+    ],
+)
+def test_a_faulty_folder_is_explained(tmp_path, files, where, words):
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match="what to do") as error:
+        read(tmp_path)
+    assert error.value.where == str(tmp_path / where)
+    assert words in str(error.value)
+
+
+def test_a_lone_file_of_another_kind_is_refused(tmp_path):
+    (tmp_path / "boxes.csv").write_text("a,b\n")
+    with pytest.raises(InputError, match="holds neither"):
+        read(tmp_path / "boxes.csv")
+
+
+def test_every_class_of_vindr_cxr_is_known(tmp_path):
+    root = yolo(tmp_path, {A: "".join(f"{n} {SHARES} 0.9\n" for n in range(22))}, names=None)
+    (root / "data.yaml").write_text(yaml.safe_dump({"names": list(vindr_cxr.CLASSES)}))
+    assert read(root).boxes["label"].to_pylist() == list(vindr_cxr.CLASSES)

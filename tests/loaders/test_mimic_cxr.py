@@ -1,0 +1,206 @@
+"""The MIMIC-CXR-JPG reader: images, splits and labels of the official files, and where a report lies."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from medfaith.loaders import images, mimic_cxr
+from medfaith.loaders.errors import InputError
+
+METADATA = (
+    "dicom_id,subject_id,study_id,PerformedProcedureStepDescription,ViewPosition,Rows,Columns,StudyDate,StudyTime,"
+    "ProcedureCodeSequence_CodeMeaning,ViewCodeSequence_CodeMeaning,PatientOrientationCodeSequence_CodeMeaning"
+)
+SPLIT = "dicom_id,study_id,subject_id,split"
+LABELS = "subject_id,study_id," + ",".join(mimic_cxr.LABELS)
+SUBJECT, STUDY = "10000032", "50414267"
+VIEWS = ("PA", "LATERAL", "AP", "AP AXIAL", "", "LL")
+
+
+def dicom(n: int) -> str:
+    return f"02aa804e-bde0afdd-112c0b34-7bc16630-{n:08x}"
+
+
+def image(n: int, view: str = "PA", rows: object = 3056, columns: object = 2544) -> str:
+    return f'{dicom(n)},{SUBJECT},{STUDY},"CHEST (PA, LAT)",{view},{rows},{columns},21800506,213014.531,,,Erect'
+
+
+def write(root: Path, kind: str, header: str, *rows: str, packed: bool = True) -> Path:
+    data = "\n".join([header, *rows, ""]).encode()
+    path = root / f"mimic-cxr-2.0.0-{kind}.csv{'.gz' if packed else ''}"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    return path
+
+
+def write_images(root: Path, *rows: str, packed: bool = True) -> Path:
+    splits = ("train", "validate", "test")
+    write(root, "split", SPLIT, *(f"{dicom(n)},{STUDY},{SUBJECT},{splits[n % 3]}" for n in range(9, -1, -1)))
+    return write(root, "metadata", METADATA, *rows, packed=packed)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_images_of_the_frontal_views(tmp_path, packed):
+    write_images(tmp_path, *(image(n, view) for n, view in enumerate(VIEWS)), packed=packed)
+    table = mimic_cxr.read_images(tmp_path)
+    assert table.to_pylist() == [
+        {
+            "dicom_id": dicom(n),
+            "study_id": STUDY,
+            "subject_id": SUBJECT,
+            "key": f"files/p10/p10000032/s50414267/{dicom(n)}.jpg",
+            "view": view,
+            "width": 2544,
+            "height": 3056,
+            "split": split,
+        }
+        for n, view, split in ((0, "PA", "train"), (2, "AP", "test"))
+    ]
+    assert table["key"][0].as_py() == mimic_cxr.key(SUBJECT, STUDY, dicom(0))
+    assert [table.schema.field(side).type for side in ("width", "height")] == [pa.int32()] * 2
+
+
+def test_other_views_on_request(tmp_path):
+    write_images(tmp_path, *(image(n, view) for n, view in enumerate(VIEWS)))
+    table = mimic_cxr.read_images(tmp_path, views=("AP AXIAL", "LL"))
+    assert table["dicom_id"].to_pylist() == [dicom(3), dicom(5)]
+    assert table["split"].to_pylist() == ["train", "test"]
+    assert mimic_cxr.read_images(tmp_path, views=()).num_rows == 0
+
+
+@pytest.mark.parametrize("place", ["files/p10", "p10"])
+def test_images_are_found_below_either_folder(tmp_path, place):
+    file = tmp_path / place / f"p{SUBJECT}/s{STUDY}/{dicom(1)}.jpg"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x")
+    ref = {"source": "mimic_cxr", "key": mimic_cxr.key(SUBJECT, STUDY, dicom(1)), "view": "PA"}
+    assert images.locate(ref, {"mimic_cxr": tmp_path}) == file.resolve()
+
+
+@pytest.mark.parametrize(
+    ("rows", "row", "column", "words"),
+    [
+        ([image(0).replace("02aa804e-", "")], 1, "dicom_id", "five groups"),
+        ([image(0), image(1).replace(dicom(1), "../" + dicom(1))], 2, "dicom_id", "five groups"),
+        ([image(0), image(1), image(0)], 3, "dicom_id", "repeats row 1"),
+        ([image(0).replace(SUBJECT, "p" + SUBJECT)], 1, "subject_id", "8 digits"),
+        ([image(0).replace(STUDY, "")], 1, "study_id", "is blank"),
+        ([image(0), image(1, rows=0)], 2, "Rows", "above 0"),
+        ([image(0), image(1, columns="")], 2, "Columns", "is blank"),
+        ([image(0), image(1, columns="wide")], 2, "Columns", "'wide'"),
+        ([image(0), image(1, rows=2544.5)], 2, "Rows", "a whole number"),
+        ([image(0), image(77)], 2, "dicom_id", "an image that mimic-cxr-2.0.0-split.csv.gz has too"),
+        ([], None, None, "no rows"),
+    ],
+)
+def test_a_fault_of_the_metadata_is_named(tmp_path, rows, row, column, words):
+    path = write_images(tmp_path, *rows)
+    with pytest.raises(InputError) as error:
+        mimic_cxr.read_images(tmp_path)
+    assert (error.value.where, error.value.row, error.value.column) == (str(path), row, column)
+    assert words in str(error.value)
+    assert "what to do" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "row", "column", "words"),
+    [
+        ([f"{dicom(0)},{STUDY},{SUBJECT},validation"], 1, "split", "train, validate or test"),
+        ([f"{dicom(0)},{STUDY},{SUBJECT},train"] * 2, 2, "dicom_id", "repeats row 1"),
+    ],
+)
+def test_a_fault_of_the_split_is_named(tmp_path, rows, row, column, words):
+    write_images(tmp_path, image(0))
+    path = write(tmp_path, "split", SPLIT, *rows)
+    with pytest.raises(InputError) as error:
+        mimic_cxr.read_images(tmp_path)
+    assert (error.value.where, error.value.row, error.value.column) == (str(path), row, column)
+    assert words in str(error.value)
+
+
+def test_label_files_and_what_is_missing(tmp_path):
+    metadata = write(tmp_path, "metadata", METADATA, image(0))
+    with pytest.raises(InputError, match=r"holds no mimic-cxr-2\.0\.0-split\.csv\.gz"):
+        mimic_cxr.label_files(tmp_path)
+    split = write(tmp_path, "split", SPLIT, packed=False)
+    assert mimic_cxr.label_files(tmp_path) == {"metadata": metadata, "split": split}
+    assert mimic_cxr.label_files(metadata) == {"metadata": metadata, "split": split}
+    with pytest.raises(InputError, match=r"holds no mimic-cxr-2\.0\.0-negbio\.csv\.gz"):
+        mimic_cxr.read_labels(tmp_path, "negbio")
+    negbio = write(tmp_path, "negbio", LABELS)
+    assert mimic_cxr.label_files(tmp_path) == {"metadata": metadata, "split": split, "negbio": negbio}
+    with pytest.raises(InputError, match="holds no"):
+        mimic_cxr.label_files(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("labeler", mimic_cxr.LABELERS)
+def test_labels_are_one_row_a_study(tmp_path, labeler):
+    rows = [f"{SUBJECT},{STUDY},1.0,-1.0,0.0" + "," * 11, f"{SUBJECT},50414268" + "," * 14]
+    write(tmp_path, labeler, LABELS, *rows)
+    table = mimic_cxr.read_labels(tmp_path, labeler)
+    assert table.column_names == ["study_id", *mimic_cxr.LABELS]
+    assert table["study_id"].to_pylist() == [STUDY, "50414268"]
+    assert [table[name].to_pylist() for name in ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema")] == [
+        [1.0, None],
+        [-1.0, None],
+        [0.0, None],
+        [None, None],
+    ]
+    assert set(table.schema.types[1:]) == {pa.float64()}
+
+
+@pytest.mark.parametrize(
+    ("rows", "row", "column", "words"),
+    [
+        ([f"{SUBJECT},{STUDY},2.0" + "," * 13], 1, "Atelectasis", "1.0, 0.0, -1.0 or blank"),
+        ([f"{SUBJECT},{STUDY},yes" + "," * 13], 1, "Atelectasis", "'yes'"),
+        ([f"{SUBJECT},{STUDY}" + "," * 14] * 2, 2, "study_id", "repeats row 1"),
+        ([f"{SUBJECT},s{STUDY}" + "," * 14], 1, "study_id", "8 digits"),
+    ],
+)
+def test_a_fault_of_the_labels_is_named(tmp_path, rows, row, column, words):
+    path = write(tmp_path, "chexpert", LABELS, *rows)
+    with pytest.raises(InputError) as error:
+        mimic_cxr.read_labels(tmp_path)
+    assert (error.value.where, error.value.row, error.value.column) == (str(path), row, column)
+    assert words in str(error.value)
+
+
+def test_an_unknown_labeler_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="chexpert, negbio"):
+        mimic_cxr.read_labels(tmp_path, "radiologist")
+
+
+@pytest.mark.parametrize("source", ["mimic_cxr", "mimic_cxr_reports"])
+@pytest.mark.parametrize("place", ["files/p10/p10000032/s50414267.txt", "p10/p10000032/s50414267.txt"])
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\n   FINAL REPORT\r\n FINDINGS: clear.\n", "FINAL REPORT\r\n FINDINGS: clear."),
+        ("Größe".encode(), "Größe"),
+        ("\ufeffClear.".encode(), "Clear."),
+        (b"patient\x92s", "patient’s"),
+        (b" \n", None),
+    ],
+)
+def test_a_report_is_read_from_either_root(tmp_path, source, place, data, text):
+    path = tmp_path / source / place
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    other = tmp_path / "other"
+    other.mkdir()
+    roots = {"mimic_cxr": other, "mimic_cxr_reports": other} | {source: tmp_path / source}
+    assert mimic_cxr.report_text(roots, SUBJECT, STUDY) == text
+    assert mimic_cxr.report_text(roots, SUBJECT, "50414268") is None
+    assert mimic_cxr.report_text({}, SUBJECT, STUDY) is None
+
+
+def test_a_report_that_cannot_be_opened_is_named(tmp_path):
+    path = tmp_path / "files/p10/p10000032/s50414267.txt"
+    path.mkdir(parents=True)  # a folder in its place
+    with pytest.raises(InputError, match="cannot be read") as error:
+        mimic_cxr.report_text({"mimic_cxr": tmp_path}, SUBJECT, STUDY)
+    assert error.value.where == str(path)

@@ -1,0 +1,376 @@
+"""The phantom of VinDr-CXR: boxes lie on what is drawn, it shows in its anatomy, and masks are those of the images.
+
+What all phantoms of HEAL-MedVQA's sources share is tested here too; MIMIC-CXR's own in test_phantom_heal_mimic.py.
+"""
+
+import csv
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydicom
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pycocotools import mask as coco
+from pycocotools.coco import COCO
+from sklearn.metrics import roc_auc_score
+
+from medfaith.loaders import images, phantom
+from medfaith.loaders.phantom import cases, chest, vindr_cxr
+
+IOU: Any = coco.iou  # its stubs know neither lists of boxes nor the array it returns
+SEED = 0
+SOURCES = tuple(name for name in phantom.SOURCES if name.startswith(("vindr", "mimic")))
+ZONES = [f"{side} {zone} lung" for side in ("right", "left") for zone in ("upper", "middle", "lower")]
+ANATOMIES = [*ZONES, "heart", "aorta", "trachea"]
+OPACITIES = {"Consolidation", "Lung Opacity", "Nodule/Mass"}
+DARK = {"Emphysema"}
+CLASSES = (
+    "Aortic enlargement,Atelectasis,Calcification,Cardiomegaly,Clavicle fracture,Consolidation,Edema,Emphysema,"
+    "Enlarged PA,ILD,Infiltration,Lung Opacity,Lung cavity,Lung cyst,Mediastinal shift,Nodule/Mass,Pleural effusion,"
+    "Pleural thickening,Pneumothorax,Pulmonary fibrosis,Rib fracture,Other lesion"
+)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return phantom.write(tmp_path_factory.mktemp("phantom"), seed=SEED, sources=("vindr_cxr", "vindr_cxr_anatomy"))
+
+
+def read_table(path):
+    """(header line, rows as dicts) of a csv."""
+    with path.open(encoding="utf-8", newline="") as file:
+        header = file.readline().rstrip("\n")
+        return header, list(csv.DictReader(file, header.split(",")))
+
+
+def pixels_of(ref, roots):
+    return np.asarray(images.open_image(ref, roots))[..., 0]
+
+
+# --- local findings ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("finding", [f for f in cases.FINDINGS if f.drawn.split(" ", 1)[-1] in chest.LOCAL_FINDINGS])
+def test_a_local_finding_changes_the_grey_of_its_zone_and_of_no_other(finding):
+    (own,) = finding.anatomies
+    for seed in range(8):
+        normal, ill = (chest.chest(names, seed=seed) for names in ([], [finding.drawn]))
+        for zone in ZONES:
+            change = ill.pixels[ill.regions[zone]].mean() - normal.pixels[normal.regions[zone]].mean()
+            if zone == own:
+                assert change * (-1 if finding.label in DARK else 1) > 20, seed
+            else:
+                assert abs(change) < 1.5, seed
+
+
+@pytest.mark.parametrize("finding", cases.FINDINGS, ids=lambda finding: finding.drawn)
+def test_a_box_lies_on_its_anatomy_more_than_on_any_other(finding):
+    thin = finding.label in {"Rib fracture", "Atelectasis", "Pleural thickening"}
+    for seed in range(8):
+        picture = chest.chest([finding.drawn], seed=seed)
+        ((label, xywh),) = cases.boxes([finding], picture)
+        assert label == finding.label
+        iou = {name: rle_iou(picture.regions[name], xywh) for name in ANATOMIES}
+        assert max(iou, key=lambda name: iou[name]) in finding.anatomies, seed
+        assert iou[max(iou, key=lambda name: iou[name])] > (0.02 if thin else 0.2), seed
+
+
+def rle_iou(mask, xywh):
+    """IoU of a mask and a box, by pycocotools."""
+    rle = coco.encode(np.asfortranarray(mask, dtype=np.uint8))
+    (box,) = coco.frPyObjects([[*corners(xywh)]], *mask.shape)
+    return float(IOU([rle], [box], [0])[0, 0])
+
+
+def box_iou(one, other):
+    return float(IOU([list(one)], [list(other)], [0])[0, 0])
+
+
+def corners(xywh):
+    x, y, w, h = xywh
+    return x, y, x + w, y, x + w, y + h, x, y + h
+
+
+@pytest.mark.parametrize("name", ["upper mass", "enlarged heart", "left lower opacity"])
+def test_local_findings_have_no_lateral_view(name):
+    with pytest.raises(ValueError, match=f"finding '{name}': expected one of cardiomegaly"):
+        chest.chest([name], seed=0, view="lateral")
+
+
+@pytest.mark.parametrize("name", ["left enlarged heart", "upper edema", "left mass", "upper left mass"])
+def test_a_zone_or_side_that_a_finding_does_not_have_is_refused(name):
+    with pytest.raises(ValueError, match=f"finding '{name}'"):
+        chest.chest([name], seed=0)
+
+
+def test_regions_without_drawing_are_those_of_the_drawing():
+    names = ["enlarged heart", "left atelectasis", "aortic enlargement"]
+    drawn, alone = chest.chest(names, seed=4, size=(120, 100)).regions, chest.regions(names, seed=4, size=(120, 100))
+    assert drawn.keys() == alone.keys()
+    for name, mask in drawn.items():
+        np.testing.assert_array_equal(mask, alone[name])
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 2**32))
+def test_dealt_findings_share_no_anatomy_and_all_get_their_turn(counts, seed):
+    hands = cases.deal(counts, np.random.default_rng(seed))
+    assert [len(hand) for hand in hands] == counts
+    for hand in hands:
+        occupied = [anatomy for finding in hand for anatomy in finding.anatomies]
+        assert len(occupied) == len(set(occupied))
+    times = Counter(finding for hand in hands for finding in hand)
+    if sum(counts) >= 2 * len(cases.FINDINGS):
+        assert len(times) == len(cases.FINDINGS)
+    assert max(times.values(), default=0) <= 1 + -(-sum(counts) // len(cases.FINDINGS))
+
+
+# --- VinDr-CXR --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return vindr_cxr.plan(SEED, 60, 40)
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("annotations_train", "image_id,rad_id,class_name,x_min,y_min,x_max,y_max"),
+        ("annotations_test", "image_id,class_name,x_min,y_min,x_max,y_max"),
+        (
+            "image_labels_train",
+            f"image_id,rad_id,{CLASSES},COPD,Lung tumor,Pneumonia,Tuberculosis,Other diseases,No finding",
+        ),
+        ("image_labels_test", f"image_id,{CLASSES},COPD,Lung tumor,Pneumonia,Tuberculosis,Other disease,No finding"),
+    ],
+)
+def test_vindr_tables_have_the_official_headers(written, name, header):
+    found, rows = read_table(written["vindr_cxr"] / "annotations" / f"{name}.csv")
+    assert found == header
+    assert rows
+    assert all(None not in row and None not in row.values() for row in rows)
+
+
+@pytest.mark.parametrize(("split", "count", "readers"), [("train", 60, 3), ("test", 40, 1)])
+def test_vindr_rows(written, split, count, readers):
+    root = written["vindr_cxr"]
+    _, rows = read_table(root / "annotations" / f"annotations_{split}.csv")
+    ids = {row["image_id"] for row in rows}
+    assert all(re.fullmatch(r"[0-9a-f]{32}", image_id) for image_id in ids)
+    assert {path.name for path in (root / split).iterdir()} == {f"{image_id}.dicom" for image_id in ids}
+    assert len(ids) == count
+    who = {(row["image_id"], row.get("rad_id")) for row in rows}
+    assert Counter(image_id for image_id, _ in who) == dict.fromkeys(ids, readers)
+    empty = [row for row in rows if row["class_name"] == "No finding"]
+    assert all((row["x_min"] == "") == (row["class_name"] == "No finding") for row in rows)
+    assert len({(row["image_id"], row.get("rad_id")) for row in empty}) == len(empty)
+    with_boxes = {row["image_id"] for row in rows if row["x_min"]}
+    assert 0.55 * count <= len(with_boxes) <= 0.75 * count
+    _, labels = read_table(root / "annotations" / f"image_labels_{split}.csv")
+    assert {(row["image_id"], row.get("rad_id")) for row in labels} == who
+    boxed = Counter((row["image_id"], row.get("rad_id"), row["class_name"]) for row in rows)
+    for row in labels:
+        for name in [*CLASSES.split(","), "No finding"]:
+            assert (row[name] == "1") == (boxed[row["image_id"], row.get("rad_id"), name] > 0)
+
+
+def test_vindr_images_are_of_many_kinds_and_show_the_drawing(written, plan):
+    kinds, sizes = set(), set()
+    for split, radiographs in plan.items():
+        for radiograph in radiographs:
+            header = pydicom.dcmread(written["vindr_cxr"] / split / f"{radiograph.name}.dicom", stop_before_pixels=True)
+            kinds.add((header.PhotometricInterpretation, header.BitsStored))
+            sizes.add(radiograph.size)
+            assert (header.Rows, header.Columns) == radiograph.size
+    assert kinds == {(kind, bits) for kind in ("MONOCHROME1", "MONOCHROME2") for bits in (8, 10, 12)}
+    assert len(sizes) > 50
+    for radiograph in plan["test"][:12]:
+        ref = {"source": "vindr_cxr", "key": f"test/{radiograph.name}.dicom", "view": ""}
+        drawn = chest.draw_chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
+        np.testing.assert_array_equal(pixels_of(ref, written), drawn & 0b11111100)
+
+
+def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan):
+    """Of findings that move no outline: the strong changes against the same patient without them lie in the boxes."""
+    boxes = boxes_by_image(written, "test")
+    checked = 0
+    for radiograph in plan["test"]:
+        still = [f.label in OPACITIES | DARK for f in radiograph.findings]
+        if still and all(still):
+            ref = {"source": "vindr_cxr", "key": f"test/{radiograph.name}.dicom", "view": ""}
+            normal = chest.draw_chest([], seed=radiograph.seed, size=radiograph.size)
+            changed = np.abs(pixels_of(ref, written).astype(int) - normal) > 40
+            inside = np.zeros_like(changed)
+            for _, (x, y, w, h) in boxes[radiograph.name]:
+                part = np.s_[round(y) : round(y + h), round(x) : round(x + w)]
+                inside[part] = True
+                assert changed[part].mean() > 0.3, radiograph
+            assert (changed & inside).sum() > 0.97 * changed.sum(), radiograph
+            checked += 1
+    assert checked >= 8
+
+
+def boxes_by_image(written, split):
+    """{image id: [(class, xywh)]} of the rows of one split, those of all readers."""
+    _, rows = read_table(written["vindr_cxr"] / "annotations" / f"annotations_{split}.csv")
+    found = {row["image_id"]: [] for row in rows}
+    for row in rows:
+        if row["x_min"]:
+            x0, y0, x1, y1 = (float(row[name]) for name in ("x_min", "y_min", "x_max", "y_max"))
+            found[row["image_id"]].append((row["class_name"], (x0, y0, x1 - x0, y1 - y0)))
+    return found
+
+
+def test_vindr_readers_mostly_agree(written, plan):
+    """Two or three readers saw each drawn finding; what one alone saw is not drawn."""
+    boxes, sightings, alone = boxes_by_image(written, "train"), Counter(), 0
+    for radiograph in plan["train"]:
+        picture = chest.chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
+        seen = boxes[radiograph.name]
+        for label, xywh in cases.boxes(radiograph.findings, picture):
+            near = [b for name, b in seen if name == label and box_iou(xywh, b) > 0.6]
+            sightings[len(near)] += 1
+            seen = [(name, b) for name, b in seen if b not in near]
+        alone += len(seen)
+    assert set(sightings) == {2, 3}
+    assert sightings[3] > 2 * sightings[2] > 0
+    assert alone >= 3
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_vindr_allows_swaps_of_anatomy_and_of_disease(plan, split):
+    where = {}
+    for radiograph in plan[split]:
+        for finding in radiograph.findings:
+            where.setdefault(finding.label, set()).update(finding.anatomies)
+    assert set().union(*where.values()) == set(ANATOMIES)
+    for label in (*OPACITIES, *DARK):
+        assert len(where[label]) >= 4, label
+    for anatomy in [*ZONES, "aorta"]:
+        assert sum(anatomy in anatomies for anatomies in where.values()) >= 2, anatomy
+
+
+# --- anatomy masks, and what shows in them ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def masks(written):
+    """{image id: {anatomy: mask}}, as pycocotools reads the file."""
+    data = COCO(str(written["vindr_cxr_anatomy"] / "anatomy.json"))
+    names = {category["id"]: category["name"] for category in data.cats.values()}
+    found = {Path(image["file_name"]).stem: {} for image in data.imgs.values()}
+    for annotation in data.anns.values():
+        mask = data.annToMask(annotation).astype(bool)
+        image = data.imgs[annotation["image_id"]]
+        assert mask.shape == (image["height"], image["width"])
+        assert mask.sum() == annotation["area"]
+        found[Path(image["file_name"]).stem][names[annotation["category_id"]]] = mask
+    return found
+
+
+def test_vindr_masks_are_the_drawn_regions(masks, plan):
+    lacking, empty = [], []
+    for split, radiographs in plan.items():
+        for number, radiograph in enumerate(radiographs):
+            if radiograph.name not in masks:
+                lacking.append((split, number))
+                continue
+            own = masks[radiograph.name]
+            assert set(own) == set(ANATOMIES)
+            regions = chest.chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size).regions
+            for name, mask in own.items():
+                if mask.any():
+                    np.testing.assert_array_equal(mask, regions[name])
+                else:
+                    empty.append((split, number, name))
+    assert lacking == [("train", 1)]
+    assert empty == [("test", 1, "trachea")]
+
+
+def zone_greys(written, masks, split, labels):
+    """Mean grey of every lung zone, less its median among those without a box: (zones with `labels`, zones without)."""
+    grey = {zone: {"with": [], "without": []} for zone in ZONES}
+    for image_id, boxes in boxes_by_image(written, split).items():
+        pixels = pixels_of({"source": "vindr_cxr", "key": f"{split}/{image_id}.dicom", "view": ""}, written)
+        for zone in ZONES if image_id in masks else ():
+            mask = masks[image_id][zone]
+            iou = [(label, rle_iou(mask, xywh)) for label, xywh in boxes]
+            if sum(label in labels and overlap > 0.25 for label, overlap in iou) >= (2 if split == "train" else 1):
+                grey[zone]["with"].append(pixels[mask].mean())
+            elif not any(overlap > 0.01 for _, overlap in iou):
+                grey[zone]["without"].append(pixels[mask].mean())
+    usual = {zone: np.median(both["without"]) for zone, both in grey.items()}
+    return tuple(np.array([v - usual[z] for z in ZONES for v in grey[z][kind]]) for kind in ("with", "without"))
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize(("labels", "sign"), [(OPACITIES, 1), (DARK, -1)])
+def test_vindr_zones_show_their_findings(written, masks, split, labels, sign):
+    present, absent = zone_greys(written, masks, split, labels)
+    assert len(present) >= 5
+    assert len(absent) >= 80
+    assert roc_auc_score([1] * len(present) + [0] * len(absent), sign * np.concatenate([present, absent])) >= 0.95
+    assert abs(np.median(present)) > 3 * np.std(absent)
+
+
+@pytest.mark.parametrize("anatomy", ["heart", "aorta", "trachea"])
+def test_vindr_midline_anatomies_show_their_findings(written, masks, plan, anatomy):
+    greys, labels = [], []
+    for split, radiographs in plan.items():
+        for radiograph in radiographs:
+            mask = masks.get(radiograph.name, {}).get(anatomy, np.zeros(0, bool))
+            if mask.any():
+                ref = {"source": "vindr_cxr", "key": f"{split}/{radiograph.name}.dicom", "view": ""}
+                greys.append(pixels_of(ref, written)[mask].mean())
+                labels.append(any(anatomy in finding.anatomies for finding in radiograph.findings))
+    assert sum(labels) >= 3
+    assert roc_auc_score(labels, greys) >= 0.9
+
+
+# --- all --------------------------------------------------------------------------------------------------------------
+
+SMALL = """
+import importlib, json, sys; from pathlib import Path
+for name, counts in json.loads(sys.argv[2]).items():
+    importlib.import_module(f"medfaith.loaders.phantom.{name}").write(Path(sys.argv[1]) / name, seed=3, **counts)
+"""
+COUNTS = {name: {"n_train": 3, "n_test": 2} if name.startswith("vindr") else {"n": 3} for name in SOURCES}
+
+
+def write_small(root, seed):
+    """{path: bytes} of a few images of each source."""
+    for name, counts in COUNTS.items():
+        importlib.import_module(f"medfaith.loaders.phantom.{name}").write(root / name, seed=seed, **counts)
+    return read_all(root)
+
+
+def read_all(root):
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path):
+    here, other = write_small(tmp_path / "here", 3), write_small(tmp_path / "other", 4)
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    subprocess.run([sys.executable, "-c", SMALL, tmp_path / "there", json.dumps(COUNTS)], check=True, env=environment)
+    assert here == read_all(tmp_path / "there")
+    pictures = [path for path in here if path.suffix in (".dicom", ".jpg")]
+    assert len(pictures) >= 8
+    assert not set(pictures) & set(other)
+
+
+def test_masks_written_alone_belong_to_the_images(written, tmp_path):
+    alone = phantom.write(tmp_path, seed=SEED, sources=("vindr_cxr_anatomy",))["vindr_cxr_anatomy"]
+    entries = json.loads((alone / "anatomy.json").read_text(encoding="utf-8"))["images"]
+    for entry in entries:
+        (path,) = written["vindr_cxr"].glob(f"*/{entry['file_name']}")
+        header = pydicom.dcmread(path, stop_before_pixels=True)
+        assert (header.Rows, header.Columns) == (entry["height"], entry["width"])

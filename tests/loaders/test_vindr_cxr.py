@@ -1,0 +1,331 @@
+"""The VinDr-CXR reader: both layouts, every fault by name, and the boxes that readers agree on."""
+
+from __future__ import annotations
+
+import gzip
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medfaith.loaders import images, sources, vindr_cxr
+from medfaith.loaders.errors import InputError
+
+TRAIN = "image_id,rad_id,class_name,x_min,y_min,x_max,y_max"
+TEST = "image_id,class_name,x_min,y_min,x_max,y_max"
+KAGGLE = "image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max"
+A, B = "50a418190bc3fb1ef1633bf9678929b3", "9a5094b2563a1ef3ff50dc5c7ff71345"
+
+
+def write(path: Path, header: str, *rows: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = "\n".join([header, *rows, ""]).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def boxes_of(annotations: vindr_cxr.Annotations) -> list[tuple]:
+    return [tuple(row.values()) for row in annotations.boxes.to_pylist()]
+
+
+def test_the_two_releases_read_alike(tmp_path):
+    physionet = write(
+        tmp_path / "annotations_train.csv",
+        TRAIN,
+        f"{A},R1,No finding,,,,",
+        f"{B},R10,Cardiomegaly,691.5,1375.0,1653.0,1831.25",
+        f"{A},R2,No finding,,,,",
+    )
+    kaggle = write(
+        tmp_path / "train.csv.gz",
+        KAGGLE,
+        f"{A},No finding,14,R1,,,,",
+        f"{B},Cardiomegaly,3,R10,691.5,1375.0,1653.0,1831.25",
+        f"{A},No finding,14,R2,,,,",
+    )
+    for path in (physionet, kaggle):
+        annotations = vindr_cxr.read_annotations(path, "train")
+        assert annotations.image_ids == [A, B]
+        assert annotations.n_readers is not None
+        assert annotations.n_readers.tolist() == [2, 1]
+        assert boxes_of(annotations) == [(1, "R10", "Cardiomegaly", 691.5, 1375.0, 961.5, 456.25)]
+        types = [pa.int32(), pa.string(), pa.string(), *[pa.float64()] * 4]
+        assert annotations.boxes.schema.types == types
+
+
+def test_the_test_set_is_a_consensus(tmp_path):
+    path = write(tmp_path / "annotations_test.csv", TEST, f"{A},Rib fracture,1,2,3,5", f"{B},No finding,,,,")
+    annotations = vindr_cxr.read_annotations(path, "test")
+    assert annotations.image_ids == [A, B]
+    assert boxes_of(annotations) == [(0, "", "Rib fracture", 1.0, 2.0, 2.0, 3.0)]
+    for rule in vindr_cxr.RULES:
+        assert vindr_cxr.agree(annotations, rule) is annotations
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "split"),
+    [
+        ("annotations/annotations_train.csv", TRAIN, "train"),
+        ("annotations/annotations_test.csv", TEST, "test"),
+        ("annotations_test.csv", TEST, "test"),
+        ("train.csv", KAGGLE, "train"),
+        ("vinbigdata-train.csv.gz", KAGGLE, "train"),
+    ],
+)
+def test_label_files_are_found_in_each_layout(tmp_path, name, header, split):
+    path = write(tmp_path / name, header, "")
+    assert vindr_cxr.label_files(tmp_path) == {split: path}
+    renamed = path.rename(path.with_name("labels.csv" + (".gz" if path.suffix == ".gz" else "")))
+    assert vindr_cxr.label_files(renamed) == {split: renamed}  # told by its columns, not by its name
+
+
+def test_foreign_folders_and_files_are_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no VinDr-CXR"):
+        vindr_cxr.label_files(tmp_path)
+    with pytest.raises(InputError, match="is no VinDr-CXR"):
+        vindr_cxr.label_files(write(tmp_path / "other.csv", "a,b", "1,2"))
+    with pytest.raises(InputError, match="cannot be read"):
+        vindr_cxr.label_files(write(tmp_path / "empty.csv.gz", ""))
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        *[(name, name) for name in (*vindr_cxr.CLASSES, *vindr_cxr.GLOBAL_CLASSES)],
+        *[(name.upper(), name) for name in vindr_cxr.CLASSES],
+        ("nodule_mass", "Nodule/Mass"),
+        ("Nodule / Mass", "Nodule/Mass"),
+        ("Enlarged Pulmonary Artery", "Enlarged PA"),
+        ("Other diseases", "Other disease"),
+        ("Interstitial lung disease", "ILD"),
+        ("no_finding", "No finding"),
+        ("Pneumonitis", None),
+        ("Nodule", None),
+        ("", None),
+    ],
+)
+def test_spellings_of_a_class(name, known):
+    assert vindr_cxr.class_of(name) == known
+
+
+def test_global_labels_list_their_image_and_never_become_boxes(tmp_path):
+    rows = [f"{A},R1,Pneumonia,,,,", f"{B},R1,Other diseases,1,2,3,4"]
+    annotations = vindr_cxr.read_annotations(write(tmp_path / "train.csv", TRAIN, *rows), "train")
+    assert (annotations.image_ids, annotations.boxes.num_rows) == ([A, B], 0)
+    assert vindr_cxr.agree(annotations).boxes.num_rows == 0
+
+
+GOOD = f"{A},R1,Edema,1,2,3,4"
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "row", "column", "words"),
+    [
+        ([GOOD, f"{A},R1,Pneumonitis,1,2,3,4"], TRAIN, 2, "class_name", "Cardiomegaly, Clavicle fracture"),
+        ([f"{A},R1,,1,2,3,4"], TRAIN, 1, "class_name", "is blank"),
+        ([GOOD, f"{A},R1,Edema,1,2,,4"], TRAIN, 2, "x_max", "is blank"),
+        ([f"{A},R1,Edema,,,,"], TRAIN, 1, "x_min", "is blank"),
+        ([f"{A},R1,No finding,0,0,1,1"], TRAIN, 1, "x_min", "blank, as 'No finding' has no box"),
+        ([GOOD, GOOD, f"{A},R1,Edema,3,2,3,4"], TRAIN, 3, "x_max", "more than x_min"),
+        ([f"{A},R1,Edema,1,4,3,2"], TRAIN, 1, "y_max", "more than y_min"),
+        ([GOOD, f"{A},R1,Edema,1,two,3,4"], TRAIN, 2, "y_min", "'two'"),
+        ([GOOD, f"{A},R1,Edema,1,nan,3,4"], TRAIN, 2, "y_min", "'nan'"),
+        ([GOOD, f"{A},R1,Edema,1,2,3,1e999"], TRAIN, 2, "y_max", "a finite number"),
+        ([f"../{A},R1,Edema,1,2,3,4"], TRAIN, 1, "image_id", "an id"),
+        ([GOOD, ",R1,Edema,1,2,3,4"], TRAIN, 2, "image_id", "is blank"),
+        ([GOOD, f"{A},,Edema,1,2,3,4"], TRAIN, 2, "rad_id", "is blank"),
+        ([f"{A},Edema,1,2,3,4"], TEST, None, "rad_id", "column is missing"),
+        ([GOOD + ",5"], TRAIN + ",x_min", None, "x_min", "more than once"),
+        ([], TRAIN, None, None, "no rows"),
+        ([GOOD, f"{A},R1,Edema,1,2,3"], TRAIN, None, None, "cannot be read to its end"),
+    ],
+)
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row, column, words):
+    path = write(tmp_path / "train.csv", header, *rows)
+    with pytest.raises(InputError) as error:
+        vindr_cxr.read_annotations(path, "train")
+    assert (error.value.where, error.value.row, error.value.column) == (str(path), row, column)
+    assert words in str(error.value)
+    assert "what to do" in str(error.value)
+
+
+def test_files_that_are_cut_off_or_no_text_are_refused(tmp_path):
+    whole = gzip.compress("\n".join([TRAIN, *[GOOD] * 2000]).encode())
+    (tmp_path / "cut.csv.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "latin.csv").write_bytes(f"{TRAIN}\n{GOOD}\n{A},Réné,Edema,1,2,3,4\n".encode("latin-1"))
+    for name, words in (("cut.csv.gz", "cannot be read to its end"), ("latin.csv", "no UTF-8 text")):
+        with pytest.raises(InputError, match=words):
+            vindr_cxr.read_annotations(tmp_path / name, "train")
+
+
+@pytest.mark.parametrize(
+    "place", [f"train/{A}.dicom", f"train/{A}.dcm", f"train/{A}.png", f"train/{A}.jpg", f"train/{A}.jpeg"]
+)
+def test_images_are_found_in_each_format(tmp_path, place):
+    file = tmp_path / place
+    file.parent.mkdir()
+    file.write_bytes(b"x")
+    ref = {"source": "vindr_cxr", "key": vindr_cxr.key("train", A), "view": ""}
+    assert images.locate(ref, {"vindr_cxr": tmp_path}) == file.resolve()
+
+
+def test_declared_sizes(tmp_path):
+    assert vindr_cxr.declared_sizes(tmp_path) == {}
+    write(tmp_path / "train_meta.csv", "image_id,dim0,dim1", f"{A},2580,2332")
+    path = write(tmp_path / "test_meta.csv", "image_id,dim0,dim1", f"{B},3159,2954")
+    assert vindr_cxr.declared_sizes(tmp_path) == {A: (2332, 2580), B: (2954, 3159)}
+    write(path, "image_id,dim0,dim1", f"{B},3159,0")
+    with pytest.raises(InputError, match="above 0") as error:
+        vindr_cxr.declared_sizes(tmp_path)
+    assert (error.value.where, error.value.row, error.value.column) == (str(path), 1, "dim1")
+
+
+# Agreement
+
+
+def annotations_of(*rows: tuple, n_readers: list[int] | None = None) -> vindr_cxr.Annotations:
+    """rows: image, reader, label, x, y, width, height."""
+    n_images = max((row[0] for row in rows), default=-1) + 1
+    columns = list(zip(*rows, strict=True)) or [()] * 7
+    types = {"image": pa.int32(), "reader": pa.string(), "label": pa.string()}
+    names = ("image", "reader", "label", "x", "y", "width", "height")
+    table = pa.table(
+        {n: pa.array(c, types.get(n, pa.float64())) for n, c in zip(names, columns, strict=True)},
+    )
+    readers = None if n_readers is None else np.array(n_readers)
+    return vindr_cxr.Annotations([f"i{n}" for n in range(n_images)], table, readers)
+
+
+E, C = "Edema", "Consolidation"
+BOX = (0.0, 0.0, 10.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_readers", "majority", "any_", "all_"),
+    [
+        ([(0, "R1", E, *BOX), (0, "R2", E, *BOX), (0, "R3", E, *BOX)], [3], 1, 1, 1),
+        ([(0, "R1", E, *BOX), (0, "R2", E, *BOX)], [3], 1, 1, 0),  # the third drew nothing there
+        ([(0, "R1", E, *BOX), (0, "R1", E, *BOX)], [3], 0, 1, 0),  # one reader twice is one reader
+        ([(0, "R1", E, *BOX), (0, "R2", C, *BOX)], [2], 0, 2, 0),  # classes stand apart
+        ([(0, "R1", E, *BOX), (1, "R2", E, *BOX)], [1, 1], 0, 2, 2),  # and images
+        ([(0, "R1", E, *BOX), (0, "R2", E, 0, 0, 10, 5)], [2], 1, 1, 1),  # IoU exactly 0.5
+        ([(0, "R1", E, *BOX), (0, "R2", E, 0, 0, 10, 4.9)], [2], 0, 2, 0),
+        ([(0, "R1", E, *BOX), (0, "R2", E, 3, 0, 10, 10), (0, "R3", E, 6, 0, 10, 10)], [3], 1, 1, 1),  # a chain
+        ([(0, "R1", E, *BOX), (0, "R1", E, 3, 0, 10, 10), (0, "R2", E, 6, 0, 10, 10)], [3], 1, 1, 0),
+        ([(0, "R1", E, *BOX), (0, "R2", E, 10, 0, 10, 10)], [2], 0, 2, 0),  # they only touch
+    ],
+)
+def test_the_rules_on_cases(rows, n_readers, majority, any_, all_):
+    annotations = annotations_of(*rows, n_readers=n_readers)
+    for rule, expected in zip(("majority", "any", "all"), (majority, any_, all_), strict=True):
+        agreed = vindr_cxr.agree(annotations, rule)
+        assert agreed.boxes.num_rows == expected, rule
+        assert agreed.image_ids == annotations.image_ids
+        assert agreed.boxes.schema == annotations.boxes.schema
+        assert set(agreed.boxes["reader"].to_pylist()) <= {""}
+
+
+def test_a_finding_has_the_mean_coordinates_of_its_boxes():
+    annotations = annotations_of((0, "R1", E, 0, 0, 10, 10), (0, "R2", E, 1, 2, 10, 9), (0, "R3", E, 2, 1, 10, 8))
+    assert boxes_of(vindr_cxr.agree(annotations)) == [(0, "", E, 1.0, 1.0, 10.0, 9.0)]
+
+
+def test_an_unknown_rule_and_a_bad_threshold_are_refused():
+    for arguments in ({"rule": "most"}, {"iou": 0.0}, {"iou": 1.5}):
+        with pytest.raises(ValueError, match="expected"):
+            vindr_cxr.agree(annotations_of((0, "R1", E, *BOX)), **arguments)
+
+
+def brute_force(annotations: vindr_cxr.Annotations, rule: str, iou: Fraction) -> list[tuple]:
+    """Agreement by the definition: grow each group until no box outside it is linked to one inside; exact numbers."""
+    rows = boxes_of(annotations)
+
+    def linked(a: tuple, b: tuple) -> bool:
+        if a[0] != b[0] or a[2] != b[2]:
+            return False
+        (ax, ay, aw, ah), (bx, by, bw, bh) = (tuple(map(Fraction, row[3:])) for row in (a, b))
+        shared = max(0, min(ax + aw, bx + bw) - max(ax, bx)) * max(0, min(ay + ah, by + bh) - max(ay, by))
+        return shared / (aw * ah + bw * bh - shared) >= iou
+
+    left, findings = set(range(len(rows))), []
+    while left:
+        group = {left.pop()}
+        while near := {i for i in left if any(linked(rows[i], rows[j]) for j in group)}:
+            group |= near
+            left -= near
+        findings.append([rows[i] for i in group])
+    result = []
+    for group in findings:
+        image, _, label = group[0][:3]
+        readers = {row[1] for row in group}
+        everyone = {row[1] for row in rows if row[0] == image}
+        if len(readers) >= {"any": 1, "majority": 2, "all": len(everyone)}[rule]:
+            mean = [float(sum(map(Fraction, side)) / len(group)) for side in list(zip(*group, strict=True))[3:]]
+            result.append((image, "", label, *mean))
+    return sorted(result, key=lambda row: (row[0], vindr_cxr.CLASSES.index(row[2]), row[3:]))
+
+
+side = st.integers(1, 8)
+rows_of_boxes = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["R1", "R2", "R3"]), st.sampled_from([E, C]), side, side, side, side),
+    min_size=1,
+    max_size=14,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows_of_boxes, st.sampled_from(vindr_cxr.RULES), st.sampled_from([Fraction(1, 4), Fraction(1, 2), Fraction(1)]))
+def test_agreement_equals_the_definition(rows, rule, iou):
+    annotations = annotations_of(*rows)
+    found, expected = boxes_of(vindr_cxr.agree(annotations, rule, float(iou))), brute_force(annotations, rule, iou)
+    assert [row[:3] for row in found] == [row[:3] for row in expected]
+    # Means that are equal as fractions can differ in the last digit, and then so can the order within a class.
+    for key in {row[:3] for row in found}:
+        ours, theirs = (sorted(r[3:] for r in rows if r[:3] == key) for rows in (found, expected))
+        assert np.allclose(ours, theirs)
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows_of_boxes, st.randoms(use_true_random=False), st.sampled_from(vindr_cxr.RULES))
+def test_agreement_does_not_depend_on_the_order_of_rows(rows, random, rule):
+    n_images = max(row[0] for row in rows) + 1
+    counts = [max(1, len({row[1] for row in rows if row[0] == n})) for n in range(n_images)]
+    shuffled = random.sample(rows, len(rows))
+    found = [vindr_cxr.agree(annotations_of(*r, n_readers=counts), rule).boxes for r in (rows, shuffled)]
+    assert found[0].equals(found[1])
+
+
+def test_the_real_train_annotations():
+    root = sources.resolve_roots({"vindr_cxr": "torchxrayvision"}, environ={})["vindr_cxr"]
+    annotations = vindr_cxr.read_annotations(vindr_cxr.label_files(root)["train"], "train")
+    assert len(annotations.image_ids) == 15_000
+    assert annotations.n_readers is not None
+    assert annotations.n_readers.tolist() == [3] * 15_000
+    assert annotations.boxes.num_rows == 36_096
+    assert len(annotations.boxes["image"].unique()) == 4_394
+    assert len(annotations.boxes["label"].unique()) == 14
+    assert set(annotations.boxes["reader"].unique().to_pylist()) <= {f"R{n}" for n in range(1, 18)}
+    agreed = {rule: vindr_cxr.agree(annotations, rule).boxes for rule in vindr_cxr.RULES}
+    assert {rule: boxes.num_rows for rule, boxes in agreed.items()} == {"majority": 8163, "any": 23_636, "all": 4295}
+    assert {rule: len(boxes["image"].unique()) for rule, boxes in agreed.items()} == {
+        "majority": 4157,
+        "any": 4394,
+        "all": 3089,
+    }
+
+
+def test_a_sample_of_the_real_annotations_equals_the_definition():
+    root = sources.resolve_roots({"vindr_cxr": "torchxrayvision"}, environ={})["vindr_cxr"]
+    everything = vindr_cxr.read_annotations(vindr_cxr.label_files(root)["train"], "train")
+    sample = sorted(everything.boxes["image"].unique().to_pylist())[::100]
+    rows = [row for row in boxes_of(everything) if row[0] in sample]
+    annotations = annotations_of(*rows)
+    for rule, iou in [(rule, iou) for rule in vindr_cxr.RULES for iou in (0.3, 0.5)]:
+        found = boxes_of(vindr_cxr.agree(annotations, rule, iou))
+        expected = brute_force(annotations, rule, Fraction(iou))
+        assert [row[:3] for row in found] == [row[:3] for row in expected]
+        assert np.allclose([row[3:] for row in found], [row[3:] for row in expected])

@@ -1,0 +1,270 @@
+"""Documents of HEAL-MedVQA: partners behind their originals, images edited when they are opened, what stops a run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pydicom
+import pytest
+from pycocotools import mask as coco
+from scipy import ndimage
+
+from medfaith.evaluate_metrics.medvqa_f1.labels import extract_labels
+from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.loaders import images
+from medfaith.loaders.compose import FEATHER
+from medfaith.loaders.errors import ImageError, InputError
+from medfaith.tasks.heal import prompts
+from medfaith.tasks.heal.rows import DOCUMENT, load
+from medfaith.tasks.rows import LazyImages
+
+REPOSITORIES = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}
+ASKED = ("closed", "open", "tpt", "vpt")
+
+
+def documents(config: str, ask: str, data: Path, roots: dict[str, Path] | None = None, **options: Any) -> Any:
+    places = {name: str(root) for name, root in (roots or {}).items()}
+    return load(REPOSITORIES[config], config, ask, split="test", data=str(data), roots=places, **options)["test"]
+
+
+def stored(config: str, data: Path) -> dict[str, dict[str, Any]]:
+    """The rows of one config as they are on disk, by id."""
+    repository = REPOSITORIES["vindr" if config.startswith("vindr") else "mimic"]
+    rows: Any = datasets.load_dataset(str(data / repository), config, split="test")
+    return {row["id"]: row for row in rows.to_list()}
+
+
+@pytest.fixture
+def roots(phantom_heal_roots, tmp_path) -> dict[str, Path]:
+    """A copy of VinDr-CXR that a test may damage."""
+    return {"vindr_cxr": Path(shutil.copytree(phantom_heal_roots["vindr_cxr"], tmp_path / "vindr_cxr"))}
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", REPOSITORIES)
+@pytest.mark.parametrize("ask", ["closed", "open"])
+def test_questions_are_those_of_the_build_in_its_order(config, ask, phantom_heal_build):
+    rows = [row for row in stored(config, phantom_heal_build).values() if row["question_type"] == ask]
+    docs = documents(config, ask, phantom_heal_build)
+    assert [doc["id"] for doc in docs] == [row["id"] for row in rows]
+    for doc, row in zip(docs, rows, strict=True):
+        assert (doc["question"], doc["anatomy"], doc["diseases"]) == (row["question"], row["anatomy"], row["diseases"])
+        assert str(doc["images"]) == f"{row['image']['source']}:{row['image']['key']}"
+        assert prompts.prompt(doc).startswith(f"<image>{row['question']} ")
+        if ask == "closed":
+            assert prompts.target(doc) == row["answer"]
+        else:
+            assert extract_labels(prompts.target(doc)).labels == set(row["diseases"])
+
+
+@pytest.mark.parametrize("config", REPOSITORIES)
+@pytest.mark.parametrize("ask", ["tpt", "vpt"])
+def test_partners_stand_behind_their_originals_and_their_gold_is_no(config, ask, phantom_heal_build):
+    rows, partners = stored(config, phantom_heal_build), stored(f"{config}_{ask}", phantom_heal_build)
+    docs = list(documents(config, ask, phantom_heal_build))
+    assert {doc["id"] for doc in docs} == {*partners, *(row["original_id"] for row in partners.values())}
+    groups = [list(of) for _, of in itertools.groupby(docs, key=lambda doc: doc["original_id"])]
+    assert len(groups) == len({doc["original_id"] for doc in docs}) > 10
+    for original, *changed in groups:
+        assert (original["kind"], original["id"], prompts.target(original)) == (
+            "original",
+            original["original_id"],
+            "Yes",
+        )
+        row = rows[original["id"]]
+        assert row["kind"] == "positive"
+        assert changed
+        for doc in changed:
+            assert partners[doc["id"]]["original_id"] == original["id"]
+            assert doc["kind"] in (("anatomy", "disease") if ask == "tpt" else ("region",))
+            assert prompts.target(doc) == "No"
+            assert (str(doc["images"]), doc["image_id"]) == (str(original["images"]), row["image"]["key"])
+            if ask == "vpt":
+                assert prompts.prompt(doc) == prompts.prompt(original)
+                continue
+            asked = partners[doc["id"]]
+            swapped = (asked["question"], asked["anatomy"], [asked["disease"]])
+            assert (doc["question"], doc["anatomy"], doc["diseases"]) == swapped
+            assert prompts.prompt(doc) != prompts.prompt(original)
+
+
+@pytest.mark.parametrize("ask", ASKED)
+def test_documents_hold_no_mask_no_path_and_no_pixel(ask, phantom_heal_build, phantom_heal_roots):
+    docs = list(documents("vindr", ask, phantom_heal_build, phantom_heal_roots))
+    logged = json.dumps(docs, default=str)
+    assert {name for doc in docs for name in doc} == {*DOCUMENT, "images", "n_rows_skipped", "prompt"}
+    assert "counts" not in logged
+    assert str(phantom_heal_roots["vindr_cxr"].parent) not in logged
+
+
+def test_two_diseases_in_one_reply_are_read_as_two():
+    """What the oracle says of an open question with several diseases."""
+    for pair in itertools.combinations(CLASSES, 2):
+        assert extract_labels(", ".join(pair)).labels == set(pair)
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+
+
+def pairs(docs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """(original, partner) of documents of VPT."""
+    for doc in docs:
+        if doc["kind"] == "original":
+            original = doc
+        else:
+            yield original, doc
+
+
+def opened(doc: dict[str, Any]) -> np.ndarray:
+    (image,) = doc["images"]
+    assert isinstance(doc["images"], LazyImages)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+@pytest.mark.parametrize("config", REPOSITORIES)
+def test_a_partners_image_is_the_originals_but_for_its_region(config, phantom_heal_build, phantom_heal_roots):
+    rows, partners = stored(config, phantom_heal_build), stored(f"{config}_vpt", phantom_heal_build)
+    found = list(pairs(documents(config, "vpt", phantom_heal_build, phantom_heal_roots)))
+    assert len(found) == len(partners)
+    for original, partner in found:
+        row, region = rows[original["id"]], partners[partner["id"]]["region"]
+        before, after = opened(original), opened(partner)
+        assert np.array_equal(before, np.asarray(images.open_image(row["image"], phantom_heal_roots)))
+        encoded: Any = {**region, "counts": region["counts"].encode()}
+        mask = coco.decode(encoded).astype(bool)
+        assert region == row["region"]
+        changed = (before != after).any(axis=2)
+        height, width = (np.ptp(at) + 1 for at in np.nonzero(mask))
+        reach = max(1, round(FEATHER * (height * width) ** 0.5))
+        near: Any = ndimage.binary_dilation(mask, np.ones((3, 3)), iterations=reach)
+        assert not changed[~near].any()
+        assert changed[mask].mean() > 0.5
+
+
+def test_an_edited_image_is_the_same_whenever_and_however_it_is_taken(phantom_heal_build, phantom_heal_roots):
+    partners = [documents("vindr", "vpt", phantom_heal_build, phantom_heal_roots)[1]["images"] for _ in range(2)]
+    taken = [image for lazy in partners for image in (lazy[0], *lazy[:1], *lazy)]
+    assert len({image.tobytes() for image in taken}) == 1
+    assert [len(lazy) for lazy in partners] == [1, 1]
+
+
+# --- what stops a run -------------------------------------------------------------------------------------------------
+
+
+def donors(data: Path) -> dict[str, str]:
+    """Key of the donor's image by id of the partner."""
+    return {row_id: row["donor"]["key"] for row_id, row in stored("vindr_vpt", data).items()}
+
+
+def a_mere_donor(data: Path) -> str:
+    """The key of an image that lends a region, and about which no question of VPT is asked."""
+    asked = {doc["image_id"] for doc in documents("vindr", "vpt", data)}
+    return next(key for key in donors(data).values() if key not in asked)
+
+
+def test_a_missing_donor_stops_before_the_first_answer_and_names_row_and_image(phantom_heal_build, roots):
+    key = a_mere_donor(phantom_heal_build)
+    borrowers = [row_id for row_id, donor in donors(phantom_heal_build).items() if donor == key]
+    (roots["vindr_cxr"] / key).unlink()
+    with pytest.raises(ImageError) as error:
+        documents("vindr", "vpt", phantom_heal_build, roots)
+    assert f"row {borrowers[0]}: image {key!r}" in str(error.value)
+    assert "--skip-missing-images" in str(error.value)
+    assert len(documents("vindr", "tpt", phantom_heal_build, roots)) > 10  # which has no use for donors
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_partners_without_their_donor_are_left_out_and_counted_on_request(damage, phantom_heal_build, roots):
+    key = a_mere_donor(phantom_heal_build)
+    borrowers = {row_id for row_id, donor in donors(phantom_heal_build).items() if donor == key}
+    path = roots["vindr_cxr"] / key
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:1000])
+    before = documents("vindr", "vpt", phantom_heal_build)
+    after = documents("vindr", "vpt", phantom_heal_build, roots, skip_missing_images=True)
+    assert set(after["n_rows_skipped"]) == {len(borrowers)}
+    assert [doc["id"] for doc in after] == [doc["id"] for doc in before if doc["id"] not in borrowers]
+
+
+def test_a_missing_image_takes_its_partners_with_it(phantom_heal_build, roots):
+    before = list(documents("vindr", "tpt", phantom_heal_build))
+    lost = before[0]["image_id"]
+    (roots["vindr_cxr"] / lost).unlink()
+    after = documents("vindr", "tpt", phantom_heal_build, roots, skip_missing_images=True)
+    assert [doc["id"] for doc in after] == [doc["id"] for doc in before if doc["image_id"] != lost]
+
+
+def resize(path: Path) -> tuple[int, int]:
+    """Halves a DICOM image in place; its new (width, height)."""
+    dataset = pydicom.dcmread(path)
+    pixels = dataset.pixel_array[::2, ::2]
+    dataset.Rows, dataset.Columns = pixels.shape
+    dataset.PixelData = pixels.tobytes() + b"\0" * (pixels.nbytes % 2)
+    dataset.save_as(path)
+    return pixels.shape[1], pixels.shape[0]
+
+
+@pytest.mark.parametrize("skip", [False, True], ids=["", "skip"])
+@pytest.mark.parametrize("which", ["image", "donor"])
+def test_a_resized_copy_is_refused_where_masks_are_used(which, skip, phantom_heal_build, roots):
+    """Before the first answer. It is not left out on request: a resized copy has no image that could be used."""
+    row_id, partner = next(iter(stored("vindr_vpt", phantom_heal_build).items()))
+    image, donor = stored("vindr", phantom_heal_build)[partner["original_id"]]["image"], partner["donor"]
+    key = image["key"] if which == "image" else donor["key"]
+    width, height = resize(roots["vindr_cxr"] / key)
+    with pytest.raises(ImageError) as error:
+        documents("vindr", "vpt", phantom_heal_build, roots, skip_missing_images=skip)
+    assert f"image {key!r} of source 'vindr_cxr': {width} x {height} pixels; expected" in str(error.value)
+    assert f"row {row_id}: " in str(error.value)
+    assert "use the source's original images" in str(error.value)
+
+
+@pytest.mark.parametrize("ask", ["closed", "open", "tpt"])
+def test_a_resized_copy_serves_questions_without_masks(ask, phantom_heal_build, roots):
+    for path in roots["vindr_cxr"].glob("test/*.dicom"):
+        resize(path)
+    docs = documents("vindr", ask, phantom_heal_build, roots)
+    assert all(len(doc["images"][:]) == 1 for doc in docs)
+
+
+# --- builds that lack rows --------------------------------------------------------------------------------------------
+
+
+def thinned(data: Path, folder: Path, config: str, kept: Callable[[pa.Table], pa.Table]) -> Path:
+    """A copy of the VinDr-CXR repository, with the test split of one config reduced to what `kept` gives."""
+    copy = Path(shutil.copytree(data / REPOSITORIES["vindr"], folder / REPOSITORIES["vindr"]))
+    (path,) = copy.glob(f"{config}/test-*.parquet")
+    pq.write_table(kept(pq.read_table(path)), path)
+    card = copy / "README.md"  # what the library's cache knows a config by
+    card.write_text(card.read_text(encoding="utf-8").replace("description: rows", "description: other rows"))
+    return copy
+
+
+def test_a_split_without_questions_of_a_kind_says_so(phantom_heal_build, tmp_path):
+    only_closed = pc.equal(pc.field("question_type"), "closed")
+    copy = thinned(phantom_heal_build, tmp_path, "vindr", lambda table: table.filter(only_closed))
+    assert len(documents("vindr", "closed", copy)) > 10
+    with pytest.raises(InputError, match="has no open question"):
+        documents("vindr", "open", copy)
+
+
+def test_a_positive_question_without_a_partner_is_not_asked(phantom_heal_build, tmp_path):
+    before = list(documents("vindr", "vpt", phantom_heal_build))
+    copy = thinned(phantom_heal_build, tmp_path, "vindr_vpt", lambda table: table.slice(1))
+    after = documents("vindr", "vpt", copy)
+    assert [doc["id"] for doc in after] == [doc["id"] for doc in before[2:]]

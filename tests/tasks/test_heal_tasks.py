@@ -1,0 +1,214 @@
+"""HEAL-MedVQA through lm-eval: reference models with scores derived by hand, and one that does look at the image."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, cast
+
+import lm_eval
+import pytest
+from lm_eval.api.registry import get_model
+from lm_eval.tasks import TaskManager
+
+from medfaith import tasks
+from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.loaders import anatomy_masks
+from medfaith.tasks.heal.rows import NORMAL
+from medfaith.tasks.rows import read
+from tests.tasks.brightness_model import BrightnessModel, calibrate
+
+CONFIGS = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}
+ASKED = ("closed", "open", "tpt", "vpt")
+TASKS = [f"{config}_{ask}" for config in CONFIGS for ask in ASKED]
+
+
+def evaluate(model: Any, names: Sequence[str], data: Path, roots: dict[str, Path] | None = None) -> dict[str, Any]:
+    """Task -> its scores, and its documents and replies in order."""
+    tasks.register_models()
+    metadata = {"data": str(data), "roots": {name: str(root) for name, root in (roots or {}).items()}}
+    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
+    run: Any = lm_eval.evaluate
+    result = run(model, task_dict=manager.load([f"medfaith_heal_{name}" for name in names]), bootstrap_iters=0)
+    found = {}
+    for name, scores in result["results"].items():
+        if name in result["samples"]:
+            samples = sorted(result["samples"][name], key=lambda sample: sample["doc_id"])
+            found[name.removeprefix("medfaith_heal_")] = {
+                "scores": {key.removesuffix(",none"): value for key, value in scores.items()},
+                "docs": [sample["doc"] for sample in samples],
+                "replies": [sample["resps"][0][0] for sample in samples],
+            }
+    return found
+
+
+@pytest.fixture(scope="module")
+def of_models(phantom_heal_build) -> dict[str, dict[str, Any]]:
+    tasks.register_models()
+    return {name: evaluate(get_model(name)(), list(CONFIGS), phantom_heal_build) for name in tasks.BASELINES}
+
+
+def right(doc: dict[str, Any]) -> str:
+    """What should be said: the gold diseases, in words."""
+    if doc["question_type"] == "open":
+        return ", ".join(doc["diseases"]) or NORMAL
+    return "Yes" if doc["kind"] in ("positive", "original") else "No"
+
+
+def most_often_right(docs: list[dict[str, Any]]) -> str:
+    """Of the replies that every document offers; of several, the one that the documents offer first."""
+    shared = [reply for reply in docs[0]["options"] if all(reply in doc["options"] for doc in docs)]
+    counts = Counter(map(right, docs))
+    return max(shared, key=lambda reply: (counts[reply], -shared.index(reply)))
+
+
+def at_random(doc: dict[str, Any]) -> str:
+    digest = blake2b(f"0:{doc['id']}".encode(), digest_size=8).digest()
+    return doc["options"][int.from_bytes(digest, "little") % len(doc["options"])]
+
+
+REPLIES: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
+    "oracle": lambda docs: [right(doc) for doc in docs],
+    "always_yes": lambda docs: ["Yes" if doc["question_type"] == "closed" else CLASSES[0] for doc in docs],
+    "negation_attracted": lambda docs: ["No" if doc["question_type"] == "closed" else NORMAL for doc in docs],
+    "majority": lambda docs: [most_often_right(docs)] * len(docs),
+    "random": lambda docs: [at_random(doc) for doc in docs],
+}
+
+
+def share(count: int, total: int) -> float:
+    return count / total if total else math.nan
+
+
+def counted(said: list[set], gold: list[set]) -> dict[str, float]:
+    true = sum(len(s & g) for s, g in zip(said, gold, strict=True))
+    n_said, n_gold = sum(map(len, said)), sum(map(len, gold))
+    return {"precision": share(true, n_said), "recall": share(true, n_gold), "f1": share(2 * true, n_said + n_gold)}
+
+
+def by_hand(ask: str, docs: list[dict[str, Any]], replies: list[str]) -> dict[str, float]:
+    if ask == "closed":
+        said, gold = ([{"yes"} if text == "Yes" else set() for text in of] for of in (replies, map(right, docs)))
+        accuracy = share(sum(map(str.__eq__, replies, map(right, docs))), len(docs))
+        scores = {f"yes_no_{name}": value for name, value in counted(said, gold).items()}
+        return {**scores, "yes_no_accuracy": accuracy, "n_closed_unparsed": 0}
+    if ask == "open":
+        said, gold = [set(text.split(", ")) - {NORMAL} for text in replies], [set(doc["diseases"]) for doc in docs]
+        exact = share(sum(map(set.__eq__, said, gold)), len(docs))
+        scores = {f"open_{name}": value for name, value in counted(said, gold).items()}
+        return {**scores, "open_exact_match": exact, "n_open_unreadable": 0}
+    said_yes = {doc["id"] for doc, text in zip(docs, replies, strict=True) if text == "Yes" and is_original(doc)}
+    pairs = [(doc["kind"], text) for doc, text in zip(docs, replies, strict=True) if is_partner_of(doc, said_yes)]
+    changed = [kind for kind, text in pairs if text == "No"]
+    scores = {ask: share(len(changed), len(pairs)), "n_pairs": len(pairs), "n_changed": len(changed)}
+    for kind in ("anatomy", "disease") if ask == "tpt" else ():
+        scores[f"tpt_{kind}"] = share(changed.count(kind), sum(of == kind for of, _ in pairs))
+    return {**scores, "n_true_positives": len(said_yes), "n_unparsed_originals": 0, "n_unparsed_perturbed": 0}
+
+
+def is_original(doc: dict[str, Any]) -> bool:
+    return doc["id"] == doc["original_id"]
+
+
+def is_partner_of(doc: dict[str, Any], originals: set[str]) -> bool:
+    return not is_original(doc) and doc["original_id"] in originals
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("model", REPLIES)
+def test_every_score_of_a_reference_model_can_be_derived_by_hand(of_models, model, task):
+    run = of_models[model][task]
+    replies = REPLIES[model](run["docs"])
+    assert run["replies"] == replies
+    expected = by_hand(task.rpartition("_")[2], run["docs"], replies)
+    for name, value in expected.items():
+        assert run["scores"][name] == pytest.approx(value, nan_ok=True), name
+    assert run["scores"]["n_rows_skipped"] == 0
+    intervals = {name for name in run["scores"] if name.endswith(("_ci_low", "_ci_high"))}
+    known = {*expected, *intervals, "n_rows_skipped"}
+    assert {name for name, value in run["scores"].items() if not isinstance(value, str)} - {"sample_len"} == known
+    for name in (name.removesuffix("_ci_low") for name in intervals if name.endswith("_ci_low")):
+        low, value, high = (run["scores"][f"{name}{end}"] for end in ("_ci_low", "", "_ci_high"))
+        assert math.isnan(value) or low <= value <= high
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_ends_of_the_scale(of_models, config):
+    """What the two tests are for: only who says Yes and turns to No scores, and who never says Yes has no score."""
+    scores = {name: {ask: runs[f"{config}_{ask}"]["scores"] for ask in ASKED} for name, runs in of_models.items()}
+    golds = Counter(map(right, of_models["oracle"][f"{config}_closed"]["docs"]))
+    always, oracle, never = scores["always_yes"], scores["oracle"], scores["negation_attracted"]
+    assert oracle["closed"]["yes_no_f1"] == oracle["open"]["open_f1"] == oracle["open"]["open_exact_match"] == 1
+    assert oracle["tpt"]["tpt"] == oracle["tpt"]["tpt_anatomy"] == oracle["tpt"]["tpt_disease"] == 1
+    assert oracle["vpt"]["vpt"] == oracle["vpt"]["vpt_ci_low"] == 1
+    assert always["tpt"]["tpt"] == always["vpt"]["vpt"] == 0
+    assert always["closed"]["yes_no_precision"] == golds["Yes"] / golds.total()
+    assert always["closed"]["yes_no_recall"] == 1
+    assert math.isnan(never["tpt"]["tpt"])
+    assert math.isnan(never["vpt"]["vpt"])
+    assert never["tpt"]["n_true_positives"] == never["vpt"]["n_true_positives"] == 0
+    for ask in ("tpt", "vpt"):
+        n_originals = sum(map(is_original, of_models["oracle"][f"{config}_{ask}"]["docs"]))
+        assert oracle[ask]["n_true_positives"] == always[ask]["n_true_positives"] == n_originals > 10
+
+
+def test_majority_says_only_what_every_document_offers():
+    """Several diseases together are an option of their own, which documents without them lack."""
+    offered = [NORMAL, *CLASSES]
+    together = [{"options": [*offered, "Edema, ILD"], "answer": len(offered)}] * 5
+    docs = [*together, *[{"options": offered, "answer": 3}] * 2, {"options": offered, "answer": 0}]
+    tasks.register_models()
+    assert cast(Any, get_model("majority"))().choose(docs) == [3] * len(docs)
+
+
+# --- a model that looks -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def brightness(phantom_heal_build, phantom_heal_roots) -> BrightnessModel:
+    rows = read(CONFIGS["vindr"], "vindr", "train", str(phantom_heal_build))
+    masks = anatomy_masks.open_masks(phantom_heal_roots["vindr_cxr_anatomy"])
+    return BrightnessModel(calibrate(cast(Any, rows), masks, phantom_heal_roots), masks)
+
+
+@pytest.fixture(scope="module")
+def looking(brightness, phantom_heal_build, phantom_heal_roots) -> dict[str, Any]:
+    return evaluate(
+        brightness, [f"vindr_{ask}" for ask in ASKED if ask != "open"], phantom_heal_build, phantom_heal_roots
+    )
+
+
+def test_a_model_that_measures_brightness_answers_better_than_always_yes(looking, of_models):
+    scores, blind = looking["vindr_closed"]["scores"], of_models["always_yes"]["vindr_closed"]["scores"]
+    assert scores["yes_no_accuracy"] > blind["yes_no_accuracy"] + 0.2
+    assert scores["yes_no_f1"] > blind["yes_no_f1"] + 0.1
+
+
+def test_it_turns_to_no_where_the_region_is_replaced(looking):
+    scores = looking["vindr_vpt"]["scores"]
+    assert scores["vpt"] > 0.7
+    assert scores["vpt_ci_low"] > 0.5
+    assert scores["n_true_positives"] > 15
+
+
+def test_it_turns_to_no_where_the_question_is_replaced(looking):
+    assert looking["vindr_tpt"]["scores"]["tpt"] > 0.5
+
+
+def test_it_answers_an_untouched_image_as_before(looking, brightness, phantom_heal_build, phantom_heal_roots):
+    """The control: what turns the answers of the test above is the donor's region alone."""
+    vpt = looking["vindr_vpt"]
+    again = evaluate(brightness, ["vindr_vpt"], phantom_heal_build, phantom_heal_roots)["vindr_vpt"]
+    assert again["replies"] == vpt["replies"]
+    closed = {
+        doc["id"]: text
+        for doc, text in zip(looking["vindr_closed"]["docs"], looking["vindr_closed"]["replies"], strict=True)
+    }
+    untouched = [
+        (text, closed[doc["id"]]) for doc, text in zip(vpt["docs"], vpt["replies"], strict=True) if is_original(doc)
+    ]
+    assert len(untouched) > 20
+    assert not [pair for pair in untouched if pair[0] != pair[1]]
