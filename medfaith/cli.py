@@ -142,6 +142,9 @@ def _heal_arguments(job: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--threshold", type=float, default=0.05, help="lowest measure of a relation (default: %(default)s)"
     )
+    job.add_argument(
+        "--places", default="any", help="any (as published), or anatomical: relate a class only to where it can lie"
+    )
     job.add_argument("--agreement", default="majority", help="of VinDr-CXR's three readers: majority, any or all")
     job.add_argument("--anatomy", action="append", metavar="A", help="ask about this anatomy only (repeatable)")
     job.add_argument(
@@ -219,10 +222,11 @@ def _build_heal(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     options = heal_medvqa.Options(
         measure=arguments.measure,
         threshold=arguments.threshold,
+        places=arguments.places,
         agreement=arguments.agreement,
         labeler=arguments.labeler,
         detection_threshold=arguments.detection_threshold,
-        **{name: tuple(values) for name, values in lists.items() if values},
+        **{name: tuple(dict.fromkeys(values)) for name, values in lists.items() if values},
     )
     roots = _roots(arguments)
     folders = heal_medvqa.build(

@@ -27,7 +27,7 @@ from ..write import Family, Split, sha256_of_files, write_repository
 from . import mimic, perturbations, vindr
 from .checks import pair_violations, question_violations, tpt_violations, vpt_violations
 from .questions import questions
-from .relations import MEASURES, Picture, Rule, Scene
+from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
 
 NAME = "heal-medvqa"
@@ -48,13 +48,14 @@ PARTNERS = {
 class Options:
     """Arguments of a build beside its seed.
 
-    measure, threshold: when a disease lies at an anatomy (`relations.Rule`). agreement: of VinDr-CXR's three readers.
-    anatomies: which are asked about. views: of MIMIC-CXR, its ViewPosition. labeler: "chexpert" or "negbio".
+    measure, threshold, places: when a disease lies at an anatomy (`relations.Rule`). agreement: of VinDr-CXR's three
+    readers. anatomies: which are asked about. views: of MIMIC-CXR, its ViewPosition. labeler: "chexpert" or "negbio".
     detection_threshold: the lowest score of a detected box.
     """
 
     measure: str = "iou"
     threshold: float = 0.05
+    places: str = "any"
     agreement: str = "majority"
     anatomies: tuple[str, ...] = anatomy_masks.ANATOMIES
     views: tuple[str, ...] = mimic_cxr.FRONTAL
@@ -118,26 +119,27 @@ def _build_config(
     workers: int,
     card: Callable[[str], str],
 ) -> Path:
-    of_split, skipped, reports = _pictures(config, roots, options)
+    pictures, skipped, reports = _pictures(config, roots, options)
     masks = anatomy_masks.open_masks(roots[f"{CONFIGS[config]}_anatomy"], options.anatomies)
-    rule = Rule(options.measure, options.threshold)
+    rule = Rule(options.measure, options.threshold, options.places)
     made: dict[str, list[Scene]] = {}
-    for split, pictures in of_split.items():
+    for split, of_one in pictures.items():
         title = f"relations {config}/{split}"
-        made[split], of_split_skipped = scenes(pictures, masks, rule, roots, title=title, workers=workers)
-        skipped += of_split_skipped
-    splits = [split for name, of_name in made.items() for split in _splits(config, name, of_name, seed)]
+        made[split], left_out = scenes(of_one, masks, rule, roots, title=title, workers=workers)
+        skipped += left_out
+    splits = []
+    for split, of_one in made.items():
+        written, n_unused = _splits(config, split, of_one, seed)
+        splits += written
+        skipped["images in no question (nothing to ask for, or beyond the balance of Yes and No)"] += n_unused
     if not splits:
         raise InputError(
             roots[CONFIGS[config]],
-            f"{sum(map(len, made.values()))} images with masks give no question",
+            f"{sum(map(len, made.values()))} images with masks give no question"
+            + "".join(f"; {count} {reason}" for reason, count in sorted(skipped.items())),
             expected="boxes that overlap masks",
-            action="check that the masks are of these images, or lower --threshold",
+            action="mend what was left out; check that the masks and boxes are of these images; or lower --threshold",
         )
-    written = {split.name for split in splits}
-    skipped += {
-        f"images of the split {n}, which gives no question": len(of) for n, of in made.items() if n not in written
-    }
     name = f"{NAME}-{CONFIGS[config]}"
     with ThreadPoolExecutor(1) as beside:
         hashes = beside.submit(_hashes, config, roots, masks, reports)
@@ -150,24 +152,32 @@ def _pictures(
 ) -> tuple[dict[str, list[Picture]], Counter[str], dict[str, str]]:
     """Pictures by split, how many of what was left out, and the hash of the reports that were read."""
     if config == "vindr":
-        splits = vindr_cxr.label_files(roots[vindr.SOURCE])
-        read = partial(vindr.pictures, roots[vindr.SOURCE], agreement=options.agreement)
-        return {split: read(split) for split in splits}, Counter(), {}
+        root = roots[vindr.SOURCE]
+        read = partial(vindr.pictures, root, agreement=options.agreement)
+        pictures = {split: read(split) for split in vindr_cxr.label_files(root)}
+        ids = Counter(picture.image_id for of_split in pictures.values() for picture in of_split)
+        twice = next((image_id for image_id, count in ids.items() if count > 1), None)
+        if twice is not None:
+            raise InputError(root, f"image {twice} is in two splits", action=vindr_cxr.ACTION)
+        return pictures, Counter(), {}
     threshold = options.detection_threshold
     return mimic.pictures(roots, views=options.views, labeler=options.labeler, detection_threshold=threshold)
 
 
-def _splits(config: str, split: str, of_split: Sequence[Scene], seed: int) -> list[Split]:
-    """The questions of one split and their partners; nothing where no image of the split has a relation."""
+def _splits(config: str, split: str, of_split: Sequence[Scene], seed: int) -> tuple[list[Split], int]:
+    """The questions of one split and their partners, as far as there are any, and how many images are in none."""
     rows = questions(of_split, config, split, seed=seed)
-    if not rows:
-        return []
+    n_used = len({row["image"]["key"] for row in rows})
     tables = {
         config: (rows, QUESTION),
         f"{config}_tpt": (perturbations.tpt(rows, of_split, seed=seed), TPT),
         f"{config}_vpt": (perturbations.vpt(rows, of_split, seed=seed), VPT),
     }
-    return [Split(name, split, partial(_table, of_name, schema)) for name, (of_name, schema) in tables.items()]
+    # A split without a row cannot be loaded, and would take the others of its config with it.
+    made = [
+        Split(name, split, partial(_table, of_name, schema)) for name, (of_name, schema) in tables.items() if of_name
+    ]
+    return made, len(of_split) - n_used
 
 
 def _table(rows: list[dict[str, Any]], schema: datasets.Features) -> pa.Table:
@@ -233,6 +243,7 @@ def check_options(options: Options) -> None:
     """Raises InputError for an option that there is not."""
     for option, value, allowed in (
         ("--measure", options.measure, MEASURES),
+        ("--places", options.places, PLACES),
         ("--agreement", options.agreement, vindr_cxr.RULES),
         ("--labeler", options.labeler, mimic_cxr.LABELERS),
     ):

@@ -6,8 +6,9 @@ report that is neither denied, uncertain nor historical confirms it, outside of 
 the history and the like. The paper's filter says no more than "absent on that patient".
 
 A disease that the report confirms or leaves open, and of which no box is left, may lie anywhere: no question asks for
-it as absent in that image, and none of its anatomies is called normal. Boxes of UNASKED classes, which no report can
-confirm, are kept, since they keep an anatomy from being called normal.
+it as absent in that image, and none of its anatomies is called normal. Where a box lies that the report does not
+confirm, the disease is not asked for as absent either, unless the report denies it. Boxes of UNASKED classes, which no
+report can confirm, are kept, since they keep an anatomy from being called normal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ...loaders.errors import InputError
 from ...loaders.vindr_cxr import CLASSES
 from ..negation import FINDINGS, find_mentions
 from .questions import UNASKED
-from .relations import Boxes, Picture
+from .relations import Picture
 from .vindr import boxes_by_image
 
 SOURCE = "mimic_cxr"
@@ -50,6 +51,7 @@ _BY = r"(?:(?:again|mildly|moderately|markedly|slightly|somewhat|severely|signif
 _BE = r"(?:(?:is|are|appears?|remains?) )?"
 _WIDE = r"(?:enlarg(?:ed|ement)|dilat(?:ed|ion|ation)|ectatic|ectasia|aneurysm(?:al)?)"
 _WIDENING = r"(?:enlarged|dilated|ectatic|aneurysmal|(?:enlargement|dilat(?:ion|ation)|ectasia) of the)"
+FRACTURES = {name for name, label in LABELS.items() if label == "Fracture"}
 # Class -> how reports name it: lower-case regular expressions, the longest first where phrases begin alike. Decoys ("")
 # take words that mean something else.
 PHRASES = {
@@ -118,6 +120,15 @@ def confirmed(labels: Mapping[str, float | None] | None, report: str | None) -> 
     return None if labels is None and report is None else _classes(labels, report, 1.0, "present")
 
 
+def denied(labels: Mapping[str, float | None] | None, report: str | None) -> frozenset[str]:
+    """The classes that a study's labels or report call absent, by the same order of precedence.
+
+    >>> sorted(denied({"Edema": 0.0, "Pneumothorax": None}, "No emphysema."))
+    ['Edema', 'Emphysema']
+    """
+    return _classes(labels, report, 0.0, "absent")
+
+
 def doubtful(labels: Mapping[str, float | None] | None, report: str | None) -> frozenset[str]:
     """The classes that a study's labels or report call uncertain, by the same order of precedence.
 
@@ -133,11 +144,13 @@ def _classes(
     """The classes whose label has this value; where no label covers them, those mentioned with this status."""
     mentions = find_mentions(ASIDES.sub("", report or ""), PHRASES)
     stated = {mention.finding for mention in mentions if mention.status == status}
-    return frozenset(
+    found = {
         name
         for name in CLASSES
         if (labels.get(LABELS[name]) == value if labels is not None and name in LABELS else name in stated)
-    )
+    }
+    # One label stands for both: where the text tells which bone is broken, the other is not.
+    return frozenset(found - FRACTURES | FRACTURES & stated if found >= FRACTURES and FRACTURES & stated else found)
 
 
 def pictures(
@@ -161,7 +174,7 @@ def pictures(
     )
     skipped = Counter({f"detected boxes: {reason.replace('_', ' ')}": n for reason, n in found.skipped.items()})
     of_split: dict[str, list[Picture]] = {}
-    known: dict[str, tuple[frozenset[str] | None, frozenset[str]]] = {}
+    known: dict[str, tuple[frozenset[str] | None, frozenset[str], frozenset[str]]] = {}
     digests: dict[str, str] = {}
     for row, boxes in zip(_rows(images), boxes_by_image(found.boxes, len(image_ids)), strict=True):
         study = row["study_id"]
@@ -171,11 +184,13 @@ def pictures(
                 skipped["studies without a report"] += 1
             else:
                 digests[study] = sha256(report.encode()).hexdigest()
-            known[study] = confirmed(labels.get(study), report), doubtful(labels.get(study), report)
-        stated, open_ = known[study]
+            of_study = labels.get(study), report
+            known[study] = confirmed(*of_study), doubtful(*of_study), denied(*of_study)
+        stated, open_, absent = known[study]
         if stated is None:
             skipped["images without labels and report"] += 1
             continue
+        contested = [i for i, label in enumerate(boxes.labels) if label not in stated and label not in absent]
         kept = [i for i, label in enumerate(boxes.labels) if label in stated or label in UNASKED]
         skipped["detected boxes that no report confirms"] += len(boxes.labels) - len(kept)
         located = {boxes.labels[i] for i in kept}
@@ -187,7 +202,8 @@ def pictures(
                 view=row["view"],
                 patient=row["subject_id"],
                 size=(row["width"], row["height"]),
-                boxes=Boxes(tuple(boxes.labels[i] for i in kept), boxes.xywh[kept]),
+                boxes=boxes.select(kept),
+                contested=boxes.select(contested),
                 unlocated=tuple(sorted((stated | open_) - located)),
             )
         )

@@ -1,7 +1,8 @@
 """The perturbed partners of positive questions (HEAL-MedVQA, section 3.1): TPT changes the text, VPT the image.
 
 TPT: the anatomy or the disease is replaced so that the new pair is logical (it holds in another image of the split) and
-has no box that touches its anatomy in this image; where several would do, a hash chooses.
+has no box that touches its anatomy in this image; where several would do, a hash chooses, each as likely as it is
+common, so that a swapped pair is no rarer than the original.
 
 VPT: a donor region of the same anatomy comes from another patient's image of the split in which no box of the disease
 touches that anatomy. Donors whose anatomy no box touches are preferred, then those of the same view; of what is left,
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..hashing import pick
+from ..hashing import pick, weighted_pick
 from .questions import cooccurring, mask, plausible_absences, reference
 from .relations import Scene
 from .wording import closed_question
@@ -42,7 +43,7 @@ def tpt(rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int
             if not pairs:
                 continue
             row_id = f"{row['id']}/{kind}"
-            new = pairs[pick(row_id, len(pairs), seed)]
+            new = weighted_pick({pair: logical[pair] for pair in pairs}, row_id, seed)
             swaps.append(
                 {
                     "id": row_id,

@@ -6,16 +6,19 @@ split has as many hallucinated questions as positive ones (so that "No" and "Yes
 images); each gets a hallucinated and a normal one, and the images beyond that are left out.
 
 A hallucinated question asks for a pair that holds elsewhere in the split, and whose disease has no box that touches the
-anatomy here; a normal one is about an anatomy that no box touches. UNASKED classes name no disease that a question
-could ask for: they are in no question and no answer, but an anatomy that they touch is not normal.
+anatomy here. It is drawn as often as it holds in the split: were rare pairs asked for as absent as often as common
+ones, the pair alone would tell the answer. A normal question is about an anatomy that no box touches. UNASKED classes
+name no disease that a question could ask for: they are in no question and no answer, but an anatomy that they touch is
+not normal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..hashing import pick, shuffled
+from ..hashing import pick, shuffled, weighted_pick
 from .relations import Pair, Scene
 from .wording import closed_question, open_answer, open_question, templates
 
@@ -33,9 +36,9 @@ def slug(name: str) -> str:
     return name.lower().replace(" ", "-").replace("/", "-")
 
 
-def cooccurring(scenes: Sequence[Scene]) -> frozenset[Pair]:
-    """The pairs of anatomy and disease that hold in some image: what is logical to ask for (section 3.1)."""
-    return frozenset(pair for scene in scenes for pair in scene.related if pair[1] not in UNASKED)
+def cooccurring(scenes: Sequence[Scene]) -> Counter[Pair]:
+    """The pairs of anatomy and disease that hold in some image, logical to ask for (section 3.1), and how often."""
+    return Counter(pair for scene in scenes for pair in scene.related if pair[1] not in UNASKED)
 
 
 def asked_pairs(scene: Scene) -> list[Pair]:
@@ -43,7 +46,7 @@ def asked_pairs(scene: Scene) -> list[Pair]:
     return [pair for pair in scene.related if pair[1] not in UNASKED]
 
 
-def plausible_absences(scene: Scene, logical: frozenset[Pair]) -> list[Pair]:
+def plausible_absences(scene: Scene, logical: Collection[Pair]) -> list[Pair]:
     """Logical pairs that do not hold in this image, whose anatomy it has, in alphabetical order."""
     return sorted(pair for pair in logical if pair[0] in scene.regions and pair not in scene.touched)
 
@@ -71,7 +74,7 @@ def questions(scenes: Sequence[Scene], config: str, split: str, *, seed: int) ->
     return [row for number in sorted(of_image) for row in of_image[number]]
 
 
-def _with_relations(scene: Scene, logical: frozenset[Pair], name: str, seed: int) -> Iterator[dict[str, Any]]:
+def _with_relations(scene: Scene, logical: Mapping[Pair, int], name: str, seed: int) -> Iterator[dict[str, Any]]:
     present = shuffled(asked_pairs(scene), f"{name}/positive", seed)
     abnormal = shuffled({anatomy for anatomy, _ in present}, f"{name}/abnormal", seed)
     plan = [
@@ -84,15 +87,16 @@ def _with_relations(scene: Scene, logical: frozenset[Pair], name: str, seed: int
     yield from plan[: FEWEST + pick(f"{name}/count", MOST - FEWEST + 1, seed)]
 
 
-def _without_relations(scene: Scene, logical: frozenset[Pair], name: str, seed: int) -> Iterator[dict[str, Any]]:
+def _without_relations(scene: Scene, logical: Mapping[Pair, int], name: str, seed: int) -> Iterator[dict[str, Any]]:
     for pair in _absent(scene, logical, name, seed):
         yield _closed(scene, name, "hallucinated", pair, seed)
     for anatomy in _normal(scene, name, seed):
         yield _open(scene, name, "normal", anatomy, seed)
 
 
-def _absent(scene: Scene, logical: frozenset[Pair], name: str, seed: int) -> list[Pair]:
-    return shuffled(plausible_absences(scene, logical), f"{name}/hallucinated", seed)[:1]
+def _absent(scene: Scene, logical: Mapping[Pair, int], name: str, seed: int) -> list[Pair]:
+    pairs = {pair: logical[pair] for pair in plausible_absences(scene, logical)}
+    return [weighted_pick(pairs, f"{name}/hallucinated", seed)] if pairs else []
 
 
 def _normal(scene: Scene, name: str, seed: int) -> list[str]:

@@ -3,7 +3,8 @@
 The paper relates a disease to an anatomy where their IoU exceeds a threshold, and does not print the threshold. The box
 of a nodule in a third of a lung has a small IoU however central it lies, so the share of the box that lies in the
 anatomy (`box`) is offered as another measure. A box that touches an anatomy below the threshold is neither: the pair is
-not asked for as present, nor as absent, and the anatomy is not called normal.
+not asked for as present, nor as absent, and the anatomy is not called normal. So it is with a box that too few readers
+drew.
 """
 
 from __future__ import annotations
@@ -16,6 +17,27 @@ import numpy as np
 from ...loaders import rle
 
 MEASURES = ("iou", "box")
+PLACES = ("any", "anatomical")
+_LUNGS = tuple(f"{side} {zone} lung" for side in ("right", "left") for zone in ("upper", "middle", "lower"))
+# Where a class can lie; classes of the lungs and the pleura: in the lungs.
+_ELSEWHERE = {
+    "Aortic enlargement": ("aorta",),
+    "Calcification": (*_LUNGS, "heart", "aorta", "trachea"),
+    "Cardiomegaly": ("heart",),
+    "Clavicle fracture": ("right upper lung", "left upper lung"),
+    "Enlarged PA": ("heart",),
+    "Mediastinal shift": ("heart", "aorta", "trachea"),
+}
+# Class -> wider or neighbouring readings of the same shadow: where it lies, they are not asked for as absent.
+_ALSO = {
+    "Atelectasis": ("Lung Opacity",),
+    "Consolidation": ("Infiltration", "Lung Opacity"),
+    "Edema": ("Lung Opacity",),
+    "ILD": ("Lung Opacity", "Pulmonary fibrosis"),
+    "Infiltration": ("Consolidation", "Lung Opacity"),
+    "Nodule/Mass": ("Lung Opacity",),
+    "Pulmonary fibrosis": ("ILD", "Lung Opacity"),
+}
 Pair = tuple[str, str]  # anatomy, disease
 
 
@@ -26,13 +48,21 @@ class Boxes:
     labels: tuple[str, ...]
     xywh: np.ndarray
 
+    def select(self, which: Sequence[int]) -> Boxes:
+        """Some of the boxes, by their indices."""
+        return Boxes(tuple(self.labels[i] for i in which), self.xywh[list(which)])
+
+
+NO_BOXES = Boxes((), np.empty((0, 4)))
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
     """One image of a source and what is known of it before any mask is read.
 
     source, key, view: its ImageRef. patient: what a donor image must differ in. size: (width, height), None where only
-    the masks say it. unlocated: diseases that are there, one does not know where.
+    the masks say it. unlocated: diseases that are there, one does not know where. contested: boxes that are no
+    relation, but no reason either to call the disease absent where they lie.
     """
 
     image_id: str
@@ -43,14 +73,20 @@ class Picture:
     size: tuple[int, int] | None
     boxes: Boxes
     unlocated: tuple[str, ...] = ()
+    contested: Boxes = NO_BOXES
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a disease lies at an anatomy: its `measure` is at least `threshold`."""
+    """When a disease lies at an anatomy: its `measure` is at least `threshold`.
+
+    places: "any", the published rule, by which an enlarged heart also lies at the lung that its box overlaps; or
+    "anatomical", only where a class can lie (a pair elsewhere is neither present nor absent).
+    """
 
     measure: str = "iou"
     threshold: float = 0.05
+    places: str = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +95,7 @@ class Scene:
 
     regions: anatomy -> COCO RLE of the image's size. extents: anatomy -> (width, height) of the region's box as shares
     of the image's. related: pairs above the threshold, with the boxes (indices) that make them. touched: pairs whose
-    boxes and regions have a pixel in common, the related ones among them.
+    boxes, contested ones too, and regions have a pixel in common, the related ones among them.
     """
 
     picture: Picture
@@ -79,16 +115,21 @@ def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, Mappin
     for name in names:
         _, _, w, h = rle.bounding_box(regions[name])
         extents[name] = (w / width, h / height)
+    n_boxes = len(picture.boxes.labels)
+    labels = (*picture.boxes.labels, *picture.contested.labels)
     related: dict[Pair, tuple[int, ...]] = {}
     touched: set[Pair] = set()
-    if len(picture.boxes.labels) and names:
-        shapes = rle.from_boxes(picture.boxes.xywh, (height, width))
+    if labels and names:
+        shapes = rle.from_boxes(np.vstack([picture.boxes.xywh, picture.contested.xywh]), (height, width))
         common = rle.overlaps(shapes, [regions[name] for name in names])
         box_area = np.array([rle.area(shape) for shape in shapes], dtype=np.float64)[:, None]
         region_area = np.array([rle.area(regions[name]) for name in names], dtype=np.float64)
         whole = box_area if rule.measure == "box" else box_area + region_area - common
-        related = _related(picture.boxes.labels, names, (common > 0) & (common >= rule.threshold * whole))
-        touched = set(_related(picture.boxes.labels, names, common > 0))
+        related = _related(labels, names, ((common > 0) & (common >= rule.threshold * whole))[:n_boxes])
+        if rule.places == "anatomical":
+            related = {pair: boxes for pair, boxes in related.items() if pair[0] in _ELSEWHERE.get(pair[1], _LUNGS)}
+        touched = set(_related(labels, names, common > 0))
+        touched |= {(name, also) for name, disease in touched for also in _ALSO.get(disease, ())}
     touched |= {(name, disease) for name in names for disease in picture.unlocated}
     return Scene(picture, width, height, dict(regions), extents, related, frozenset(touched))
 

@@ -87,7 +87,11 @@ def _scenes(
         if picture.image_id not in masks:
             skipped["images without masks"] += 1
             continue
-        size = _size(picture, masks, roots)
+        try:
+            size = _size(picture, masks, roots)
+        except ImageError:
+            skipped["images whose file cannot be read"] += 1
+            continue
         if size is None:
             skipped["images of unknown size (no file, no table, no size in the masks)"] += 1
             continue
@@ -96,7 +100,8 @@ def _scenes(
             skipped["images without masks"] += 1
             continue
         boxes = within(picture.boxes, size, skipped)
-        found.append(locate(replace(picture, boxes=boxes), size, regions, rule))
+        contested = within(picture.contested, size, Counter())
+        found.append(locate(replace(picture, boxes=boxes, contested=contested), size, regions, rule))
     return found, +(skipped + masks.problems)
 
 
@@ -118,7 +123,9 @@ def within(boxes: Boxes, size: tuple[int, int], skipped: Counter[str]) -> Boxes:
 def _size(picture: Picture, masks: AnatomyMasks, roots: Mapping[str, Path]) -> tuple[int, int] | None:
     if picture.size is not None:
         return picture.size
+    reference = {"source": picture.source, "key": picture.key, "view": picture.view}
     try:
-        return images.image_size({"source": picture.source, "key": picture.key, "view": picture.view}, roots)
-    except ImageError:
+        images.locate(reference, roots)
+    except ImageError:  # labels alone serve to build
         return masks.declared_size(picture.image_id)
+    return images.image_size(reference, roots)

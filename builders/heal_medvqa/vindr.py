@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ...loaders import vindr_cxr
-from .relations import Boxes, Picture
+from .relations import NO_BOXES, Boxes, Picture
 
 SOURCE = "vindr_cxr"
 MASKS = "vindr_cxr_anatomy"
@@ -17,12 +17,12 @@ MASKS = "vindr_cxr_anatomy"
 def pictures(root: Path, split: str, *, agreement: str) -> list[Picture]:
     """Every image of a split with its boxes, in the label file's order. Each image is a patient of its own.
 
-    agreement: majority, any or all (see `loaders.vindr_cxr.agree`).
+    agreement: majority, any or all (see `loaders.vindr_cxr.agree`). What a single reader drew is contested.
     """
     annotations = vindr_cxr.read_annotations(vindr_cxr.label_files(root)[split], split)
     agreed = vindr_cxr.agree(annotations, rule=agreement)
     sizes = vindr_cxr.declared_sizes(root)
-    of_image = boxes_by_image(agreed.boxes, len(agreed.image_ids))
+    of_image, of_any = (boxes_by_image(a.boxes, len(a.image_ids)) for a in (agreed, annotations))
     return [
         Picture(
             image_id=image_id,
@@ -32,8 +32,9 @@ def pictures(root: Path, split: str, *, agreement: str) -> list[Picture]:
             patient=image_id,
             size=sizes.get(image_id),
             boxes=boxes,
+            contested=NO_BOXES if agreed is annotations else drawn,
         )
-        for image_id, boxes in zip(agreed.image_ids, of_image, strict=True)
+        for image_id, boxes, drawn in zip(agreed.image_ids, of_image, of_any, strict=True)
     ]
 
 

@@ -73,13 +73,14 @@ def test_the_bytes_do_not_depend_on_the_workers_and_do_on_the_seed(phantom_heal_
 def test_what_was_left_out_is_what_the_phantom_plants(phantom_heal_build):
     assert record_of(phantom_heal_build / REPOSITORIES[0])["skipped"] == {
         "empty mask: trachea": 1,
+        "images in no question (nothing to ask for, or beyond the balance of Yes and No)": 19,
         "images without masks": 1,
     }
     skipped = record_of(phantom_heal_build / REPOSITORIES[1])["skipped"]
     studies = mimic_cxr_reports.studies(0)
     frontal = [view for s in studies for view, _ in s.images if view in ("AP", "PA")]
-    of_split = "images of the split validation, which gives no question"
-    assert 0 < skipped.pop(of_split) < len(frontal)
+    unused = "images in no question (nothing to ask for, or beyond the balance of Yes and No)"
+    assert 0 < skipped.pop(unused) < len(frontal)
     assert skipped.pop("detected boxes that no report confirms") > 0
     assert skipped.pop("detected boxes: below threshold") > 0
     assert skipped == {
@@ -213,7 +214,7 @@ def test_masks_of_other_images_are_refused(phantom_heal_roots, tmp_path):
     roots = phantom_heal_roots | {"vindr_cxr_anatomy": other}
     with pytest.raises(InputError, match="0 images with masks give no question") as error:
         heal_medvqa.build(roots, tmp_path / "out", configs=["vindr"])
-    assert "check that the masks are of these images" in str(error.value)
+    assert "check that the masks and boxes are of these images" in str(error.value)
     assert not (tmp_path / "out").exists()
 
 

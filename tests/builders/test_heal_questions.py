@@ -105,9 +105,9 @@ def test_rows_do_not_depend_on_the_order_of_the_images(split, seed, random):
 
 @given(splits(), splits(), SEEDS)
 def test_other_images_change_no_row_but_through_what_is_logical_and_the_balance(split, others, seed):
-    """With the same logical pairs, an image with relations has the same rows in whatever company."""
+    """An image with relations has the same rows in whatever company, as long as that adds no relation."""
     everything = [scene("all", list(product(heal_scenes.ANATOMIES, ASKED)))]
-    renamed = [scene(f"other {n}", s.related, s.touched, anatomies=s.regions) for n, s in enumerate(others)]
+    renamed = [scene(f"other {n}", [], s.touched, anatomies=s.regions) for n, s in enumerate(others)]
 
     def with_relations(company):
         rows = questions([*split, *company, *everything], "vindr", "train", seed=seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,67 +46,73 @@ MASKS = {LUNG: mask((20, 40), (0, 0, 10, 10)), HEART: mask((20, 40), (10, 0, 10,
     [
         pytest.param([], Rule(), {}, set(), id="no box"),
         pytest.param(
-            [("Edema", (0, 0, 10, 10))],
+            [("Pneumothorax", (0, 0, 10, 10))],
             Rule("iou", 1.0),
-            {(LUNG, "Edema"): (0,)},
-            {(LUNG, "Edema")},
+            {(LUNG, "Pneumothorax"): (0,)},
+            {(LUNG, "Pneumothorax")},
             id="the whole of it, and the neighbour that it borders on is not touched",
         ),
-        pytest.param([("Edema", (25, 0, 5, 5))], Rule("iou", 0.0), {}, set(), id="apart, however low the threshold"),
         pytest.param(
-            [("Edema", (0, 0, 10, 5))],
+            [("Pneumothorax", (25, 0, 5, 5))], Rule("iou", 0.0), {}, set(), id="apart, however low the threshold"
+        ),
+        pytest.param(
+            [("Pneumothorax", (0, 0, 10, 5))],
             Rule("iou", 0.5),
-            {(LUNG, "Edema"): (0,)},
-            {(LUNG, "Edema")},
+            {(LUNG, "Pneumothorax"): (0,)},
+            {(LUNG, "Pneumothorax")},
             id="IoU at the threshold",
         ),
         pytest.param(
-            [("Edema", (0, 0, 10, 5))], Rule("iou", 0.51), {}, {(LUNG, "Edema")}, id="IoU below it: touched only"
+            [("Pneumothorax", (0, 0, 10, 5))],
+            Rule("iou", 0.51),
+            {},
+            {(LUNG, "Pneumothorax")},
+            id="IoU below it",
         ),
         pytest.param(
-            [("Edema", (5, 0, 20, 10))],
+            [("Pneumothorax", (5, 0, 20, 10))],
             Rule("box", 0.25),
-            {(HEART, "Edema"): (0,), (LUNG, "Edema"): (0,)},
-            {(HEART, "Edema"), (LUNG, "Edema")},
+            {(HEART, "Pneumothorax"): (0,), (LUNG, "Pneumothorax"): (0,)},
+            {(HEART, "Pneumothorax"), (LUNG, "Pneumothorax")},
             id="a quarter of the box is at the threshold",
         ),
         pytest.param(
-            [("Edema", (5, 0, 20, 10))],
+            [("Pneumothorax", (5, 0, 20, 10))],
             Rule("box", 0.26),
-            {(HEART, "Edema"): (0,)},
-            {(HEART, "Edema"), (LUNG, "Edema")},
+            {(HEART, "Pneumothorax"): (0,)},
+            {(HEART, "Pneumothorax"), (LUNG, "Pneumothorax")},
             id="and below it",
         ),
         pytest.param(
-            [("Nodule/Mass", (4, 4, 1, 1))],
+            [("Calcification", (4, 4, 1, 1))],
             Rule("iou", 0.05),
             {},
-            {(LUNG, "Nodule/Mass")},
+            {(LUNG, "Calcification")},
             id="a nodule inside has a small IoU",
         ),
         pytest.param(
-            [("Nodule/Mass", (4, 4, 1, 1))],
+            [("Calcification", (4, 4, 1, 1))],
             Rule("box", 1.0),
-            {(LUNG, "Nodule/Mass"): (0,)},
-            {(LUNG, "Nodule/Mass")},
+            {(LUNG, "Calcification"): (0,)},
+            {(LUNG, "Calcification")},
             id="and lies there with all of its box",
         ),
         pytest.param(
-            [("Edema", (0, 0, 10, 5)), ("Nodule/Mass", (0, 0, 9, 9)), ("Edema", (0, 5, 10, 5))],
+            [("Pneumothorax", (0, 0, 10, 5)), ("Calcification", (0, 0, 9, 9)), ("Pneumothorax", (0, 5, 10, 5))],
             Rule("iou", 0.5),
-            {(LUNG, "Edema"): (0, 2), (LUNG, "Nodule/Mass"): (1,)},
-            {(LUNG, "Edema"), (LUNG, "Nodule/Mass")},
+            {(LUNG, "Pneumothorax"): (0, 2), (LUNG, "Calcification"): (1,)},
+            {(LUNG, "Pneumothorax"), (LUNG, "Calcification")},
             id="several boxes of a disease",
         ),
         pytest.param(
-            [("Edema", (0, 0, 10, 10)), ("Edema", (9, 9, 2, 2))],
+            [("Pneumothorax", (0, 0, 10, 10)), ("Pneumothorax", (9, 9, 2, 2))],
             Rule("iou", 0.5),
-            {(LUNG, "Edema"): (0,)},
-            {(LUNG, "Edema"), (HEART, "Edema")},
+            {(LUNG, "Pneumothorax"): (0,)},
+            {(LUNG, "Pneumothorax"), (HEART, "Pneumothorax")},
             id="only those above the threshold are its boxes",
         ),
         pytest.param(
-            [("Edema", (3.2, 3.2, 0.1, 0.1))], Rule("box", 0.0), {}, set(), id="a box without a pixel's centre"
+            [("Pneumothorax", (3.2, 3.2, 0.1, 0.1))], Rule("box", 0.0), {}, set(), id="a box without a pixel's centre"
         ),
     ],
 )
@@ -117,9 +124,9 @@ def test_relations(boxes, rule, related, touched):
 
 
 def test_a_disease_that_lies_nobody_knows_where_touches_every_anatomy_and_relates_to_none():
-    scene = located([("Edema", (0, 0, 10, 10))], MASKS, Rule(), unlocated=("Pneumothorax",))
-    assert scene.related == {(LUNG, "Edema"): (0,)}
-    assert scene.touched == {(LUNG, "Edema"), (LUNG, "Pneumothorax"), (HEART, "Pneumothorax")}
+    scene = located([("Pneumothorax", (0, 0, 10, 10))], MASKS, Rule(), unlocated=("Pneumothorax",))
+    assert scene.related == {(LUNG, "Pneumothorax"): (0,)}
+    assert scene.touched == {(LUNG, "Pneumothorax"), (LUNG, "Pneumothorax"), (HEART, "Pneumothorax")}
 
 
 def test_a_scene_keeps_its_masks_and_their_extents_as_shares_of_the_image():
@@ -148,7 +155,7 @@ def images(draw):
     for _ in range(draw(st.integers(0, 5))):
         x, y = draw(st.integers(0, width - 1)), draw(st.integers(0, height - 1))
         w, h = draw(st.integers(1, width - x)), draw(st.integers(1, height - y))
-        boxes.append((draw(st.sampled_from(("Edema", "ILD"))), (x, y, w, h)))
+        boxes.append((draw(st.sampled_from(("Pneumothorax", "Emphysema"))), (x, y, w, h)))
     return boxes, masks
 
 
@@ -202,7 +209,29 @@ def test_a_higher_threshold_relates_less_and_touches_the_same(image):
 )
 def test_boxes_are_cut_to_the_image(box, cut, counted):
     skipped: Counter[str] = Counter()
-    boxes = within(picture([("Edema", box), ("ILD", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
-    assert boxes.labels == (("Edema", "ILD") if cut else ("ILD",))
+    boxes = within(picture([("Pneumothorax", box), ("Emphysema", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
+    assert boxes.labels == (("Pneumothorax", "Emphysema") if cut else ("Emphysema",))
     assert boxes.xywh.tolist() == [*([list(cut)] if cut else []), [0, 0, 5, 5]]
     assert +skipped == counted
+
+
+def test_wider_readings_of_a_shadow_are_not_asked_for_as_absent():
+    found = located([("Consolidation", (0, 0, 10, 10))], MASKS, Rule())
+    assert set(found.related) == {(LUNG, "Consolidation")}
+    assert found.touched == {(LUNG, d) for d in ("Consolidation", "Infiltration", "Lung Opacity")}
+
+
+def test_contested_boxes_touch_and_relate_to_nothing():
+    agreed = picture([("Pneumothorax", (0, 0, 10, 10))])
+    contested = Boxes(("Calcification",), np.array([[10.0, 0.0, 10.0, 10.0]]))
+    regions = {name: rle.encode(of_name) for name, of_name in MASKS.items()}
+    found = locate(replace(agreed, contested=contested), (40, 20), regions, Rule())
+    assert found.related == {(LUNG, "Pneumothorax"): (0,)}
+    assert found.touched == {(LUNG, "Pneumothorax"), (HEART, "Calcification")}
+
+
+@pytest.mark.parametrize(("places", "related"), [("any", {LUNG, HEART}), ("anatomical", {HEART})])
+def test_a_class_may_be_kept_to_where_it_can_lie(places, related):
+    found = located([("Cardiomegaly", (0, 0, 20, 10))], MASKS, Rule("iou", 0.05, places))
+    assert {anatomy for anatomy, _ in found.related} == related
+    assert {anatomy for anatomy, _ in found.touched} == {LUNG, HEART}

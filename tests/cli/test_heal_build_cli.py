@@ -60,7 +60,18 @@ def test_verify_takes_a_folder_with_both_benchmarks(phantom_build, phantom_heal_
 
 
 def test_every_option_reaches_the_build(phantom_heal_roots, tmp_path):
-    options = ["--measure", "box", "--threshold", "0.3", "--anatomy", "heart", "--anatomy", "left lower lung"]
+    options = [
+        "--measure",
+        "box",
+        "--threshold",
+        "0.3",
+        "--places",
+        "anatomical",
+        "--anatomy",
+        "heart",
+        "--anatomy",
+        "left lower lung",
+    ]
     more = ["--view", "AP", "--labeler", "negbio", "--detection-threshold", "0.1", "--agreement", "any", "--seed", "4"]
     assert main(build(phantom_heal_roots, "--config", "mimic", "--out", str(tmp_path), *options, *more)) == 0
     record = json.loads((tmp_path / "heal-medvqa-mimic_cxr" / "build.json").read_text())
@@ -68,6 +79,7 @@ def test_every_option_reaches_the_build(phantom_heal_roots, tmp_path):
     assert record["arguments"] == {
         "measure": "box",
         "threshold": 0.3,
+        "places": "anatomical",
         "agreement": "any",
         "anatomies": ["heart", "left lower lung"],
         "views": ["AP"],
