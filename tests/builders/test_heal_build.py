@@ -265,6 +265,42 @@ def test_a_scaled_down_copy_is_refused_unless_it_says_the_original_sizes(phantom
     assert rows_of(folder, "vindr", "test") == rows_of(whole, "vindr", "test")
 
 
+def test_an_image_in_two_splits_is_refused(phantom_heal_roots, tmp_path):
+    root = Path(shutil.copytree(phantom_heal_roots["vindr_cxr"], tmp_path / "vindr"))
+    train, test = (root / "annotations" / f"annotations_{split}.csv" for split in ("train", "test"))
+    row = test.read_text().splitlines()[1].split(",")
+    row[0] = train.read_text().splitlines()[1].split(",")[0]
+    test.write_text(test.read_text() + ",".join(row) + "\n")
+    with pytest.raises(InputError, match="is in two splits"):
+        heal_medvqa.build(phantom_heal_roots | {"vindr_cxr": root}, tmp_path / "out", configs=["vindr"])
+
+
+def test_a_file_that_cannot_be_read_is_counted_as_such(phantom_heal_roots, tmp_path):
+    root = Path(shutil.copytree(phantom_heal_roots["vindr_cxr"], tmp_path / "vindr"))
+    next(iter(sorted((root / "train").iterdir()))).write_bytes(b"no image")
+    (folder,) = heal_medvqa.build(phantom_heal_roots | {"vindr_cxr": root}, tmp_path / "out", configs=["vindr"])
+    assert record_of(folder)["skipped"]["images whose file cannot be read"] == 1
+
+
+def test_a_split_without_partners_leaves_the_others_loadable(phantom_heal_roots, tmp_path):
+    """One test image with masks: it has no donor and no other pair, and an empty Parquet could not be loaded."""
+    root = Path(shutil.copytree(phantom_heal_roots["vindr_cxr_anatomy"], tmp_path / "masks"))
+    (path,) = root.rglob("*.json")
+    coco = json.loads(path.read_text())
+    test = {path.stem for path in (phantom_heal_roots["vindr_cxr"] / "test").iterdir()}
+    of_test = [image for image in coco["images"] if Path(image["file_name"]).stem in test]
+    dropped = {image["id"] for image in of_test[2:]}
+    coco["images"] = [image for image in coco["images"] if image["id"] not in dropped]
+    coco["annotations"] = [a for a in coco["annotations"] if a["image_id"] not in dropped]
+    path.write_text(json.dumps(coco))
+    (folder,) = heal_medvqa.build(phantom_heal_roots | {"vindr_cxr_anatomy": root}, tmp_path / "out", configs=["vindr"])
+    splits = record_of(folder)["splits"]
+    assert all(summary["rows"] for summary in splits.values())
+    for name in splits:
+        config, split = name.split("/")
+        assert len(datasets.load_dataset(str(folder), config, split=split)) == splits[name]["rows"]
+
+
 def test_files_of_one_name_in_many_folders_all_count(tmp_path):
     """Masks lie in a folder an image, as heart.png: one hash must not hide the others."""
     for image in ("a", "b"):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from medfaith.builders.heal_medvqa.mimic import LABELS, PHRASES, confirmed, doubtful, pictures
+from medfaith.builders.heal_medvqa.mimic import LABELS, PHRASES, confirmed, denied, doubtful, pictures
 from medfaith.builders.heal_medvqa.questions import UNASKED
 from medfaith.loaders import mimic_cxr, phantom
 from medfaith.loaders.errors import InputError
@@ -179,3 +179,29 @@ def test_reports_may_lie_in_a_folder_of_their_own(phantom_heal_roots, tmp_path):
 def test_what_is_left_open_is_neither_confirmed_nor_absent(labels, report, expected):
     assert doubtful(labels, report) == expected
     assert not expected & (confirmed(labels, report) or set())
+
+
+@pytest.mark.parametrize(
+    ("labels", "report", "expected"),
+    [
+        ({"Edema": 0.0}, None, {"Edema"}),
+        ({"Edema": None}, "No edema.", set()),
+        (None, "No edema or emphysema.", {"Edema", "Emphysema"}),
+        (None, None, set()),
+    ],
+)
+def test_denied(labels, report, expected):
+    assert denied(labels, report) == expected
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ("Acute left rib fracture.", {"Rib fracture"}),
+        ("Left clavicle fracture.", {"Clavicle fracture"}),
+        ("There is a fracture.", {"Clavicle fracture", "Rib fracture"}),
+        (None, {"Clavicle fracture", "Rib fracture"}),
+    ],
+)
+def test_the_text_says_which_bone_the_one_label_means(report, expected):
+    assert confirmed({"Fracture": 1.0}, report) == expected
