@@ -99,7 +99,7 @@ def read_detections(
     Raises InputError naming file and row: a malformed line, an unknown class, a box without positive sides.
     """
     boxes, names = _files(root)
-    found = _coco(boxes[0], names) if boxes[0].suffix == ".json" else _yolo(boxes, names)
+    found = _coco(boxes[0], names, sizes) if boxes[0].suffix == ".json" else _yolo(boxes, names)
     wanted = frozenset(classes)
     position = {image_id: n for n, image_id in enumerate(image_ids)}
     skipped: Counter[str] = Counter()
@@ -249,7 +249,7 @@ def _listed_classes(path: Path) -> dict[int, str]:
     return _classes(dict(enumerate(listed)), path)
 
 
-def _coco(path: Path, names: Path | None) -> Iterator[_Box]:
+def _coco(path: Path, names: Path | None, sizes: Mapping[str, tuple[int, int]]) -> Iterator[_Box]:
     content = _read_json(path)
     if isinstance(content, dict):
         results, described, place = content.get("annotations"), content, path
@@ -263,6 +263,7 @@ def _coco(path: Path, names: Path | None) -> Iterator[_Box]:
         raise InputError(path, "has no class names", expected=f"{CATEGORIES} or {CLASSES_TXT} beside it", action=ACTION)
     classes = _listed_classes(place) if described is None else _coco_classes(described, place)
     files = _coco_images(described, place)
+    _check_sizes(described, place, sizes)
     for row, entry in enumerate(results, 1):
         bbox = entry.get("bbox")
         if not isinstance(bbox, list) or len(bbox) != 4:
@@ -298,6 +299,20 @@ def _coco_images(described: object, path: Path) -> dict[object, str]:
     except (TypeError, KeyError, AttributeError):
         expected = '"images": [{"id": 1, "file_name": "abc.jpg"}, ...]'
         raise InputError(path, "lists images in another form", expected=expected, action=ACTION) from None
+
+
+def _check_sizes(described: object, path: Path, sizes: Mapping[str, tuple[int, int]]) -> None:
+    """Boxes are in pixels of the images listed: those of a scaled copy would lie elsewhere on the originals."""
+    for entry in described.get("images", []) if isinstance(described, dict) else []:
+        image_id, stated = _stem(entry["file_name"]), (entry.get("width"), entry.get("height"))
+        size = sizes.get(image_id)
+        if None not in stated and size is not None and stated != tuple(size):
+            raise InputError(
+                path,
+                f"image {image_id} is {stated[0]} x {stated[1]} pixels, in the source {size[0]} x {size[1]}",
+                expected="boxes in pixels of the original images",
+                action="scale the boxes and sizes to the original images, or write YOLO text files, which hold shares",
+            )
 
 
 def _coco_image(image_id: object, files: Mapping[object, str], path: Path, row: int) -> str:

@@ -284,3 +284,18 @@ def test_every_class_of_vindr_cxr_is_known(tmp_path):
     root = yolo(tmp_path, {A: "".join(f"{n} {SHARES} 0.9\n" for n in range(22))}, names=None)
     (root / "data.yaml").write_text(yaml.safe_dump({"names": list(vindr_cxr.CLASSES)}))
     assert read(root).boxes["label"].to_pylist() == list(vindr_cxr.CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("stated", "fits"), [({"width": 200, "height": 100}, True), ({}, True), ({"width": 100, "height": 50}, False)]
+)
+def test_coco_boxes_of_a_scaled_copy_are_refused(tmp_path, stated, fits):
+    """They would lie elsewhere on the original image, and still within it."""
+    listed = [{"id": 17, "file_name": f"{A}.jpg", **stated}]
+    categories = [{"id": n, "name": name} for n, name in enumerate(NAMES, 1)]
+    coco(tmp_path, [entry(17)], {"images": listed, "categories": categories})
+    if fits:
+        assert rows_of(read(tmp_path)) == [EXPECTED]
+    else:
+        with pytest.raises(InputError, match=f"{A} is 100 x 50 pixels, in the source 200 x 100"):
+            read(tmp_path)
