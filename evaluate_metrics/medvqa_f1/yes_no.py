@@ -5,8 +5,9 @@ Only what a text says outright is read; nothing is inferred. The first of these 
 1. what stands in `<answer>` tags;
 2. statements of the answer ("The answer is no", "Answer: Yes", JSON's "answer"); a final answer overrules others;
 3. the reply words yes and no, wherever they stand; the "no" of "no edema" is none;
-4. sentences that state a presence ("... is present", "there is evidence of ...") or an absence ("no edema",
-   "there is no ...", "... is not seen", "does not show ..."). Hedged sentences and questions state nothing.
+4. sentences that state a presence ("... is present", "there is edema", "the heart shows ...") or an absence ("no
+   edema", "there is no ...", "... is not seen", "does not show ..."), as if they were about what was asked. Hedged
+   sentences and questions state nothing.
 
 Thinking is dropped first. Both answers where one of these decides are `ambiguous`; a text that says neither is `none`.
 """
@@ -59,11 +60,16 @@ _ABSENCE = re.compile(
     r"(?:have|show|suffer|contain|demonstrate|exhibit|appear\s+to\s+have|reveal|see|seem\s+to\s+have)\b"
     r"|\b(?:is|are|was|were)\s+absent\b|\b(?:is|are|was|were|appears?)\s+free\s+(?:of|from)\b|\babsence\s+of\b"
 )
+# What may follow "shows" and names no disease: a denial, or the picture itself ("shows a frontal chest X-ray").
+_NOTHING = (
+    r"(?:no|not|nothing|neither|been)\b"
+    r"|(?:\w+\s+){0,3}(?:x-?\s?rays?|radiographs?|views?|films?|images?|lungs|thorax|patient)\b"
+)
 _PRESENCE = re.compile(
     rf"\b(?:is|are|was|were)\s+(?:\w+ly\s+)?{_SEEN}\b"
-    r"|\bthere\s+(?:is|are|was|were)\s+(?:\w+\s+)?(?:evidence|signs?|indications?|presence)\s+of\b"
-    r"|\b(?:shows?|has|have|demonstrates?|exhibits?)\s+(?:\w+\s+)?(?:evidence|signs?|indications?)\s+of\b"
-    r"|\bdoes\s+(?:have|show|suffer)\b|\bsuffers\s+from\b"
+    rf"|\bthere\s+(?:is|are|was|were)\s+(?!{_NOTHING})\w"
+    rf"|\b(?:shows?|has|demonstrates?|reveals?|exhibits?|suffers\s+from)\s+(?!{_NOTHING})\w"
+    r"|\bdoes\s+(?:have|show|suffer)\b"
 )
 _HEALTHY = re.compile(r"\b(?:normal|clear|healthy|unremarkable|intact)\b")  # "normal lung is seen" asserts no disease
 

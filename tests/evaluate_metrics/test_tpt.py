@@ -57,6 +57,9 @@ Pleural effusion is present in the left lower lung.
 An opacity is clearly seen at the right base.
 The left lung shows signs of consolidation.
 The left lower lung suffers from pneumonia.
+There is consolidation in the left lower lung.
+The heart has cardiomegaly.
+The image shows a frontal chest X-ray. There is lung opacity.
 """,
     "no": """
 No
@@ -120,6 +123,10 @@ I cannot determine whether edema is present.
 Edema may be present.
 The lungs are normal.
 A normal lung is seen.
+The image shows a frontal chest X-ray.
+There is a frontal view of the chest.
+The image shows normal lungs.
+The left lower lung has been resected.
 No idea.
 No doubt
 No image was given
