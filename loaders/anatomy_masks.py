@@ -16,6 +16,7 @@ image's aspect ratio within ASPECT_TOLERANCE.
 from __future__ import annotations
 
 import tomllib
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -50,7 +51,7 @@ ACTION = "give the folder that the segmenter wrote, or write the masks in one of
 Size = tuple[int, int]
 
 
-class Layout:
+class Layout(ABC):
     """One way of keeping masks in files. places: the file or folder of each image, by image id."""
 
     def __init__(self, places: Mapping[str, Path]) -> None:
@@ -70,9 +71,9 @@ class Layout:
         """(width, height) of the image, where a file says so."""
         return None
 
+    @abstractmethod
     def read(self, image_id: str) -> dict[str, Rle]:
         """The masks of one image as stored, by name of structure or anatomy; raises InputError."""
-        raise NotImplementedError
 
 
 class AnatomyMasks:

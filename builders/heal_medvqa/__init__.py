@@ -132,6 +132,7 @@ def _build_config(
         written, n_unused = _splits(config, split, of_one, seed)
         splits += written
         skipped["images in no question (nothing to ask for, or beyond the balance of Yes and No)"] += n_unused
+    skipped = +skipped  # a reason that nothing was left out for says nothing
     if not splits:
         raise InputError(
             roots[CONFIGS[config]],

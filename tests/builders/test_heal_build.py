@@ -215,6 +215,8 @@ def test_masks_of_other_images_are_refused(phantom_heal_roots, tmp_path):
     with pytest.raises(InputError, match="0 images with masks give no question") as error:
         heal_medvqa.build(roots, tmp_path / "out", configs=["vindr"])
     assert "check that the masks and boxes are of these images" in str(error.value)
+    assert "100 images without masks" in str(error.value)
+    assert "; 0 " not in str(error.value)
     assert not (tmp_path / "out").exists()
 
 

@@ -2,9 +2,6 @@
 
 import json
 import sqlite3
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -22,6 +19,7 @@ from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import (
     transformers_chat,
 )
 from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from tests.chat import chat_server, save_tiny_llama
 
 NOTHING = Extraction(frozenset(), "unreadable")
 NORMAL = Extraction(frozenset(), "normal")
@@ -117,39 +115,10 @@ def test_a_cache_needs_a_model_and_must_be_one(tmp_path):
         extract(TEXTS, by_words, model="m", cache=tmp_path / "notes.txt")
 
 
-@contextmanager
 def server(statuses=(), reply=None):
-    """Speaks chat completions on 127.0.0.1: answers the first requests with `statuses`, the others as a model."""
-    requests, waiting = [], list(statuses)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
-            status = waiting.pop(0) if waiting else 200
-            message = {"role": "assistant", "content": by_words(body["messages"])}
-            whole = {
-                "id": "1", "object": "chat.completion", "created": 0, "model": body["model"],
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            }  # fmt: skip
-            sent = json.dumps({"error": {"message": "no"}} if status != 200 else whole if reply is None else reply)
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(sent)))
-            self.end_headers()
-            self.wfile.write(sent.encode())
-
-        def log_message(self, format, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{http.server_address[1]}/v1", requests
-        finally:
-            http.shutdown()
-            thread.join()
+    """A model that reads by words, after first requests answered with `statuses`."""
+    waiting = list(statuses)
+    return chat_server(by_words, lambda _: waiting.pop(0) if waiting else 200, reply)
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
@@ -190,29 +159,6 @@ def test_no_server():
         pass
     with pytest.raises(ConnectionError, match=r"no answer after 1 retries.*is the server up"):
         extract(["Edema"], chat_endpoint(url, "llama", retries=1, backoff=0.01))
-
-
-def save_tiny_llama(folder):
-    """A randomly initialised LlamaForCausalLM with a byte-level tokenizer and a chat template."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    torch.manual_seed(0)
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: number for number, token in enumerate(["<pad>", "</s>", *alphabet])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>")
-    fast.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "
-    fast.save_pretrained(folder)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=2, max_position_embeddings=4096, pad_token_id=0, eos_token_id=1, bos_token_id=1,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
 
 
 def test_a_local_model_replies_the_same_each_time(tmp_path):

@@ -150,7 +150,6 @@ boxes = st.lists(
 )
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools on numpy 2
 @settings(max_examples=40, deadline=None)
 @given(boxes)
 def test_clipping_covers_the_pixels_that_pycocotools_draws(tmp_path_factory, given_boxes):

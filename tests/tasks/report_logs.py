@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -149,3 +150,8 @@ def rows_of(report: str, title: str) -> list[list[str]]:
     section = next(section for section in report.split("\n## ") if section.startswith(title))
     table = section.split("\n\n")[1].splitlines()
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]
+
+
+def numbers_in(cells: list[str]) -> list[float]:
+    """All numbers of some cells, without what stands after an arrow."""
+    return [float(n) for cell in cells for n in re.findall(r"-?\d+(?:\.\d+)?", cell.split(" → ")[0].replace(",", " "))]

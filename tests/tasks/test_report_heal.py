@@ -1,110 +1,26 @@
-"""HEAL-MedVQA in the report: hand-derived cells, real logs of lm-eval, broken logs, and a language-model extractor."""
+"""HEAL-MedVQA in the report: hand-derived cells, real logs of lm-eval, and broken logs."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import random
-import threading
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score, precision_recall_fscore_support
+from sklearn.metrics import precision_recall_fscore_support
 
 from medfaith.cli import main
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.report import read_results, write_report
+from tests.tasks.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, csv_rows, pair, question, write_heal
 from tests.tasks.report_logs import DATE, answered, rows_of, write_log
 
 ACCURACY, TPT, VPT, RUNS, TWO = "HEAL Table 2", "HEAL Table 3", "HEAL Table 4", "HEAL runs", "HEAL open-ended labels"
-
-Answer = tuple[dict[str, Any], str]
-
-
-def question(number: Any, kind: str, *, config: str = "vindr", image: Any = None, **columns: Any) -> dict[str, Any]:
-    """One row as a task's document."""
-    opened = kind in ("abnormal", "normal")
-    image = f"test/{number if image is None else image}.dicom"
-    row = {
-        "id": f"{config}/test/{number}/{kind}",
-        "images": f"vindr_cxr:{image}",
-        "image_id": image,
-        "original_id": f"{config}/test/{number}/{kind}",
-        "kind": kind,
-        "question_type": "open" if opened else "closed",
-        "question": "What is wrong with the heart?" if opened else "Does the heart show cardiomegaly?",
-        "anatomy": "heart",
-        "diseases": [] if kind == "normal" else ["Cardiomegaly"],
-        "options": ["No abnormality", *CLASSES] if opened else ["Yes", "No"],
-        "answer": 0 if kind in ("positive", "original", "normal") else 1,
-        "negated": 0 if opened else 1,
-        "n_rows_skipped": 0,
-        "prompt": "b0",
-    }
-    return row | columns
-
-
-def pair(number: int, said: str, partners: Mapping[str, str], **columns: Any) -> list[Answer]:
-    """An original and its perturbed partners, by kind, with what the model says to each."""
-    original = question(number, "original", **columns)
-    changed = {"original_id": original["id"]}
-    return [(original, said)] + [(question(number, k, **columns, **changed), t) for k, t in partners.items()]
-
-
-def write_heal(folder: Path, ask: str, answers: Sequence[Answer], *, model: str = "m", **how: Any) -> Path:
-    """The log of one task, and the results beside it."""
-    config = answers[0][0]["id"].split("/")[0]
-    lines = [
-        json.dumps({"doc_id": i, "doc": doc, "resps": [[text]], "filtered_resps": [text], "filter": "none"})
-        for i, (doc, text) in enumerate(answers)
-    ]
-    task = how.pop("task", f"medfaith_heal_{config}_{ask}")
-    return write_log(folder, model, answers, task=task, lines=how.pop("lines", lines), **how)
-
-
-UNREADABLE = "The picture is blurred."
-CLOSED = [  # 2 true and 1 false positive, 2 missed, one of them unread
-    *((question(i, "positive"), text) for i, text in enumerate(("Yes", "yes, it does", "No", UNREADABLE))),
-    *((question(i, "hallucinated"), text) for i, text in enumerate(("Yes", "No", "no.", "No", "No", "No"))),
-]
-OPEN = [  # 2 true positives, 1 false one, 2 missed
-    (question(0, "abnormal", diseases=["Edema"]), "Edema."),
-    (question(1, "abnormal", diseases=["Edema", "ILD"]), "It shows ILD and cardiomegaly."),
-    (question(2, "normal"), "No abnormality"),
-    (question(3, "abnormal", diseases=["Edema"]), UNREADABLE),
-]
-TPT_PAIRS = [  # 3 true positives of 5; anatomy 2 of 3, disease 1 of 2; unread: an original and a partner
-    *pair(0, "Yes", {"anatomy": "No", "disease": "No"}, image="a"),
-    *pair(1, "Yes", {"anatomy": "Yes", "disease": UNREADABLE}, image="a"),
-    *pair(2, "No", {"anatomy": "No", "disease": "No"}, image="b"),
-    *pair(3, UNREADABLE, {"anatomy": "No", "disease": "No"}, image="c"),
-    *pair(4, "Yes", {"anatomy": "No"}, image="d"),
-]
-VPT_PAIRS = [
-    *pair(0, "Yes", {"region": "No"}),
-    *pair(1, "Yes", {"region": "Yes"}),
-    *pair(2, "No", {"region": "No"}),
-]
-
-
-def as_mimic(answers: Sequence[Answer]) -> list[Answer]:
-    def renamed(doc: dict[str, Any]) -> dict[str, Any]:
-        return doc | {name: doc[name].replace("vindr/", "mimic/") for name in ("id", "original_id")}
-
-    return [(renamed(doc), text) for doc, text in answers]
-
-
-def csv_rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_the_papers_tables(tmp_path):
@@ -354,188 +270,3 @@ def test_a_question_that_stands_twice_or_is_missing(tmp_path, capsys):
     path.write_text("\n".join(lines[:9]), encoding="utf-8")
     assert main(["report", str(tmp_path)]) == 2
     assert "has 9 questions" in capsys.readouterr().err
-
-
-# The language-model extractor ---------------------------------------------------------------------------------------
-
-LABELS = {  # what the model behind the server reads in each of the answers of OPEN
-    "Edema.": ["Edema"],
-    "It shows ILD and cardiomegaly.": ["ILD"],
-    "No abnormality": [],
-    UNREADABLE: ["Edema"],
-}
-
-
-@contextmanager
-def server(*, fails_from: int | None = None, status: int = 404):
-    """Speaks chat completions on 127.0.0.1, from one request on with an error only; yields its URL and the requests."""
-    requests: list[dict[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self._send(404, {"error": "no such page"})
-
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            text = body["messages"][-1]["content"].removeprefix("Answer: ").removesuffix("\nReply:")
-            requests.append({"key": self.headers.get("Authorization"), "model": body["model"], "text": text})
-            if fails_from is not None and len(requests) >= fails_from:
-                return self._send(status, {"error": {"message": f"the model {body['model']} does not exist"}})
-            message = {"role": "assistant", "content": json.dumps(LABELS[text])}
-            self._send(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
-
-        def _send(self, code: int, content: Any):
-            sent = json.dumps(content).encode()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(sent)))
-            self.end_headers()
-            self.wfile.write(sent)
-
-        def log_message(self, format, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{http.server_address[1]}/v1", requests
-        finally:
-            http.shutdown()
-            thread.join()
-
-
-@pytest.fixture(autouse=True)
-def without_keys(monkeypatch):
-    for name in ("OPENAI_API_KEY", "MEDFAITH_EXTRACTOR_KEY"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def logs(tmp_path) -> Path:
-    write_heal(tmp_path / "logs", "open", OPEN)
-    return tmp_path / "logs"
-
-
-def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
-    write_heal(logs / "two", "open", as_mimic(OPEN[:1]), model="n")
-    with server() as (url, requests):
-        arguments = ["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]
-        assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
-    report = capsys.readouterr().out
-    first, second = rows_of(report, TWO)
-    assert first[:3] == ["m", "VinDr", "4"]
-    # By words 2 true positives, 1 false, 2 missed; by the model Edema, ILD, nothing, Edema: 3, 0, 1.
-    assert (first[3][:5], *first[4:7]) == ("0.571", "0.667", "0.500", "1 of 4")
-    assert (first[7][:5], *first[8:11]) == ("0.857", "1.000", "0.750", "0 of 4")
-    words = [{"Edema"}, {"ILD", "Cardiomegaly"}, set(), set()]
-    matrices = [[label in named for named in side for label in CLASSES] for side in (words, map(set, LABELS.values()))]
-    assert first[11:] == ["0.500", "0.500", f"{cohen_kappa_score(*matrices):.3f}"]  # 2 of 4 equal; 2 of 4 labels shared
-    assert second[:3] == ["n", "MIMIC", "1"]
-    assert second[11:] == ["1.000", "1.000", "1.000"]
-    assert "read by llama" in report
-    assert {(request["model"], request["key"]) for request in requests} == {("llama", None)}
-    assert sorted(request["text"] for request in requests) == sorted(LABELS), "equal answers are asked once"
-    (saved, _) = csv_rows(tmp_path / "out" / "heal_extractors.csv")
-    assert (saved["words_open_f1"], saved["model_open_recall"]) == (str(4 / 7), "0.75")
-    # What stands without an extractor is as it was, and such a folder is replaced.
-    assert main(["report", str(logs), "--out", str(tmp_path / "out")]) == 0
-    assert report.startswith(capsys.readouterr().out.rstrip())
-    assert not (tmp_path / "out" / "heal_extractors.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("variables", "key"),
-    [
-        ({"OPENAI_API_KEY": "a"}, "Bearer a"),
-        ({"OPENAI_API_KEY": "a", "MEDFAITH_EXTRACTOR_KEY": "b"}, "Bearer b"),
-    ],
-)
-def test_the_key_comes_from_the_environment(logs, monkeypatch, capsys, variables, key):
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with server() as (url, requests):
-        assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]) == 0
-    assert {request["key"] for request in requests} == {key}
-    captured = capsys.readouterr()
-    assert key not in captured.out + captured.err
-
-
-def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
-    cache = tmp_path / "replies.sqlite"
-    arguments = ["report", str(logs), "--extractor-model", "llama", "--extractor-cache", str(cache)]
-    arguments += ["--out", str(tmp_path / "out"), "--extractor-url"]
-    with server(fails_from=3) as (url, requests):
-        assert main([*arguments, url]) == 2
-    assert len(requests) == 3
-    assert "--extractor-cache" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-    with server() as (url, requests):
-        assert main([*arguments, url]) == 0
-        assert len(requests) == 2
-    report = capsys.readouterr().out
-    assert main([*arguments, url]) == 0, "all replies are there: the server, now down, is not needed"
-    assert capsys.readouterr().out == report
-
-
-def test_no_server_and_a_wrong_model_exit_with_2(logs, capsys):
-    with server() as (url, _):
-        pass
-    assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]) == 2
-    error = capsys.readouterr().err
-    assert "medfaith: extractor llama: " in error
-    assert "what to do: check --extractor-url" in error
-    with server(fails_from=1) as (url, _):
-        assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "lama"]) == 2
-    error = capsys.readouterr().err
-    assert "status 404" in error
-    assert "the model lama does not exist" in error
-    assert "Traceback" not in error
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--extractor-url", "http://127.0.0.1:1/v1"], "--extractor-url names no language model"),
-        (["--extractor-cache", "replies"], "--extractor-cache names no language model"),
-        (["--extractor-model", "m", "--extractor-url", "127.0.0.1:1/v1"], "check --extractor-url"),
-        (["--extractor-model", "no/such-model"], "give --extractor-model a chat model's folder or name"),
-        (
-            ["--extractor-model", "m", "--extractor-cache", "no/such/folder/replies"],
-            "give --extractor-cache another name",
-        ),
-        (["--extractor-model", "m", "--extractor-cache", __file__], "give --extractor-cache another name"),
-    ],
-)
-def test_options_that_cannot_work_exit_with_2(logs, capsys, options, words):
-    assert main(["report", str(logs), *options]) == 2
-    captured = capsys.readouterr()
-    assert words in captured.err
-    assert captured.out == ""
-
-
-def test_a_key_that_no_header_takes(logs, monkeypatch, capsys):
-    monkeypatch.setenv("OPENAI_API_KEY", "“key”")
-    with server() as (url, requests):
-        assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]) == 2
-    assert requests == []
-    assert "and the key" in capsys.readouterr().err
-
-
-def test_without_open_answers_nothing_is_asked(tmp_path, capsys):
-    write_heal(tmp_path, "closed", CLOSED)
-    with server() as (url, requests):
-        assert main(["report", str(tmp_path), "--extractor-url", url, "--extractor-model", "llama"]) == 0
-    report = capsys.readouterr().out
-    assert requests == []
-    assert "the extractor llama was not asked" in report
-    assert TWO not in report
-
-
-def test_a_local_model_reads(logs, tmp_path, capsys):
-    """Random weights write no list, so every answer is unreadable to it."""
-    from tests.evaluate_metrics.test_llm_extractor import save_tiny_llama
-
-    folder = save_tiny_llama(tmp_path / "llama")
-    assert main(["report", str(logs), "--extractor-model", str(folder)]) == 0
-    (row,) = rows_of(capsys.readouterr().out, TWO)
-    assert row[10:12] == ["4 of 4", "0.500"]  # without labels both: the normal region and the blurred picture

@@ -1,0 +1,150 @@
+"""Finding the file of an ImageRef: layouts, keys and links, and what a message says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from PIL import Image
+
+from medfaith.loaders import images
+from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
+
+SOURCE = "cholect45"  # has no reader, so a key is a path below the root
+RAMP_8 = np.arange(256, dtype=np.uint8).reshape(16, 16)
+
+
+def open_key(root, key, source=SOURCE):
+    return images.open_image({"source": source, "key": key, "view": "frontal"}, {source: root})
+
+
+# --- finding the file -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["", "CheXpert-v1.0-small", "CheXpert-v1.0"])
+def test_chexpert_layouts(tmp_path, folder):
+    key = "train/patient00001/study1/view1_frontal.jpg"
+    path = tmp_path / folder / key
+    path.parent.mkdir(parents=True)
+    Image.fromarray(RAMP_8).save(path)
+    label_file = tmp_path / "train.csv"
+    label_file.touch()
+    assert images.locate({"source": "chexpert", "key": key}, {"chexpert": tmp_path}) == path.resolve()
+    assert images.locate({"source": "chexpert", "key": key}, {"chexpert": label_file}) == path.resolve()
+
+
+def test_a_missing_file_names_what_was_tried(tmp_path):
+    with pytest.raises(ImageError) as caught:
+        open_key(tmp_path, "train/patient1/study1/view1_frontal.jpg", "chexpert")
+    message = str(caught.value)
+    for part in ("chexpert", str(tmp_path), "CheXpert-v1.0-small/train/patient1", "what to do", "--root chexpert="):
+        assert part in message
+
+
+def test_a_folder_is_no_image(tmp_path):
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(ImageError, match="no such file"):
+        open_key(tmp_path, "a.png")
+
+
+def test_a_missing_source_carries_how_to_get_it():
+    with pytest.raises(MissingSourceError, match="how to get it"):
+        images.open_image({"source": "chexpert", "key": "train/a.jpg", "view": "AP"}, {})
+
+
+def test_an_unknown_source_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such source"):
+        open_key(tmp_path, "a.png", "chexpart")
+
+
+BAD_KEYS = [
+    "", ".", "..", "../a.png", "a/../../a.png", "a/../b.png", "/etc/passwd", "//a.png", "a//b.png", "a/", "./a.png",
+    "..\\a.png", "a\\b.png", "C:/a.png", "c:a.png", "\\\\server\\share\\a.png", "a\0.png", "\ud800.png",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", BAD_KEYS, ids=ascii)
+def test_a_key_that_is_no_plain_relative_path_is_refused(tmp_path, key):
+    with pytest.raises(ImageError, match="the key"):
+        open_key(tmp_path, key)
+
+
+@pytest.mark.parametrize("key", ["a.png", "train/patient00001/study1/view1_frontal.jpg", "a b.png", "..a.png", "é.png"])
+def test_a_plain_key_is_accepted(key):
+    images.check_key(key)
+
+
+HOSTILE = st.text(alphabet=st.sampled_from("./\\ab:C\0~é\ud800"), max_size=12) | st.text(max_size=20)
+
+
+@given(key=HOSTILE)
+@example(key="x" * 5000)
+def test_no_key_reaches_outside_the_root(tmp_path_factory, key):
+    """Whatever the key, what opens lies below the root, and what does not open raises ImageError."""
+    outside = tmp_path_factory.getbasetemp() / "keys"
+    root = outside / "root"
+    if not root.exists():
+        (root / "a").mkdir(parents=True)
+        for folder in (outside, root, root / "a"):
+            for name in ("a.png", "b", "secret"):
+                (folder / name).write_bytes(b"x")
+    ref = {"source": SOURCE, "key": key, "view": ""}
+    try:
+        path = images.locate(ref, {SOURCE: root})
+    except ImageError:
+        return
+    assert path.is_relative_to(root.resolve())
+    assert path == (root / key).resolve()
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """A root with an image, and a private image beside it."""
+    (tmp_path / "root" / "real").mkdir(parents=True)
+    (tmp_path / "private").mkdir()
+    Image.fromarray(RAMP_8).save(tmp_path / "root" / "real" / "a.png")
+    Image.fromarray(RAMP_8).save(tmp_path / "private" / "a.png")
+    return tmp_path
+
+
+def test_links_that_stay_inside_are_followed(linked):
+    (linked / "root" / "folder").symlink_to("real")
+    (linked / "root" / "b.png").symlink_to(linked / "root" / "real" / "a.png")
+    (linked / "alias").symlink_to(linked / "root")
+    for root in (linked / "root", linked / "alias"):
+        for key in ("real/a.png", "folder/a.png", "b.png"):
+            assert open_key(root, key).size == (16, 16)
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_links_that_leave_the_root_are_refused(linked, absolute):
+    private = linked / "private" if absolute else Path("../private")
+    (linked / "root" / "folder").symlink_to(private)
+    (linked / "root" / "b.png").symlink_to(private / "a.png")
+    for key in ("folder/a.png", "b.png"):
+        with pytest.raises(ImageError, match=r"(?s)leaves the root.*--root cholect45="):
+            open_key(linked / "root", key)
+
+
+def test_a_sibling_whose_name_begins_like_the_root_is_outside(linked):
+    (linked / "root2").mkdir()
+    Image.fromarray(RAMP_8).save(linked / "root2" / "a.png")
+    (linked / "root" / "b.png").symlink_to("../root2/a.png")
+    with pytest.raises(ImageError, match="leaves the root"):
+        open_key(linked / "root", "b.png")
+
+
+def test_a_loop_of_links_is_refused(linked):
+    (linked / "root" / "b.png").symlink_to("b.png")
+    with pytest.raises(ImageError, match="cannot be reached"):
+        open_key(linked / "root", "b.png")
+
+
+def test_an_unreadable_file_is_refused(linked, monkeypatch):
+    def refuse(*_args, **_kwargs):  # chmod would not stop a test run as root
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ImageError, match="Permission denied"):
+        open_key(linked / "root", "real/a.png")
