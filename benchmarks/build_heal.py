@@ -5,7 +5,8 @@
 The boxes are those of the VinBigData copy that torchxrayvision carries. Masks: a dozen synthetic chests, one of them
 for each image, at 512 x 512 in one COCO file, as segmenters write them; a table gives the images 2,500 pixels a side
 and more, so that each mask is scaled. The numbers of questions and relations say what the rules do to real boxes, not
-what real masks would give.
+what real masks would give. `question_prior` says what the questions give away: accuracy of closed and open questions,
+TPT and VPT of a model that sees no image.
 
 Seconds are processor time of a process of its own, whose memory is the peak. Allowed: 120 s and 2,048 MiB.
 """
@@ -34,6 +35,8 @@ from medfaith.builders.heal_medvqa.relations import Rule, Scene, locate
 from medfaith.builders.heal_medvqa.scenes import scenes
 from medfaith.loaders import anatomy_masks, rle, sources, vindr_cxr
 from medfaith.loaders.phantom.chest import regions
+from medfaith.tasks.heal import rows as heal_rows
+from medfaith.tasks.models.baselines import QuestionPrior
 
 CHESTS, MASK_SIZE = 12, (512, 512)
 SIDES = (2500, 3001)  # pixels of an image, before its boxes ask for more
@@ -127,6 +130,27 @@ def rows_of(record: Mapping[str, Any]) -> str:
     return "\n".join(f"rows: {name:25} {n:10,}" for name, n in sorted(counts.items()))
 
 
+def blind(data: Path) -> str:
+    """What the reference model `question_prior`, which sees no image, gets on the rows of a build."""
+    lines = []
+    for ask in ("closed", "open", "tpt", "vpt"):
+        rows = heal_rows.load("heal-medvqa-vindr_cxr", config="vindr", split="train", ask=ask, data=str(data), roots={})
+        docs = list(rows["test"].with_format(None))
+        said = [doc["options"][choice] for doc, choice in zip(docs, QuestionPrior().choose(docs), strict=True)]
+        right = [doc["options"][doc["answer"]] for doc in docs]
+        if ask in ("closed", "open"):
+            scored = [*map(str.__eq__, said, right)]
+        else:
+            says_yes = {doc["id"] for doc, text in zip(docs, said, strict=True) if text == "Yes"}
+            scored = [
+                doc["id"] not in says_yes
+                for doc in docs
+                if doc["kind"] != "original" and doc["original_id"] in says_yes
+            ]
+        lines.append(f"question_prior, {ask:16}{sum(scored) / len(scored):10.3f}   (of {len(scored):,})")
+    return "\n".join(lines)
+
+
 def main() -> None:
     package = sources.resolve_roots({vindr.SOURCE: "torchxrayvision"}, environ={})[vindr.SOURCE]
     labels = vindr_cxr.label_files(package)["train"]
@@ -141,6 +165,7 @@ def main() -> None:
         whole = timed_build(root, masks, Path(folder, "built"))
         of_half = timed_build(half, masks, Path(folder, "half-built"))
         record = json.loads(Path(folder, "built", "heal-medvqa-vindr_cxr", "build.json").read_text(encoding="utf-8"))
+        without_image = blind(Path(folder, "built"))
         seconds = reading(masks, of_image)
         pictures = [p for p in vindr.pictures(root, "train", agreement="majority") if p.boxes.labels]
         located, _ = scenes(pictures, anatomy_masks.open_masks(masks), Rule(), {})
@@ -152,6 +177,7 @@ def main() -> None:
     print(f"of it, reading the masks        {seconds / whole['seconds']:10.0%}")
     print(f"all images / half of them       {whole['seconds'] / of_half['seconds']:10.2f}   (linear: 2)")
     print(f"peak memory                     {whole['MiB']:10,.0f} MiB   (allowed: {MEBIBYTES:,})\n")
+    print(without_image + "\n")
     print(relation_table(located))
 
 

@@ -140,7 +140,7 @@ def _files(root: Path) -> tuple[list[Path], Path | None]:
         texts = _texts(folders[0]) or _texts(folders[1])
         jsons = sorted(path for path in root.glob("*.json") if path.name != CATEGORIES)
     if len(jsons) + bool(texts) != 1:
-        found = ", ".join([path.name for path in jsons] + ([f"{len(texts)} text files"] if texts else [])) or "neither"
+        found = ", ".join([path.name for path in jsons] + ([f"{len(texts)} text files"] if texts else [])) or "no boxes"
         expected = "one .json of COCO results, or YOLO text files named after the images"
         raise InputError(root, f"holds {found}", expected=expected, action=ACTION)
     kinds = (CATEGORIES, CLASSES_TXT) if jsons else (CLASSES_TXT, DATA_YAML)

@@ -14,6 +14,7 @@ BASELINES = {
     "negation_attracted": "medfaith.tasks.models.baselines:NegationAttracted",
     "random": "medfaith.tasks.models.baselines:Random",
     "majority": "medfaith.tasks.models.baselines:Majority",
+    "question_prior": "medfaith.tasks.models.baselines:QuestionPrior",
 }
 MODELS = {**BASELINES, "medfaith-hf-vlm": "medfaith.tasks.models.hf_vlm:HFVisionLM"}
 

@@ -21,6 +21,7 @@ DOCUMENT = {
     "question": _TEXT,
     "anatomy": _TEXT,
     "diseases": datasets.List(_TEXT),
+    "topic": _TEXT,  # the question without its wording: the anatomy, and the disease that is asked for
     # Replies that a reference model may give, as words, the index of the right one and that of the denial.
     "options": datasets.List(_TEXT),
     "answer": _INDEX,
@@ -73,11 +74,16 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
         "question": row["question"],
         "anatomy": row["anatomy"],
         "diseases": row["diseases"],
+        "topic": _topic(row["anatomy"], row["diseases"] if closed else []),
         "options": options,
         "answer": options.index(answer),
         "negated": options.index("No" if closed else NORMAL),
         "reply_in_words": True,
     }
+
+
+def _topic(anatomy: str, diseases: list[str]) -> str:
+    return "/".join([anatomy, *diseases])
 
 
 def _open_options(diseases: list[str]) -> tuple[list[str], str]:
@@ -105,7 +111,8 @@ def _with_partners(
 
 def _swapped(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
     changed = {"kind": partner["kind"], "question": partner["question"], "anatomy": partner["anatomy"]}
-    return doc | changed | {"diseases": [partner["disease"]]}
+    diseases = [partner["disease"]]
+    return doc | changed | {"diseases": diseases, "topic": _topic(partner["anatomy"], diseases)}
 
 
 def _edited(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import string
 from abc import abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from hashlib import blake2b
+from itertools import product
 from typing import Any
 
 from lm_eval.api.instance import Instance
@@ -103,6 +104,40 @@ class Majority(Baseline):
         counts = Counter(doc["answer"] for doc in docs)
         shared = range(min(len(doc["options"]) for doc in docs))
         return [min(shared, key=lambda answer: (-counts[answer], answer))] * len(docs)
+
+
+class QuestionPrior(Baseline):
+    """What is right most often for the same topic in the task's other images: what questions tell without an image.
+
+    A document's topic is its `topic`, or else its question; ties go to what is right more often in the whole task,
+    then to the earlier option. Better than chance means that the questions give answers away; a model is worth what
+    it adds to this.
+    """
+
+    def choose(self, docs: list[dict[str, Any]]) -> list[int]:
+        counts: dict[tuple[str | None, str | None], Counter[str]] = defaultdict(Counter)
+        for doc in docs:
+            for where in product((_topic(doc), None), (_image(doc), None)):
+                counts[where][doc["options"][doc["answer"]]] += 1
+
+        def elsewhere(doc: dict[str, Any], topic: str | None, option: str) -> int:
+            return counts[topic, None][option] - counts[topic, _image(doc)][option]
+
+        def best(doc: dict[str, Any]) -> int:
+            return max(
+                range(len(doc["options"])),
+                key=lambda i: (*(elsewhere(doc, topic, doc["options"][i]) for topic in (_topic(doc), None)), -i),
+            )
+
+        return [best(doc) for doc in docs]
+
+
+def _topic(doc: dict[str, Any]) -> str:
+    return doc.get("topic", doc["question"])
+
+
+def _image(doc: dict[str, Any]) -> str:
+    return doc.get("image_id") or doc["study_id"]
 
 
 def _reply(doc: dict[str, Any], choice: int) -> str:

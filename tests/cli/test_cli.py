@@ -227,7 +227,7 @@ def test_quickstart_can_be_run_again_and_in_the_shuffled_layout(tmp_path, capsys
     first = capsys.readouterr().out
     assert main(["quickstart", "--out", str(out), "--layout", "shuffled"]) == 0
     second = capsys.readouterr().out
-    for model in ("oracle", "always_yes", "negation_attracted", "random", "majority"):
+    for model in ("oracle", "always_yes", "negation_attracted", "random", "majority", "question_prior"):
         assert first.count(f"\n{model} ") == second.count(f"\n{model} ") == 5
     assert first.count("100.00  [100.00, 100.00]") > second.count("100.00  [100.00, 100.00]")
     results = json.loads((out / "results.json").read_text())

@@ -236,7 +236,7 @@ def test_a_faulty_result_is_named(tmp_path, faulty, column, words):
 @pytest.mark.parametrize(
     ("files", "where", "words"),
     [
-        ({}, "", "holds neither"),
+        ({}, "", "holds no boxes"),
         ({"a.json": "[]", "b.json": "[]"}, "", "holds a.json, b.json"),
         ({"a.json": "[]", "x.txt": ""}, "", "holds a.json, 1 text files"),
         ({"a.json": "[]"}, "a.json", "no class names"),
@@ -275,7 +275,7 @@ def test_a_faulty_folder_is_explained(tmp_path, files, where, words):
 
 def test_a_lone_file_of_another_kind_is_refused(tmp_path):
     (tmp_path / "boxes.csv").write_text("a,b\n")
-    with pytest.raises(InputError, match="holds neither"):
+    with pytest.raises(InputError, match="holds no boxes"):
         read(tmp_path / "boxes.csv")
 
 

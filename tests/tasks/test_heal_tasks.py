@@ -70,12 +70,23 @@ def at_random(doc: dict[str, Any]) -> str:
     return doc["options"][int.from_bytes(digest, "little") % len(doc["options"])]
 
 
+def right_elsewhere(doc: dict[str, Any], docs: list[dict[str, Any]]) -> str:
+    """The reply that is right most often, over the other images, for the same anatomy and disease."""
+    others = [other for other in docs if other["image_id"] != doc["image_id"]]
+    of_all = [right(other) for other in others]
+    asked_alike = ["anatomy"] if doc["question_type"] == "open" else ["anatomy", "diseases"]
+    alike = [right(other) for other in others if all(other[name] == doc[name] for name in asked_alike)]
+    options = doc["options"]
+    return min(options, key=lambda text: (-alike.count(text), -of_all.count(text), options.index(text)))
+
+
 REPLIES: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
     "oracle": lambda docs: [right(doc) for doc in docs],
     "always_yes": lambda docs: ["Yes" if doc["question_type"] == "closed" else CLASSES[0] for doc in docs],
     "negation_attracted": lambda docs: ["No" if doc["question_type"] == "closed" else NORMAL for doc in docs],
     "majority": lambda docs: [most_often_right(docs)] * len(docs),
     "random": lambda docs: [at_random(doc) for doc in docs],
+    "question_prior": lambda docs: [right_elsewhere(doc, docs) for doc in docs],
 }
 
 
@@ -144,7 +155,7 @@ def test_the_ends_of_the_scale(of_models, config):
     assert oracle["closed"]["yes_no_f1"] == oracle["open"]["open_f1"] == oracle["open"]["open_exact_match"] == 1
     assert oracle["tpt"]["tpt"] == oracle["tpt"]["tpt_anatomy"] == oracle["tpt"]["tpt_disease"] == 1
     assert oracle["vpt"]["vpt"] == oracle["vpt"]["vpt_ci_low"] == 1
-    assert always["tpt"]["tpt"] == always["vpt"]["vpt"] == 0
+    assert always["tpt"]["tpt"] == always["vpt"]["vpt"] == scores["question_prior"]["vpt"]["vpt"] == 0
     assert always["closed"]["yes_no_precision"] == golds["Yes"] / golds.total()
     assert always["closed"]["yes_no_recall"] == 1
     assert math.isnan(never["tpt"]["tpt"])
