@@ -41,7 +41,7 @@ _VERB = r"(?:is|are|was|were|has|have|shows?|shown|reveals|demonstrates|exhibits
 _CLAUSE_END = re.compile(
     r"\b(?:but|however|although|though|except(?: for)?|whereas|while|yet|apart from|aside from|other than|besides)\b"
     r"|,\s*(?=(?:with|showing|there|the|it)\b)"
-    rf"|,\s*(?!or\b|nor\b|and\b)(?=[^,]*\b{_VERB}\b)"
+    rf"|,(?!\s*(?:or|nor|and)\b)(?=[^,]*\b{_VERB}\b)"
     r"|\band\s+(?=(?:there|the|it)\b)"
     r"|(?<=^no),"  # "No, ...": a reply
 )

@@ -122,6 +122,7 @@ The lungs are clear.
 The lungs are clear and the heart size is normal.
 There is no edema.
 No edema, effusion, or consolidation.
+No edema, or effusion is seen.
 No nodules or masses are seen
 Effusion and edema are not present
 Edema is not seen
