@@ -16,33 +16,38 @@ NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 WHOLE_NUMBER = r"^[+-]?[0-9]{1,9}$"
 
 
-def header(path: Path) -> list[str]:
+def header(path: Path, *, delimiter: str = ",") -> list[str]:
     """The column names of a csv or csv.gz. Raises InputError where none can be read."""
+    options = pa.csv.ReadOptions(block_size=1 << 16)
     try:
-        with pa.csv.open_csv(path, read_options=pa.csv.ReadOptions(block_size=1 << 16)) as reader:
+        with pa.csv.open_csv(
+            path, read_options=options, parse_options=pa.csv.ParseOptions(delimiter=delimiter)
+        ) as reader:
             return reader.schema.names
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         raise _unreadable(path, error, "a csv with a header", "") from None
 
 
-def read(path: Path, types: Mapping[str, pa.DataType], *, action: str) -> pa.Table:
+def read(path: Path, types: Mapping[str, pa.DataType], *, action: str, delimiter: str = ",") -> pa.Table:
     """The columns `types` of a csv or csv.gz, in that order; a blank cell is null, other columns are left out.
 
-    Types are string, float64 (finite) and int32. `action` is what a message tells the user to do.
+    Types are string, float64 (finite) and int32. `action` is what a message tells the user to do; `delimiter` is the
+    one sign between cells.
     Raises InputError: not a complete csv, a column missing or there twice, no rows, a cell that is no number.
     """
     as_text = pa.csv.ConvertOptions(
         column_types=dict.fromkeys(types, pa.string()), null_values=[""], strings_can_be_null=True
     )
     try:
-        table = pa.csv.read_csv(path, convert_options=as_text)
+        table = pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=delimiter), convert_options=as_text)
     except (pa.ArrowInvalid, OSError, EOFError) as error:
-        raise _unreadable(path, error, f"a complete csv or csv.gz with the columns {','.join(types)}", action) from None
+        columns = delimiter.join(types)
+        raise _unreadable(path, error, f"a complete csv or csv.gz with the columns {columns}", action) from None
     for name in types:
         count = table.column_names.count(name)
         if count != 1:
             found = "the column stands more than once" if count else "the column is missing"
-            expected = "the official header, with " + ",".join(types)
+            expected = "the official header, with " + delimiter.join(types)
             raise InputError(path, found, column=name, expected=expected, action=action)
     if not table.num_rows:
         raise InputError(path, "the file has a header and no rows", action=action)

@@ -1,4 +1,4 @@
-"""Opens what an ImageRef points to: jpg, png and DICOM below a source's root, as 8-bit RGB.
+"""Opens what an ImageRef points to: jpg, png, DICOM or a video's frame below a source's root, as 8-bit RGB.
 
 Grey levels. Pixels of 8 bits are kept. Deeper ones (16-bit png, DICOM without a window) are taken to span
 0 .. 2^k - 1 with the smallest k >= 8 that holds the image's largest value: radiographs of 10 to 15 bits are often
@@ -6,6 +6,10 @@ stored in a 16-bit container, and dividing by 65535 would show them almost black
 own minimum to its own maximum would hide how it was exposed. The scaling is linear and keeps the order of all pixels.
 
 EXIF orientation is not applied: boxes and masks refer to the pixels as stored.
+
+Frames. A source whose pictures are frames of videos has a reader with `split_key(key) -> (path, number) | None`,
+`open_frame(path, number) -> RGB image` and `frame_size(path, number) -> (width, height)`, the last two raising
+InputError; its `image_paths` answers with the video.
 """
 
 from __future__ import annotations
@@ -13,13 +17,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from . import sources
-from .errors import ImageError
+from .errors import ImageError, InputError, MedfaithError
 
 if TYPE_CHECKING:
     from pydicom import Dataset
@@ -38,12 +43,12 @@ def open_image(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Image.Image
     Raises MissingSourceError where `roots` lacks the source, and ImageError, which names source and key, where the key
     leaves the root, the file is absent, truncated or corrupt, or a decoder is not installed.
     """
-    return _decoded(ref, roots, _read_picture, _read_dicom).convert("RGB")
+    return _decoded(ref, roots, _read_picture, _read_dicom, _read_frame).convert("RGB")
 
 
 def image_size(ref: Mapping[str, str], roots: Mapping[str, Path]) -> tuple[int, int]:
     """(width, height) of an ImageRef's image from its header, without decoding a pixel. Raises as open_image does."""
-    return _decoded(ref, roots, _size_of_picture, _size_of_dicom)
+    return _decoded(ref, roots, _size_of_picture, _size_of_dicom, _size_of_frame)
 
 
 def _decoded(
@@ -51,10 +56,14 @@ def _decoded(
     roots: Mapping[str, Path],
     picture: Callable[[Path], Decoded],
     dicom: Callable[[Path], Decoded],
+    frame: Callable[[ModuleType, Path, int], Decoded],
 ) -> Decoded:
-    """What one of two decoders makes of an ImageRef's file; every failure becomes an ImageError."""
+    """What one of three decoders makes of an ImageRef's file; every failure becomes an ImageError."""
     path = locate(ref, roots)
     try:
+        if (of_video := _frame_of(ref)) is not None:
+            reader, number = of_video
+            return frame(reader, path, number)
         with path.open("rb") as file:
             head = file.read(DICOM_MAGIC.stop)
         return dicom(path) if head[DICOM_MAGIC] == b"DICM" else picture(path)
@@ -62,6 +71,11 @@ def _decoded(
         raise
     except _CannotOpenError as error:
         raise _image_error(ref, f"{path}: {error}", error.action) from None
+    except InputError as error:
+        expected = f" (expected: {error.expected})" if error.expected else ""
+        raise _image_error(ref, f"{error.where}: {error.found}{expected}", error.action) from None
+    except MedfaithError as error:  # a library is not installed, and the message says which
+        raise ImageError(f"image {ref['key']!r} of source {ref['source']!r}: {error}") from None
     except Exception as error:  # on corrupt files the decoders raise whatever their parsing stumbles over
         cause = f"{path} is truncated, corrupt or unreadable ({type(error).__name__}: {error})"
         raise _image_error(ref, cause, DOWNLOAD_AGAIN) from error
@@ -176,6 +190,22 @@ def _read_picture(path: Path) -> Image.Image:
             black = Image.new("RGBA", image.size, (0, 0, 0, 255))
             return Image.alpha_composite(black, image.convert("RGBA")).convert("RGB")
         return image.convert("RGB")
+
+
+def _frame_of(ref: Mapping[str, str]) -> tuple[ModuleType, int] | None:
+    """The reader that opens an ImageRef's video, and the frame's number; None where the key is not of a frame."""
+    reader = sources.reader(ref["source"])
+    split_key = getattr(reader, "split_key", None)
+    parts = split_key(ref["key"]) if split_key is not None else None
+    return (reader, parts[1]) if reader is not None and parts is not None else None
+
+
+def _read_frame(reader: ModuleType, path: Path, number: int) -> Image.Image:
+    return reader.open_frame(path, number)
+
+
+def _size_of_frame(reader: ModuleType, path: Path, number: int) -> tuple[int, int]:
+    return reader.frame_size(path, number)
 
 
 def _size_of_dicom(path: Path) -> tuple[int, int]:

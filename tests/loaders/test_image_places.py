@@ -11,7 +11,7 @@ from PIL import Image
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
 
-SOURCE = "cholect45"  # has no reader, so a key is a path below the root
+SOURCE = "chest_imagenome"  # has no reader, so a key is a path below the root
 RAMP_8 = np.arange(256, dtype=np.uint8).reshape(16, 16)
 
 
@@ -123,7 +123,7 @@ def test_links_that_leave_the_root_are_refused(linked, absolute):
     (linked / "root" / "folder").symlink_to(private)
     (linked / "root" / "b.png").symlink_to(private / "a.png")
     for key in ("folder/a.png", "b.png"):
-        with pytest.raises(ImageError, match=r"(?s)leaves the root.*--root cholect45="):
+        with pytest.raises(ImageError, match=r"(?s)leaves the root.*--root chest_imagenome="):
             open_key(linked / "root", key)
 
 

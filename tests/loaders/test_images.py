@@ -23,7 +23,7 @@ from pydicom.uid import (
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError
 
-SOURCE = "cholect45"  # has no reader, so a key is a path below the root
+SOURCE = "chest_imagenome"  # has no reader, so a key is a path below the root
 RAMP_8 = np.arange(256, dtype=np.uint8).reshape(16, 16)
 RAMP_12 = np.linspace(0, 4095, 24 * 20).round().astype(np.uint16).reshape(24, 20)
 
@@ -445,7 +445,7 @@ def test_damaged_bytes_raise_nothing_but_image_error(tmp_path, name):
 )
 def test_what_is_no_image_is_refused(tmp_path, content):
     (tmp_path / "a.png").write_bytes(content)
-    with pytest.raises(ImageError, match=r"'a\.png' of source 'cholect45'"):
+    with pytest.raises(ImageError, match=r"'a\.png' of source 'chest_imagenome'"):
         open_key(tmp_path, "a.png")
 
 

@@ -1,0 +1,325 @@
+"""A synthetic laparoscopic clip whose every motion is known exactly: tissue under a moving camera, and moving tools.
+
+Positions are complex numbers x + iy in pixels from the frame's centre ((W-1)/2, (H-1)/2), x to the right and y down.
+The camera's step from frame t to t + 1 is the linear field of SurgXBench, appendix B.1, exactly and not only to first
+order: the tissue at (x, y) of frame t is at (x, y) + f_cam(x, y) in frame t + 1, with
+
+    f_cam(x, y) = pan (-1, 0) + tilt (0, -1) + zoom (-x, -y) + roll (y, -x).
+
+That is the map p -> (1 - zoom - i roll) p - (pan + i tilt), a similarity. Several steps in a row, and the way back, are
+similarities too, so that the flow between any two frames is f_cam of some camera. The way back of `factor`, `shift` is
+1/factor, -shift/factor: the negative of f_cam only as long as the motion is small.
+
+Tools move by their own similarities (a turn and a shift) in the frame, whatever the camera does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .chest import box
+from .surgical_tools import INSTRUMENTS, inside, look
+
+SIZE = (120, 214)  # height, width; about 1/4 of Cholec80's 480 x 854
+FPS = 25
+SECONDS = 14
+N_FRAMES = SECONDS * FPS
+PHASES = 7  # phases of the operation, an equal part of the clip each
+MEAN, LIGHT, HUE = (164, 84, 74), (40, 27, 24), (4, 20, 12)  # RGB of the tissue, and how it changes
+UNIT = 1.25  # frame heights to one unit of a tool's plane
+SLIDE = 12  # frames in which a tool comes in before its first second, and goes out after its last
+
+Deed = tuple[str, str]  # verb, target
+# A few of the official triplets an instrument. A specimen bag is boxed, and does nothing that triplets know.
+DEEDS: dict[str, tuple[Deed, ...]] = {
+    "grasper": (
+        ("retract", "gallbladder"), ("grasp", "gallbladder"), ("retract", "liver"), ("grasp", "specimen_bag"),
+        ("null_verb", "null_target"),
+    ),
+    "bipolar": (("coagulate", "liver"), ("coagulate", "cystic_plate"), ("dissect", "omentum")),
+    "hook": (("dissect", "gallbladder"), ("dissect", "cystic_plate"), ("null_verb", "null_target")),
+    "scissors": (("cut", "cystic_duct"), ("cut", "cystic_artery"), ("dissect", "omentum")),
+    "clipper": (("clip", "cystic_artery"), ("clip", "cystic_duct"), ("null_verb", "null_target")),
+    "irrigator": (("aspirate", "fluid"), ("irrigate", "liver"), ("retract", "liver"), ("null_verb", "null_target")),
+}  # fmt: skip
+FREQUENT = ("grasper", "grasper", "grasper", "hook", "hook", "bipolar", "irrigator")  # dealt once each has had its turn
+
+
+class Similarity(NamedTuple):
+    """The map p -> factor * p + shift of the plane of complex numbers: zoom, turn and shift."""
+
+    factor: complex
+    shift: complex
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        return self.factor * points + self.shift
+
+    def then(self, later: Similarity) -> Similarity:
+        """First this, then `later`."""
+        return Similarity(later.factor * self.factor, later.factor * self.shift + later.shift)
+
+    def inverse(self) -> Similarity:
+        return Similarity(1 / self.factor, -self.shift / self.factor)
+
+
+STILL = Similarity(1, 0)
+
+
+class Seen(NamedTuple):
+    """A tool in a frame. xywh: the extent of its visible pixels. deed: (verb, target); None for a specimen bag."""
+
+    instrument: str
+    xywh: tuple[int, int, int, int]
+    deed: Deed | None
+
+
+@dataclass(frozen=True, eq=False)
+class Tissue:
+    """A smooth texture without a period or a border: two sums of waves, shown as light and as hue.
+
+    waves: (2, n) complex wave vectors, radians a pixel. weights: (2, n) complex, amplitude and phase.
+    """
+
+    waves: np.ndarray
+    weights: np.ndarray
+
+    def seen(self, frame_to_tissue: Similarity, size: tuple[int, int]) -> np.ndarray:
+        """RGB (h, w, 3) float, 0..255, in a frame of `size` = (height, width)."""
+        factor, shift = frame_to_tissue
+        x, y = _axes(size)
+        # Re(conj(wave) * (factor * (x + iy) + shift)) has a part of x and a part of y: a wave is an outer product.
+        turned = np.conj(self.waves) * factor
+        weights = self.weights * np.exp(1j * (np.conj(self.waves) * shift).real)
+        columns = weights[:, None] * np.exp(1j * turned.real[:, None] * x[:, None])
+        rows = np.exp(-1j * turned.imag[:, None] * y[:, None])
+        # The real part of rows @ columns. Not by BLAS, whose threads get in each other's way where cores are shared.
+        pairs = [np.concatenate([part.real, sign * part.imag], axis=2) for part, sign in ((rows, -1), (columns, 1))]
+        sums = np.einsum("fhk,fwk->fhw", *pairs)
+        light, hue = np.tanh(sums)
+        return np.array(MEAN) + light[..., None] * np.array(LIGHT) + hue[..., None] * np.array(HUE)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One visit of one instrument. It turns about the point where it enters the body, outside the frame.
+
+    seconds: in which it is wholly there. entry, home: where it enters, and where its tip is on average. reach: how far
+    the tip strays from there. periods (in frames), phases (radians): of its way, to and fro and up and down.
+    """
+
+    instrument: str
+    deed: Deed | None
+    seconds: frozenset[int]
+    entry: complex
+    home: complex
+    reach: float
+    periods: tuple[float, float]
+    phases: tuple[float, float]
+
+    def withdrawn(self, t: int) -> float:
+        """0 where the tool is wholly there, 1 where it is out of sight."""
+        second, frame = divmod(t, FPS)
+        here, next_one = second in self.seconds, min(second + 1, SECONDS - 1) in self.seconds
+        share = (0 if next_one else frame / SLIDE) if here else ((FPS - frame) / SLIDE if next_one else 1)
+        share = min(share, 1)
+        return share * share * (3 - 2 * share)
+
+    def pose(self, t: int) -> Similarity:
+        """From the tool's plane (a + ic, in pixels) to the frame."""
+        angles = [2 * math.pi * t / period + phase for period, phase in zip(self.periods, self.phases, strict=True)]
+        reach = self.home + self.reach * complex(math.cos(angles[0]), math.sin(angles[1])) - self.entry
+        return Similarity(reach / abs(reach), self.entry + (1 - self.withdrawn(t)) * reach)
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """A video of N_FRAMES frames at FPS; see `clip`. size: (height, width) in pixels.
+
+    views: where a point of frame 0's tissue is in each frame. black: the seconds in which the camera is out of the
+    body: the frames nearest to these are black, nothing is seen or labelled in them, and nothing is seen to move from
+    or to them: flow and camera are 0.
+
+    Every method raises ValueError for a frame that the clip does not have.
+    """
+
+    size: tuple[int, int]
+    views: Sequence[Similarity]
+    tools: tuple[Tool, ...]
+    tissue: Tissue
+    black: frozenset[int]
+
+    def frame(self, t: int) -> np.ndarray:
+        """RGB, uint8 (h, w, 3)."""
+        if self.is_black(t):
+            return np.zeros((*self.size, 3), dtype=np.uint8)
+        owner = self._owner(t)
+        pixels = self.tissue.seen(self.views[t].inverse(), self.size)
+        for number, tool in enumerate(self.tools):
+            mine = owner == number
+            if mine.any():
+                points = tool.pose(t).inverse()(_points(self.size)[mine]) / (UNIT * self.size[0])
+                pixels[mine] = look(tool.instrument, points.real, points.imag, tool.phases[0])
+        return np.rint(np.clip(pixels, 0, 255)).astype(np.uint8)
+
+    def seen(self, t: int) -> list[Seen]:
+        """The tools in a frame; of two that overlap the later covers the earlier."""
+        owner = self._owner(t)
+        numbers = np.unique(owner[owner >= 0]).tolist()
+        return [Seen(self.tools[n].instrument, box(owner == n), self.tools[n].deed) for n in numbers]
+
+    def boxes(self, t: int) -> list[tuple[str, tuple[int, int, int, int]]]:
+        """(instrument, (x, y, width, height) in pixels) of each tool."""
+        return [(tool.instrument, tool.xywh) for tool in self.seen(t)]
+
+    def triplets(self, t: int) -> list[tuple[str, str, str]]:
+        """(instrument, verb, target) of each tool but the specimen bag."""
+        return [(tool.instrument, *tool.deed) for tool in self.seen(t) if tool.deed]
+
+    def phase(self, t: int) -> int:
+        """0 .. PHASES - 1."""
+        self._check(t)
+        return t * PHASES // N_FRAMES
+
+    def is_black(self, t: int) -> bool:
+        self._check(t)
+        return (t + FPS // 2) // FPS in self.black
+
+    def tool_mask(self, t: int) -> np.ndarray:
+        """The pixels of all tools, bool (h, w)."""
+        return self._owner(t) >= 0
+
+    def camera(self, t: int, t2: int | None = None) -> dict[str, float]:
+        """pan, tilt (pixels), zoom and roll of the f_cam that leads from frame t to t2 (the next one by default)."""
+        factor, shift = self._view_change(t, t + 1 if t2 is None else t2)
+        return {"pan": -shift.real, "tilt": -shift.imag, "zoom": 1 - factor.real, "roll": -factor.imag}
+
+    def flow(self, t: int, t2: int) -> np.ndarray:
+        """Where what frame t shows at each pixel is in frame t2, seen there or not: float32 (2, h, w), on t's grid.
+
+        [0] is u (to the right), [1] is v (down), in pixels from t to t2; t2 < t gives the backward flow. Tissue moves
+        with the camera, a tool's pixels with the tool.
+        """
+        points = _points(self.size)
+        moved = self._view_change(t, t2)(points)
+        if not (self.is_black(t) or self.is_black(t2)):
+            owner = self._owner(t)
+            for number in np.unique(owner[owner >= 0]).tolist():
+                mine, tool = owner == number, self.tools[number]
+                moved[mine] = tool.pose(t).inverse().then(tool.pose(t2))(points[mine])
+        change = moved - points
+        return np.stack([change.real, change.imag]).astype(np.float32)
+
+    def _view_change(self, t: int, t2: int) -> Similarity:
+        if self.is_black(t) or self.is_black(t2):
+            return STILL
+        return self.views[t].inverse().then(self.views[t2])
+
+    def _owner(self, t: int) -> np.ndarray:
+        """The number of the tool that each pixel shows, -1 where it is tissue: int (h, w)."""
+        owner = np.full(self.size, -1)
+        if self.is_black(t):
+            return owner
+        for number, tool in enumerate(self.tools):
+            if tool.withdrawn(t) < 1:
+                points = tool.pose(t).inverse()(_points(self.size)) / (UNIT * self.size[0])
+                owner[inside(tool.instrument, points.real, points.imag)] = number
+        return owner
+
+    def _check(self, t: int) -> None:
+        if not 0 <= t < N_FRAMES:
+            raise ValueError(f"frame {t}: the clip has frames 0 to {N_FRAMES - 1}")
+
+
+def clip(video: int, *, seed: int, size: tuple[int, int] = SIZE) -> Clip:
+    """The clip that all phantom sources show as video `video`, where they are written with one `seed` (not negative).
+
+    size: (height, width) in pixels; the same seed at another size is the same scene, larger or smaller. Each of the
+    seven instruments is seen at the start of at least one second; one second has no tool, and one is black.
+    """
+    rng = np.random.default_rng([seed, video, *b"tools"])
+    quiet = int(rng.integers(3, SECONDS - 2))
+    black = int(rng.choice([second for second in range(3, SECONDS - 2) if abs(second - quiet) > 1]))
+    tissue = _tissue(np.random.default_rng([seed, video, *b"tissue"]), size[0])
+    views = _views(np.random.default_rng([seed, video, *b"camera"]), size[0])
+    return Clip(size, views, _tools(rng, size, quiet, black), tissue, frozenset({black}))
+
+
+def _axes(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """x (w,) and y (h,) of the pixels' centres, from the frame's centre."""
+    height, width = size
+    return np.arange(width) - (width - 1) / 2, np.arange(height) - (height - 1) / 2
+
+
+def _points(size: tuple[int, int]) -> np.ndarray:
+    """The pixels' positions, complex (h, w)."""
+    x, y = _axes(size)
+    return x + 1j * y[:, None]
+
+
+def _tissue(rng: np.random.Generator, height: int, n_waves: int = 48) -> Tissue:
+    lengths = height * np.exp(rng.uniform(math.log(0.08), math.log(0.6), (2, n_waves)))
+    waves = 2 * np.pi / lengths * np.exp(1j * rng.uniform(0, 2 * np.pi, (2, n_waves)))
+    strength = np.sqrt(lengths)
+    strength *= np.sqrt(2) * 0.8 / np.linalg.norm(strength, axis=1, keepdims=True)  # the sum's standard deviation: 0.8
+    return Tissue(waves, strength * np.exp(1j * rng.uniform(0, 2 * np.pi, (2, n_waves))))
+
+
+def _views(rng: np.random.Generator, height: int) -> list[Similarity]:
+    """The camera's way: pan, tilt, zoom and roll swing independently, two swings each."""
+    t = np.arange(N_FRAMES - 1)
+    steps = []
+    for amplitude in (0.12 * height, 0.09 * height, 0.08, 0.10):  # of the sums of pan, tilt, zoom and roll
+        rates = 2 * np.pi / rng.uniform(110, 220, 2)
+        swings = [rate * np.cos(rate * t + phase) for rate, phase in zip(rates, rng.uniform(0, 6.3, 2), strict=True)]
+        steps.append(amplitude * sum(swings))
+    views = [STILL]
+    for pan, tilt, zoom, roll in zip(*(step.tolist() for step in steps), strict=True):
+        views.append(views[-1].then(Similarity(1 - zoom - 1j * roll, -(pan + 1j * tilt))))
+    return views
+
+
+def _tools(rng: np.random.Generator, size: tuple[int, int], quiet: int, black: int) -> tuple[Tool, ...]:
+    """Visits from the left (always one), the right (three seconds of four) and from above or below (three of five)."""
+    visits = []
+    for place, (stay, pause) in enumerate(((4, 0), (3, 1), (3, 2))):
+        starts = range(int(rng.integers(stay + pause)) - stay - pause + 1, SECONDS, stay + pause)
+        for start in starts:
+            seconds = {second for second in range(start, start + stay) if 0 <= second < SECONDS} - {quiet}
+            visits += [(place, frozenset(seconds))] if seconds - {black} else []
+    deck = [*INSTRUMENTS, *rng.permutation(FREQUENT * 2).tolist()]
+    dealt = rng.permutation(deck[: len(visits)]).tolist()
+    return tuple(
+        _tool(rng, size, place, seconds, instrument) for (place, seconds), instrument in zip(visits, dealt, strict=True)
+    )
+
+
+def _tool(
+    rng: np.random.Generator, size: tuple[int, int], place: int, seconds: frozenset[int], instrument: str
+) -> Tool:
+    """place: 0 from the left, 1 from the right, 2 from above or below."""
+    height, width = size
+    to_entry, to_home = width / 2 + 0.4 * height, width * rng.uniform(0.12, 0.2)
+    if place == 2:
+        side = 1j * rng.choice((-1, 1))
+        entry = side * 0.9 * height + width * rng.uniform(-0.1, 0.1)
+        home = side * 0.05 * height + width * rng.uniform(-0.03, 0.03)
+    else:
+        side = (-1, 1)[place]
+        entry = side * to_entry + 1j * height * rng.uniform(-0.5, 0.5)
+        home = side * to_home + 1j * height * rng.uniform(-0.15, 0.15)
+    deeds = DEEDS.get(instrument, (None,))
+    return Tool(
+        instrument=instrument,
+        deed=deeds[int(rng.integers(len(deeds)))],
+        seconds=seconds,
+        entry=complex(entry),
+        home=complex(home),
+        reach=0.08 * height,
+        periods=(float(rng.uniform(35, 70)), float(rng.uniform(35, 70))),
+        phases=(float(rng.uniform(0, 2 * np.pi)), float(rng.uniform(0, 2 * np.pi))),
+    )

@@ -1,0 +1,360 @@
+"""Frames of Cholec80's videos against every frame decoded from the start, on videos that PyAV writes here."""
+
+from __future__ import annotations
+
+import sys
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from medfaith.loaders import cholec80, images
+from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
+
+COUNT, SIZE = 60, (64, 48)
+# Each differs in what it takes to find a frame: the order of decoding, the distance of keyframes, where times begin.
+OPEN = "open-gop=1:bframes=3:b-pyramid=normal:b-adapt=0:keyint=10:min-keyint=10:scenecut=0"
+SHORT = "open-gop=1:bframes=2:b-adapt=0:keyint=3:min-keyint=1:scenecut=0"
+VIDEOS = {
+    "H.264, B frames": {"gop": 12, "b": 3},
+    "H.264, one keyframe": {"gop": 250, "b": 2},
+    "H.264, B frames before a keyframe shown": {"gop": 10, "b": 3, "options": {"x264-params": OPEN}},
+    "H.264, keyframes each third": {"gop": 3, "b": 2, "options": {"x264-params": SHORT}},
+    "H.264, keyframes only": {"gop": 1, "b": 0},
+    "H.264, times that begin later": {"gop": 12, "b": 2, "container_options": {"use_editlist": "0"}},
+    "H.264, fragments": {"gop": 12, "b": 2, "container_options": {"movflags": "frag_keyframe+empty_moov"}},
+    "MPEG-4, B frames": {"codec": "mpeg4", "gop": 12, "b": 2},
+    "MPEG-4, no B frames": {"codec": "mpeg4", "gop": 12, "b": 0},
+}
+
+
+def picture(k):
+    """Frame k: two ramps that move and a level that rises."""
+    y, x = np.mgrid[: SIZE[1], : SIZE[0]]
+    return np.stack([(3 * x + 5 * k) % 256, (4 * y + 3 * k) % 256, np.full_like(x, (4 * k) % 256)], -1).astype(np.uint8)
+
+
+def write_video(
+    path, *, codec="libx264", gop=12, b=2, rate=25, options=None, container_options=None, times=None, count=COUNT
+):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w", container_options=container_options or {}) as container:
+        stream = container.add_stream(codec, rate=rate, options=options or {})
+        assert isinstance(stream, av.VideoStream)
+        stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
+        stream.gop_size, stream.max_b_frames, stream.bit_rate = gop, b, 400_000
+        for k in range(count):
+            frame = av.VideoFrame.from_ndarray(picture(k), format="rgb24")
+            frame.pts = k if times is None else times[k]
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+def decoded(path):
+    with av.open(str(path)) as container:
+        return [frame.to_image().tobytes() for frame in container.decode(video=0)]
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory):
+    return write_video(tmp_path_factory.mktemp("video") / "video01.mp4", b=3)
+
+
+@pytest.mark.parametrize("kind", VIDEOS)
+def test_a_frame_is_the_one_that_decoding_from_the_start_shows(tmp_path, kind):
+    path = write_video(tmp_path / "video01.mp4", **VIDEOS[kind])
+    expected = decoded(path)
+    assert len(expected) == COUNT
+    assert len(set(expected)) == COUNT  # or a neighbour would pass for the frame
+    wrong = [k for k in range(COUNT) if cholec80.open_frame(path, k).tobytes() != expected[k]]
+    assert wrong == []
+    assert [frame.tobytes() for frame in cholec80.frames(path, range(COUNT))] == expected
+    assert cholec80.count_frames(path) == COUNT
+
+
+def test_a_frame_looks_as_drawn(video):
+    for k in (0, 25, 59):
+        frame = cholec80.open_frame(video, k)
+        assert (frame.mode, frame.size) == ("RGB", SIZE)
+        near = [np.abs(np.asarray(frame).astype(int) - picture(n)).mean() for n in range(COUNT)]
+        assert int(np.argmin(near)) == k
+
+
+@pytest.mark.parametrize("seek_beyond", [0, 5, 250])
+@pytest.mark.parametrize("numbers", [[], [7], [0, 1, 2], [3, 4, 30, 59], [11, 12, 13, 36], list(range(0, 60, 7))])
+def test_frames_are_read_in_one_pass_or_in_several(video, monkeypatch, numbers, seek_beyond):
+    monkeypatch.setattr(cholec80, "SEEK_BEYOND", seek_beyond)
+    expected = decoded(video)
+    read = [frame.tobytes() for frame in cholec80.frames(video, numbers)]
+    assert read == [expected[k] for k in numbers]
+
+
+@pytest.mark.parametrize(("seek_beyond", "passes"), [(0, 3), (28, 2), (250, 1)])
+def test_a_distant_frame_is_sought_and_a_near_one_decoded_on_to(video, monkeypatch, seek_beyond, passes):
+    begun, decoded_from = [], cholec80._decoded_from
+    monkeypatch.setattr(cholec80, "SEEK_BEYOND", seek_beyond)
+    monkeypatch.setattr(cholec80, "_decoded_from", lambda *args: begun.append(args[2]) or decoded_from(*args))
+    assert len(list(cholec80.frames(video, [3, 30, 59]))) == 3
+    assert begun == {3: [3, 30, 59], 2: [3, 59], 1: [3]}[passes]
+
+
+@pytest.mark.parametrize("numbers", [[3, 2], [3, 3]])
+def test_numbers_that_do_not_ascend_are_a_mistake_of_the_caller(video, numbers):
+    with pytest.raises(ValueError, match="must ascend"):
+        next(cholec80.frames(video, numbers))
+
+
+# --- videos that are not as they should be ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [60, 10**8, -1])
+def test_a_frame_beyond_the_end_is_named(video, number):
+    for read in (cholec80.open_frame, cholec80.frame_size):
+        with pytest.raises(InputError, match=rf"(?s)has no frame {number}\n.*a frame from 0 to 59"):
+            read(video, number)
+
+
+@pytest.mark.parametrize("rate", [24, 30, 50, 1])
+def test_another_rate_is_refused(tmp_path, rate):
+    path = write_video(tmp_path / "video01.mp4", rate=rate)
+    for read in (cholec80.count_frames, cholec80.frame_size, lambda p: cholec80.open_frame(p, 0)):
+        with pytest.raises(
+            InputError, match=rf"(?s)runs at {rate}\.00 frames a second\n  expected: 25 frames a second"
+        ):
+            read(path)
+
+
+def test_times_between_those_of_25_frames_a_second_are_refused(tmp_path):
+    times = [2 * k + (k >= 30) for k in range(COUNT)]  # half a frame late from the 30th on
+    path = write_video(tmp_path / "video01.mp4", rate=50, gop=10, b=0, times=times)
+    assert cholec80.open_frame(path, 5).tobytes() == decoded(path)[5]
+    with pytest.raises(InputError, match=r"shows a frame at 1\.22 s, between the times of 25 frames a second"):
+        cholec80.open_frame(path, 35)
+
+
+def test_a_frame_that_is_left_out_is_never_another(tmp_path):
+    times = [k + (k >= 30) for k in range(300)]  # nothing is shown at the time of frame 30
+    path = write_video(tmp_path / "video01.mp4", gop=12, b=0, times=times, count=300)
+    expected = decoded(path)
+    assert cholec80.open_frame(path, 29).tobytes() == expected[29]
+    assert cholec80.open_frame(path, 31).tobytes() == expected[30]
+    with pytest.raises(InputError, match="frame 30 cannot be decoded"):
+        cholec80.open_frame(path, 30)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\0\0\0\x18ftypmp42" + bytes(99), b"\x89PNG\r\n\x1a\n" + bytes(99)]
+)
+def test_what_is_no_video_is_refused(tmp_path, content):
+    path = tmp_path / "video01.mp4"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"video01\.mp4: (is truncated, damaged or no video|does not say|holds no)"):
+        cholec80.open_frame(path, 0)
+
+
+def test_sound_is_no_video(tmp_path):
+    path = tmp_path / "video01.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("aac", rate=8000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+        frame.sample_rate = 8000
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    with pytest.raises(InputError, match="holds no video"):
+        cholec80.open_frame(path, 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"movflags": "faststart"}], ids=["header last", "header first"])
+def test_a_truncated_video_gives_the_true_frame_or_an_error(tmp_path, options):
+    path = write_video(tmp_path / "video01.mp4", container_options=options)
+    whole, expected = path.read_bytes(), decoded(path)
+    refused = 0
+    for length in range(200, len(whole) - 1, len(whole) // 12):
+        path.write_bytes(whole[:length])
+        for k in (0, 20, 40, 59):
+            try:
+                assert cholec80.open_frame(path, k).tobytes() == expected[k], f"cut at {length}, frame {k}"
+            except InputError:
+                refused += 1
+    assert refused > 20
+
+
+@pytest.mark.parametrize(("codec", "least"), [("libx264", 18), ("mpeg4", 28)])
+def test_damaged_frames_are_refused(tmp_path, codec, least):
+    """Twenty bytes of every second frame overwritten, a frame at a time: of 30 such videos so many must not read."""
+    path = write_video(tmp_path / "video01.mp4", codec=codec)
+    whole, expected = path.read_bytes(), decoded(path)
+    with av.open(str(path)) as container:
+        places = [(packet.pos or 0, packet.size) for packet in container.demux(video=0) if packet.size]
+    rng = np.random.default_rng(0)
+    refused = 0
+    for place, size in places[::2]:
+        data, start, n = bytearray(whole), place + size // 3, min(20, size // 2)
+        data[start : start + n] = rng.bytes(n)
+        path.write_bytes(data)
+        try:
+            list(cholec80.frames(path, range(COUNT)))
+        except InputError as error:
+            refused += "damaged" in str(error)
+    assert refused >= least
+    assert cholec80.open_frame(path, 5).tobytes() == expected[5]  # the last damage is far behind it
+
+
+def test_a_missing_decoder_says_what_to_install(video, monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(MedfaithError, match=r"needs PyAV\n  what to do: uv pip install 'medfaith\[video\]'"):
+        cholec80.open_frame(video, 0)
+
+
+# --- as the image of a row --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A root with one video."""
+    write_video(tmp_path / "root/videos/video42.mp4")
+    return tmp_path / "root"
+
+
+def ref(key):
+    return {"source": "cholec80", "key": key, "view": ""}
+
+
+def test_a_key_opens_its_frame(root):
+    assert cholec80.key(42, 25) == "videos/video42.mp4/000025"
+    expected = decoded(root / "videos/video42.mp4")
+    for k in (0, 25, 59):
+        frame = images.open_image(ref(cholec80.key(42, k)), {"cholec80": root})
+        assert isinstance(frame, Image.Image)
+        assert frame.tobytes() == expected[k]
+        assert images.image_size(ref(cholec80.key(42, k)), {"cholec80": root}) == frame.size == SIZE
+    assert images.locate(ref(cholec80.key(42, 5)), {"cholec80": root}) == (root / "videos/video42.mp4").resolve()
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("videos/video42.mp4/000060", r"has no frame 60 \(expected: a frame from 0 to 59\)\n  what to do"),
+        ("videos/video43.mp4/000000", r"no such file below .*; looked for videos/video43\.mp4\n"),
+        ("videos/video42.mp4", "neither jpg, png nor DICOM"),
+        ("videos/video42.mp4/25", "no such file"),
+        ("videos/video42.mp4/000025/", "the key is empty, absolute"),
+        ("videos/../video42.mp4/000025", "the key is empty, absolute"),
+        ("/videos/video42.mp4/000025", "the key is empty, absolute"),
+        ("videos/empty.mp4/000025", r"empty\.mp4 is empty"),
+        ("videos/broken.mp4/000025", r"broken\.mp4: is truncated, damaged or no video .*\n  what to do: download"),
+        ("videos/slow.mp4/000000", r"runs at 12\.00 frames a second \(expected: 25 frames a second\)"),
+        ("videos/linked.mp4/000000", "is a link that leaves the root"),
+    ],
+)
+def test_a_key_that_cannot_be_opened_is_named(root, key, words):
+    (root / "videos/empty.mp4").touch()
+    (root / "videos/broken.mp4").write_bytes(b"broken")
+    write_video(root / "videos/slow.mp4", rate=12)
+    write_video(root.parent / "private.mp4")
+    (root / "videos/linked.mp4").symlink_to(root.parent / "private.mp4")
+    for read in (images.open_image, images.image_size):
+        with pytest.raises(ImageError, match=words) as error:
+            read(ref(key), {"cholec80": root})
+        assert str(error.value).startswith(f"image {key!r} of source 'cholec80': ")
+
+
+def test_a_link_inside_the_root_is_followed(root):
+    (root / "videos/linked.mp4").symlink_to("video42.mp4")
+    keys = (cholec80.key(42, 3), "videos/linked.mp4/000003")
+    one, other = (images.open_image(ref(key), {"cholec80": root}).tobytes() for key in keys)
+    assert one == other
+
+
+def test_a_source_or_a_decoder_that_is_missing(root, monkeypatch):
+    with pytest.raises(MissingSourceError, match="how to get it"):
+        images.open_image(ref(cholec80.key(42, 0)), {})
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(ImageError, match=r"(?s)^image 'videos/video42\.mp4/000000' of .*medfaith\[video\]"):
+        images.open_image(ref(cholec80.key(42, 0)), {"cholec80": root})
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("videos/video42.mp4/000025", ("videos/video42.mp4", 25)),
+        ("videos/video42.mp4/123456789", ("videos/video42.mp4", 123456789)),
+        ("videos/video42.mp4/1234567890", None),
+        ("videos/video42.mp4/25", None),
+        ("videos/video42.mp4", None),
+        ("a.png", None),
+        ("", None),
+    ],
+)
+def test_keys_split_into_video_and_number(key, parts):
+    assert cholec80.split_key(key) == parts
+    assert cholec80.image_paths(key) == (parts[0] if parts else key,)
+
+
+def test_videos_are_found_by_number(root):
+    for name in ("video07.mp4", "video80.mp4", "notes.mp4", "video07-timestamp.txt"):
+        (root / "videos" / name).touch()
+    assert cholec80.videos(root) == [7, 42, 80]
+    with pytest.raises(InputError, match=r"holds no videos/videoNN\.mp4"):
+        cholec80.videos(root / "videos")
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+HEADER = ["Frame", "Grasper", "Bipolar", "Hook", "Scissors", "Clipper", "Irrigator", "SpecimenBag"]
+
+
+def write_tools(root, *rows, header=HEADER):
+    path = root / "tool_annotations/video42-tool.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join("\t".join(map(str, row)) for row in (header, *rows)) + "\n")
+    return root
+
+
+def test_tools_are_read_by_name(tmp_path):
+    turned = [HEADER[0], *reversed(HEADER[1:])]
+    write_tools(tmp_path, [0, 1, 0, 0, 0, 0, 0, 0], [25, *[0] * 7], [75, 0, 0, 0, 0, 0, 0, 1], header=turned)
+    tools = cholec80.read_tools(tmp_path, 42)
+    assert tools.frames.tolist() == [0, 25, 75]
+    assert (tools.frames.dtype, tools.present.dtype, tools.present.shape) == (np.int64, bool, (3, 7))
+    present = [[name for name, is_in in zip(cholec80.INSTRUMENTS, row, strict=True) if is_in] for row in tools.present]
+    assert present == [["specimen_bag"], [], ["grasper"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "words"),
+    [
+        ([25, 0, 2, 0, 0, 0, 0, 0], "Bipolar", "0 or 1"),
+        ([25, 0, 0, "", 0, 0, 0, 0], "Hook", "is blank"),
+        ([25, 0, 0, "x", 0, 0, 0, 0], "Hook", "a whole number"),
+        (["", *[0] * 7], "Frame", "is blank"),
+        ([26, *[0] * 7], "Frame", "each 25th frame"),
+        ([0, *[0] * 7], "Frame", "once, in ascending order"),
+        ([-25, *[0] * 7], "Frame", "ascending"),
+    ],
+)
+def test_a_fault_of_tools_is_named(tmp_path, row, column, words):
+    write_tools(tmp_path, [0, *[0] * 7], row)
+    with pytest.raises(InputError, match=words) as error:
+        cholec80.read_tools(tmp_path, 42)
+    assert (error.value.row, error.value.column) == (2, column)
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ([*HEADER[:7], "Bags"], "no column for specimen_bag"),
+        (["Frames", *HEADER[1:]], "no column for Frame"),
+        ([",".join(HEADER)], "no column for grasper, bipolar"),
+    ],
+)
+def test_a_missing_column_of_tools_is_named(tmp_path, header, words):
+    with pytest.raises(InputError, match=words):
+        cholec80.read_tools(write_tools(tmp_path, header=header), 42)
+
+
+def test_a_missing_table_of_tools_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"video42-tool\.txt: no such file"):
+        cholec80.read_tools(tmp_path, 42)

@@ -1,0 +1,212 @@
+"""The Cholec80-Boxes reader: frames and boxes of a csv, and every fault by name."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from medfaith.loaders import cholec80_boxes, csv_table, images
+from medfaith.loaders.errors import ImageError, InputError
+
+HEADER = "Surgery_num;Dir;FrameName;NumBBox_inFrame;ToolName;BBox_X;BBox_Y;BBox_Width;BBox_Height"
+
+
+def line(video: object = 42, frame=25, n: object = 1, tool="Grasper", box=(10, 20, 30, 40), folder=None, name=None):
+    folder = rf"Images\Video_{video}" if folder is None else folder
+    name = f"Video_{video}_{frame:05d}.png" if name is None else name
+    return ";".join(map(str, (video, folder, name, n, tool, *box)))
+
+
+def write(root, *lines, header=HEADER):
+    (root / "ROI_Labels.csv").write_bytes("\n".join([header, *lines, ""]).encode())
+    return root
+
+
+def test_frames_come_in_order_with_their_boxes(tmp_path):
+    write(
+        tmp_path,
+        line(43, 0, 1, "Hook", (1, 2, 3, 4)),
+        line(42, 50, 2, "SpecimenBag", (5.5, 0, 1, 1)),
+        line(42, 100000, 1, "Irrigator"),
+        line(42, 50, 1, "Grasper", (0, 0, 7, 8)),
+        line(42, 50, 3, "Grasper", (9, 9, 7, 8)),
+    )
+    frames = cholec80_boxes.read_frames(tmp_path)
+    assert [(f.video, f.frame) for f in frames] == [(42, 50), (42, 100000), (43, 0)]
+    assert frames[0].boxes == (
+        ("grasper", (0, 0, 7, 8)),
+        ("specimen_bag", (5.5, 0, 1, 1)),
+        ("grasper", (9, 9, 7, 8)),
+    )
+    assert frames[0].key == "Images/Video_42/Video_42_00050.png"
+    assert frames[1].key == "Images/Video_42/Video_42_100000.png"
+    assert frames[2].boxes == (("hook", (1, 2, 3, 4)),)
+
+
+def test_columns_are_found_by_name(tmp_path):
+    names = HEADER.split(";")
+    turned = ";".join(["comment", *reversed(names)])
+    write(tmp_path, ";".join(["x", *reversed(line().split(";"))]), header=turned)
+    assert cholec80_boxes.read_frames(tmp_path)[0].boxes == (("grasper", (10, 20, 30, 40)),)
+
+
+@pytest.mark.parametrize("folder", ["", r"Images\Video_42", "Images/Video_42/", r"D:\x\Images\video_42", "frames"])
+def test_folders_are_written_either_way(tmp_path, folder):
+    frames = cholec80_boxes.read_frames(write(tmp_path, line(folder=folder)))
+    assert frames[0].key == "Images/Video_42/Video_42_00025.png"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        *[(name, name) for name in cholec80_boxes.INSTRUMENTS],
+        *[(name.upper(), name) for name in cholec80_boxes.INSTRUMENTS],
+        ("SpecimenBag", "specimen_bag"),
+        ("Specimen bag", "specimen_bag"),
+        ("specimen-bag", "specimen_bag"),
+        ("Bag", "specimen_bag"),
+        (" Hook ", "hook"),
+        ("Scissor", "scissors"),
+        ("Trocar", None),
+        ("", None),
+    ],
+)
+def test_spellings_of_a_tool(name, known):
+    assert cholec80_boxes.instrument_of(name) == known
+
+
+@pytest.mark.parametrize(
+    ("bad", "row", "column", "words"),
+    [
+        (line(tool="Trocar"), 2, "ToolName", "one of grasper, bipolar"),
+        (line(tool=""), 2, "ToolName", "is blank"),
+        (line(box=(1, 2, 0, 4)), 2, "BBox_Width", "above 0"),
+        (line(box=(1, 2, 3, -4)), 2, "BBox_Height", "above 0"),
+        (line(box=(1, 2, "nan", 4)), 2, "BBox_Width", "'nan'"),
+        (line(box=("1e999", 2, 3, 4)), 2, "BBox_X", "a finite number"),
+        (line(box=(1, "", 3, 4)), 2, "BBox_Y", "is blank"),
+        (line(box=(1, 2, 3, "")), 2, "BBox_Height", "is blank"),
+        (line(box=("1,5", 2, 3, 4)), 2, "BBox_X", "'1,5'"),
+        (line(name="Video_43_00025.png"), 2, "FrameName", "a frame of Surgery_num 42"),
+        (line(name="Video_42.png"), 2, "FrameName", "Video_42_00000.png"),
+        (line(name="../Video_42_00025.png"), 2, "FrameName", "a frame of Surgery_num 42"),
+        (line(name=""), 2, "FrameName", "is blank"),
+        (line(folder=r"Images\Video_41"), 2, "Dir", "the folder of Surgery_num 42"),
+        (line(video="forty"), 2, "Surgery_num", "a whole number"),
+        (line(video="42.5"), 2, "Surgery_num", "a whole number"),
+        (line(video=""), 2, "Surgery_num", "is blank"),
+        (line(video=0), 2, "Surgery_num", "1 to 80"),
+        (line(video=81), 2, "Surgery_num", "1 to 80"),
+        (line(n="one"), 2, "NumBBox_inFrame", "a whole number"),
+        (line(n=""), 2, "NumBBox_inFrame", "is blank"),
+        (line(frame=0), 2, None, "repeats row 1"),
+        (line(frame=0, n=2), 2, None, "repeats row 1"),  # numbered anew, and the same box
+        (line() + ";5", None, None, "cannot be read to its end"),
+    ],
+)
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, bad, row, column, words):
+    write(tmp_path, line(frame=0), bad)
+    with pytest.raises(InputError) as error:
+        cholec80_boxes.read_frames(tmp_path)
+    assert words in str(error.value)
+    assert (error.value.row, error.value.column) == (row, column)
+    assert error.value.where == str(tmp_path / "ROI_Labels.csv")
+
+
+@pytest.mark.parametrize("sign", [",", "\t"])
+def test_cells_parted_by_another_sign(tmp_path, sign):
+    write(tmp_path, line().replace(";", sign), header=HEADER.replace(";", sign))
+    with pytest.raises(InputError, match=r"(?s)parted by (commas|tabs).*semicolons: Surgery_num;Dir"):
+        cholec80_boxes.read_frames(tmp_path)
+
+
+@pytest.mark.parametrize("column", HEADER.split(";"))
+def test_a_missing_column_is_named(tmp_path, column):
+    write(tmp_path, line(), header=HEADER.replace(column, "other"))
+    with pytest.raises(InputError, match="the column is missing") as error:
+        cholec80_boxes.read_frames(tmp_path)
+    assert error.value.column == column
+
+
+def test_a_box_may_repeat_in_another_frame_or_of_another_tool(tmp_path):
+    write(tmp_path, line(frame=0), line(frame=25), line(frame=0, tool="Hook"))
+    assert [len(f.boxes) for f in cholec80_boxes.read_frames(tmp_path)] == [2, 1]
+
+
+def test_the_csv_is_found_below_the_root_or_is_the_root(tmp_path):
+    path = write(tmp_path, line()) / "ROI_Labels.csv"
+    assert cholec80_boxes.label_files(tmp_path) == cholec80_boxes.label_files(path) == {"boxes": path}
+    assert cholec80_boxes.read_frames(path) == cholec80_boxes.read_frames(tmp_path)
+    with pytest.raises(InputError, match=r"holds no ROI_Labels\.csv"):
+        cholec80_boxes.label_files(tmp_path / "Images")
+
+
+BOXES = st.tuples(
+    st.integers(41, 45),
+    st.integers(0, 10**6),
+    st.sampled_from(["Grasper", "Bipolar", "Hook", "Bag"]),
+    st.tuples(*[st.integers(0, 800)] * 2, *[st.integers(1, 800)] * 2),
+)
+
+
+@settings(max_examples=30)
+@given(boxes=st.lists(BOXES, min_size=1, max_size=20, unique=True), seed=st.randoms())
+def test_no_box_is_lost_or_invented_in_any_order_of_rows(tmp_path_factory, boxes, seed):
+    root = tmp_path_factory.mktemp("boxes")
+    lines = [line(video, frame, n, tool, box) for n, (video, frame, tool, box) in enumerate(boxes)]
+    frames = cholec80_boxes.read_frames(write(root, *lines))
+    read = {(f.video, f.frame, tool, box) for f in frames for tool, box in f.boxes}
+    assert read == {(v, k, cholec80_boxes.instrument_of(tool), box) for v, k, tool, box in boxes}
+    assert sum(len(f.boxes) for f in frames) == len(boxes)
+    seed.shuffle(lines)
+    assert cholec80_boxes.read_frames(write(root, *lines)) == frames
+
+
+# --- the frames' images -----------------------------------------------------------------------------------------------
+
+
+def locate(root, key):
+    return images.locate({"source": "cholec80_boxes", "key": key, "view": ""}, {"cholec80_boxes": root})
+
+
+@pytest.mark.parametrize("name", ["Images/Video_42/Video_42_00025.png", "Images/Video_42/Video_42_00025.jpg",
+                                  "Video_42/Video_42_00025.png"])  # fmt: skip
+def test_an_image_is_found_where_copies_keep_it(tmp_path, name):
+    (tmp_path / name).parent.mkdir(parents=True)
+    Image.new("RGB", (4, 3)).save(tmp_path / name)
+    assert locate(tmp_path, cholec80_boxes.key(42, 25)) == (tmp_path / name).resolve()
+
+
+def test_a_missing_image_names_the_places_looked_in(tmp_path):
+    with pytest.raises(ImageError, match=r"no such file below .* looked for Images/Video_42/Video_42_00025\.png, "):
+        locate(tmp_path, cholec80_boxes.key(42, 25))
+
+
+@pytest.mark.parametrize("key", ["a.png", "Images/a.png", ""])
+def test_a_foreign_key_stands_for_its_own_path(key):
+    assert cholec80_boxes.image_paths(key) == (key,)
+
+
+# --- csv_table's delimiter --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+def test_a_table_is_read_by_its_delimiter(tmp_path, sign):
+    path = tmp_path / "a.csv"
+    path.write_text(f"a{sign}b\n1{sign}x y\n{sign}z\n")
+    assert csv_table.header(path, delimiter=sign) == ["a", "b"]
+    table = csv_table.read(path, {"b": pa.string(), "a": pa.int32()}, action="mend it", delimiter=sign)
+    assert table.to_pydict() == {"b": ["x y", "z"], "a": [1, None]}
+    with pytest.raises(InputError) as error:
+        csv_table.read(path, {"a": pa.int32(), "c": pa.int32()}, action="mend it", delimiter=sign)
+    assert f"the official header, with a{sign}c" in str(error.value)
+
+
+def test_the_delimiter_is_a_comma_unless_given(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a;b,c\n1,2\n")
+    assert csv_table.header(path) == ["a;b", "c"]
+    assert csv_table.read(path, {"c": pa.int32()}, action="")["c"].to_pylist() == [2]

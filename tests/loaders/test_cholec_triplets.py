@@ -1,0 +1,98 @@
+"""The 100 triplets against the id map of ivtmetrics, which their own authors released."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from ivtmetrics.disentangle import Disentangle
+
+from medfaith.loaders import cholec_triplets
+from medfaith.loaders.cholec_triplets import INSTRUMENTS, TARGETS, TRIPLETS, VERBS
+
+LABELS = hnp.arrays(bool, st.tuples(st.integers(1, 5), st.just(100)), elements=st.booleans())
+
+
+@pytest.fixture(scope="module")
+def official():
+    return Disentangle()
+
+
+def test_ids_are_the_official_ones(official):
+    assert official.bank[:, 0].tolist() == list(range(100))
+    np.testing.assert_array_equal(cholec_triplets.component_ids(), official.bank[:, 1:6])
+
+
+def test_class_counts():
+    assert (len(TRIPLETS), len(set(TRIPLETS))) == (100, 100)
+    assert (len(INSTRUMENTS), len(VERBS), len(TARGETS)) == (6, 10, 15)
+    ids = cholec_triplets.component_ids()
+    assert (len(set(ids[:, 3])), len(set(ids[:, 4]))) == (26, 59)
+    assert cholec_triplets.NULL_IDS == (94, 95, 96, 97, 98, 99)
+    assert [TRIPLETS[n].instrument for n in cholec_triplets.NULL_IDS] == list(INSTRUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "grasper,dissect,cystic_plate"),
+        (1, "grasper,dissect,gallbladder"),  # the example of the data set's own guide
+        (17, "grasper,retract,gallbladder"),
+        (60, "hook,dissect,gallbladder"),
+        (82, "irrigator,aspirate,fluid"),
+        (99, "irrigator,null_verb,null_target"),
+    ],
+)
+def test_text_and_id(number, text):
+    assert str(TRIPLETS[number]) == f"{TRIPLETS[number]}" == text
+    assert cholec_triplets.triplet_id(*text.split(",")) == number
+    assert cholec_triplets.parse(text.replace(",", " , ")) == TRIPLETS[number]
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_every_text_reads_back(number):
+    assert cholec_triplets.triplet_id(*cholec_triplets.parse(str(TRIPLETS[number]))) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("grasper,clip,gallbladder", r"\(grasper, clip, gallbladder\) is none of the 100 triplets"),
+        ("Grasper,retract,gallbladder", "none of the 100"),
+        ("grasper,retract", "expected instrument,verb,target"),
+        ("", "expected instrument,verb,target"),
+    ],
+)
+def test_what_is_no_triplet_is_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        cholec_triplets.parse(text)
+
+
+@given(labels=LABELS)
+def test_parts_are_those_of_the_official_code(labels):
+    official = Disentangle()
+    for ours, component in zip(cholec_triplets.parts_of(labels), "ivt", strict=True):
+        assert ours.dtype == bool
+        np.testing.assert_array_equal(ours, official.extract(labels.astype(int), component))
+
+
+@given(labels=LABELS)
+def test_implied_parts_never_disagree(labels):
+    counts = cholec_triplets.disagreeing(labels, *cholec_triplets.parts_of(labels))
+    assert counts == {"instrument": 0, "verb": 0, "target": 0}
+
+
+@pytest.mark.parametrize(
+    ("part", "column", "count"),
+    [(0, 0, 1), (0, 5, 1), (1, 0, 1), (1, 9, 0), (2, 13, 1), (2, 14, 0)],
+    ids=["lacks", "adds", "verb", "null verb", "target", "null target"],
+)
+def test_a_changed_label_disagrees_unless_it_is_null(part, column, count):
+    triplets = np.zeros((3, 100), bool)
+    triplets[1, 7] = True  # grasper,grasp,gallbladder
+    parts = cholec_triplets.parts_of(triplets)
+    parts[part][1, column] ^= True
+    counts = list(cholec_triplets.disagreeing(triplets, *parts).values())
+    assert counts == [count if n == part else 0 for n in range(3)]

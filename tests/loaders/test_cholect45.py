@@ -1,0 +1,205 @@
+"""The CholecT45 reader: tables of one video, the id map, and every fault by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from ivtmetrics.disentangle import Disentangle
+
+from medfaith.loaders import cholec_triplets, cholect45, images
+from medfaith.loaders.errors import ImageError, InputError
+
+PARTS = ("instrument", "verb", "target")
+RETRACT, ASPIRATE, IDLE = 17, 82, 94
+
+
+def rows_of(frames, labels):
+    return [",".join(map(str, (frame, *row.astype(int)))) for frame, row in zip(frames, labels, strict=True)]
+
+
+def write_part(root, part, rows, video=42):
+    path = root / part / f"VID{video:02d}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([*rows, ""]))
+    return path
+
+
+def write(root, triplets, *, frames=None, video=42):
+    frames = range(len(triplets)) if frames is None else frames
+    for part, labels in zip(("triplet", *PARTS), (triplets, *cholec_triplets.parts_of(triplets)), strict=True):
+        write_part(root, part, rows_of(frames, labels), video)
+    return root
+
+
+def some(*ids, n=3):
+    """(n, 100) bool: the first frame has the triplets `ids`, the others none."""
+    labels = np.zeros((n, 100), bool)
+    labels[0, list(ids)] = True
+    return labels
+
+
+def test_a_video_reads_as_written(tmp_path):
+    write(tmp_path, some(RETRACT, ASPIRATE, IDLE), frames=[3, 4, 10])
+    video = cholect45.read_video(tmp_path, 42)
+    assert (video.video, video.frames.tolist(), video.boxes) == (42, [3, 4, 10], ())
+    assert video.frames.dtype == np.int64
+    shapes = [video.triplets.shape, video.instruments.shape, video.verbs.shape, video.targets.shape]
+    assert shapes == [(3, 100), (3, 6), (3, 10), (3, 15)]
+    assert np.flatnonzero(video.triplets[0]).tolist() == [RETRACT, ASPIRATE, IDLE]
+    assert not video.triplets[1:].any()
+    assert [cholec_triplets.INSTRUMENTS[n] for n in np.flatnonzero(video.instruments[0])] == ["grasper", "irrigator"]
+    assert [cholec_triplets.VERBS[n] for n in np.flatnonzero(video.verbs[0])] == ["retract", "aspirate", "null_verb"]
+    assert video.disagreeing == {"instrument": 0, "verb": 0, "target": 0}
+
+
+@settings(max_examples=20)
+@given(triplets=hnp.arrays(bool, st.tuples(st.integers(1, 6), st.just(100)), elements=st.booleans()))
+def test_any_labels_survive_the_way_through_files(tmp_path_factory, triplets):
+    video = cholect45.read_video(write(tmp_path_factory.mktemp("t45"), triplets), 42)
+    np.testing.assert_array_equal(video.triplets, triplets)
+    for read, implied in zip(
+        (video.instruments, video.verbs, video.targets), cholec_triplets.parts_of(triplets), strict=True
+    ):
+        assert read.dtype == bool
+        np.testing.assert_array_equal(read, implied)
+
+
+def test_blanks_and_a_byte_order_mark_are_no_fault(tmp_path):
+    write(tmp_path, some(RETRACT))
+    path = tmp_path / "triplet/VID42.txt"
+    text = path.read_text().replace(",", ", ").replace("\n", "\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert cholect45.read_video(tmp_path, 42).triplets[0, RETRACT]
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_labels_that_disagree_are_kept_and_counted(tmp_path, part):
+    triplets = some(RETRACT)
+    write(tmp_path, triplets)
+    labels = cholec_triplets.parts_of(triplets)[part]
+    labels[1, 2] = True  # its triplet is none of the 100
+    write_part(tmp_path, PARTS[part], rows_of(range(3), labels))
+    video = cholect45.read_video(tmp_path, 42)
+    assert video.disagreeing == {name: int(n == part) for n, name in enumerate(PARTS)}
+    assert (video.instruments, video.verbs, video.targets)[part][1, 2]
+
+
+ZEROS = ",0" * 100
+
+
+@pytest.mark.parametrize(
+    ("rows", "row", "column", "words"),
+    [
+        (["0" + ZEROS, "1" + ZEROS + ",0"], 2, None, "102 values"),
+        (["0" + ZEROS, "1" + ZEROS[:-2]], 2, None, "a frame's number and 100 labels"),
+        (["0" + ZEROS, "", "1" + ZEROS], 2, None, "is blank"),
+        (["0" + ZEROS, "1,2" + ZEROS[2:]], 2, "class 0", "'2'"),
+        (["0" + ZEROS[:-2] + ",0.5", "1" + ZEROS], 1, "class 99", "0 or 1"),
+        (["0" + ZEROS[:-2] + ",", "1" + ZEROS], 1, "class 99", "''"),
+        (["0" + ZEROS, "1" + ",-1" * 100], 2, None, "every label is -1"),
+        (["0" + ZEROS, "1,-1" + ZEROS[2:]], 2, "class 0", "'-1'"),
+        (["0" + ZEROS, "-1" + ZEROS], 2, "frame", "a frame's number"),
+        (["0" + ZEROS, "x" + ZEROS], 2, "frame", "'x'"),
+        (["0" + ZEROS, "0" + ZEROS], 2, "frame", "frame 0 after frame 0"),
+        (["0" + ZEROS, "5" + ZEROS, "4" + ZEROS], 3, "frame", "frame 4 after frame 5"),
+        (["0" + ZEROS.replace(",", ";")], 1, None, "1 values"),
+        (["", "0" + ZEROS], 1, None, "is blank"),
+    ],
+)
+def test_a_fault_is_named_by_file_and_row(tmp_path, rows, row, column, words):
+    path = write_part(write(tmp_path, some(RETRACT)), "triplet", rows)
+    with pytest.raises(InputError) as error:
+        cholect45.read_video(tmp_path, 42)
+    assert words in str(error.value)
+    assert (error.value.row, error.value.column, error.value.where) == (row, column, str(path))
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"), [([0, 1], "frame 2 has no row"), ([0, 1, 2, 3], "frame 3 has no triplet row")]
+)
+@pytest.mark.parametrize("part", PARTS)
+def test_tables_of_other_frames_are_refused(tmp_path, part, frames, words):
+    write(tmp_path, some(RETRACT))
+    labels = np.zeros((len(frames), cholect45.CLASSES[part]), bool)
+    path = write_part(tmp_path, part, rows_of(frames, labels))
+    with pytest.raises(InputError, match=words) as error:
+        cholect45.read_video(tmp_path, 42)
+    assert error.value.where == str(path)
+
+
+@pytest.mark.parametrize("part", ["triplet", *PARTS])
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "no such file"), (b"", "is empty"), (b"\xff\xfe\0", "cannot be read as text")]
+)
+def test_a_file_that_is_missing_empty_or_no_text(tmp_path, part, content, words):
+    path = write(tmp_path, some(RETRACT)) / part / "VID42.txt"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(InputError, match=words) as error:
+        cholect45.read_video(tmp_path, 42)
+    assert error.value.where == str(path)
+
+
+def test_videos_are_found_by_number(tmp_path):
+    with pytest.raises(InputError, match=r"holds no triplet/VIDxx\.txt"):
+        cholect45.videos(tmp_path)
+    for video in (42, 2, 79):
+        write(tmp_path, some(RETRACT), video=video)
+    (tmp_path / "triplet/notes.txt").touch()
+    assert cholect45.videos(tmp_path) == [2, 42, 79]
+
+
+def test_folds_are_the_45_videos_once_each():
+    tested = [video for fold in cholect45.FOLDS.values() for video in fold]
+    assert sorted(cholect45.FOLDS) == [1, 2, 3, 4, 5]
+    assert (len(tested), len(set(tested))) == (45, 45)
+    assert set(tested) <= set(range(1, 81))
+    assert 42 in cholect45.FOLDS[4]
+    assert 43 in cholect45.FOLDS[5]
+    assert {len(fold) for fold in cholect45.FOLDS.values()} == {9}
+
+
+# --- dict/maps.txt ----------------------------------------------------------------------------------------------------
+
+
+def write_maps(root, rows):
+    (root / "dict").mkdir(parents=True)
+    (root / "dict/maps.txt").write_text("\n".join([",".join(map(str, row)) for row in rows]) + "\n")
+    return root
+
+
+def test_the_official_map_is_accepted_in_any_order(tmp_path):
+    rows = Disentangle().bank.tolist()
+    cholect45.check_maps(write_maps(tmp_path, [["# IVT", "I", "V", "T", "IV", "IT"], *rows[1:], rows[0]]))
+    cholect45.check_maps(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("column", range(1, 6))
+def test_another_map_is_refused(tmp_path, column):
+    rows = Disentangle().bank.tolist()
+    rows[17][column] += 1
+    write_maps(write(tmp_path, some(RETRACT)), rows)
+    with pytest.raises(InputError, match=r"(?s)maps\.txt, row 18: .*expected: 17,0,1,0,1,0"):
+        cholect45.read_video(tmp_path, 42)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [([100, 0, 0, 0, 0, 0], "ids 0 to 99"), ([1, 0, 2], "six ids"), ([1, 0, 2, "x", 2, 0], "six ids")],
+)
+def test_a_broken_map_is_refused(tmp_path, row, words):
+    write_maps(tmp_path, [row])
+    with pytest.raises(InputError, match=words):
+        cholect45.check_maps(tmp_path)
+
+
+# --- the frames' images -----------------------------------------------------------------------------------------------
+
+
+def test_a_missing_image_names_the_place_looked_in(tmp_path):
+    key = cholect45.key(42, 1)
+    assert key == "data/VID42/000001.png"
+    with pytest.raises(ImageError, match=r"no such file below .*; looked for data/VID42/000001\.png\n"):
+        images.locate({"source": "cholect45", "key": key, "view": ""}, {"cholect45": tmp_path})

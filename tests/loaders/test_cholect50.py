@@ -1,0 +1,202 @@
+"""The CholecT50 reader: the JSON of one video, its boxes, and every fault by name."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from medfaith.loaders import cholec_triplets, cholect45, cholect50, images
+from medfaith.loaders.cholec_triplets import TRIPLETS, NormalisedBox
+from medfaith.loaders.errors import ImageError, InputError
+
+NO_BOX = (-1, -1, -1, -1)
+
+
+def vector(number, box=NO_BOX, **ids):
+    """The 15 values of a triplet, any of its ids changed by name."""
+    instrument, verb, target, *_ = cholec_triplets.component_ids()[number].tolist()
+    ids = {"triplet": number, "instrument": instrument, "verb": verb, "target": target} | ids
+    instrument = [ids["instrument"], 1, *box]
+    return [ids["triplet"], *instrument, ids["verb"], ids["target"], 1, *NO_BOX, 0]
+
+
+EMPTY = [-1] * 14 + [2]  # only the phase
+
+
+def write(root, annotations, video=42, **changes):
+    data = {
+        "video": video,
+        "fps": 1,
+        "num_frames": 10,
+        "categories": {"triplet": {str(n): str(triplet) for n, triplet in enumerate(TRIPLETS)}},
+        "annotations": annotations,
+    } | changes
+    path = root / f"labels/VID{video:02d}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({name: value for name, value in data.items() if value is not None}))
+    return root
+
+
+def test_a_video_reads_as_written(tmp_path):
+    box = (0.25, 0.5, 0.125, 0.25)
+    write(tmp_path, {"2": [EMPTY], "0": [vector(17, box), vector(82), vector(17)], "1": [], "9": [vector(94)]})
+    video = cholect50.read_video(tmp_path, 42)
+    assert (video.video, video.frames.tolist()) == (42, [0, 1, 2, 9])
+    assert video.frames.dtype == np.int64
+    assert [np.flatnonzero(row).tolist() for row in video.triplets] == [[17, 82], [], [], [94]]
+    assert [np.flatnonzero(row).tolist() for row in video.instruments] == [[0, 5], [], [], [0]]
+    assert [np.flatnonzero(row).tolist() for row in video.verbs] == [[1, 6], [], [], [9]]
+    assert [np.flatnonzero(row).tolist() for row in video.targets] == [[0, 6], [], [], [14]]
+    assert video.boxes == (NormalisedBox(0, "grasper", box),)
+    assert video.disagreeing == {"instrument": 0, "verb": 0, "target": 0}
+    assert {a.dtype for a in (video.triplets, video.instruments, video.verbs, video.targets)} == {np.dtype(bool)}
+
+
+def test_a_video_of_both_releases_reads_alike(tmp_path):
+    """CholecT45's tables and CholecT50's JSON of the same labels."""
+    labels = np.random.default_rng(0).random((8, 100)) < 0.03
+    write(tmp_path, {str(k): [vector(n) for n in np.flatnonzero(row).tolist()] for k, row in enumerate(labels)})
+    parts = cholec_triplets.parts_of(labels)
+    for part, values in zip(("triplet", "instrument", "verb", "target"), (labels, *parts), strict=True):
+        (tmp_path / part).mkdir()
+        rows = np.column_stack([np.arange(8), values])
+        np.savetxt(tmp_path / part / "VID42.txt", rows, fmt="%d", delimiter=",")
+    text, by_json = cholect45.read_video(tmp_path, 42), cholect50.read_video(tmp_path, 42)
+    for name in ("frames", "triplets", "instruments", "verbs", "targets"):
+        np.testing.assert_array_equal(getattr(text, name), getattr(by_json, name))
+    assert text.disagreeing == by_json.disagreeing
+
+
+def test_a_header_may_lack_what_is_not_needed(tmp_path):
+    write(tmp_path, {"99999": [vector(0)]}, video=111, num_frames=None, categories=None, fps=None)
+    assert cholect50.read_video(tmp_path, 111).frames.tolist() == [99999]
+    write(tmp_path, {"0": []}, video=5, categories={"triplet": {"0": "Grasper, Dissect, Cystic plate"}})
+    assert not cholect50.read_video(tmp_path, 5).triplets.any()
+
+
+@pytest.mark.parametrize(
+    ("ids", "part"), [({"instrument": 3}, "instrument"), ({"verb": -1}, "verb"), ({"target": 4}, "target")]
+)
+def test_ids_that_disagree_with_their_triplet_are_kept_and_counted(tmp_path, ids, part):
+    write(tmp_path, {"0": [vector(17, **ids)], "1": [vector(17)]})
+    video = cholect50.read_video(tmp_path, 42)
+    assert video.disagreeing == {"instrument": 0, "verb": 0, "target": 0} | {part: 1}
+
+
+def test_an_instrument_without_a_triplet_is_kept(tmp_path):
+    write(tmp_path, {"0": [vector(17, triplet=-1, verb=-1, target=-1, box=(0, 0, 1, 1))]})
+    video = cholect50.read_video(tmp_path, 42)
+    assert (video.triplets.any(), video.instruments[0].tolist()) == (False, [True, *[False] * 5])
+    assert video.boxes == (NormalisedBox(0, "grasper", (0, 0, 1, 1)),)
+
+
+@pytest.mark.parametrize("box", [(-0.1, 0.9, 0.2, 0.2), (0.999, 0, 1, 1)])
+def test_a_box_may_reach_over_the_edge(tmp_path, box):
+    write(tmp_path, {"0": [vector(17, box)]})
+    assert cholect50.read_video(tmp_path, 42).boxes[0].xywh == box
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [
+        ({"3": [vector(1), vector(1)[:-1]]}, "frame 3, vector 1: 14 values"),
+        ({"3": [[*vector(1), 0]]}, "frame 3, vector 0: 16 values"),
+        ({"3": [7]}, "frame 3, vector 0: 7"),
+        ({"3": vector(1)}, "frame 3, vector 0: 1"),
+        ({"3": None}, "a list of vectors"),
+        ({"3": [vector(1, triplet=100)]}, "triplet 100"),
+        ({"3": [vector(1, triplet=-2)]}, "triplet -2"),
+        ({"3": [vector(1, triplet=0.5)]}, "triplet 0.5"),
+        ({"3": [vector(1, instrument=6)]}, "an id from 0 to 5, or -1 for none"),
+        ({"3": [vector(1, verb=10)]}, "verb 10"),
+        ({"3": [vector(1, target=15)]}, "target 15"),
+        ({"3": [vector(1, verb="cut")]}, "'cut'"),
+        ({"3": [vector(1, verb=None)]}, "None"),
+        ({"3": [vector(1, verb=True)]}, "True"),
+        ({"3": [vector(1, verb=float("nan"))]}, "finite numbers"),
+        ({"3": [vector(1, verb=10**400)]}, "finite numbers"),
+        ({"3": [vector(1, (0.1, 0.1, -1, 0.1))]}, "-1 four times for none"),
+        ({"3": [vector(1, (0.1, 0.1, 0, 0.1))]}, "shares of the frame"),
+        ({"3": [vector(1, (100, 50, 30, 30))]}, "shares of the frame"),
+        ({"3": [vector(1, (1, 0.1, 0.1, 0.1))]}, "shares of the frame"),
+        ({"3": [vector(1, (-0.2, 0.1, 0.2, 0.1))]}, "shares of the frame"),
+        ({"3": [vector(1, (0.1, -0.2, 0.1, 0.2))]}, "shares of the frame"),
+        ({"3": [vector(1, (0.1, 0.1, 0.1, 0.1), instrument=-1)]}, "a box without an instrument"),
+        ({"10": []}, "frame 10"),
+        ({"-1": []}, "a frame's number"),
+        ({"x": []}, "'x'"),
+        ({"1": [], "01": []}, "frame 1 stands twice"),
+        ({}, "has no frame"),
+        ([], "has no table of annotations"),
+        (None, "has no table of annotations"),
+    ],
+)
+def test_a_fault_is_named(tmp_path, annotations, words):
+    write(tmp_path, annotations)
+    with pytest.raises(InputError) as error:
+        cholect50.read_video(tmp_path, 42)
+    assert words in str(error.value)
+    assert error.value.where == str(tmp_path / "labels/VID42.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"video": 43}, "42, as its name says"),
+        ({"video": "other"}, "42, as its name says"),
+        ({"fps": 25}, "1, as frames are numbered"),
+        ({"num_frames": "ten"}, "a count"),
+        ({"num_frames": -1}, "a count"),
+        ({"num_frames": 3}, "below num_frames, 3"),
+        ({"categories": {"triplet": {"17": "hook,cut,liver"}}}, "expected: grasper,retract,gallbladder"),
+    ],
+)
+def test_a_header_that_says_otherwise_is_refused(tmp_path, changes, words):
+    path = write(tmp_path, {"3": []}) / "labels/VID42.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(InputError, match=words):
+        cholect50.read_video(tmp_path, 42)
+
+
+@pytest.mark.parametrize("video", ["VID42", "42", 42, None])
+def test_a_video_names_itself_either_way(tmp_path, video):
+    path = write(tmp_path, {"3": []}) / "labels/VID42.json"
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in (data | {"video": video}).items() if value is not None}))
+    assert cholect50.read_video(tmp_path, 42).frames.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is no complete JSON"),
+        ('{"annotations": {"0": [', "is no complete JSON"),
+        ("[" * 100000, "is no complete JSON"),
+        ("[]", "has no table of annotations"),
+        ('{"annotations": {"0": [], "0": []}}', "'0' stands twice"),
+    ],
+)
+def test_broken_json(tmp_path, text, words):
+    path = write(tmp_path, {}) / "labels/VID42.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        cholect50.read_video(tmp_path, 42)
+
+
+def test_videos_are_found_by_number(tmp_path):
+    with pytest.raises(InputError, match=r"holds no labels/VIDxx\.json"):
+        cholect50.videos(tmp_path)
+    for video in (111, 42, 1):
+        write(tmp_path, {"0": []}, video=video)
+    assert cholect50.videos(tmp_path) == [1, 42, 111]
+    with pytest.raises(InputError, match=r"VID43\.json: no such file"):
+        cholect50.read_video(tmp_path, 43)
+
+
+def test_a_missing_image_names_the_place_looked_in(tmp_path):
+    key = cholect50.key(42, 1)
+    assert key == "videos/VID42/000001.png"
+    with pytest.raises(ImageError, match=r"no such file below .*; looked for videos/VID42/000001\.png\n"):
+        images.locate({"source": "cholect50", "key": key, "view": ""}, {"cholect50": tmp_path})

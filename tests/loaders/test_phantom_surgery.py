@@ -1,0 +1,390 @@
+"""The synthetic laparoscopic clip: its flow is exact, its boxes are tight, and its tools differ in look."""
+
+import dataclasses
+import inspect
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ivtmetrics.disentangle import Disentangle
+from scipy.ndimage import binary_dilation, binary_erosion, map_coordinates, uniform_filter
+from sklearn.metrics import roc_auc_score
+
+from medfaith.loaders import cholec_triplets
+from medfaith.loaders.phantom import surgery, surgical_tools
+
+H, W = surgery.SIZE
+X, Y = np.arange(W) - (W - 1) / 2, (np.arange(H) - (H - 1) / 2)[:, None]
+SECONDS = range(0, surgery.N_FRAMES, surgery.FPS)
+INSTRUMENTS = surgical_tools.INSTRUMENTS
+STEPS = [(t, t + step) for t in (0, 31, 76, 300) for step in (1, 25)]
+BOTH_WAYS = [*STEPS, *((t2, t) for t, t2 in STEPS)]
+
+
+@pytest.fixture(scope="module")
+def clip():
+    return surgery.clip(43, seed=0)
+
+
+def prototypes(camera):
+    """f_cam of appendix B.1, (2, H, W), written out prototype by prototype."""
+    one = np.ones((H, W))
+    pan, tilt = np.stack([-one, 0 * one]), np.stack([0 * one, -one])
+    zoom, roll = np.stack([-X * one, -Y * one]), np.stack([Y * one, -X * one])
+    return camera["pan"] * pan + camera["tilt"] * tilt + camera["zoom"] * zoom + camera["roll"] * roll
+
+
+def step_matrix(camera):
+    """The step's map of homogeneous (x, y, 1), from the same definition."""
+    pan, tilt, zoom, roll = (camera[name] for name in ("pan", "tilt", "zoom", "roll"))
+    return np.array([[1 - zoom, roll, -pan], [-roll, 1 - zoom, -tilt], [0, 0, 1]])
+
+
+def matrix_flow(matrix):
+    points = np.stack(np.broadcast_arrays(X, Y, 1.0)).reshape(3, -1)
+    return (matrix @ points - points)[:2].reshape(2, H, W)
+
+
+def seen_alone(clip, t):
+    """The visible pixels of each tool, found by drawing every tool alone: later ones cover earlier ones."""
+    alone = [dataclasses.replace(clip, tools=(tool,)).tool_mask(t) for tool in clip.tools]
+    covered = np.zeros((H, W), dtype=bool)
+    visible = []
+    for tool, mask in zip(reversed(clip.tools), reversed(alone), strict=True):
+        if (mask & ~covered).any():
+            visible.append((tool, mask & ~covered))
+        covered |= mask
+    return visible[::-1]
+
+
+# --- camera and flow --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("t", "t2"), BOTH_WAYS)
+def test_the_tissue_flow_is_the_camera_s_linear_field(clip, t, t2):
+    tissue = ~clip.tool_mask(t)
+    np.testing.assert_allclose(
+        clip.flow(t, t2)[:, tissue], prototypes(clip.camera(t, t2))[:, tissue], rtol=0, atol=1e-4
+    )
+    assert np.abs(clip.flow(t, t2)[:, tissue]).max() > 0.2
+
+
+def test_one_step_is_the_default(clip):
+    assert clip.camera(7) == clip.camera(7, 8)
+    assert set(clip.camera(7)) == {"pan", "tilt", "zoom", "roll"}
+    assert all(type(value) is float for value in clip.camera(7).values())
+
+
+@pytest.mark.parametrize("t", [0, 31, 76, 300])
+def test_many_steps_are_the_product_of_single_ones(clip, t):
+    product = np.linalg.multi_dot([step_matrix(clip.camera(k)) for k in reversed(range(t, t + 25))])
+    np.testing.assert_allclose(step_matrix(clip.camera(t, t + 25)), product, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("t", "t2"), STEPS)
+def test_the_way_back_is_the_inverse_and_not_the_negative(clip, t, t2):
+    there, back = clip.camera(t, t2), clip.camera(t2, t)
+    inverse = np.linalg.inv(step_matrix(there))
+    np.testing.assert_allclose(step_matrix(back), inverse, rtol=0, atol=1e-9)
+    tissue = ~clip.tool_mask(t2)
+    np.testing.assert_allclose(clip.flow(t2, t)[:, tissue], matrix_flow(inverse)[:, tissue], rtol=0, atol=1e-4)
+    off = np.abs(prototypes(back) + prototypes(there)).max()
+    assert 1e-3 < off < (0.15 if t2 == t + 1 else 20)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.integers(0, surgery.N_FRAMES - 1), st.integers(0, surgery.N_FRAMES - 1))
+def test_there_and_back_is_where_it_began(seed, t, t2):
+    clip = surgery.clip(42, seed=seed)
+    if clip.is_black(t) or clip.is_black(t2):
+        return
+    flow, back = clip.flow(t, t2), clip.camera(t2, t)
+    tissue = ~clip.tool_mask(t)
+    x, y = X + flow[0], Y + flow[1]
+    x, y = (
+        x - back["pan"] - back["zoom"] * x + back["roll"] * y,
+        y - back["tilt"] - back["zoom"] * y - back["roll"] * x,
+    )
+    np.testing.assert_allclose(x[tissue], np.broadcast_to(X, (H, W))[tissue], rtol=0, atol=2e-3)
+    np.testing.assert_allclose(y[tissue], np.broadcast_to(Y, (H, W))[tissue], rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize(("t", "t2"), STEPS)
+def test_a_tool_moves_rigidly_and_back_the_same_way(clip, t, t2):
+    """A similarity fitted to a tool's flow turns without scaling, and that of the flow back is its inverse."""
+    compared = 0
+    for tool in clip.tools:
+        alone = dataclasses.replace(clip, tools=(tool,))
+        masks = [alone.tool_mask(t), alone.tool_mask(t2)]
+        if min(mask.sum() for mask in masks) > 100:
+            there, back = (fitted(alone.flow(*way), mask) for way, mask in zip(((t, t2), (t2, t)), masks, strict=True))
+            assert abs(there[0]) == pytest.approx(1, abs=1e-5)
+            assert there[0] * back[0] == pytest.approx(1, abs=1e-5)
+            assert back[0] * there[1] + back[1] == pytest.approx(0, abs=1e-2)
+            compared += 1
+    assert compared
+
+
+def fitted(flow, mask):
+    """(factor, shift) of the complex linear map that the flow on a mask is, by numpy's least squares; it is exact."""
+    points = (X + 1j * Y)[mask]
+    targets = points + (flow[0] + 1j * flow[1])[mask]
+    solution, residual, *_ = np.linalg.lstsq(np.stack([points, np.ones_like(points)], axis=1), targets, rcond=None)
+    assert residual[0] < 1e-6
+    return solution
+
+
+@pytest.mark.parametrize(("t", "t2"), BOTH_WAYS)
+def test_a_frame_warped_by_the_flow_is_the_other_frame(clip, t, t2):
+    flow, first, second = clip.flow(t, t2), clip.frame(t).astype(float), clip.frame(t2).astype(float)
+    rows, columns = np.arange(H)[:, None] + flow[1], np.arange(W) + flow[0]
+    warped = np.stack([map_coordinates(second[..., c], [rows, columns], order=3, mode="nearest") for c in range(3)], -1)
+    error, unmoved = np.abs(warped - first).max(-1), np.abs(second - first).max(-1)
+    inside = (rows >= 0) & (rows <= H - 1) & (columns >= 0) & (columns <= W - 1)
+    # What is compared is shown in both frames, and so far from an edge that the interpolation stays on one thing.
+    near_tool2 = np.asarray(binary_dilation(clip.tool_mask(t2), iterations=4), dtype=bool)
+    deep = [np.asarray(binary_erosion(clip.tool_mask(n), iterations=3), dtype=bool) for n in (t, t2)]
+    there = [map_coordinates(mask.astype(float), [rows, columns], order=1) > 0.99 for mask in (~near_tool2, deep[1])]
+    for region, least in ((~clip.tool_mask(t) & there[0] & inside, 8000), (deep[0] & there[1] & inside, 0)):
+        assert region.sum() > least
+        if region.sum() > 100:
+            assert np.quantile(error[region], 0.99) < 5
+            assert error[region].mean() < 1.2
+        if least and abs(t2 - t) > 1:
+            assert unmoved[region].mean() > 20 * error[region].mean()
+
+
+def test_flow_is_still_between_a_frame_and_itself(clip):
+    assert clip.flow(31, 31).dtype == np.float32
+    assert clip.flow(31, 31).shape == (2, H, W)
+    np.testing.assert_allclose(clip.flow(31, 31), 0, atol=1e-5)
+
+
+@pytest.mark.parametrize("video", [42, 43])
+def test_steps_are_small_and_tools_move_against_the_tissue(video):
+    clip = surgery.clip(video, seed=0)
+    for t in SECONDS[:-1]:
+        if clip.is_black(t) or clip.is_black(t + 25):
+            continue
+        assert np.hypot(*prototypes(clip.camera(t))).max() < 4
+        mask = clip.tool_mask(t)
+        assert mask.mean() < 0.3
+        if mask.any():
+            own = clip.flow(t, t + 25) - prototypes(clip.camera(t, t + 25))
+            assert np.hypot(*own)[mask].mean() > 3
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=10, deadline=None)
+def test_the_texture_has_detail_everywhere_and_no_period(seed):
+    clip = dataclasses.replace(surgery.clip(43, seed=seed), tools=(), black=frozenset())
+    grey = clip.frame(0).mean(-1)
+    spread = np.sqrt(np.maximum(uniform_filter(grey**2, 24) - uniform_filter(grey, 24) ** 2, 0))
+    assert spread.min() > 2
+    assert spread.mean() > 10
+    centred = grey - grey.mean()
+    size = (2 * H, 2 * W)
+    overlap = np.fft.ifft2(np.abs(np.fft.fft2(np.ones((H, W)), size)) ** 2).real
+    product = np.fft.ifft2(np.abs(np.fft.fft2(centred, size)) ** 2).real
+    similarity = product / np.maximum(overlap, 1) / centred.var()
+    distance = np.hypot(*np.meshgrid(2 * W * np.fft.fftfreq(2 * W), 2 * H * np.fft.fftfreq(2 * H)))
+    assert similarity[0, 0] == pytest.approx(1)
+    assert similarity[(distance > 30) & (overlap > 0.3 * H * W)].max() < 0.6
+
+
+# --- tools, boxes, triplets -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("t", [*SECONDS[:9], 5, 20, 262, 345])
+def test_boxes_are_the_extents_of_the_pixels_drawn(clip, t):
+    visible = seen_alone(clip, t)
+    expected = []
+    for tool, mask in visible:
+        rows, columns = np.nonzero(mask)
+        top, left = rows.min(), columns.min()
+        expected.append((tool.instrument, (left, top, columns.max() + 1 - left, rows.max() + 1 - top)))
+    assert clip.boxes(t) == expected
+    assert all(type(side) is int for _, xywh in clip.boxes(t) for side in xywh)
+    changed = (clip.frame(t) != dataclasses.replace(clip, tools=()).frame(t)).any(-1)
+    np.testing.assert_array_equal(changed, clip.tool_mask(t))
+    assert (sum(mask for _, mask in visible) == clip.tool_mask(t)).all() or not visible
+
+
+def test_of_two_tools_that_overlap_the_later_is_seen_whole():
+    overlapping = 0
+    for video in range(41, 46):
+        clip = surgery.clip(video, seed=0)
+        for t in range(0, surgery.N_FRAMES, 5):
+            alone = [
+                dataclasses.replace(clip, tools=(tool,)).tool_mask(t) for tool in clip.tools if tool.withdrawn(t) < 1
+            ]
+            common = np.sum(alone, axis=0) > 1 if alone and not clip.is_black(t) else np.zeros(1)
+            if common.sum() > 20:
+                last = max(n for n, mask in enumerate(alone) if (mask & common).any())
+                later = [tool for tool in clip.tools if tool.withdrawn(t) < 1][last]
+                drawn = dataclasses.replace(clip, tools=(later,)).frame(t)[alone[last]]
+                np.testing.assert_array_equal(clip.frame(t)[alone[last]], drawn)
+                assert [box for _, box in clip.boxes(t)] == [surgery.box(mask) for _, mask in seen_alone(clip, t)]
+                overlapping += 1
+    assert overlapping
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 200))
+def test_every_clip_shows_every_instrument_and_has_a_quiet_and_a_black_second(seed, video):
+    clip = surgery.clip(video, seed=seed)
+    boxes = {t: clip.boxes(t) for t in SECONDS}
+    assert {instrument for found in boxes.values() for instrument, _ in found} == set(INSTRUMENTS)
+    assert Counter(clip.is_black(t) for t in SECONDS)[True] == 1
+    assert Counter(bool(found) for found in boxes.values())[False] == 2
+    assert max(map(len, boxes.values())) <= 3
+    for t, found in boxes.items():
+        for _, (x, y, w, h) in found:
+            assert min(x, y) >= 0
+            assert x + w <= W
+            assert y + h <= H
+            assert min(w, h) >= 10
+            assert x == 0 or y == 0 or x + w == W or y + h == H, t  # it comes in from the border
+        triplets = clip.triplets(t)
+        assert [instrument for instrument, *_ in triplets] == [i for i, _ in found if i != "specimen_bag"]
+        assert set(triplets) <= set(cholec_triplets.TRIPLETS)
+
+
+def test_every_deed_is_an_official_triplet():
+    bank = Disentangle().bank[:, 1:4].tolist()
+    names = (cholec_triplets.INSTRUMENTS, cholec_triplets.VERBS, cholec_triplets.TARGETS)
+    deeds = [(instrument, *deed) for instrument, of_it in surgery.DEEDS.items() for deed in of_it]
+    for deed in deeds:
+        assert [known.index(part) for known, part in zip(names, deed, strict=True)] in bank
+    assert {instrument for instrument, *_ in deeds} == set(cholec_triplets.INSTRUMENTS)
+    assert sum(verb == "null_verb" for _, verb, _ in deeds) >= 3
+
+
+def test_one_instrument_may_be_there_twice():
+    frames = [surgery.clip(video, seed=0).boxes(t) for video in range(41, 46) for t in SECONDS]
+    assert any(max(Counter(i for i, _ in found).values(), default=0) == 2 for found in frames)
+    assert {len(found) for found in frames} == {0, 1, 2, 3}
+
+
+@pytest.fixture(scope="module")
+def colours():
+    """The mean colour of each instrument's pixels, and of tissue, measured on clips that the tests do not use."""
+    pixels = {name: [] for name in (*INSTRUMENTS, "tissue")}
+    for video in (1, 2, 3):
+        clip = surgery.clip(video, seed=99)
+        for t in SECONDS[::2]:
+            frame = clip.frame(t)
+            for tool, mask in seen_alone(clip, t):
+                pixels[tool.instrument].append(frame[mask])
+            if not clip.is_black(t):
+                pixels["tissue"].append(frame[~clip.tool_mask(t)])
+    return np.stack([np.concatenate(found).mean(0) for found in pixels.values()])
+
+
+def nearest(pixels, colours):
+    """How many pixels of each thing there are, each pixel taken for what its colour is nearest to."""
+    pixels = pixels.reshape(-1, 3).astype(np.float32)
+    squared_distance = (colours**2).sum(1) - 2 * pixels @ colours.T.astype(np.float32)  # less the pixel's own square
+    return np.bincount(squared_distance.argmin(1), minlength=len(colours))
+
+
+@pytest.fixture(scope="module")
+def counted(colours):
+    """Of each frame of three clips: its clip, its time, and the pixels of each thing in it."""
+    clips = [surgery.clip(video, seed=0) for video in (42, 43, 44)]
+    return [(clip, t, nearest(clip.frame(t), colours)) for clip in clips for t in SECONDS if not clip.is_black(t)]
+
+
+@pytest.mark.parametrize("instrument", INSTRUMENTS)
+def test_a_colour_tells_an_instrument_from_the_others(counted, instrument):
+    present = [instrument in {name for name, _ in clip.boxes(t)} for clip, t, _ in counted]
+    assert 3 <= sum(present) < len(present)
+    assert roc_auc_score(present, [counts[INSTRUMENTS.index(instrument)] for *_, counts in counted]) > 0.99
+
+
+def test_the_instrument_of_a_box_is_its_most_frequent_colour_but_tissue(counted, colours):
+    right = []
+    for clip, t, _ in counted:
+        frame = clip.frame(t)
+        for instrument, (x, y, w, h) in clip.boxes(t):
+            counts = nearest(frame[y : y + h, x : x + w], colours)
+            right.append(INSTRUMENTS[int(counts[:-1].argmax())] == instrument)
+    assert len(right) > 60
+    assert np.mean(right) > 0.97
+
+
+def test_forms_differ_too():
+    """Drawn at one place, no two instruments cover the same pixels, whatever their colours."""
+    a, c = np.meshgrid(np.linspace(-0.6, 0, 121), np.linspace(-0.25, 0.25, 101))
+    masks = [surgical_tools.inside(instrument, a, c) for instrument in INSTRUMENTS]
+    for n, one in enumerate(masks):
+        assert one[:, 0].any()
+        assert not one[:, -1].all()
+        for other in masks[n + 1 :]:
+            assert (one & other).sum() / (one | other).sum() < 0.9
+
+
+# --- black frames, sizes, seeds, errors -------------------------------------------------------------------------------
+
+
+def test_outside_the_body_nothing_is_seen_labelled_or_moves(clip):
+    (second,) = clip.black
+    t = second * surgery.FPS
+    assert [clip.is_black(n) for n in (t - 13, t - 12, t, t + 12, t + 13)] == [False, True, True, True, False]
+    assert not clip.frame(t).any()
+    assert (clip.boxes(t), clip.triplets(t), clip.tool_mask(t).any()) == ([], [], False)
+    for way in ((t - 25, t), (t, t + 25), (t, t + 1)):
+        assert not clip.flow(*way).any()
+        assert not any(clip.camera(*way).values())
+    assert all(clip.frame(n).min() > 0 for n in (t - 13, t + 13))
+
+
+def test_phases_are_equal_parts_in_order(clip):
+    phases = [clip.phase(t) for t in range(surgery.N_FRAMES)]
+    assert phases == sorted(phases)
+    assert set(Counter(phases).values()) == {surgery.N_FRAMES // surgery.PHASES}
+    assert set(phases) == set(range(7))
+
+
+def test_the_same_seed_is_the_same_clip_and_another_is_not():
+    one, again, other_seed, other_video = (surgery.clip(v, seed=s) for v, s in ((42, 3), (42, 3), (42, 4), (43, 3)))
+    for t in (0, 77):
+        np.testing.assert_array_equal(one.frame(t), again.frame(t))
+        assert one.boxes(t) == again.boxes(t)
+        for other in (other_seed, other_video):
+            assert (one.frame(t) != other.frame(t)).mean() > 0.9
+    assert one.camera(5) == again.camera(5) != other_seed.camera(5)
+
+
+def test_another_size_is_the_same_scene(clip):
+    large = surgery.clip(43, seed=0, size=(2 * H, 2 * W))
+    for t in (0, 50, 300):
+        assert large.frame(t).shape == (2 * H, 2 * W, 3)
+        for (name, box), (name2, box2) in zip(clip.boxes(t), large.boxes(t), strict=True):
+            assert name == name2
+            np.testing.assert_allclose(np.array(box2), 2 * np.array(box), atol=5)
+        shrunk = large.frame(t).reshape(H, 2, W, 2, 3).mean((1, 3))
+        assert np.abs(shrunk - clip.frame(t)).mean() < 3
+    for name, factor in (("pan", 2), ("tilt", 2), ("zoom", 1), ("roll", 1)):
+        assert large.camera(5)[name] == pytest.approx(factor * clip.camera(5)[name])
+
+
+METHODS = ["frame", "seen", "boxes", "triplets", "phase", "is_black", "tool_mask", "camera", "flow"]
+
+
+@pytest.mark.parametrize("t", [-1, surgery.N_FRAMES])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_frame_that_the_clip_lacks_is_refused(clip, method, t):
+    call = getattr(clip, method)
+    arguments = [(t,)] if method != "flow" else [(t, 0), (0, t)]
+    arguments += [(0, t)] if method == "camera" else []
+    for ts in arguments:
+        with pytest.raises(ValueError, match=rf"frame {t}: the clip has frames 0 to 349"):
+            call(*ts)
+
+
+def test_every_public_method_is_in_that_list():
+    public = [name for name, _ in inspect.getmembers(surgery.Clip, inspect.isfunction) if not name.startswith("_")]
+    assert sorted(public) == sorted(METHODS)
