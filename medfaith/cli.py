@@ -6,16 +6,15 @@ Exit status 0 when the job is done, 2 when the input or the environment has to b
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from medfaith import build
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
-
-DEFAULT_OUT = "medfaith-data"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,19 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(required=True, metavar="JOB")
 
     job = jobs.add_parser("sources", help="list the licensed sources: found or missing, licence, how to get access")
-    _root_argument(job)
+    build.root_argument(job)
     job.set_defaults(job=_sources)
 
-    job = jobs.add_parser("build", help="rebuild a benchmark's splits from licensed sources")
-    benchmarks = job.add_subparsers(required=True, metavar="BENCHMARK")
-    job = benchmarks.add_parser("cxr-contrabench", help="negated options (CheXpert, OpenI, CheXStruct, ReXVQA)")
-    _build_arguments(job, "chooses among eligible distractors")
-    _wording_arguments(job)
-    job.set_defaults(job=_build_contrabench)
-    job = benchmarks.add_parser("heal-medvqa", help="diseases at anatomies, perturbed (VinDr-CXR, MIMIC-CXR)")
-    _build_arguments(job, "chooses questions, swaps and donors")
-    _heal_arguments(job)
-    job.set_defaults(job=_build_heal)
+    build.add_jobs(jobs)
 
     job = jobs.add_parser("verify", help="recompute a build's counts and hashes and compare them with the references")
     job.add_argument("directory", type=Path, metavar="DIR")
@@ -83,17 +73,24 @@ def _parser() -> argparse.ArgumentParser:
         "--model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
     )
     job.add_argument("--data", help="what medfaith build wrote, or a Hub organisation")
-    _root_argument(job)
+    build.root_argument(job)
     job.add_argument(
         "--skip-missing-images", action="store_true", help="leave out rows without their images, and count them"
     )
+    job.add_argument("--heatmaps", metavar="DIR", help="where models that show what they look at keep it (SurgXBench)")
     job.set_defaults(job=_eval)
 
     job = jobs.add_parser(
         "report", help="the papers' tables from what lm_eval wrote with --output_path and --log_samples"
     )
     job.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="folders or files, of one or many models")
-    job.add_argument("--out", type=Path, help="also save report.md and one CSV a table in this folder")
+    job.add_argument("--out", type=Path, help="also save report.md, one CSV a table and SurgXBench's pictures there")
+    job.add_argument(
+        "--heatmaps", type=Path, metavar="DIR",
+        help="with --data, --root and --out: draw a contact sheet of SurgXBench from the models' heatmaps",
+    )  # fmt: skip
+    job.add_argument("--data", help="for the contact sheet: what medfaith build wrote, or a Hub organisation")
+    build.root_argument(job)
     job.add_argument(
         "--extractor-model",
         metavar="NAME",
@@ -112,70 +109,17 @@ def _parser() -> argparse.ArgumentParser:
 
     job = jobs.add_parser("quickstart", help="everything on synthetic data: build, verify, evaluate, table; offline")
     job.add_argument("--out", type=Path, default=Path("medfaith-quickstart"), help="(default: %(default)s)")
-    _wording_arguments(job)
+    build.wording_arguments(job)
     job.set_defaults(job=_quickstart)
     return parser
-
-
-def _root_argument(job: argparse.ArgumentParser) -> None:
-    job.add_argument(
-        "--root",
-        action="append",
-        default=[],
-        metavar="SOURCE=PATH",
-        help="where a source lies (repeatable); chexpert=torchxrayvision reads the labels inside that package",
-    )
-
-
-def _build_arguments(job: argparse.ArgumentParser, seed: str) -> None:
-    job.add_argument("--config", action="append", metavar="C", help="build this config only (repeatable)")
-    _root_argument(job)
-    job.add_argument("--out", type=Path, default=Path(DEFAULT_OUT), help="folder to write to (default: %(default)s)")
-    job.add_argument("--seed", type=int, default=0, help=f"{seed} (default: %(default)s)")
-    job.add_argument("--workers", type=_positive, default=1, help="the bytes written do not depend on it")
-
-
-def _heal_arguments(job: argparse.ArgumentParser) -> None:
-    job.add_argument(
-        "--measure", default="iou", help="of box and anatomy: iou (as published), or box: its share inside"
-    )
-    job.add_argument(
-        "--threshold", type=float, default=0.05, help="lowest measure of a relation (default: %(default)s)"
-    )
-    job.add_argument(
-        "--places", default="any", help="any (as published), or anatomical: relate a class only to where it can lie"
-    )
-    job.add_argument("--agreement", default="majority", help="of VinDr-CXR's three readers: majority, any or all")
-    job.add_argument("--anatomy", action="append", metavar="A", help="ask about this anatomy only (repeatable)")
-    job.add_argument(
-        "--view", action="append", metavar="V", help="take this ViewPosition of MIMIC-CXR (default: AP, PA)"
-    )
-    job.add_argument("--labeler", default="chexpert", help="of MIMIC-CXR's reports: chexpert or negbio")
-    job.add_argument("--detection-threshold", type=float, default=0.25, help="lowest score (default: %(default)s)")
-
-
-def _wording_arguments(job: argparse.ArgumentParser) -> None:
-    job.add_argument("--negation-form", default="canonical_no", help="wording of the negated option (Appendix I)")
-    job.add_argument("--question-form", default="original", help="original, p1, p2 or p3")
-    job.add_argument("--layout", default="original", help="original (target first, as published) or shuffled")
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
-    return value
-
-
-def _roots(arguments: argparse.Namespace) -> dict[str, Path]:
-    given = sources.parse_root_arguments(arguments.root)
-    return sources.resolve_roots(given, environ=os.environ, config=sources.user_config())
 
 
 def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.printing import table
 
-    states = [sources.status(source_id, roots) for roots in [_roots(arguments)] for source_id in sources.manifest()]
+    states = [
+        sources.status(source_id, roots) for roots in [build.roots(arguments)] for source_id in sources.manifest()
+    ]
     print(
         table(
             ["source", "state", "licence", "published as", "where, or what is missing"],
@@ -192,92 +136,10 @@ def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
-def _wording(arguments: argparse.Namespace):
-    from medfaith.builders.cxr_contrabench.questions import Wording
-
-    return Wording(arguments.negation_form, arguments.question_form, arguments.layout)
-
-
-def _build_contrabench(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from medfaith import cards
-    from medfaith.builders import cxr_contrabench
-
-    folders = cxr_contrabench.build(
-        _roots(arguments),
-        arguments.out,
-        configs=arguments.config,
-        seed=arguments.seed,
-        wording=_wording(arguments),
-        workers=arguments.workers,
-        card=cards.body,
-    )
-    return _print_build(folders, arguments.out)
-
-
-def _build_heal(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from medfaith import cards
-    from medfaith.builders import heal_medvqa
-
-    lists = {"anatomies": arguments.anatomy, "views": arguments.view}
-    options = heal_medvqa.Options(
-        measure=arguments.measure,
-        threshold=arguments.threshold,
-        places=arguments.places,
-        agreement=arguments.agreement,
-        labeler=arguments.labeler,
-        detection_threshold=arguments.detection_threshold,
-        **{name: tuple(dict.fromkeys(values)) for name, values in lists.items() if values},
-    )
-    roots = _roots(arguments)
-    folders = heal_medvqa.build(
-        roots,
-        arguments.out,
-        configs=arguments.config,
-        seed=arguments.seed,
-        options=options,
-        workers=arguments.workers,
-        card=cards.body,
-    )
-    for config, lacking in () if arguments.config else heal_medvqa.incomplete(roots).items():
-        print(f"{config} was not built: it needs {', '.join(lacking)}, too")
-    return _print_build(folders, arguments.out)
-
-
-def _print_build(folders: Sequence[Path], out: Path) -> int:
-    from medfaith.builders.verify import skipped
-
-    sound = _print_verdicts(folders)
-    for folder in folders:
-        for reason, count in skipped(folder).items():
-            print(f"{folder.name}: left out, or counted: {count} {reason}")
-    print(f"written to {out}")
-    return 0 if sound else 2
-
-
 def _verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.builders.verify import repositories
 
-    return 0 if _print_verdicts(repositories(arguments.directory)) else 2
-
-
-def _print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
-    """Prints what verifying the repositories gave; False when any split is not what it should be.
-
-    official: whether the paper's counts and the committed references are worth a comparison (not for synthetic data).
-    """
-    from medfaith import cards
-    from medfaith.builders import cxr_contrabench, heal_medvqa
-    from medfaith.builders.verify import benchmark_of
-    from medfaith.printing import verdict_table
-
-    benchmarks = {module.NAME: module for module in (cxr_contrabench, heal_medvqa)}
-    references = cards.references() if official else []
-    verdicts = []
-    for name, of_benchmark in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):
-        found = [v for folder in of_benchmark for v in benchmarks[name].verify(folder, references)]
-        print(verdict_table(found, cards.published(name) if official else None))
-        verdicts += found
-    return all(not v.problems and not (v.reference == "differs" and v.same_labels) for v in verdicts)
+    return 0 if build.print_verdicts(repositories(arguments.directory)) else 2
 
 
 def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
@@ -300,15 +162,38 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         **({"data": arguments.data} if arguments.data else {}),
         **({"roots": roots} if roots else {}),
         **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
+        **({"heatmaps": arguments.heatmaps} if arguments.heatmaps else {}),
     }
-    return run_lm_eval(rest, metadata)
+    return run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
+
+
+def _with_store(rest: Sequence[str], folder: str) -> list[str]:
+    """lm_eval's arguments with the heatmaps' folder among those of the model."""
+    for number, argument in enumerate(rest):
+        if argument.split("=", 1)[0] == "--model_args":
+            if "=" in argument:
+                return [*rest[:number], f"{argument},store={folder}", *rest[number + 1 :]]
+            return [*rest[: number + 1], f"{rest[number + 1]},store={folder}", *rest[number + 2 :]]
+    return [*rest, "--model_args", f"store={folder}"]
 
 
 def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.tasks.report import write_report
 
-    print(write_report(arguments.results, arguments.out, _extractor(arguments)), end="")
+    print(write_report(arguments.results, arguments.out, _extractor(arguments), _sheet(arguments)), end="")
     return 0
+
+
+def _sheet(arguments: argparse.Namespace):
+    """What SurgXBench's contact sheet is drawn from; None where none is asked for."""
+    from medfaith.tasks.report import Sheet
+
+    if arguments.heatmaps is None and arguments.data is None and not arguments.root:
+        return None
+    if arguments.heatmaps is None or arguments.data is None or arguments.out is None:
+        action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"
+        raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a place\n  what to do: {action}")
+    return Sheet(arguments.heatmaps, arguments.data, build.roots(arguments))
 
 
 def _extractor(arguments: argparse.Namespace):
@@ -327,5 +212,6 @@ def _extractor(arguments: argparse.Namespace):
 def _quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.quickstart import quickstart
 
-    print(quickstart(arguments.out, _wording(arguments), lambda folders: _print_verdicts(folders, official=False)))
+    verify = partial(build.print_verdicts, official=False)
+    print(quickstart(arguments.out, build.wording(arguments), verify))
     return 0

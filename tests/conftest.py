@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # Read when the Hugging Face libraries are first imported, so it has to be here and not in a fixture.
@@ -14,8 +15,10 @@ os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdt
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
     del os.environ[variable]
 
-from medfaith.builders import cxr_contrabench, heal_medvqa  # noqa: E402
+from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench  # noqa: E402
+from medfaith.builders.surgxbench.motion_rows import MotionOptions  # noqa: E402
 from medfaith.loaders import phantom  # noqa: E402
+from medfaith.loaders.phantom import surgery  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -44,4 +47,36 @@ def phantom_heal_build(phantom_heal_roots: dict[str, Path], tmp_path_factory: py
     """HEAL-MedVQA built from the phantom sources, both configs."""
     out = tmp_path_factory.mktemp("heal-data")
     heal_medvqa.build(phantom_heal_roots, out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def phantom_surgx_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Synthetic Cholec80, Cholec80-Boxes, CholecT45 and CholecT50 in their official layouts."""
+    names = ("cholec80", "cholec80_boxes", "cholect45", "cholect50")
+    return phantom.write(tmp_path_factory.mktemp("phantom-surgx"), seed=0, sources=names)
+
+
+@pytest.fixture(scope="session")
+def phantom_surgx_flow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exact flow between the synthetic videos' seconds, as flow files."""
+    folder = tmp_path_factory.mktemp("flow")
+    for video in (42, 43):
+        clip = surgery.clip(video, seed=0)
+        (folder / f"VID{video}").mkdir()
+        for t in range(0, surgery.N_FRAMES - surgery.FPS, surgery.FPS):
+            for direction, (first, second) in {"forward": (t, t + 25), "backward": (t + 25, t)}.items():
+                name = f"{t // surgery.FPS:06d}_{direction}.npy"
+                np.save(folder / f"VID{video}" / name, clip.flow(first, second))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def phantom_surgx_build(
+    phantom_surgx_roots: dict[str, Path], phantom_surgx_flow: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """SurgXBench built from the phantom sources, with the motion of the exact flow, the camera's fit trimmed."""
+    out = tmp_path_factory.mktemp("surgx-data")
+    motion = MotionOptions(str(phantom_surgx_flow), trim=0.4)
+    surgxbench.build(phantom_surgx_roots, out, options=surgxbench.Options(motion=motion))
     return out

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...loaders import anatomy_masks, detections, mimic_cxr, sources, vindr_cxr
-from ...loaders.errors import InputError, MissingSourceError
+from ...loaders.errors import InputError
+from ..configs import wanted
 from ..schemas.heal import QUESTION, TPT, VPT
 from ..verify import Verdict, verify_repository
 from ..write import Family, Split, sha256_of_files, write_repository
@@ -88,26 +89,11 @@ def build(
     """
     options = options or Options()
     check_options(options)
-    for config in configs or ():
-        if config not in CONFIGS:
-            raise InputError(f"--config {config}", f"no such config of {NAME}", expected=f"one of {', '.join(CONFIGS)}")
-    wanted = list(dict.fromkeys(configs or (c for c, needed in NEEDS.items() if all(s in roots for s in needed))))
-    if not wanted:
-        texts = [
-            f"{sources.source(s).title} ({s})\n{sources.source(s).instructions()}"
-            for s in dict.fromkeys(s for needed in NEEDS.values() for s in needed if s not in roots)
-        ]
-        raise MissingSourceError(f"{NAME} needs all sources of one of its configs\n" + "\n".join(texts))
-    named = {c: {s: sources.root_of(s, roots) for s in NEEDS[c]} for c in wanted}
+    chosen = wanted(NAME, NEEDS, configs, roots)
+    named = {c: {s: sources.root_of(s, roots) for s in NEEDS[c]} for c in chosen}
     if "mimic" in named and mimic.REPORTS in roots:
         named["mimic"][mimic.REPORTS] = sources.root_of(mimic.REPORTS, roots)
     return [_build_config(c, of_config, out, seed, options, workers, card) for c, of_config in named.items()]
-
-
-def incomplete(roots: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Configs of which some sources have roots and others not: config -> the missing sources."""
-    missing = {config: [s for s in needed if s not in roots] for config, needed in NEEDS.items()}
-    return {config: lacking for config, lacking in missing.items() if 0 < len(lacking) < len(NEEDS[config])}
 
 
 def _build_config(

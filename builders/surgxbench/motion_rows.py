@@ -1,0 +1,100 @@
+"""The motion mask and the camera of every row that has a successor (section 3.4.2 and appendix B)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from ...loaders import cholec80, images
+from ...loaders.errors import InputError
+from .flow_files import FlowFiles
+from .frames import FPS, VIDEOS, reference
+from .motion import FLOOR, GAMMA, check_settings
+from .pairs import Flow, Pair
+from .raft import Raft
+from .videos import motion_of_videos
+
+RAFT = "raft"
+
+
+@dataclass(frozen=True, slots=True)
+class MotionOptions:
+    """What motion masks are made of.
+
+    flow: "raft", or a folder of flow files (`flow_files.FlowFiles`). weights: a file for RAFT; None is torchvision's.
+    gamma, trim, floor: see `motion.describe`. cache: where finished videos are kept, so that a killed build goes on.
+    """
+
+    flow: str
+    weights: Path | str | None = None
+    gamma: float = GAMMA
+    trim: float = 0.0
+    floor: float = FLOOR
+    cache: Path | None = None
+
+    def recorded(self) -> dict[str, Any]:
+        """What build.json says of them: no path of the machine."""
+        weights = Path(self.weights) if self.weights else None
+        flow = Raft(_never, weights=weights).identity("", ()) if self.flow == RAFT else "files"
+        return {"flow": flow, "gamma": self.gamma, "trim": self.trim, "floor": self.floor}
+
+
+def check_motion(options: MotionOptions) -> None:
+    """Raises InputError for options that cannot work, before any frame is read."""
+    check_settings(options.gamma, options.trim, options.floor)
+    if options.flow != RAFT and not Path(options.flow).is_dir():
+        expected = "raft, or a folder of flow files: <video>/<frame>_forward.npy and so on"
+        raise InputError(f"--flow {options.flow}", "no such folder", expected=expected)
+
+
+def with_motion(
+    rows: Sequence[dict[str, Any]], roots: Mapping[str, Path], options: MotionOptions, *, successor: str
+) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The rows with motion and camera where they have a successor, and how many frames do not move or are not known.
+
+    successor: "frame" takes both frames of a pair from Cholec80's video, so that no difference between the copies
+    looks like motion; both are scaled to the row's size.
+    """
+    by_video: dict[str, list[Pair]] = {}
+    pictures: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row["successor"] is None:
+            continue
+        first = row["image"]
+        if successor == "frame":
+            first = reference(VIDEOS, cholec80.key(row["video"], FPS * row["frame"]))
+        names = [f"{ref['source']}/{ref['key']}" for ref in (first, row["successor"])]
+        pictures |= dict(zip(names, (first, row["successor"]), strict=True))
+        video = f"VID{row['video']:02d}"
+        by_video.setdefault(video, []).append(Pair(row["frame"], *names, size=(row["height"], row["width"])))
+
+    def open_pair(_: str, pair: Pair) -> tuple[Image.Image, Image.Image]:
+        assert pair.size is not None
+        first, second = (images.open_image(pictures[name], roots) for name in (pair.first, pair.second))
+        return _scaled(first, pair.size), _scaled(second, pair.size)
+
+    flow: Flow
+    if options.flow == RAFT:
+        flow = Raft(open_pair, weights=Path(options.weights) if options.weights else None)
+    else:
+        flow = FlowFiles(Path(options.flow))
+    found, counted = motion_of_videos(
+        by_video, flow, cache=options.cache, gamma=options.gamma, trim=options.trim, floor=options.floor
+    )
+    made = [row | found.get(f"VID{row['video']:02d}", {}).get(row["frame"], {}) for row in rows]
+    return made, counted
+
+
+def _never(*_: Any) -> tuple[Any, Any]:
+    raise AssertionError("the weights' name needs no frame")
+
+
+def _scaled(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The image at (height, width)."""
+    wide = size[1], size[0]
+    return image if image.size == wide else image.resize(wide, Image.Resampling.BICUBIC)

@@ -1,0 +1,143 @@
+"""Optical flow by RAFT (section 3.4.2), as torchvision has it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...loaders.errors import InputError, MedfaithError
+from .pairs import Flows, Pair
+
+WEIGHTS = "C_T_SKHT_V2"  # torchvision's default for raft_large
+MULTIPLE, LEAST = 8, 128  # pixels: what RAFT's encoder and its correlation pyramid need
+
+
+class Raft:
+    """torchvision's raft_large.
+
+    Args:
+        open_pair: opens the two images of a video's pair: RGB, uint8 (H, W, 3), or PIL. What it raises is passed on.
+        weights: a state dict of torchvision's raft_large in a file; None downloads torchvision's default, C_T_SKHT_V2.
+        device: None takes the GPU if there is one.
+        batch_size: pairs at a time, each both ways: about 0.5 GB a pair for frames of 480x854.
+        updates: refinements of the flow; RAFT's own default is 12.
+
+    The model is loaded when the first flow is asked for. Raises InputError for a weights file that is missing.
+    """
+
+    def __init__(
+        self,
+        open_pair: Callable[[str, Pair], tuple[Any, Any]],
+        *,
+        weights: Path | None = None,
+        device: str | None = None,
+        batch_size: int = 4,
+        updates: int = 12,
+    ) -> None:
+        if weights is not None and not weights.is_file():
+            raise InputError(weights, "no such file", expected="a state dict of torchvision's raft_large")
+        self.open_pair, self.weights, self.batch_size, self.updates = open_pair, weights, batch_size, updates
+        self._device = device
+
+    def identity(self, video: str, pairs: Sequence[Pair]) -> str:
+        return f"raft_large, {self._weights_name}, {self.updates} updates"
+
+    def flows(self, video: str, pairs: Sequence[Pair]) -> Iterator[Flows]:
+        for start in range(0, len(pairs), self.batch_size):
+            batch = pairs[start : start + self.batch_size]
+            opened = [_checked_pair(video, pair, self.open_pair(video, pair)) for pair in batch]
+            sizes = sorted({first.shape[:2] for first, _ in opened})
+            if len(sizes) > 1:
+                raise InputError(f"video {video}", f"frames of several sizes (height, width): {sizes}")
+            first, second = (np.stack(images) for images in zip(*opened, strict=True))
+            yield from zip(*self.between(first, second), strict=True)
+
+    def between(self, first: np.ndarray, second: np.ndarray) -> Flows:
+        """Forward and backward flow, float32 (N, 2, H, W) each, of N pairs of images: uint8 (N, H, W, 3)."""
+        torch = _torch()
+        n, (height, width) = len(first), first.shape[1:3]
+        images = torch.from_numpy(np.concatenate([first, second])).to(self.device).permute(0, 3, 1, 2)
+        left, right, top, bottom = padding((height, width))
+        with torch.no_grad():
+            scaled = images.float() / 127.5 - 1
+            padded = torch.nn.functional.pad(scaled, (left, right, top, bottom), mode="replicate")
+            flow = self._model(padded, padded.roll(n, 0), num_flow_updates=self.updates)[-1]
+            found = flow[..., top : top + height, left : left + width].cpu().numpy()
+        return found[:n], found[n:]
+
+    @cached_property
+    def device(self) -> str:
+        return self._device or ("cuda" if _torch().cuda.is_available() else "cpu")
+
+    @cached_property
+    def _weights_name(self) -> str:
+        if self.weights is None:
+            return WEIGHTS
+        with self.weights.open("rb") as file:
+            return f"sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+    @cached_property
+    def _model(self) -> Any:
+        _torch()
+        from torchvision.models.optical_flow import Raft_Large_Weights, raft_large
+
+        model = raft_large(weights=None, progress=False)
+        if self.weights is None:
+            try:
+                state = Raft_Large_Weights[WEIGHTS].get_state_dict(progress=False, check_hash=True)
+            except (OSError, RuntimeError) as error:
+                raise MedfaithError(
+                    f"RAFT's weights {WEIGHTS} cannot be downloaded: {error}\n"
+                    "  what to do: give a file of them, or flow computed elsewhere"
+                ) from error
+            model.load_state_dict(state)
+        else:
+            _load_state(model, self.weights)
+        return model.eval().to(self.device)
+
+
+def padding(size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Left, right, top, bottom: what brings (height, width) `size` to multiples of 8, 128 at least, evenly split.
+
+    >>> padding((480, 854))
+    (1, 1, 0, 0)
+    """
+    height, width = (max(LEAST, -(-n // MULTIPLE) * MULTIPLE) - n for n in size)
+    return width // 2, width - width // 2, height // 2, height - height // 2
+
+
+def _torch() -> Any:
+    try:
+        import torch
+        import torchvision  # noqa: F401
+    except ImportError as error:
+        raise MedfaithError(
+            "RAFT needs torch and torchvision\n  what to do: uv pip install 'medfaith[hf]', or give flow files"
+        ) from error
+    return torch
+
+
+def _load_state(model: Any, path: Path) -> None:
+    expected = "a state dict of torchvision's raft_large, as torch.save writes it"
+    try:
+        state = _torch().load(path, map_location="cpu", weights_only=True)
+        model.load_state_dict(state)
+    except Exception as error:  # torch.load has no error of its own: a damaged file may end in any
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(path, f"cannot be loaded: {reason}", expected=expected) from error
+
+
+def _checked_pair(video: str, pair: Pair, opened: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+    first, second = (np.asarray(image) for image in opened)
+    for image, name in ((first, pair.first), (second, pair.second)):
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+            raise InputError(name, f"an image of shape {image.shape}, {image.dtype}", expected="(H, W, 3), uint8")
+    if first.shape != second.shape:
+        found = f"{pair.first} is of {first.shape[:2]}, {pair.second} of {second.shape[:2]} (height, width)"
+        raise InputError(f"video {video}", found, row=f"frame {pair.frame}", expected="frames of one size")
+    return first, second

@@ -1,0 +1,158 @@
+"""The motion in whole videos, made of optical flow video by video.
+
+A killed run goes on at the first unfinished video: each finished one has a file of its own in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from tqdm import tqdm
+
+from ...loaders import rle
+from ...loaders.errors import InputError
+from . import motion
+from .motion import FLOOR, GAMMA, Motion
+from .pairs import Flow, Pair
+
+VERSION = 1  # of what a cache file holds; another method of the fit or the mask needs another number
+STILL, PARTLY_UNKNOWN = "frames in which nothing moves", "frames with pixels of unknown flow (not in their masks)"
+
+
+def motion_of_videos(
+    pairs_by_video: Mapping[str, Sequence[Pair]],
+    flow: Flow,
+    *,
+    cache: Path | None = None,
+    gamma: float = GAMMA,
+    trim: float = 0.0,
+    floor: float = FLOOR,
+) -> tuple[dict[str, dict[int, Motion]], Counter[str]]:
+    """What moves in each pair's first frame, video -> frame -> motion; and how many frames are still or partly unknown.
+
+    Args:
+        pairs_by_video: the videos in the order in which they are worked on.
+        flow: `Raft`, `FlowFiles` or another source.
+        cache: folder for one file a finished video; None keeps nothing. A file's name carries the hash of all it was
+            made with (flow and weights, gamma, trim, floor, the pairs): what other settings left there is not looked
+            at, nor touched. One run at a time writes to a folder.
+        gamma, trim, floor: see `motion.describe`.
+
+    Raises InputError for settings out of range, a video's name that is no file name, a damaged file in the cache, and
+    flow that gives no camera; and passes on what the flow source raises. Videos finished until then stay in the cache.
+    """
+    motion.check_settings(gamma, trim, floor)
+    _check_videos(pairs_by_video)
+    found: dict[str, dict[int, Motion]] = {}
+    counted: Counter[str] = Counter()
+    total = sum(map(len, pairs_by_video.values()))
+    with (
+        _exclusive(cache) if cache is not None else nullcontext(),
+        tqdm(total=total, desc="motion", unit=" frames", disable=None, leave=False) as bar,
+    ):
+        for video, pairs in pairs_by_video.items():
+            settings = _settings(video, pairs, flow, gamma=gamma, trim=trim, floor=floor)
+            path = None if cache is None else cache / _file_name(settings)
+            lines = _read_video(path, settings, pairs) if path is not None and path.exists() else None
+            if lines is None:
+                made = _made(video, pairs, flow, bar, gamma=gamma, trim=trim, floor=floor)
+                lines = list(made) if path is None else _write_video(path, settings, made)
+            else:
+                bar.update(len(pairs))
+            found[video] = {line["frame"]: {"motion": line["motion"], "camera": line["camera"]} for line in lines}
+            counted[STILL] += sum(not line["moving"] for line in lines)
+            counted[PARTLY_UNKNOWN] += sum(bool(line["unknown"]) for line in lines)
+    return found, +counted
+
+
+def _check_videos(pairs_by_video: Mapping[str, Sequence[Pair]]) -> None:
+    for video, pairs in pairs_by_video.items():
+        if not re.fullmatch(r"\w[\w.-]*", video):
+            raise InputError(f"video {video!r}", "no name for a file", expected="letters, digits, '_', '-' and '.'")
+        twice = next((frame for frame, times in Counter(pair.frame for pair in pairs).items() if times > 1), None)
+        if twice is not None:
+            raise InputError(f"video {video}", "two pairs begin with one frame", row=f"frame {twice}")
+
+
+def _made(video: str, pairs: Sequence[Pair], flow: Flow, bar: Any, **settings: float) -> Iterator[dict[str, Any]]:
+    """A line of the cache for each pair, as its flow comes."""
+    for pair, (forward, backward) in zip(pairs, flow.flows(video, pairs), strict=True):
+        where = {"where": f"video {video}", "row": f"frame {pair.frame}"}
+        if pair.size is not None and forward.shape[1:] != tuple(pair.size):
+            raise InputError(
+                found=f"a flow of {forward.shape[1:]}", expected=f"the frame's {tuple(pair.size)}", **where
+            )
+        try:
+            described = motion.describe(forward, backward, **settings)
+        except ValueError as error:
+            raise InputError(found=str(error), **where) from error
+        unknown = int((~np.isfinite(forward).all(0)).sum())
+        yield {"frame": pair.frame, **described, "moving": rle.area(described["motion"]), "unknown": unknown}
+        bar.update()
+
+
+def _settings(video: str, pairs: Sequence[Pair], flow: Flow, **settings: float) -> dict[str, Any]:
+    listing = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
+    of_flow = flow.identity(video, pairs)
+    values = {name: float(value) for name, value in settings.items()}
+    return {"version": VERSION, "video": video, "flow": of_flow, **values, "pairs": listing}
+
+
+def _file_name(settings: Mapping[str, Any]) -> str:
+    return f"{settings['video']}-{hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]}.jsonl"
+
+
+def _write_video(path: Path, settings: dict[str, Any], lines: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Writes the lines below their settings as they come, and puts the file in place once all are there."""
+    partial = path.with_name(f".{path.name}.partial")
+    written = []
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(settings) + "\n")
+            for line in lines:
+                file.write(json.dumps(line) + "\n")
+                written.append(line)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return written
+
+
+def _read_video(path: Path, settings: dict[str, Any], pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    try:
+        header, *lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+        right = header == settings and [line["frame"] for line in lines] == [pair.frame for pair in pairs]
+        for line in lines:
+            right &= rle.area(line["motion"]) == line["moving"] and line["unknown"] >= 0
+            right &= set(line["camera"]) == {"pan", "tilt", "zoom", "roll"}
+    except (ValueError, KeyError, TypeError):
+        right, lines = False, []
+    if not right:
+        raise InputError(path, "is damaged", action="delete it; the video's motion is computed again")
+    return lines
+
+
+@contextmanager
+def _exclusive(cache: Path) -> Iterator[None]:
+    """One run at a time in a cache: two would write the same file."""
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(cache / ".lock", timeout=0)
+        lock.acquire()
+    except Timeout:
+        raise InputError(cache, "another run is writing here", action="wait for it, or use another folder") from None
+    except OSError as error:
+        raise InputError(cache, f"cannot be written to: {error.strerror}", action="use another folder") from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,129 @@
+"""Flow files in their three formats, and what is wrong with others."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from medfaith.builders.surgxbench.camera import Camera, flow_of
+from medfaith.builders.surgxbench.flow_files import FlowFiles, read_flow
+from medfaith.builders.surgxbench.pairs import Pair
+from medfaith.loaders.errors import InputError
+
+SIZE = (24, 32)
+
+
+def pairs_of(n: int, size=None) -> list[Pair]:
+    return [Pair(k, f"data/VID01/{k:06d}.png", f"data/VID01/{k + 1:06d}.png", size) for k in range(n)]
+
+
+def flo(flow: np.ndarray) -> bytes:
+    height, width = flow.shape[1:]
+    return struct.pack("<4sii", b"PIEH", width, height) + flow.transpose(1, 2, 0).astype("<f4").tobytes()
+
+
+def write_flow(folder: Path, video: str, frame: int, forward: np.ndarray, extension="npy") -> None:
+    (folder / video).mkdir(parents=True, exist_ok=True)
+    for direction, field in (("forward", forward), ("backward", -forward)):
+        path = folder / video / f"{frame:06d}_{direction}.{extension}"
+        if extension == "npy":
+            np.save(path, field)
+        elif extension == "npz":
+            np.savez_compressed(path, flow=field)
+        else:
+            path.write_bytes(flo(field))
+
+
+def moving(pan: float) -> np.ndarray:
+    """A camera move and a tool of 8 x 8 pixels that moves against it."""
+    flow = flow_of(Camera(pan=pan, zoom=0.01), SIZE)
+    flow[:, 8:16, 8:16] += 5
+    return flow
+
+
+@pytest.mark.parametrize("extension", ["npy", "npz", "flo"])
+def test_flow_is_read_from_files(tmp_path, extension):
+    forward = moving(2.0)
+    forward[0, 0, 1] = np.nan
+    write_flow(tmp_path, "VID42", 7, forward, extension)
+    [(found, back)] = FlowFiles(tmp_path).flows("VID42", [Pair(7, "a", "b", SIZE)])
+    expected = forward.copy()
+    expected[:, 0, 1] = np.nan  # a vector is known as a whole
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert np.array_equal(back, -expected, equal_nan=True)
+    assert found.dtype == np.float32
+
+
+def test_unknown_vectors_of_a_flo_file(tmp_path):
+    flow = np.zeros((2, 3, 4), dtype=np.float32)
+    flow[1, 1, 2] = 1.7e9
+    (tmp_path / "x.flo").write_bytes(flo(flow))
+    found = read_flow(tmp_path / "x.flo")
+    assert np.isnan(found[:, 1, 2]).all()
+    assert np.isfinite(found).sum() == 22
+
+
+def save(array: np.ndarray, *, more: np.ndarray | None = None) -> bytes:
+    out = io.BytesIO()
+    if more is None:
+        np.save(out, array)
+    else:
+        np.savez(out, flow=array, more=more)
+    return out.getvalue()
+
+
+GOOD = moving(1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.flo", b"JUNK" + flo(GOOD)[4:], r"begins with b'JUNK' and not with b'PIEH'"),
+        ("x.flo", flo(GOOD)[:-3], r"bytes are not those of 32 x 24 vectors"),
+        ("x.flo", flo(GOOD) + b"\0", r"bytes are not those of 32 x 24 vectors"),
+        ("x.flo", b"PIEH\x01", "ends within its header"),
+        ("x.flo", struct.pack("<4sii", b"PIEH", -1, 4), "12 bytes are not those of -1 x 4"),
+        ("x.npy", b"", "cannot be read"),
+        ("x.npy", b"not numpy's", "cannot be read"),
+        ("x.npy", save(np.array([{}], dtype=object)), "cannot be read"),
+        ("x.npy", save(GOOD.transpose(1, 2, 0)), r"(?s)shape \(24, 32, 2\).*expected: numbers \(2, height, width\)"),
+        ("x.npy", save(GOOD.astype(str)), "an array of shape"),
+        ("x.npy", save(GOOD[:, 1:]), r"(?s)a flow of \(23, 32\) \(height, width\).*the frame's \(24, 32\)"),
+        ("x.npy", save(np.full_like(GOOD, np.nan)), "no vector of it is known"),
+        ("x.npz", save(GOOD, more=GOOD), r"an archive of 2 arrays \(flow, more\), not of one"),
+        ("x.npz", save(GOOD), "cannot be read: not an archive"),
+        ("x.npz", save(GOOD, more=GOOD)[:100], "cannot be read"),
+    ],
+)
+def test_flow_files_that_are_not_as_they_should_be(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message) as raised:
+        read_flow(tmp_path / name, size=SIZE)
+    assert str(tmp_path / name) in str(raised.value)
+
+
+def test_flow_files_that_are_missing_or_there_twice(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        FlowFiles(tmp_path / "none")
+    write_flow(tmp_path, "VID42", 0, GOOD)
+    source = FlowFiles(tmp_path)
+    with pytest.raises(InputError, match=r"(?s)000001_forward: no flow file.*one of 000001_forward\.npy, 000001_f"):
+        list(source.flows("VID42", pairs_of(2)))
+    (tmp_path / "VID42/000000_backward.npy").unlink()
+    with pytest.raises(InputError, match="000000_backward: no flow file"):
+        source.identity("VID42", pairs_of(1))
+    write_flow(tmp_path, "VID42", 0, GOOD, "npy")
+    write_flow(tmp_path, "VID42", 0, GOOD, "flo")
+    with pytest.raises(InputError, match=r"several files for one flow: 000000_forward\.npy, 000000_forward\.flo"):
+        list(source.flows("VID42", pairs_of(1)))
+
+
+def test_a_backward_flow_of_another_size(tmp_path):
+    write_flow(tmp_path, "VID42", 0, GOOD)
+    np.save(tmp_path / "VID42/000000_backward.npy", GOOD[:, :-1])
+    with pytest.raises(InputError, match=r"000000_backward\.npy: a flow of \(23, 32\)"):
+        list(FlowFiles(tmp_path).flows("VID42", pairs_of(1)))

@@ -1,0 +1,191 @@
+"""What moves on its own: the camera taken away, the quantile and the floor, on fields that are known exactly."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from medfaith.builders.surgxbench.camera import Camera, flow_of
+from medfaith.builders.surgxbench.motion import FLOOR, check_settings, corrected, describe, magnitude, motion_mask
+from medfaith.loaders import rle
+from medfaith.loaders.errors import InputError
+from medfaith.loaders.phantom.surgery import clip
+
+SIZE = (60, 106)
+CAMERA = Camera(3, -2, 0.02, 0.01)
+
+
+def tool(own=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
+    """A tool of a tenth of the frame and the flow of a frame in which it moves by `own`, against the picture."""
+    mask = np.zeros(SIZE, dtype=bool)
+    mask[20:40, 60:92] = True
+    return mask, flow_of(CAMERA, SIZE) + mask * np.array(own, dtype=np.float32)[:, None, None]
+
+
+def iou(one: np.ndarray, other: np.ndarray) -> float:
+    return (one & other).sum() / (one | other).sum()
+
+
+@given(
+    st.builds(Camera, *[st.floats(-30, 30)] * 2, *[st.floats(-0.2, 0.2)] * 2),
+    st.tuples(st.integers(2, 50), st.integers(2, 50)),
+    st.sampled_from([0.0, 0.3]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
+    forward = flow_of(camera, size)
+    assert magnitude(corrected(forward, camera)).max() == 0
+    described = describe(forward, -forward, trim=trim)
+    assert described["motion"]["size"] == list(size)
+    assert rle.area(described["motion"]) == 0
+    assert set(described["camera"]) == {"pan", "tilt", "zoom", "roll"}
+
+
+@pytest.mark.parametrize(
+    ("trim", "given", "figure"),
+    [
+        (0.0, {}, 0.503),  # as published: the plain fit is pulled, so that the background fills the top 20% up
+        (0.0, {"gamma": 0.9}, 0.994),
+        (0.2, {}, 1.0),
+        (0.2, {"gamma": 0.9}, 1.0),
+        (0.2, {"gamma": 0.0}, 1.0),
+    ],
+)
+def test_how_well_a_tool_is_recovered(trim, given, figure):
+    """The IoU of the mask with a tool of 10% of the frame that moves by 7.2 pixels."""
+    mask, forward = tool()
+    described = describe(forward, -forward, trim=trim, **given)
+    assert iou(rle.decode(described["motion"]), mask) == pytest.approx(figure, abs=1e-3)
+    if trim:
+        assert described["camera"] == pytest.approx(asdict(CAMERA), abs=1e-5)
+
+
+@pytest.mark.parametrize(("trim", "step", "least"), [(0.0, 1, 0.65), (0.3, 1, 0.85), (0.0, 25, 0.4), (0.3, 25, 0.5)])
+def test_the_drawn_tools_of_phantom_clips_are_recovered(trim, step, least):
+    """The mean IoU of masks and drawn tools, on exact flow: to the next of 25 frames a second, and a second later.
+
+    A step is small, so that a tool's slow parts (it turns about its entry) stay below the floor; what is faster is
+    found exactly by the trimmed fit. A second apart, the two directions' grids differ (see `camera`).
+    """
+    found = []
+    for video in (42, 43):
+        seen = clip(video, seed=0)
+        for t in range(0, 325, 25):
+            tools = seen.tool_mask(t)
+            if not tools.any() or seen.is_black(t + step):
+                continue
+            forward = seen.flow(t, t + step)
+            mask = rle.decode(describe(forward, seen.flow(t + step, t), trim=trim)["motion"])
+            found.append(iou(mask, tools))
+            if trim and step == 1:
+                moves = magnitude(corrected(forward, Camera(**seen.camera(t)))) > FLOOR
+                assert iou(mask, moves) > 0.99 or not moves.any()
+    assert len(found) > 15
+    assert np.mean(found) > least
+
+
+def test_black_frames_of_a_phantom_clip_select_nothing():
+    seen = clip(42, seed=0)
+    t = next(t for t in range(350) if seen.is_black(t))
+    assert rle.area(describe(seen.flow(t, t + 1), seen.flow(t + 1, t))["motion"]) == 0
+
+
+def test_the_quantile_keeps_more_than_a_small_tool_only_above_the_floor():
+    """Top 20% of a frame in which 10% moves: the other 10% is picked from the background, unless the floor says no."""
+    mask, forward = tool()
+    plain = rle.decode(describe(forward, -forward, floor=0)["motion"])
+    assert plain.mean() == pytest.approx(0.2, abs=1e-3)
+    assert plain[mask].all()
+    trimmed = rle.decode(describe(forward, -forward, trim=0.2)["motion"])
+    assert np.array_equal(trimmed, mask)
+
+
+@pytest.mark.parametrize("flow", [0.0, 0.3])
+def test_a_black_or_static_frame_selects_nothing(flow):
+    rng = np.random.default_rng(0)
+    jitter = (flow * rng.uniform(-1, 1, (2, *SIZE))).astype(np.float32)
+    assert rle.area(describe(jitter, -jitter)["motion"]) == 0
+    assert rle.area(describe(jitter, -jitter, floor=0)["motion"]) == pytest.approx(0.2 * (flow > 0) * 60 * 106, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("residual", "given", "expected"),
+    [  # four of the five: numpy's linear quantile of 0..4 at 0.8 is 3.2
+        ([0, 1, 2, 3, 4], {}, [0, 0, 0, 0, 1]),
+        ([0, 1, 2, 3, 4], {"gamma": 0.75}, [0, 0, 0, 1, 1]),  # 3 equals the quantile
+        ([0, 1, 2, 3, 4], {"gamma": 0.0}, [0, 1, 1, 1, 1]),
+        ([0, 1, 2, 3, 4], {"gamma": 1.0}, [0, 0, 0, 0, 1]),
+        ([0, 1, 2, 3, 4], {"floor": 4.0}, [0, 0, 0, 0, 0]),  # above the floor, not on it
+        ([0, 1, 2, 3, 4], {"gamma": 0.5, "floor": 2.5}, [0, 0, 0, 1, 1]),
+        ([0, 0, 0, 0, 0], {"floor": 0.0}, [0, 0, 0, 0, 0]),
+        ([0, 0, 0, 0, 0.4], {}, [0, 0, 0, 0, 0]),
+        ([9, 9, 9, 1, 1], {}, [1, 1, 1, 0, 0]),  # more than 20% share the highest
+        ([np.nan, 1, 2, 3, 4], {"gamma": 0.5}, [0, 0, 0, 1, 1]),  # of the known: 2.5
+        ([np.inf, 1, 2, 3, 4], {}, [0, 0, 0, 0, 1]),  # of the known: 3.4
+        ([np.nan] * 5, {}, [0] * 5),
+    ],
+)
+def test_the_mask_of_a_residual(residual, given, expected):
+    assert motion_mask(np.array([residual]), **given).tolist() == [[bool(n) for n in expected]]
+
+
+@given(
+    hnp.arrays(np.float32, st.tuples(st.integers(1, 12), st.integers(1, 12)), elements=st.floats(0, 50, width=32)),
+    st.floats(0, 1),
+    st.floats(0, 10),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_mask_is_what_is_above_the_rest(residual, gamma, floor):
+    mask = motion_mask(residual, gamma=gamma, floor=floor)
+    assert mask.dtype == bool
+    if mask.any():
+        assert residual[mask].min() > floor
+        assert (residual[mask].min() > residual[~mask]).all()
+    above = np.unique(residual).size == residual.size and floor == 0
+    if above and (residual > 0).all():
+        assert abs(mask.sum() - (1 - gamma) * residual.size) <= 1
+
+
+def test_unknown_vectors_are_in_no_mask():
+    mask, forward = tool()
+    backward = -forward
+    forward[1, 25:30, 60:92] = np.nan
+    described = describe(forward, backward, trim=0.2)
+    expected = mask.copy()
+    expected[25:30, 60:92] = False
+    assert np.array_equal(rle.decode(described["motion"]), expected)
+    assert np.isnan(magnitude(forward)[25:30, 60:92]).all()
+
+
+def test_the_forward_flow_alone():
+    mask, forward = tool()
+    assert np.array_equal(rle.decode(describe(forward, trim=0.2)["motion"]), mask)
+
+
+@pytest.mark.parametrize("residual", [np.zeros((2, 3, 4)), np.zeros(4)])
+def test_a_residual_of_another_shape(residual):
+    with pytest.raises(ValueError, match=r"a residual of shape .*; expected \(height, width\)"):
+        motion_mask(residual)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"gamma": 1.1}, "gamma 1.1: is out of range\n  expected: a quantile from 0 to 1"),
+        ({"gamma": -0.1}, "gamma -0.1: is out of range"),
+        ({"gamma": float("nan")}, "gamma nan: is out of range"),
+        ({"trim": 0.6}, "trim 0.6: is out of range\n  expected: a share from 0 to 0.5"),
+        ({"floor": -1.0}, "floor -1.0: is out of range\n  expected: pixels, 0 or more"),
+        ({"floor": float("inf")}, "floor inf: is out of range"),
+    ],
+)
+def test_settings_out_of_range(given, message):
+    check_settings(0.8, 0.0, 0.5)
+    with pytest.raises(InputError) as raised:
+        check_settings(**{"gamma": 0.8, "trim": 0.0, "floor": 0.5} | given)
+    assert str(raised.value).startswith(message)

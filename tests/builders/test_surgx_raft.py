@@ -1,0 +1,189 @@
+"""RAFT's call with random weights: padding, batches, device, identity, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from medfaith.builders.surgxbench import raft as rafts
+from medfaith.builders.surgxbench.pairs import Pair
+from medfaith.builders.surgxbench.raft import Raft, padding
+from medfaith.loaders.errors import InputError, MedfaithError
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+    from torchvision.models.optical_flow import raft_large
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("raft") / "random.pth"
+    torch.save(raft_large(weights=None).state_dict(), path)
+    return path
+
+
+def frames(n: int, size=(100, 134), seed=0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, *size, 3), dtype=np.uint8)
+
+
+def opener(images: np.ndarray):
+    return lambda video, pair: (images[pair.frame], images[pair.frame + 1])
+
+
+def pairs_of(n: int, size=None) -> list[Pair]:
+    return [Pair(k, f"data/VID01/{k:06d}.png", f"data/VID01/{k + 1:06d}.png", size) for k in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((480, 854), (1, 1, 0, 0)),
+        ((480, 856), (0, 0, 0, 0)),
+        ((129, 131), (2, 3, 3, 4)),
+        ((120, 214), (1, 1, 4, 4)),
+        ((1, 128), (0, 0, 63, 64)),
+    ],
+)
+def test_padding_to_what_raft_takes(size, expected):
+    left, right, top, bottom = padding(size)
+    assert (left, right, top, bottom) == expected
+    height, width = size[0] + top + bottom, size[1] + left + right
+    assert height % 8 == width % 8 == 0
+    assert min(height, width) >= 128
+
+
+def test_raft_gives_what_its_model_gives_on_frames_padded_by_hand(weights):
+    """Both directions, scaled by torchvision's own transforms, each pair on its own."""
+    import torch
+    from torchvision.models.optical_flow import Raft_Large_Weights, raft_large
+
+    images = frames(3)
+    forward, backward = Raft(opener(images), weights=weights, updates=2, device="cpu").between(images[:2], images[1:])
+    assert forward.shape == backward.shape == (2, 2, 100, 134)
+    assert forward.dtype == np.float32
+    model = raft_large(weights=None).eval()
+    model.load_state_dict(torch.load(weights, weights_only=True))
+    padded = np.pad(images, [(0, 0), (14, 14), (1, 1), (0, 0)], mode="edge")
+    assert padded.shape[1:3] == (128, 136)
+    tensor = torch.from_numpy(padded).permute(0, 3, 1, 2)
+    for found, firsts, seconds in ((forward, [0, 1], [1, 2]), (backward, [1, 2], [0, 1])):
+        first, second = Raft_Large_Weights[rafts.WEIGHTS].transforms()(tensor[firsts], tensor[seconds])
+        with torch.no_grad():
+            expected = model(first, second, num_flow_updates=2)[-1][:, :, 14:114, 1:135].numpy()
+        assert np.abs(expected).max() > 0.01
+        assert np.abs(found - expected).max() < 1e-3
+    assert Raft_Large_Weights[rafts.WEIGHTS] is Raft_Large_Weights.DEFAULT
+
+
+def test_the_batch_size_changes_nothing(weights):
+    images = frames(4)
+    made = {
+        n: list(Raft(opener(images), weights=weights, updates=1, batch_size=n).flows("VID01", pairs_of(3)))
+        for n in (1, 2)
+    }
+    for n, found in made.items():
+        assert len(found) == 3
+        for k in range(3):
+            for direction in (0, 1):
+                assert np.abs(found[k][direction] - made[1][k][direction]).max() < 1e-3, (n, k)
+    assert not np.allclose(made[1][0][0], made[1][1][0])
+
+
+def test_images_are_opened_batch_by_batch(weights):
+    opened = []
+
+    def open_pair(video, pair):
+        opened.append((video, pair.frame))
+        return opener(images)(video, pair)
+
+    images = frames(6, (128, 128))
+    stream = Raft(open_pair, weights=weights, updates=1, batch_size=2).flows("VID01", pairs_of(5))
+    next(stream)
+    assert opened == [("VID01", 0), ("VID01", 1)]
+
+
+def test_the_device_is_the_gpu_if_there_is_one(weights, monkeypatch):
+    import torch
+
+    raft = Raft(opener(frames(2)), weights=weights, updates=1)
+    assert raft.device == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert {parameter.device.type for parameter in raft._model.parameters()} == {raft.device}
+    assert not raft._model.training
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert Raft(opener(frames(2)), weights=weights).device == "cuda"
+    assert Raft(opener(frames(2)), weights=weights, device="cpu").device == "cpu"
+
+
+def test_weights_are_part_of_the_identity_and_batches_are_not(weights, tmp_path):
+    other = tmp_path / "other.pth"
+    other.write_bytes(b"other")
+    opened = opener(frames(2))
+    raft = Raft(opened, weights=weights)
+    assert raft.identity("VID01", []).startswith("raft_large, sha256 ")
+    assert raft.identity("VID01", []) == Raft(opened, weights=weights, batch_size=9).identity("VID02", [])
+    assert raft.identity("VID01", []) != Raft(opened, weights=other).identity("VID01", [])
+    assert raft.identity("VID01", []) != Raft(opened, weights=weights, updates=3).identity("VID01", [])
+    assert Raft(opened).identity("VID01", []) == "raft_large, C_T_SKHT_V2, 12 updates"
+
+
+def test_weights_that_cannot_be_loaded(tmp_path):
+    import torch
+
+    opened = opener(frames(2))
+    with pytest.raises(InputError, match=r"none\.pth: no such file"):
+        Raft(opened, weights=tmp_path / "none.pth")
+    damaged, foreign = tmp_path / "damaged.pth", tmp_path / "foreign.pth"
+    damaged.write_bytes(b"not a checkpoint")
+    torch.save({"fc.weight": torch.zeros(2, 2)}, foreign)
+    for path in (damaged, foreign):
+        with pytest.raises(InputError, match=r"(?s)cannot be loaded.*a state dict of torchvision's raft_large"):
+            next(Raft(opened, weights=path).flows("VID01", pairs_of(1)))
+
+
+def test_weights_that_cannot_be_downloaded(monkeypatch):
+    from urllib.error import URLError
+
+    from torchvision.models.optical_flow import Raft_Large_Weights
+
+    def offline(*_, **__):
+        raise URLError("no network")
+
+    monkeypatch.setattr(Raft_Large_Weights, "get_state_dict", offline)
+    with pytest.raises(MedfaithError, match=r"(?s)C_T_SKHT_V2 cannot be downloaded.*what to do: give a file"):
+        next(Raft(opener(frames(2))).flows("VID01", pairs_of(1)))
+
+
+def test_raft_without_torch_says_what_to_install(weights, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torchvision", None)
+    with pytest.raises(MedfaithError, match=r"uv pip install 'medfaith\[hf\]'"):
+        Raft(opener(frames(2)), weights=weights).between(frames(1), frames(1))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (np.zeros((128, 128), np.uint8), frames(1, (128, 128))[0], r"000000\.png: an image of shape \(128, 128\)"),
+        (frames(1)[0], frames(1)[0].astype(np.float32), r"(?s)000001\.png: .*float32.*expected: \(H, W, 3\), uint8"),
+        (frames(1, (128, 128))[0], frames(1, (128, 136))[0], r"video VID01, row frame 0: data/VID01/000000\.png is of"),
+    ],
+)
+def test_images_that_are_no_pair(weights, first, second, message):
+    with pytest.raises(InputError, match=message):
+        next(Raft(lambda video, pair: (first, second), weights=weights).flows("VID01", pairs_of(1)))
+
+
+def test_frames_of_several_sizes_in_one_batch(weights):
+    opened = [frames(2, (128, 128)), frames(2, (128, 136))]
+    raft = Raft(lambda video, pair: tuple(opened[pair.frame]), weights=weights)
+    with pytest.raises(InputError, match=r"video VID01: frames of several sizes \(height, width\)"):
+        next(raft.flows("VID01", pairs_of(2)))
+
+
+def test_an_image_that_does_not_open_is_the_callers_error(weights):
+    def open_pair(video, pair):
+        raise KeyError(pair.second)
+
+    with pytest.raises(KeyError, match=r"000001\.png"):
+        next(Raft(open_pair, weights=weights).flows("VID01", pairs_of(1)))

@@ -1,0 +1,217 @@
+"""The motion of whole videos: runs that are killed and go on, and a cache that never mixes settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from medfaith.builders.surgxbench.camera import Camera, flow_of
+from medfaith.builders.surgxbench.flow_files import FlowFiles
+from medfaith.builders.surgxbench.pairs import Pair
+from medfaith.builders.surgxbench.videos import PARTLY_UNKNOWN, STILL, motion_of_videos
+from medfaith.loaders import rle
+from medfaith.loaders.errors import InputError
+
+SIZE = (24, 32)
+
+
+def pairs_of(n: int, size=None) -> list[Pair]:
+    return [Pair(k, f"data/VID01/{k:06d}.png", f"data/VID01/{k + 1:06d}.png", size) for k in range(n)]
+
+
+def write_flow(folder: Path, video: str, frame: int, forward: np.ndarray) -> None:
+    (folder / video).mkdir(parents=True, exist_ok=True)
+    for direction, field in (("forward", forward), ("backward", -forward)):
+        np.save(folder / video / f"{frame:06d}_{direction}.npy", field)
+
+
+def moving(pan: float) -> np.ndarray:
+    """A camera move and a tool of 8 x 8 pixels that moves against it."""
+    flow = flow_of(Camera(pan=pan, zoom=0.01), SIZE)
+    flow[:, 8:16, 8:16] += 5
+    return flow
+
+
+class Analytic:
+    """Flow known beforehand; counts what is asked of it, and may fail at a video's frame as a killed run would."""
+
+    def __init__(self, name="analytic", fails_at: tuple[str, int] | None = None) -> None:
+        self.name, self.fails_at, self.asked = name, fails_at, []
+
+    def identity(self, video, pairs):
+        return self.name
+
+    def flows(self, video, pairs):
+        for pair in pairs:
+            if (video, pair.frame) == self.fails_at:
+                raise KeyboardInterrupt
+            self.asked.append((video, pair.frame))
+            forward = moving(float(pair.frame))
+            yield forward, -forward
+
+
+VIDEOS = {"VID42": pairs_of(3, SIZE), "VID43": pairs_of(2, SIZE)}
+ALL = [("VID42", 0), ("VID42", 1), ("VID42", 2), ("VID43", 0), ("VID43", 1)]
+
+
+def test_the_motion_of_videos():
+    found, counted = motion_of_videos(VIDEOS, Analytic(), trim=0.2)
+    assert [(video, frame) for video, of_video in found.items() for frame in of_video] == ALL
+    expected = np.zeros(SIZE, dtype=bool)
+    expected[8:16, 8:16] = True
+    for of_video in found.values():
+        for frame, described in of_video.items():
+            assert np.array_equal(rle.decode(described["motion"]), expected)
+            assert described["camera"] == pytest.approx({"pan": frame, "tilt": 0, "zoom": 0.01, "roll": 0}, abs=1e-5)
+    assert counted == {}
+
+
+def test_what_is_still_or_unknown_is_counted():
+    class Still(Analytic):
+        def flows(self, video, pairs):
+            for pair in pairs:
+                forward = np.zeros((2, *SIZE), dtype=np.float32)
+                if pair.frame:
+                    forward[0, :3] = np.nan
+                yield forward, -forward
+
+    _, counted = motion_of_videos(VIDEOS, Still())
+    assert counted == {STILL: 5, PARTLY_UNKNOWN: 3}
+
+
+def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
+    cache = tmp_path / "made" / "cache"
+    killed = Analytic(fails_at=("VID43", 1))
+    with pytest.raises(KeyboardInterrupt):
+        motion_of_videos(VIDEOS, killed, cache=cache)
+    assert killed.asked == ALL[:4]
+    assert [path.name[:5] for path in cache.glob("[!.]*")] == ["VID42"]
+    assert not list(cache.glob("*.partial"))
+    again = Analytic()
+    found = motion_of_videos(VIDEOS, again, cache=cache)
+    assert again.asked == ALL[3:]
+    assert found == motion_of_videos(VIDEOS, Analytic())
+    third = Analytic()
+    assert motion_of_videos(VIDEOS, third, cache=cache) == found
+    assert third.asked == []
+
+
+def test_what_a_kill_left_half_written_is_not_read(tmp_path):
+    motion_of_videos(VIDEOS, Analytic(), cache=tmp_path)
+    [whole] = tmp_path.glob("VID43*")
+    half = whole.read_bytes()[:-40]
+    whole.unlink()
+    (tmp_path / f".{whole.name}.partial").write_bytes(half)
+    again = Analytic()
+    found = motion_of_videos(VIDEOS, again, cache=tmp_path)
+    assert again.asked == ALL[3:]
+    assert found == motion_of_videos(VIDEOS, Analytic())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"gamma": 0.9},
+        {"trim": 0.1},
+        {"floor": 0.6},
+        {"flow": Analytic("other weights")},
+        {"pairs_by_video": {v: [p._replace(second="cholec80") for p in pairs] for v, pairs in VIDEOS.items()}},
+        {"pairs_by_video": {v: pairs[:-1] for v, pairs in VIDEOS.items()}},
+    ],
+)
+def test_other_settings_are_never_mixed_in(tmp_path, changed):
+    first, other = Analytic(), Analytic()
+    given = {"pairs_by_video": VIDEOS, "flow": other} | changed
+    kept = motion_of_videos(VIDEOS, first, cache=tmp_path)
+    assert motion_of_videos(**given, cache=tmp_path) == motion_of_videos(**given)
+    assert len(given["flow"].asked) == 2 * sum(map(len, given["pairs_by_video"].values()))
+    again = Analytic()
+    assert motion_of_videos(VIDEOS, again, cache=tmp_path) == kept
+    assert again.asked == []
+
+
+def test_flow_files_that_changed_are_read_again(tmp_path):
+    for frame in range(2):
+        write_flow(tmp_path / "flow", "VID43", frame, moving(frame))
+    videos = {"VID43": pairs_of(2, SIZE)}
+    first, _ = motion_of_videos(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    write_flow(tmp_path / "flow", "VID43", 1, moving(9).astype(np.float64))
+    second, _ = motion_of_videos(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    assert second["VID43"][0] == first["VID43"][0]
+    assert second["VID43"][1]["camera"]["pan"] == pytest.approx(first["VID43"][1]["camera"]["pan"] + 8, abs=1e-4)
+
+
+def test_the_cache_holds_no_path_of_this_machine(tmp_path):
+    write_flow(tmp_path / "flow", "VID43", 0, moving(1))
+    motion_of_videos({"VID43": pairs_of(1)}, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    [path] = (tmp_path / "cache").glob("*.jsonl")
+    header, line = (json.loads(text) for text in path.read_text().splitlines())
+    assert {"version", "video", "flow", "gamma", "trim", "floor", "pairs"} == set(header)
+    assert set(line) == {"frame", "motion", "camera", "moving", "unknown"}
+    assert str(tmp_path) not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace('"frame": 1', '"frame": 5'),
+        lambda text: text.replace('"gamma": 0.8', '"gamma": 0.7'),
+        lambda text: text.replace('"counts": "', '"counts": "0'),
+        lambda text: text.replace('"roll"', '"rol"'),
+        lambda text: "".join(text.splitlines(keepends=True)[:-1]),
+        lambda text: "",
+        lambda text: "[]\n[]\n[]\n",
+    ],
+)
+def test_a_damaged_cache_is_refused(tmp_path, damage):
+    videos = {"VID43": VIDEOS["VID43"]}
+    motion_of_videos(videos, Analytic(), cache=tmp_path)
+    [path] = tmp_path.glob("*.jsonl")
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(InputError, match=r"(?s)VID43-.*\.jsonl: is damaged.*what to do: delete it"):
+        motion_of_videos(videos, Analytic(), cache=tmp_path)
+
+
+def test_one_run_at_a_time_writes_to_a_cache(tmp_path):
+    class Nested(Analytic):
+        def flows(self, video, pairs):
+            motion_of_videos(VIDEOS, Analytic(), cache=tmp_path)
+            return super().flows(video, pairs)
+
+    with pytest.raises(InputError, match=r"(?s)another run is writing here.*wait for it, or use another folder"):
+        motion_of_videos(VIDEOS, Nested(), cache=tmp_path)
+
+
+def test_a_cache_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file: cannot be written to"):
+        motion_of_videos(VIDEOS, Analytic(), cache=tmp_path / "file")
+
+
+class Wrong(Analytic):
+    def __init__(self, forward: np.ndarray) -> None:
+        super().__init__()
+        self.forward = forward
+
+    def flows(self, video, pairs):
+        for _ in pairs:
+            yield self.forward, -self.forward
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"gamma": 2.0}, "gamma 2.0: is out of range"),
+        ({"pairs_by_video": {"../VID42": pairs_of(1)}}, r"video '\.\./VID42': no name for a file"),
+        ({"pairs_by_video": {"VID42": pairs_of(1) * 2}}, "video VID42, row frame 0: two pairs begin with one frame"),
+        ({"flow": Wrong(moving(0)[:, 1:])}, r"(?s)video VID42, row frame 0: a flow of \(23, 32\).*\(24, 32\)"),
+        ({"flow": Wrong(np.full_like(moving(1.0), np.nan))}, "video VID42, row frame 0: known flow on 0 pixels"),
+    ],
+)
+def test_bad_videos_and_flow(given, message):
+    with pytest.raises(InputError, match=message):
+        motion_of_videos(**{"pairs_by_video": VIDEOS, "flow": Analytic()} | given)
