@@ -1,0 +1,106 @@
+"""The `evaluate` module of attention alignment (SurgXBench)."""
+
+import datasets
+import evaluate
+
+from .boxes import pixel_rectangles
+from .confidence import bootstrap_mean
+from .frames import to_frame
+from .regions import attention_region
+from .score import attention_alignment, score_predictions
+from .spread import spread
+
+# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
+__all__ = [
+    "AttentionAlignment",
+    "attention_alignment",
+    "attention_region",
+    "bootstrap_mean",
+    "pixel_rectangles",
+    "score_predictions",
+    "spread",
+    "to_frame",
+]
+
+_DESCRIPTION = """
+Attention alignment of SurgXBench: of the top 20 % of a heatmap, how much lies on the instrument that the model predicts
+(AA), and how much on any instrument (AC)? For true positive and false positive predictions, and per instrument.
+"""
+
+_CITATION = """
+@article{surgxbench,
+  title = {SurgXBench: Explainable Vision-Language Model Benchmark for Surgery},
+  author = {Cheng, Jiajun and Zhao, Xianwu and Liu, Sainan and Yu, Xiaofan and Prakash, Ravi and Codd, Patrick J. and
+    Katz, Jonathan Elliott and Lin, Shan},
+  note = {Sections 3.4.1 and 4.3.1}
+}
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of dict, one a frame, with labels (list of str, the predicted classes) and maps (one heatmap for
+        each label, rows of numbers; None where the model gave none).
+    references: list of dict, one a frame, with video (str), size ([height, width]), boxes (list of dict of label and
+        xywh, in pixels) and window: None where the maps have the frame's size, else [x, y, width, height], the part of
+        the frame in pixels that the coarser maps cover.
+    top_fraction: share of a map's pixels that make its attention region.
+    n_resamples: number of bootstrap resamples of videos.
+    seed: seed of the resampling.
+    confidence_level: between 0 and 1.
+    ids: list of str, names of the frames, for errors.
+    per_sample: return each prediction's values too.
+
+Returns:
+    dict of tp_aa, tp_ac and fp_ac (means in [0, 1], NaN without any), each with _ci_low, _ci_high, _q1, _median, _q3,
+    _whisker_low and _whisker_high, the counts (n_...) behind them, and per_instrument with the same for each class;
+    per_sample on request.
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
+class AttentionAlignment(evaluate.Metric):
+    def _info(self):
+        numbers = datasets.List(datasets.Value("float64"))
+        heatmap = datasets.List(datasets.List(datasets.Value("float32")))
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(
+                {
+                    "predictions": {
+                        "labels": datasets.List(datasets.Value("string")),
+                        "maps": datasets.List(heatmap),
+                    },
+                    "references": {
+                        "video": datasets.Value("string"),
+                        "size": datasets.List(datasets.Value("int64")),
+                        "window": numbers,
+                        "boxes": datasets.List({"label": datasets.Value("string"), "xywh": numbers}),
+                    },
+                }
+            ),
+        )
+
+    def _compute(
+        self,
+        predictions,
+        references,
+        *,
+        top_fraction=0.2,
+        n_resamples=2000,
+        seed=42,
+        confidence_level=0.95,
+        ids=None,
+        per_sample=False,
+    ):
+        return score_predictions(
+            predictions,
+            references,
+            top_fraction=top_fraction,
+            n_resamples=n_resamples,
+            seed=seed,
+            confidence_level=confidence_level,
+            ids=ids,
+            per_sample=per_sample,
+        )

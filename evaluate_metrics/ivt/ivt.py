@@ -1,0 +1,96 @@
+"""The `evaluate` module of instrument and triplet recognition."""
+
+import datasets
+import evaluate
+
+from .answers import read_reply
+from .clauses import plain
+from .confidence import bootstrap_mean
+from .score import score_instruments, score_triplets
+from .triplets import triplet_ap
+from .vocabulary import INSTRUMENTS
+
+# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
+__all__ = ["IVT", "bootstrap_mean", "plain", "read_reply", "score_instruments", "score_triplets", "triplet_ap"]
+
+_DESCRIPTION = """
+How well are surgical instruments and action triplets (instrument, verb, target) recognised in endoscopic frames? Two
+configurations: "instruments" gives precision, recall and F1 of sets of instruments, "triplets" average precision of
+triplets and of their parts, video by video, and the share of triplets among the five best (SurgXBench).
+"""
+
+_CITATION = """
+@article{surgxbench,
+  title = {SurgXBench: Explainable Vision-Language Model Benchmark for Surgery},
+  note = {Appendix D}
+}
+@article{nwoye2022data,
+  title = {Data Splits and Metrics for Method Benchmarking on Surgical Action Triplet Datasets},
+  author = {Nwoye, Chinedu Innocent and Padoy, Nicolas},
+  journal = {arXiv preprint arXiv:2204.05235},
+  year = {2022}
+}
+"""
+
+_INPUTS = """
+Args:
+    predictions: "instruments": list of str, one answer a frame: text, or a JSON object with predicted (list of str).
+        "triplets": list of lists of 100 numbers, one a triplet in the order of ids.
+    references: list of dict, one a frame, with video (str) and, for "instruments", classes (list of str) or, for
+        "triplets", triplets (list of str as "grasper,retract,gallbladder").
+    classes: "instruments": list of str, the classes that may occur; default: the seven of Cholec80-Boxes.
+    k, ignore_null: "triplets": how many of the best count as predicted (5); leave null triplets out of ap_ivt (False).
+    n_resamples: number of bootstrap resamples of videos.
+    seed: seed of the resampling.
+    confidence_level: between 0 and 1.
+    per_sample: return each frame's reading too.
+
+Returns:
+    dict of unrounded scores in [0, 1], higher is better, NaN where undefined, and the counts (n_...) behind them:
+    "instruments": precision, recall, f1, macro_... and per_class; "triplets": ap_i, ap_v, ap_t, ap_iv, ap_it, ap_ivt,
+    each also _pooled, coverage, per_video and per_class; per_sample on request.
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
+class IVT(evaluate.Metric):
+    def _info(self):
+        text, texts = datasets.Value("string"), datasets.List(datasets.Value("string"))
+        if self.config_name == "triplets":
+            features = {
+                "predictions": datasets.List(datasets.Value("float64")),
+                "references": {"triplets": texts, "video": text},
+            }
+        elif self.config_name in {"instruments", "default"}:
+            features = {"predictions": text, "references": {"classes": texts, "video": text}}
+        else:
+            raise ValueError(f"configuration {self.config_name!r}; expected instruments or triplets")
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(features),
+        )
+
+    def _compute(
+        self,
+        predictions,
+        references,
+        *,
+        classes=INSTRUMENTS,
+        k=5,
+        ignore_null=False,
+        n_resamples=2000,
+        seed=42,
+        confidence_level=0.95,
+        per_sample=False,
+    ):
+        how = {
+            "n_resamples": n_resamples,
+            "seed": seed,
+            "confidence_level": confidence_level,
+            "per_sample": per_sample,
+        }
+        if self.config_name == "triplets":
+            return score_triplets(predictions, references, k=k, ignore_null=ignore_null, **how)
+        return score_instruments(predictions, references, classes=classes, **how)

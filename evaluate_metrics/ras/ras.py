@@ -1,0 +1,130 @@
+"""The `evaluate` module of the RAFT attention score (SurgXBench)."""
+
+import datasets
+import evaluate
+
+from .boxes import pixel_rectangles
+from .confidence import bootstrap_mean
+from .frames import to_frame
+from .levels import match
+from .regions import attention_region
+from .runs import decoded
+from .score import ras, score_predictions
+from .spread import spread
+
+# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
+__all__ = [
+    "RAS",
+    "attention_region",
+    "bootstrap_mean",
+    "decoded",
+    "match",
+    "pixel_rectangles",
+    "ras",
+    "score_predictions",
+    "spread",
+    "to_frame",
+]
+
+_DESCRIPTION = """
+RAFT attention score (RAS) of SurgXBench: of the top 20 % of a triplet prediction's heatmap, how much lies on what moves
+or on the instrument? By how well the prediction matches the true triplet: instrument, verb and target (IVT), instrument
+and verb (IV), instrument and target (IT), the instrument alone (I), or not at all (missed).
+"""
+
+_CITATION = """
+@article{surgxbench,
+  title = {SurgXBench: Explainable Vision-Language Model Benchmark for Surgery},
+  author = {Cheng, Jiajun and Zhao, Xianwu and Liu, Sainan and Yu, Xiaofan and Prakash, Ravi and Codd, Patrick J. and
+    Katz, Jonathan Elliott and Lin, Shan},
+  note = {Sections 3.4.2 and 4.3.2}
+}
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of dict, one a frame, with triplets (list of str, "instrument,verb,target", best first) and maps
+        (one heatmap for each, rows of numbers; None where the model gave none).
+    references: list of dict, one a frame, with video (str), triplets (list of str, the true ones), size ([height,
+        width]), boxes (list of dict of label and xywh, in pixels), motion (dict of size and counts, a mask in COCO's
+        compressed run-length encoding; None where it is not known) and window: None where the maps have the frame's
+        size, else [x, y, width, height], the part of the frame in pixels that the coarser maps cover.
+    top_k: number of predictions that count; None for all.
+    top_fraction: share of a map's pixels that make its attention region.
+    null_triplets: whether true triplets in which the instrument does nothing take part.
+    n_resamples: number of bootstrap resamples of videos.
+    seed: seed of the resampling.
+    confidence_level: between 0 and 1.
+    ids: list of str, names of the frames, for errors.
+    per_sample: return each true triplet's level and value too.
+
+Returns:
+    dict of ras_local_ivt, ras_local_iv, ras_local_it, ras_local_i and ras_global_missed (means in [0, 1], NaN without
+    any), each with _ci_low, _ci_high, _q1, _median, _q3, _whisker_low and _whisker_high; share_ivt to share_missed, of
+    all true triplets, with intervals; and the counts (n_...) behind them; per_sample on request.
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
+class RAS(evaluate.Metric):
+    def _info(self):
+        numbers = datasets.List(datasets.Value("float64"))
+        texts = datasets.List(datasets.Value("string"))
+        heatmap = datasets.List(datasets.List(datasets.Value("float32")))
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(
+                {
+                    "predictions": {"triplets": texts, "maps": datasets.List(heatmap)},
+                    "references": {
+                        "video": datasets.Value("string"),
+                        "triplets": texts,
+                        "size": datasets.List(datasets.Value("int64")),
+                        "window": numbers,
+                        "boxes": datasets.List({"label": datasets.Value("string"), "xywh": numbers}),
+                        "motion": {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")},
+                    },
+                }
+            ),
+        )
+
+    def compute(self, *, predictions=None, references=None, **options):
+        """See the module's inputs."""
+        # evaluate refuses a missing mask in the first row only: it is handed an empty one instead.
+        if references is not None:
+            references = [{**row, "motion": row["motion"] or {"size": [], "counts": ""}} for row in references]
+        return super().compute(predictions=predictions, references=references, **options)
+
+    def _compute(
+        self,
+        predictions,
+        references,
+        *,
+        top_k=5,
+        top_fraction=0.2,
+        null_triplets=True,
+        n_resamples=2000,
+        seed=42,
+        confidence_level=0.95,
+        ids=None,
+        per_sample=False,
+    ):
+        # A missing mask comes as an empty one from compute, as a dict of missing fields from Arrow.
+        known = [
+            {**row, "motion": row["motion"] if row["motion"] and row["motion"]["counts"] else None}
+            for row in references
+        ]
+        return score_predictions(
+            predictions,
+            known,
+            top_k=top_k,
+            top_fraction=top_fraction,
+            null_triplets=null_triplets,
+            n_resamples=n_resamples,
+            seed=seed,
+            confidence_level=confidence_level,
+            ids=ids,
+            per_sample=per_sample,
+        )

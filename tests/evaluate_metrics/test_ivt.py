@@ -1,0 +1,362 @@
+"""Instrument scores and triplet AP against scikit-learn and ivtmetrics; undefined values, invariants, bad input."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import evaluate
+import ivtmetrics.recognition
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, precision_recall_fscore_support
+
+from medfaith.evaluate_metrics.ivt import score, triplets, vocabulary
+from medfaith.evaluate_metrics.ivt.vocabulary import COMPONENTS, INSTRUMENTS, TRIPLETS
+from medfaith.loaders import cholec_triplets
+
+ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
+SETS = st.sets(st.sampled_from(INSTRUMENTS))
+RATES = ("precision", "recall", "f1")
+
+
+def random_videos(seed, n_videos=3, n=25, levels=6):
+    """Scores with many ties, gold with absent classes, and the videos' labels, their frames mixed."""
+    rng = np.random.default_rng(seed)
+    gold = (rng.random((n_videos * n, 100)) < rng.choice([0, 0.02, 0.2], size=100)).astype(int)
+    scores = rng.integers(levels, size=gold.shape) / levels + 0.3 * gold * rng.random(gold.shape).round(1)
+    return scores, gold, rng.permutation(np.repeat(np.arange(n_videos), n))
+
+
+@pytest.fixture
+def oracle(monkeypatch):
+    """ivtmetrics fed by videos, on a scikit-learn that gives -0.0 to absent classes, as it did when it was written."""
+
+    def average_precision(targets, predictions, average):
+        values = average_precision_score(targets, predictions, average=average)
+        return np.where(targets.sum(axis=0) > 0, values, -0.0)
+
+    monkeypatch.setattr(ivtmetrics.recognition, "average_precision_score", average_precision)
+
+    def feed(scores, gold, videos):
+        recognition = ivtmetrics.Recognition(100)
+        for video in dict.fromkeys(videos.tolist()):
+            recognition.update(gold[videos == video], scores[videos == video])
+            recognition.video_end()
+        return recognition
+
+    return feed
+
+
+# --- the table of triplets
+
+
+def test_the_table_is_that_of_ivtmetrics_and_of_the_loader():
+    bank = ivtmetrics.Recognition(100).bank
+    assert np.array_equal(COMPONENTS, bank[:, 1:4])
+    assert tuple(map(str, cholec_triplets.TRIPLETS)) == TRIPLETS
+    assert vocabulary.TRIPLET_INSTRUMENTS == cholec_triplets.INSTRUMENTS
+    assert (vocabulary.VERBS, vocabulary.TARGETS) == (cholec_triplets.VERBS, cholec_triplets.TARGETS)
+
+
+def test_part_classes_are_numbered_as_in_the_data_sets(oracle):
+    bank = oracle(*random_videos(0)).bank
+    aps = triplets.triplet_ap(*random_videos(0))
+    columns = {"ivt": 0, "i": 1, "v": 2, "t": 3, "iv": 4, "it": 5}
+    assert {part: ap.class_ids.tolist() for part, ap in aps.items()} == {
+        part: sorted(set(bank[:, column].tolist())) for part, column in columns.items()
+    }
+    assert [len(aps[part].class_ids) for part in ("i", "v", "t", "iv", "it", "ivt")] == [6, 10, 15, 26, 59, 100]
+    assert triplets.class_name("iv", 12) == "bipolar,dissect"
+    assert triplets.class_name("it", 89) == "irrigator,null_target"
+
+
+# --- average precision
+
+
+@given(st.lists(st.tuples(st.sampled_from([-1.5, 0.0, 0.1, 0.3, 1 / 3, 7.0]), st.booleans()), min_size=1))
+def test_average_precision_is_that_of_scikit_learn_with_ties(pairs):
+    scores, gold = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+    ours = triplets.average_precision(scores, gold)
+    if gold.any():
+        assert ours == pytest.approx(average_precision_score(gold, scores), abs=1e-12)
+    else:
+        assert math.isnan(ours)
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), ignore_null=st.booleans())
+def test_triplet_ap_of_scores_without_ties_against_scikit_learn(seed, ignore_null):
+    scores, gold, videos = random_videos(seed, n_videos=2, levels=10**9)
+    ap = triplets.triplet_ap(scores, gold, videos, ignore_null=ignore_null)["ivt"]
+    assert np.array_equal(ap.class_ids, np.arange(94 if ignore_null else 100))
+    for column in ap.class_ids:
+        present = gold[:, column].any()
+        wanted = average_precision_score(gold[:, column], scores[:, column]) if present else math.nan
+        assert ap.pooled_per_class[column] == pytest.approx(wanted, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning", "ignore:No positive class")
+def test_triplet_ap_is_that_of_ivtmetrics(oracle, seed):
+    scores, gold, videos = random_videos(seed, n_videos=1 + seed, n=12)
+    recognition = oracle(scores, gold, videos)
+    for part, ap in triplets.triplet_ap(scores, gold, videos).items():
+        agrees(ap, recognition, part, ignore_null=False)
+    without_null = triplets.triplet_ap(scores, gold, videos, ignore_null=True)
+    assert np.isnan(without_null["ivt"].per_video).any()
+    for part in ("v", "ivt"):
+        agrees(without_null[part], recognition, part, ignore_null=True)
+
+
+def agrees(ap, recognition, part, ignore_null):
+    by_video = recognition.compute_video_AP(part, ignore_null=ignore_null)
+    pooled = recognition.compute_global_AP(part, ignore_null=ignore_null)
+    np.testing.assert_allclose(ap.per_class, by_video["AP"], atol=1e-12)
+    assert ap.mean == pytest.approx(by_video["mAP"], abs=1e-12)
+    np.testing.assert_allclose(ap.pooled_per_class, pooled["AP"], atol=1e-12)
+    assert ap.pooled_mean == pytest.approx(pooled["mAP"], abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:No positive class")
+def test_ivtmetrics_as_installed_scores_absent_classes_zero():
+    """Why the oracle above restores the negative zero: our rule is the documented one, NaN."""
+    recognition = ivtmetrics.Recognition(100)
+    scores, gold, videos = random_videos(0, n_videos=1)
+    recognition.update(gold, scores)
+    recognition.video_end()
+    absent = gold.sum(axis=0) == 0
+    assert absent.any()
+    assert (recognition.compute_video_AP("ivt")["AP"][absent] == 0).all()
+    assert np.isnan(triplets.triplet_ap(scores, gold, videos)["ivt"].per_class[absent]).all()
+
+
+def test_means_over_videos_come_before_means_over_classes():
+    """Two videos, two classes by hand: class 0 has AP 1 and 1/2, class 1 occurs in the second only, with AP 1/3."""
+    components = np.array([[0, 0, 0], [1, 1, 1]])
+    scores = [[0.9, 0], [0.1, 0], [0.9, 0.2], [0.5, 0.3], [0.1, 0.1]]
+    gold = [[1, 0], [0, 0], [0, 0], [1, 0], [0, 1]]
+    ap = triplets.triplet_ap(scores, gold, ["b", "b", "a", "a", "a"], components=components)["ivt"]
+    assert ap.per_video == pytest.approx(np.array([[1, math.nan], [1 / 2, 1 / 3]]), nan_ok=True)
+    assert ap.per_class == pytest.approx(np.array([3 / 4, 1 / 3]))
+    assert ap.mean == pytest.approx((3 / 4 + 1 / 3) / 2)
+    assert ap.video_means == pytest.approx(np.array([1, (1 / 2 + 1 / 3) / 2]))
+
+
+def test_a_part_takes_the_highest_of_its_triplets():
+    scores, gold = np.zeros((2, 100)), np.zeros((2, 100), dtype=int)
+    scores[0, 19], scores[1, 17], gold[1, 17] = 0.9, 0.4, 1  # grasper retracts liver, or gallbladder
+    aps = triplets.triplet_ap(scores, gold, ["a", "a"])
+    assert aps["ivt"].mean == 1
+    assert aps["t"].mean == 1
+    assert aps["iv"].mean == aps["i"].mean == aps["v"].mean == 0.5
+
+
+def test_no_frames_and_no_positives_are_undefined():
+    for n in (0, 3):
+        for ap in triplets.triplet_ap(np.zeros((n, 100)), np.zeros((n, 100)), ["a"] * n).values():
+            assert math.isnan(ap.mean)
+            assert math.isnan(ap.pooled_mean)
+            assert ap.per_video.shape == (min(n, 1), len(ap.class_ids))
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_order_of_frames_and_a_monotone_change_of_scores_change_nothing(seed):
+    scores, gold, videos = random_videos(seed, n_videos=2, n=8)
+    order = np.random.default_rng(seed).permutation(len(scores))
+    for one, other in zip(
+        triplets.triplet_ap(scores, gold, videos).values(),
+        triplets.triplet_ap(np.exp(scores[order]), gold[order], videos[order]).values(),
+        strict=True,
+    ):
+        assert other.mean == pytest.approx(one.mean, abs=1e-12)
+        assert sorted(other.video_means) == pytest.approx(sorted(one.video_means), abs=1e-12)
+
+
+# --- coverage
+
+
+@pytest.mark.parametrize("k", [1, 5, 100])
+def test_coverage_is_the_top_k_of_ivtmetrics(oracle, k):
+    scores, gold, videos = random_videos(3, levels=10**9)
+    found = score.triplet_coverage(score.top_k(scores, k), [np.flatnonzero(row) for row in gold], groups=videos)
+    assert found["coverage"] == pytest.approx(oracle(scores, gold, videos).topK(k), abs=1e-12)
+    assert found["coverage_ci_low"] <= found["coverage"] <= found["coverage_ci_high"]
+    assert found["n_gold_triplets"] == gold.sum()
+
+
+def test_equal_scores_are_ranked_by_id():
+    assert score.top_k(np.ones((1, 100))).tolist() == [[0, 1, 2, 3, 4]]
+    assert score.top_k([[0.0, 2.0, 1.0, 2.0]], k=3).tolist() == [[1, 3, 2]]
+
+
+def test_coverage_of_texts_and_without_gold():
+    found = score.triplet_coverage([["hook,cut,liver", TRIPLETS[3]], []], [[TRIPLETS[3]], [TRIPLETS[4]]])
+    assert (found["coverage"], found["n_covered"]) == (0.5, 1)
+    assert math.isnan(score.triplet_coverage([[1]], [[]])["coverage"])
+
+
+# --- instruments
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(SETS, SETS), min_size=1, max_size=20))
+def test_rates_are_those_of_scikit_learn(pairs):
+    predicted, gold = zip(*pairs, strict=True)
+    said, true = ([[name in names for name in INSTRUMENTS] for names in sets] for sets in (predicted, gold))
+    scores = score.instrument_scores(predicted, gold, n_resamples=10)
+    how = {"labels": range(7), "zero_division": np.nan}
+    by_class: list[Any] = list(precision_recall_fscore_support(true, said, average=None, **how))
+    for number, rate in enumerate(RATES):
+        for column, name in enumerate(INSTRUMENTS):
+            wanted = by_class[number][column]
+            assert scores["per_class"][name][rate] == pytest.approx(wanted, abs=1e-12, nan_ok=True)
+        micro = precision_recall_fscore_support(true, said, average="micro", **how)[number]
+        assert scores[rate] == pytest.approx(micro, abs=1e-12, nan_ok=True)
+        known = by_class[number][~np.isnan(by_class[number])]
+        assert scores[f"n_classes_{rate}"] == len(known)
+        assert scores[f"macro_{rate}"] == pytest.approx(known.mean() if len(known) else math.nan, nan_ok=True)
+    if scores["precision"] + scores["recall"] > 0:  # the formula as printed in appendix D.1
+        printed = 2 * scores["precision"] * scores["recall"] / (scores["precision"] + scores["recall"])
+        assert scores["f1"] == pytest.approx(printed)
+
+
+def test_counts_of_a_case_by_hand():
+    predicted = [{"hook", "grasper"}, {"hook"}, None, set(), {"clipper"}]
+    gold = [{"hook"}, {"grasper"}, {"hook"}, set(), {"clipper"}]
+    scores = score.instrument_scores(predicted, gold)
+    assert [scores[f"n_{what}"] for what in ("true_positives", "false_positives", "false_negatives")] == [2, 2, 2]
+    assert [scores[rate] for rate in RATES] == [0.5, 0.5, 0.5]
+    assert (scores["n"], scores["n_unparsed"], scores["n_empty_predictions"], scores["n_empty_references"]) == (
+        5,
+        1,
+        2,
+        1,
+    )
+    assert scores["per_class"]["hook"]["n_false_negatives"] == 1
+    assert math.isnan(scores["per_class"]["bipolar"]["f1"])
+    assert scores["n_classes_f1"] == 3
+
+
+def test_intervals_draw_whole_videos():
+    predicted, gold = [{"hook"}] * 40, [{"hook"}] * 20 + [{"grasper"}] * 20
+    by_video = score.instrument_scores(predicted, gold, groups=["a"] * 20 + ["b"] * 20)
+    assert (by_video["precision_ci_low"], by_video["precision_ci_high"]) == (0, 1)
+    by_frame = score.instrument_scores(predicted, gold)
+    assert 0.3 < by_frame["precision_ci_low"] < 0.5 < by_frame["precision_ci_high"] < 0.7
+    one_video = score.instrument_scores(predicted, gold, groups=["a"] * 40)
+    assert math.isnan(one_video["f1_ci_low"])
+    again = [repr(score.instrument_scores(predicted, gold, seed=seed, n_resamples=50)) for seed in (1, 1, 2)]
+    assert again[0] == again[1] != again[2]
+
+
+def test_answers_are_read_and_counted():
+    answers = ["Hook", "No tools.", "blurred", '{"predicted": ["bipolar"]}', '{"scores": [0.1]}', "{", None, "bag"]
+    references = [{"classes": ["hook"], "video": "41"}] * len(answers)
+    scores = score.score_instruments(answers, references, classes=INSTRUMENTS[:6], per_sample=True)
+    assert [one["outcome"] for one in scores["per_sample"]] == [
+        "found", "none", "unparsed", "given", "unparsed", "unparsed", "unparsed", "found",
+    ]  # fmt: skip
+    assert [one["predicted"] for one in scores["per_sample"]] == [
+        ["hook"], [], None, ["bipolar"], None, None, None, [],
+    ]  # fmt: skip
+    assert (scores["n_unparsed"], scores["n_answered_none"], scores["n_outside_classes"]) == (4, 1, 1)
+    assert (scores["precision"], scores["recall"]) == (1 / 2, 1 / 8)
+
+
+# --- the module
+
+
+def test_triplet_scores_and_samples():
+    scores, gold, videos = random_videos(5)
+    references = [
+        {"triplets": [TRIPLETS[one] for one in np.flatnonzero(row)], "video": f"VID{video}"}
+        for row, video in zip(gold, videos, strict=True)
+    ]
+    found = score.score_triplets(scores.tolist(), references, per_sample=True)
+    aps = triplets.triplet_ap(scores, gold, videos)
+    for part, ap in aps.items():
+        assert found[f"ap_{part}"] == ap.mean
+        assert found[f"ap_{part}_pooled"] == ap.pooled_mean
+        assert found[f"n_classes_{part}"] == np.sum(~np.isnan(ap.per_class))
+        assert [found["per_video"][f"VID{video}"][f"ap_{part}"] for video in dict.fromkeys(videos.tolist())] == list(
+            ap.video_means
+        )
+    assert list(found["per_class"]["ivt"]) == list(TRIPLETS)
+    assert found["per_class"]["i"]["hook"] == aps["i"].per_class[2]
+    assert sum(len(one["covered"]) for one in found["per_sample"]) == found["n_covered"]
+    assert all(set(one["covered"]) <= set(one["top_k"]) for one in found["per_sample"])
+    assert found["n_videos"] == 3
+
+
+def test_the_module_gives_what_the_functions_give():
+    module = evaluate.load(str(ROOM / "ivt"), "triplets")
+    scores, gold, videos = random_videos(6, n_videos=2, n=4)
+    references = [
+        {"triplets": [TRIPLETS[one] for one in np.flatnonzero(row)], "video": str(video)}
+        for row, video in zip(gold, videos, strict=True)
+    ]
+    found: Any = module.compute(
+        predictions=scores.tolist(), references=references, k=3, ignore_null=True, n_resamples=20
+    )
+    wanted = score.score_triplets(scores.tolist(), references, k=3, ignore_null=True, n_resamples=20)
+    assert repr(found) == repr(wanted)
+    read: Any = evaluate.load(str(ROOM / "ivt")).compute(
+        predictions=["hook", None], references=[{"classes": ["hook"], "video": "a"}, {"classes": [], "video": "b"}]
+    )
+    assert (read["f1"], read["n_unparsed"]) == (1, 1)
+    with pytest.raises(ValueError, match="configuration 'triplet'; expected instruments or triplets"):
+        evaluate.load(str(ROOM / "ivt"), "triplet")
+
+
+# --- bad input
+
+ONES = np.ones((2, 100))
+NAN, NO_NUMBER = ONES.copy(), ONES.copy()
+NAN[1, 7], NO_NUMBER[0, 3] = np.nan, np.inf
+FRAMES = [{"triplets": [], "video": "a"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: triplets.triplet_ap(NAN, ONES, "aa"), "scores, row 2, triplet 7: nan; expected a finite number"),
+        (lambda: triplets.triplet_ap(NO_NUMBER, ONES, "aa"), "scores, row 1, triplet 3: inf; expected a finite number"),
+        (
+            lambda: triplets.triplet_ap(ONES[:, 1:], ONES, "aa"),
+            "scores, row 1: 99 numbers; expected 100, one a triplet",
+        ),
+        (lambda: triplets.triplet_ap(ONES, ONES[:, 1:], "aa"), "gold, row 1: 99 numbers; expected 100"),
+        (lambda: triplets.triplet_ap(ONES, ONES / 2, "aa"), "gold, row 1, triplet 0: 0.5; expected 0 or 1"),
+        (lambda: triplets.triplet_ap(ONES, ONES[:1], "aa"), "1 gold for 2 frames: give one for each"),
+        (lambda: triplets.triplet_ap(ONES, ONES, "a"), "1 videos for 2 frames: give one for each"),
+        (lambda: score.top_k(ONES, 101), "k 101: expected 1 to 100, the number of classes"),
+        (lambda: score.top_k(ONES, 0), "k 0: expected 1 to 100, the number of classes"),
+        (lambda: score.top_k(ONES[0]), r"scores: shape \(100,\); expected one row a frame"),
+        (lambda: score.triplet_coverage([[1]], [[1], [2]]), "1 predicted for 2 frames: give one for each"),
+        (lambda: score.instrument_scores([{"hook"}], []), "1 predicted for 0 frames: give one for each"),
+        (lambda: score.instrument_scores([{"hook"}], [{"hook"}], groups="ab"), "2 groups for 1 frames"),
+        (
+            lambda: score.instrument_scores([set(), {"Hook"}], [set(), set()]),
+            "predicted, row 2: 'Hook'; expected one of the 7 classes",
+        ),
+        (lambda: score.instrument_scores([set()], [{"bag"}]), "gold, row 1: 'bag'; expected one of the 7 classes"),
+        (
+            lambda: score.score_instruments(['{"predicted": ["knife"]}'], [{"classes": [], "video": "a"}]),
+            "predicted, row 1: 'knife'; expected one of the 7 classes",
+        ),
+        (lambda: score.score_instruments(["hook"], []), "1 predictions for 0 frames: give one for each"),
+        (lambda: score.score_triplets(ONES.tolist()[:1], FRAMES), "1 predictions for 2 frames: give one for each"),
+        (lambda: score.score_triplets([[1.0] * 100, [1.0]], FRAMES), "predictions, row 2: 1 numbers; expected 100"),
+        (
+            lambda: score.score_triplets(ONES, [FRAMES[0], {"triplets": ["hook,cut,liver"], "video": "a"}]),
+            "references, row 2: 'hook,cut,liver'; expected one of the 100 classes",
+        ),
+    ],
+)
+def test_bad_input_names_its_place(call, message):
+    with pytest.raises(ValueError, match=re.sub(r"\+", r"\\+", message)):
+        call()

@@ -1,0 +1,426 @@
+"""Reading free text about instruments and triplets, and the JSON protocol: tables of texts, spans, invariants."""
+
+import json
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from medfaith.evaluate_metrics.ivt.answers import read_instruments, read_reply, read_triplets
+from medfaith.evaluate_metrics.ivt.clauses import plain
+from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS, TRIPLETS
+
+G, B, H, S, C, IRR, BAG = INSTRUMENTS
+CHOICES = "Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator, Bag"  # of appendix C.2
+LINES = "\n".join(f"{n}. {name}" for n, name in enumerate(CHOICES.split(", "), 1))
+
+FOUND = {
+    # plain
+    "Grasper": (G,),
+    "grasper, hook": (G, H),
+    "Hook and Grasper": (H, G),
+    "Grasper\nHook\n": (G, H),
+    "- Grasper\n- Hook": (G, H),
+    "1. Grasper\n2. Bag": (G, BAG),
+    "**Grasper** and `hook`": (G, H),
+    '["grasper", "specimen_bag"]': (G, BAG),
+    "['grasper', 'hook']": (G, H),
+    "The surgical tools are: Grasper, Clipper.": (G, C),
+    "I see a grasper, a hook, and a grasper.": (G, H),
+    "GRASPER": (G,),
+    "Ｇｒａｓｐｅｒ": (G,),
+    # synonyms and plurals, the longest wins
+    "Two graspers": (G,),
+    "a pair of grasping forceps": (G,),
+    "a grasping tool": (G,),
+    "bipolar forceps": (B,),
+    "a bipolar grasper": (B,),
+    "bi-polar electrocautery": (B,),
+    "Bipolar cautery forceps": (B,),
+    "bipolar grasping forceps": (B,),
+    "hook cautery": (H,),
+    "an electrocautery hook": (H,),
+    "L-hook": (H,),
+    "the monopolar hook electrode": (H,),
+    "hook electrocautery and electrohook": (H,),
+    "a pair of scissors": (S,),
+    "Scissor": (S,),
+    "a clip applier": (C,),
+    "clip-applier": (C,),
+    "Endo-clip applicator": (C,),
+    "a Hem-o-lok applier": (C,),
+    "a clipping device": (C,),
+    "a suction-irrigator": (IRR,),
+    "suction/irrigation device": (IRR,),
+    "the suction irrigation": (IRR,),
+    "an irrigation cannula": (IRR,),
+    "suction tube": (IRR,),
+    "irrigator/aspirator": (IRR,),
+    "Bag": (BAG,),
+    "a specimen bag": (BAG,),
+    "specimen_bag": (BAG,),
+    "an Endo Catch bag": (BAG,),
+    "a retrieval pouch": (BAG,),
+    "specimen retrieval bag": (BAG,),
+    "an endobag": (BAG,),
+    # denial
+    "There is a grasper but no hook.": (G,),
+    "there is no hook visible, only a grasper": (G,),
+    "No scissors. A hook is seen.": (H,),
+    "No, there is a grasper.": (G,),
+    "I see a grasper and no scissors, hook or clipper.": (G,),
+    "The grasper is visible. The hook is not visible.": (G,),
+    "The grasper is visible and the hook is not.": (G,),
+    "The hook isn't visible, but the grasper is.": (G,),
+    "a grasper rather than scissors": (G,),
+    "It is not a hook, it is a grasper.": (G,),
+    "I don't see a hook. I see a bipolar.": (B,),
+    "No tools other than the grasper are visible.": (G,),
+    "Not only a grasper but also a hook.": (G, H),
+    "I have no doubt that it is a grasper.": (G,),
+    "A hook cannot be excluded.": (H,),
+    "I am not sure, it may be a hook.": (H,),
+    "There is a hook. There is no other tool.": (H,),
+    "This image without contrast shows a grasper.": (G,),
+    "Not visible:\n- hook\n- scissors\n\nVisible:\n- grasper": (G,),
+    "Visible: grasper. Absent: hook.": (G,),
+    "Grasper: yes\nBipolar: no\nHook: present\nScissors: absent": (G, H),
+    "Grasper (yes), hook (no)": (G,),
+    "Grasper - Yes\nHook - No": (G,),
+    '{"grasper": true, "hook": false}': (G,),
+    "I see a grasper, and hook is not visible.": (G,),
+    "There is no hook. On a second look, the hook is in the corner.": (H,),
+    "The hook is no longer visible, the clipper is.": (C,),
+    "The grasper is not fully visible.": (G,),
+    "Not a hook, but a grasper": (G,),
+    "No hook, a grasper is visible": (G,),
+    "Grasper present, hook not visible": (G,),
+    "Tools: Grasper (visible), Hook (not visible), Bag (visible)": (G, BAG),
+    "I see a Grasper and Hook. The other tools, such as Scissors, Clipper, and Bag, are not visible.": (G, H),
+    "From the list, only the grasper is visible; the bipolar, hook, clipper, irrigator and bag are not.": (G,),
+    "The image shows a grasper and hook, without scissors or a clipper, and there is a bag.": (G, H, BAG),
+    "There isn't any hook, nor scissors, but there is a specimen retrieval bag.": (BAG,),
+    # questions, thinking
+    "Is it a hook? No. It is a grasper.": (G,),
+    "Whether a hook is present is unclear. There is a grasper.": (G,),
+    "<think>A hook? The hook is bent.</think>Scissors": (S,),
+    "<answer>hook</answer>": (H,),
+    # the choice list, and more
+    f"{CHOICES}. I see a grasper.": (G,),
+    f"Choose from: {CHOICES}\nHook": (H,),
+    f"What surgical tools do you see? Choose from: {CHOICES}\nASSISTANT: Grasper, Hook": (G, H),
+    f"{LINES}\nIn the image there is a clipper.": (C,),
+    "Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator": (G, B, H, S, C, IRR),
+    # no tool
+    "A grasper-like shadow next to a hook": (H,),
+    "Clips on the duct, and a hook": (H,),
+    "The grasper is able to hook the tissue.": (G,),
+    "An Ambu bag and a grasper": (G,),
+}
+
+NONE = f"""
+None
+none.
+No tools
+No surgical tools are visible.
+There are no surgical instruments in this image.
+I do not see any surgical tools.
+I don't see any of the tools.
+I can't see any instruments here.
+The image does not contain any instruments.
+The tools are not visible.
+No visible instruments.
+None of the listed tools are visible.
+Surgical tools: none
+[]
+There is no hook.
+There is no grasper, hook or scissors.
+There are no graspers, no hooks, and no scissors.
+Neither a grasper nor a hook is visible.
+The grasper and the hook are not visible.
+I cannot see a hook.
+I see no Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator, or Bag.
+Grasper: no, Hook: no
+grasper and hook not visible
+None of the tools listed ({CHOICES}) are visible in the image.
+"""
+
+UNPARSED = f"""
+The image is blurred.
+A scalpel.
+Forceps
+hooked
+The tissue is hooked up.
+clips
+A clip on the cystic duct
+It is bagged.
+graspable tissue
+I cannot determine which tools are visible.
+I am unable to identify any tools.
+I cannot identify any tools.
+an airbag
+I cannot see the image.
+Is there a hook?
+It is unclear whether a hook is present.
+If there were a grasper it would be on the left.
+<think>There is a grasper.
+yes
+No
+{CHOICES}
+{CHOICES}.
+{CHOICES} {CHOICES}
+Choose from: {CHOICES}
+Tools: {CHOICES}, {CHOICES}
+{CHOICES.replace(",", "")}
+{CHOICES}. There is no hook.
+The grasper is left. A bipolar. One hook is seen. Scissors are open. A clipper. An irrigator. The bag is closed.
+"""
+
+
+@pytest.mark.parametrize(("text", "names"), FOUND.items(), ids=range(len(FOUND)))
+def test_instruments_found(text, names):
+    reading = read_instruments(text)
+    assert (reading.names, reading.outcome) == (names, "found")
+
+
+@pytest.mark.parametrize("text", NONE.strip().splitlines())
+def test_no_instrument(text):
+    assert read_instruments(text)[::2] == ((), "none")
+
+
+@pytest.mark.parametrize("text", [*UNPARSED.strip().splitlines(), "", None, LINES, f"{CHOICES}\n{CHOICES}"])
+def test_instruments_unparsed(text):
+    assert read_instruments(text)[::2] == ((), "unparsed")
+
+
+def test_a_list_of_choices_and_a_denial_of_all():
+    assert read_instruments(f"{CHOICES}\nNone of these tools are visible.").outcome == "none"
+
+
+def test_every_instrument_is_read_by_its_own_name():
+    for name in INSTRUMENTS:
+        for text in (name, name.replace("_", " "), name.upper(), f"a {name}."):
+            assert read_instruments(text).names == (name,)
+
+
+def test_spans_are_those_of_the_text_as_given():
+    text = "<think>hook</think> **Ein Großer “Grasper”** – İ, no hook;\n the l-hook cautery’s tip, specimen_bag"
+    reading = read_instruments(text)
+    assert [(m.name, text[m.start : m.end]) for m in reading.mentions] == [
+        (G, "Grasper"),
+        (H, "l-hook cautery"),
+        (BAG, "specimen_bag"),
+    ]
+    assert [text[m.start : m.end] for m in reading.denied] == ["hook"]
+
+
+TRIPLETS_FOUND = {
+    "grasper retract gallbladder": "grasper,retract,gallbladder",
+    "grasper, retract, gallbladder": "grasper,retract,gallbladder",
+    "grasper,retract,gallbladder": "grasper,retract,gallbladder",
+    "Grasper, Retract, Gallbladder.": "grasper,retract,gallbladder",
+    "(grasper, retract, gallbladder)": "grasper,retract,gallbladder",
+    "<hook, dissect, cystic_plate>": "hook,dissect,cystic_plate",
+    '("hook", "dissect", "cystic plate")': "hook,dissect,cystic_plate",
+    "hook dissect cystic_plate": "hook,dissect,cystic_plate",
+    "hook dissect cystic plate": "hook,dissect,cystic_plate",
+    "hook dissect cystic-plate": "hook,dissect,cystic_plate",
+    "hook | dissect | cystic artery": "hook,dissect,cystic_artery",
+    "hook -> dissect -> cystic duct": "hook,dissect,cystic_duct",
+    "hook - dissect - omentum": "hook,dissect,omentum",
+    "hook_dissect_omentum": "hook,dissect,omentum",
+    "The grasper retracts the gallbladder.": "grasper,retract,gallbladder",
+    "The grasper is retracting the gall bladder.": "grasper,retract,gallbladder",
+    "A grasper is used to grasp the gut": "grasper,grasp,gut",
+    "scissors cutting the cystic duct": "scissors,cut,cystic_duct",
+    "clipper clipping cystic artery": "clipper,clip,cystic_artery",
+    "bipolar coagulates liver": "bipolar,coagulate,liver",
+    "bipolar coagulation of the blood vessels": "bipolar,coagulate,blood_vessel",
+    "Bipolar forceps coagulate the omentum": "bipolar,coagulate,omentum",
+    "irrigator aspirates fluid": "irrigator,aspirate,fluid",
+    "suction-irrigator aspirating fluid": "irrigator,aspirate,fluid",
+    "irrigator irrigate abdominal_wall_cavity": "irrigator,irrigate,abdominal_wall_cavity",
+    "irrigator irrigates the abdominal wall/cavity": "irrigator,irrigate,abdominal_wall_cavity",
+    "grasper packs gallbladder": "grasper,pack,gallbladder",
+    "grasper grasp specimen_bag": "grasper,grasp,specimen_bag",
+    "bipolar dissects adhesions": "bipolar,dissect,adhesion",
+    "hook cautery dissects the peritoneum": "hook,dissect,peritoneum",
+    "grasper null_verb null_target": "grasper,null_verb,null_target",
+    "grasper, null, null": "grasper,null_verb,null_target",
+    "Instrument: Grasper, Verb: Retract, Target: Liver": "grasper,retract,liver",
+    "Instrument: grasper\nVerb: retract\nTarget: liver": "grasper,retract,liver",
+    '[{"instrument": "grasper", "verb": "retract", "target": "liver"}]': "grasper,retract,liver",
+    "I see: **grasper retract liver**": "grasper,retract,liver",
+    "The hook is not dissecting. Grasper retract liver": "grasper,retract,liver",
+    # several
+    "grasper retract liver\nhook dissect gallbladder": "grasper,retract,liver hook,dissect,gallbladder",
+    "1. grasper retract liver\n2) hook dissect gallbladder": "grasper,retract,liver hook,dissect,gallbladder",
+    "- grasper retract liver\n- grasper retract liver": "grasper,retract,liver",
+    "grasper, retract, liver, hook, dissect, gallbladder": "grasper,retract,liver hook,dissect,gallbladder",
+    "grasper retract liver; no hook dissect gallbladder": "grasper,retract,liver",
+    "grasper retract liver. Is the hook dissecting the gallbladder?": "grasper,retract,liver",
+}
+
+TRIPLETS_NONE = """
+None
+No action is visible.
+There are no surgical actions in the image.
+I do not see any instruments.
+The grasper is not retracting: no visible actions
+There is no grasper retracting the liver.
+[]
+"""
+
+TRIPLETS_UNPARSED = """
+The image is blurred.
+grasper
+grasper retract
+retract gallbladder
+grasper grasp tissue
+grasper can grasp, retract, dissect, or manipulate tissue
+the gallbladder is retracted by the grasper
+instrument verb target
+scalpel cut liver
+grasper holds liver
+grasper, grasp, retract, liver
+hooked dissect liver
+forceps grasp liver
+specimen_bag grasp gallbladder
+Is the grasper retracting the liver?
+I cannot determine the actions.
+whether the hook dissects the liver is unclear
+It is unclear whether the hook dissects the liver.
+"""
+
+
+@pytest.mark.parametrize(("text", "names"), TRIPLETS_FOUND.items())
+def test_triplets_found(text, names):
+    reading = read_triplets(text)
+    assert (reading.names, reading.outcome, reading.illegal) == (tuple(names.split()), "found", ())
+
+
+@pytest.mark.parametrize("text", TRIPLETS_NONE.strip().splitlines())
+def test_no_triplet(text):
+    assert read_triplets(text)[::2] == ((), "none")
+
+
+@pytest.mark.parametrize("text", [*TRIPLETS_UNPARSED.strip().splitlines(), "", None])
+def test_triplets_unparsed(text):
+    assert read_triplets(text)[::2] == ((), "unparsed")
+
+
+def test_illegal_combinations_are_kept_and_marked():
+    reading = read_triplets("clipper cut liver\ngrasper retract liver\nClipper cuts the liver\nhook clip gut")
+    assert reading.names == ("clipper,cut,liver", "grasper,retract,liver", "hook,clip,gut")
+    assert reading.illegal == ("clipper,cut,liver", "hook,clip,gut")
+    assert [mention.legal for mention in reading.mentions] == [False, True, False, False]
+
+
+def test_every_triplet_is_read_by_its_own_text():
+    for triplet in TRIPLETS:
+        for text in (triplet, triplet.replace(",", " "), triplet.replace(",", ", ").replace("_", " ")):
+            assert read_triplets(text).names == (triplet,)
+    assert read_triplets("\n".join(TRIPLETS)).names == TRIPLETS
+
+
+def test_triplet_spans():
+    text = "1. **Grasper** retracts the *cystic_plate*.\n2. no hook dissect liver"
+    reading = read_triplets(text)
+    assert [text[m.start : m.end] for m in reading.mentions] == ["Grasper** retracts the *cystic_plate"]
+    assert [text[m.start : m.end] for m in reading.denied] == ["hook dissect liver"]
+
+
+PARTS = "grasper hook bag no not is visible and but , . ? : - a the only whether if retract gallbladder null"
+WORDS = st.sampled_from([*re.split(" ", PARTS), "\n", "İ", "ß", "’", "“", "{", "]", "ﬃ", "<think>", "</think>"])
+
+
+@given(st.one_of(st.text(), st.lists(WORDS).map(" ".join)))
+@example("İ no hook")
+def test_reading_never_fails_and_spans_lie_in_the_text(text):
+    assert len(plain(text)) == len(text)
+    for reading in (read_instruments(text), read_triplets(text)):
+        assert (reading.outcome == "found") == bool(reading.mentions)
+        for mention in (*reading.mentions, *reading.denied):
+            assert 0 <= mention.start < mention.end <= len(text)
+        starts = [mention.start for mention in reading.mentions]
+        assert starts == sorted(set(starts))
+
+
+@given(
+    st.lists(st.sampled_from(INSTRUMENTS), min_size=1, max_size=6, unique=True), st.sampled_from([", ", "\n", " and "])
+)
+def test_lists_of_names_are_read_in_their_order(names, separator):
+    assert read_instruments(separator.join(names)).names == tuple(names)
+    denied = read_instruments("There is no " + ", ".join(names))
+    assert (denied.names, denied.outcome) == ((), "none")
+    assert [mention.name for mention in denied.denied] == names
+
+
+REPLIES = {
+    "A hook.": {"text": "A hook."},
+    "": {"text": ""},
+    '{"predicted": ["hook"], "scores": [1, 0.5], "heatmaps": "a/1"}': {
+        "predicted": ("hook",),
+        "scores": (1.0, 0.5),
+        "heatmaps": "a/1",
+    },
+    '  {"predicted": []}': {"predicted": ()},
+    '{"text": "A hook.", "heatmaps": "a/1"}': {"text": "A hook.", "heatmaps": "a/1"},
+    '{"text": "", "heatmaps": null}': {"text": ""},
+    '{"scores": [0.25]}': {"scores": (0.25,)},
+    # a model's own JSON is text
+    '{"tools": ["hook"]}': {"text": '{"tools": ["hook"]}'},
+    '{"predicted": ["hook"], "why": "bent"}': {"text": '{"predicted": ["hook"], "why": "bent"}'},
+    '["hook"]': {"text": '["hook"]'},
+    "{}": {"text": "{}"},
+}
+
+BROKEN = [
+    "{",
+    "{hook}",
+    '{"predicted": ["hook"',
+    '{"predicted": ["hook"]} and more',
+    "{'predicted': ['hook']}",
+    '{"predicted": "hook"}',
+    '{"predicted": [1]}',
+    '{"predicted": {"hook": 1}}',
+    '{"scores": [NaN]}',
+    '{"scores": [Infinity]}',
+    '{"tools": NaN}',
+    '{"scores": [1e999]}',
+    '{"scores": ["0.5"]}',
+    '{"scores": [true]}',
+    '{"scores": 0.5}',
+    '{"scores": [1' + "0" * 400 + "]}",
+    '{"text": ["hook"]}',
+    '{"heatmaps": 7, "text": "hook"}',
+    '{"a":' * 100_000,
+]
+
+
+@pytest.mark.parametrize(("text", "fields"), REPLIES.items())
+def test_replies(text, fields):
+    reply = read_reply(text)
+    assert not reply.unparsed
+    assert {name: value for name, value in reply._asdict().items() if value not in (None, False)} == fields
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
+def test_broken_replies_are_unparsed_as_a_whole(text):
+    assert read_reply(text) == (None, None, None, None, True)
+
+
+def test_an_object_without_an_answer_is_unparsed_and_keeps_its_key():
+    assert read_reply('{"heatmaps": "a/1"}') == (None, None, None, "a/1", True)
+    assert read_reply(None).text == ""
+
+
+@given(
+    st.lists(st.text(), max_size=3),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5),
+    st.text(),
+)
+def test_the_protocol_comes_back_as_written(predicted, scores, key):
+    reply = read_reply(json.dumps({"heatmaps": key, "predicted": predicted, "scores": scores}))
+    assert reply == (None, tuple(predicted), tuple(scores), key, False)
