@@ -16,7 +16,12 @@ BASELINES = {
     "majority": "medfaith.tasks.models.baselines:Majority",
     "question_prior": "medfaith.tasks.models.baselines:QuestionPrior",
 }
-MODELS = {**BASELINES, "medfaith-hf-vlm": "medfaith.tasks.models.hf_vlm:HFVisionLM"}
+MODELS = {
+    **BASELINES,
+    "medfaith-hf-vlm": "medfaith.tasks.models.hf_vlm:HFVisionLM",
+    "medfaith-contrastive": "medfaith.tasks.models.contrastive:ContrastiveLM",
+    "medfaith-explained-vlm": "medfaith.tasks.models.explained_vlm:ExplainedVLM",
+}
 
 
 def include_path() -> Path:

@@ -84,6 +84,7 @@ def load(
     skip_missing_images: bool = False,
     prompt: str = "b0",
     extend: Callable[[datasets.Dataset], datasets.Dataset] | None = None,
+    attach: Callable[[dict[str, list]], dict[str, list]] | None = None,
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task; lm-eval passes all its metadata, of which the named arguments count.
@@ -96,6 +97,7 @@ def load(
             `n_rows_skipped`; by default such a row stops the run.
         prompt: name of the prompt, kept in the column `prompt` so that a sample log says how it was made.
         extend: adds columns to the rows.
+        attach: adds what no column can hold to each batch of rows when it is read.
 
     With a root known for a source, every image of the rows is looked for before the first answer is generated, and
     images that are edited, and their donors, must have the size of their masks. Without, models that look at no image
@@ -107,7 +109,12 @@ def load(
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images)
     rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows)).add_column("prompt", [prompt] * len(rows))
-    return {"test": rows.with_transform(lambda batch: _with_images(batch, known))}
+
+    def opened(batch: dict[str, list]) -> dict[str, list]:
+        shown = _with_images(batch, known)
+        return attach(shown) if attach is not None else shown
+
+    return {"test": rows.with_transform(opened)}
 
 
 def read(repository: str, config: str, split: str, data: str | None) -> datasets.Dataset:

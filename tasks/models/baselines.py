@@ -5,6 +5,7 @@ Each reads the document of the request (`Instance.doc`), so that every score it 
 
 from __future__ import annotations
 
+import json
 import string
 from abc import abstractmethod
 from collections import Counter, defaultdict
@@ -15,21 +16,34 @@ from typing import Any
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
+from medfaith.loaders.errors import InputError
+
 
 class Baseline(LM):
-    """Answers a document with the letter of one of its options, or with its words where the document says so."""
+    """Answers a document with the letter of one of its options, or with its words where the document says so.
+
+    Args:
+        store: a folder for heatmaps of what it says to be in a frame of SurgXBench; none are made without.
+        heatmap: which, one of `reference_heatmaps.KINDS`.
+    """
 
     MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, store: str | None = None, heatmap: str = "box", **_: Any) -> None:
         super().__init__()
+        self._heatmaps = _Heatmaps(type(self).__name__, store, heatmap) if store else None
 
     @abstractmethod
     def choose(self, docs: list[dict[str, Any]]) -> list[int]:
         """Index of the chosen option for every document of one task."""
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        return [_reply(request.doc, choice) for request, choice in zip(requests, self._choices(requests), strict=True)]
+        replies = [
+            (request.doc, _reply(request.doc, c)) for request, c in zip(requests, self._choices(requests), strict=True)
+        ]
+        if self._heatmaps is None:
+            return [text for _, text in replies]
+        return [self._heatmaps.explained(doc, text) if "classes" in doc else text for doc, text in replies]
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         chosen = [
@@ -88,8 +102,8 @@ class NegationAttracted(Baseline):
 class Random(Baseline):
     """Uniform over the options, by a hash of the row's id and `seed`: the same whatever the order of the rows."""
 
-    def __init__(self, seed: int = 0, **_: Any) -> None:
-        super().__init__()
+    def __init__(self, seed: int = 0, **options: Any) -> None:
+        super().__init__(**options)
         self._seed = seed
 
     def choose(self, docs: list[dict[str, Any]]) -> list[int]:
@@ -130,6 +144,28 @@ class QuestionPrior(Baseline):
             )
 
         return [best(doc) for doc in docs]
+
+
+class _Heatmaps:
+    """Answers with heatmaps beside them, in the form of the models that explain themselves."""
+
+    def __init__(self, model: str, folder: str, kind: str) -> None:
+        from medfaith.tasks.explain.store import HeatmapStore
+        from medfaith.tasks.models.reference_heatmaps import KINDS
+
+        if kind not in KINDS:
+            raise InputError(f"heatmap={kind}", "no such heatmap", expected=f"one of {', '.join(KINDS)}")
+        self._kind, self._store = kind, HeatmapStore(folder, {"model": model, "heatmap": kind})
+
+    def explained(self, doc: dict[str, Any], text: str) -> str:
+        from medfaith.tasks.explain.geometry import Geometry
+        from medfaith.tasks.models.reference_heatmaps import heatmap
+
+        predicted = [name for name in text.split("\n") if name in list(doc["classes"])]
+        geometry = Geometry.whole((doc["height"], doc["width"]))
+        self._store.write(doc["id"], {name: heatmap(self._kind, doc, name) for name in predicted}, geometry)
+        scores = [float(name in predicted) for name in doc["classes"]]
+        return json.dumps({"heatmaps": self._store.key, "predicted": predicted, "scores": scores})
 
 
 def _topic(doc: dict[str, Any]) -> str:

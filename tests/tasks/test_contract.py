@@ -22,7 +22,8 @@ def names_in(path: Path) -> str:
 
 def test_lm_eval_lists_every_yaml():
     """A broken YAML is skipped at DEBUG level, so the listing has to be compared."""
-    assert {names_in(path) for path in YAMLS} | {"medfaith_contrabench_all", "medfaith_heal_all"} == set(task_names())
+    tags = {f"medfaith_{benchmark}_all" for benchmark in ("contrabench", "heal", "surgx")}
+    assert {names_in(path) for path in YAMLS} | tags == set(task_names())
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda p: p.stem)
@@ -47,14 +48,15 @@ def test_models_are_registered_and_declared(name):
 
 
 def test_every_config_that_is_asked_has_a_task():
-    from medfaith.builders import cxr_contrabench, heal_medvqa
+    from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench
 
     used = set()
     for path in YAMLS:
         config = load_yaml(path, resolve_func=False)
         children = config["task"] if isinstance(config["task"], list) else [config]
         used |= {child["dataset_kwargs"]["config"] for child in children if isinstance(child, dict)}
-    assert used == {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS} - set(cxr_contrabench.SETS)
+    known = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS}
+    assert used == known - set(cxr_contrabench.SETS)
 
 
 def test_the_main_group_holds_the_four_direct_protocols():

@@ -1,0 +1,108 @@
+"""Draws a causal graph over the frame, as in SurgXBench's Figure 5: image tokens as green circles where they lie, text
+tokens as white boxes beside it, edges with the marks of their ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...loaders.errors import InputError, MedfaithError
+from .causal_structure import ARROW, CIRCLE
+from .cleann import neighbourhood
+from .geometry import Geometry
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Point = tuple[float, float]
+End = tuple[Point, str, float]  # where a node is, the mark at it, and how far from it its edges end, in points
+GREEN, TARGET, EDGE = "#2ecc40", "#ffdc00", "#ff851b"
+WIDTH = 11  # of the picture, in inches
+CLEAR = {"image": 6.0, "text": 15.0}
+
+
+def draw_causal_graph(
+    graph: dict[str, Any], frame: Any, geometry: Geometry, path: str | Path, *, radius: int | None = None
+) -> Path:
+    """Writes one head's graph (cleann.causal_graphs) as a PNG, what lies within `radius` edges of the target.
+
+    Args:
+        frame: a PIL image, or an array (H, W) or (H, W, 3), uint8.
+        geometry: where the grid of image tokens lies on the frame.
+        radius: None takes the graph's own (3 as published).
+
+    Raises:
+        InputError: the frame has another size than the geometry.
+        MedfaithError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MedfaithError("drawing needs matplotlib\n  what to do: uv pip install 'medfaith[explain]'") from error
+    pixels = np.asarray(frame)
+    if pixels.shape[:2] != geometry.size:
+        raise InputError("frame", f"(height, width) is {pixels.shape[:2]}", expected=str(geometry.size))
+    graph = neighbourhood(graph, radius)
+    places = node_places(graph, geometry)
+    height, width = geometry.size
+    figure = Figure(figsize=(WIDTH, WIDTH * height / (1.75 * width) + 0.4))
+    axes = figure.add_axes((0, 0, 1, 1 - 0.4 / figure.get_figheight()))
+    axes.imshow(pixels, cmap="gray" if pixels.ndim == 2 else None, vmin=0, vmax=255, extent=(0, width, height, 0))
+    axes.set(xlim=(0, 1.75 * width), ylim=(height, 0))  # before the edges, which are measured on the page
+    kinds = {node["position"]: node["kind"] for node in graph["nodes"]}
+    for edge in graph["edges"]:
+        ends = [(places[edge[end]], edge[f"{end}_mark"], CLEAR[kinds[edge[end]]]) for end in ("source", "target")]
+        _draw_edge(axes, *ends)
+    target = graph["target"]["position"]
+    for node in graph["nodes"]:
+        place = places[node["position"]]
+        if node["kind"] == "image":
+            axes.plot(*place, "o", color=GREEN, markersize=9, markeredgecolor="black", zorder=3)
+        else:
+            is_target = node["position"] == target
+            text = (graph["target"]["text"] if is_target else None) or node["text"]
+            box = {"boxstyle": "round", "facecolor": TARGET if is_target else "white", "edgecolor": "black"}
+            axes.text(*place, repr(text)[1:-1], ha="center", va="center", fontsize=9, bbox=box, zorder=3)
+    importance = "undefined" if graph["importance"] is None else f"{graph['importance']:.3g}"
+    axes.set_title(f"head {graph['head']}, importance {importance}, {graph['backend']}", fontsize=10)
+    axes.set_axis_off()
+    path = Path(path)
+    figure.savefig(path, format="png", dpi=100)
+    return path
+
+
+def node_places(graph: dict[str, Any], geometry: Geometry) -> dict[int, Point]:
+    """Where each node is drawn, (x, y) in pixels of the frame: patches at their centres, text beside the frame."""
+    height, width = geometry.size
+    x, y, w, h = geometry.window
+    rows, columns = graph["grid"]
+    places = {
+        node["position"]: (x + (node["patch"][1] + 0.5) * w / columns, y + (node["patch"][0] + 0.5) * h / rows)
+        for node in graph["nodes"]
+        if node["kind"] == "image"
+    }
+    text = [node["position"] for node in graph["nodes"] if node["kind"] == "text"]
+    n_columns = 1 + (len(text) - 1) // 12  # more than twelve boxes below one another run into each other
+    per_column = -(-len(text) // n_columns)
+    for number, position in enumerate(text):
+        column, row = divmod(number, per_column)
+        shift = 0.25 if row % 2 else -0.25  # edges between neighbours do not run through the boxes between them
+        across = (column + 0.5 + shift / 1.5) / n_columns
+        places[position] = (width * (1.05 + 0.65 * across), height * (row + 0.5) / per_column)
+    return places
+
+
+def _draw_edge(axes: Axes, start: End, end: End) -> None:
+    """A line between two nodes that keeps clear of both, with the marks of either end."""
+    points = axes.transData.transform([start[0], end[0]]) * 72 / axes.figure.dpi
+    length = float(np.hypot(*(points[1] - points[0]))) or 1.0
+    style = ("<|" if start[1] == ARROW else "") + "-" + ("|>" if end[1] == ARROW else "")
+    line = {"arrowstyle": style, "color": EDGE, "lw": 1.3, "shrinkA": start[2], "shrinkB": end[2]}
+    axes.annotate("", xy=end[0], xytext=start[0], arrowprops=line, zorder=2)
+    for near, far in ((start, end), (end, start)):
+        if near[1] == CIRCLE:
+            share = near[2] / length
+            place = [a + share * (b - a) for a, b in zip(near[0], far[0], strict=True)]
+            axes.plot(*place, "o", markerfacecolor="white", markeredgecolor=EDGE, markersize=5, zorder=4)

@@ -1,0 +1,59 @@
+"""Grad-CAM of a convolutional layer (SurgXBench, appendix A.1; Selvaraju et al., 2017), before upsampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def grad_cam(activations: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
+    """ReLU(sum_k alpha_k A_k), alpha_k the mean of the gradient over channel k (equation 6 without its upsampling).
+
+    Args:
+        activations, gradients: (n, K, h, w), the layer's output and a score's gradient there.
+
+    Returns:
+        (n, h, w), at least 0.
+    """
+    weights = gradients.mean(dim=(2, 3), keepdim=True)
+    return (weights * activations).sum(dim=1).relu()
+
+
+def layer_grids(layer: torch.nn.Module, scores: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Grad-CAM of one layer for several scores an image, with one forward pass for all.
+
+    The graph begins at the layer's output: what lies before it is run without gradients, and frozen weights are as good
+    as trainable ones. Images must not influence one another (a model in eval mode).
+
+    Args:
+        layer: gives one tensor (n, K, h, w), once.
+        scores: runs the model through the layer and returns (n, k): k scores for each image.
+
+    Returns:
+        (n, k, h, w).
+    """
+    import torch
+
+    outputs: list[torch.Tensor] = []
+
+    def start_here(_module: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        outputs.append(output.detach().requires_grad_())
+        # A copy, so that an in-place ReLU behind the layer does not change what is explained.
+        return outputs[-1].clone()
+
+    handle = layer.register_forward_hook(start_here)
+    try:
+        with torch.enable_grad():
+            values = scores().sum(dim=0).unbind()  # of independent images: the sum's gradient holds each image's own
+    finally:
+        handle.remove()
+    (activations,) = outputs
+    grids = []
+    for value in values:
+        (gradients,) = torch.autograd.grad(value, activations, retain_graph=True)
+        grids.append(grad_cam(activations.detach(), gradients))
+    empty = activations.new_zeros(len(activations), 0, *activations.shape[2:])
+    return torch.stack(grids, dim=1) if grids else empty

@@ -1,0 +1,227 @@
+"""Heatmaps on disk, keyed by model, row and class: low-resolution float16 grids with their geometry.
+
+    <folder>/<model's key>/model.json        what identifies the model; the key is a hash of it
+    <folder>/<model's key>/<row>.npz         one row's maps, written whole or not at all
+
+lm-eval's sample log names the model's key, and whoever scores the run reads the maps here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...loaders.errors import InputError
+from .geometry import Geometry
+
+MODEL = "model.json"
+AGAIN = "delete the file and run the model again: it computes only what is missing"
+
+
+class Entry(NamedTuple):
+    """One row's heatmaps.
+
+    maps: class -> float32 (h, w), all of one shape, at least 0. geometry: where the grid lies on the frame.
+    scores: float64 (k,), one for each class that was asked for, predicted or not; None where none were kept.
+    extra: what else the model's class keeps (a reply's text, a digest of the image), as JSON.
+    """
+
+    maps: dict[str, np.ndarray]
+    geometry: Geometry
+    scores: np.ndarray | None
+    extra: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Store:
+    """The heatmaps of every model in a folder, for reading."""
+
+    folder: Path
+    _checked: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def keys(self) -> list[str]:
+        """The keys of the models that have maps here."""
+        return sorted(path.parent.name for path in self.folder.glob(f"*/{MODEL}"))
+
+    def model(self, key: str) -> dict[str, Any]:
+        """What identifies the model of a key. Raises InputError where there is none, or the file is another's."""
+        path = self.folder / key / MODEL
+        if not path.is_file():
+            raise InputError(
+                self.folder,
+                f"no heatmaps of the model {key!r}",
+                expected=f"one of {', '.join(self.keys()) or 'none: the folder has no heatmaps'}",
+                action="name the store that this run wrote (store=... in its --model_args)",
+            )
+        model = _read_json(path)
+        if not isinstance(model, dict) or key_of(model) != key:
+            raise InputError(path, "describes another model than its folder", action="delete the folder and run again")
+        return model
+
+    def has(self, key: str, row_id: str) -> bool:
+        """Whether the row is complete."""
+        return (self.folder / key / _file_name(row_id)).is_file()
+
+    def read(self, key: str, row_id: str) -> Entry:
+        """The row's heatmaps. Raises InputError naming the file: missing, cut short, another row's, or not maps."""
+        if key not in self._checked:
+            self.model(key)
+            self._checked.add(key)
+        path = self.folder / key / _file_name(row_id)
+        if not path.is_file():
+            raise InputError(path, f"no heatmaps of row {row_id!r}", action="run the model on this row with this store")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about = json.loads(str(arrays["about"]))
+            return _entry(arrays, about, row_id)
+        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise InputError(path, f"is cut short or damaged ({error})", action=AGAIN) from error
+
+
+class HeatmapStore:
+    """The heatmaps of one model, for writing; made with its folder.
+
+    Args:
+        folder: where the heatmaps of all models are.
+        model: everything that identifies the model and what is asked of it (weights, preprocessing, explainer,
+            prompts), as JSON: two models never share a key.
+
+    Raises:
+        InputError: the folder of this key describes another model.
+    """
+
+    def __init__(self, folder: str | Path, model: Mapping[str, Any]) -> None:
+        self.folder, self.key = Path(folder).expanduser(), key_of(model)
+        self._reader = Store(self.folder)
+        path = self.folder / self.key / MODEL
+        if path.exists():
+            self._reader.model(self.key)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write_whole(path, json.dumps(dict(model), indent=2, sort_keys=True).encode())
+
+    def path(self, row_id: str) -> Path:
+        """The row's file."""
+        return self.folder / self.key / _file_name(row_id)
+
+    def has(self, row_id: str) -> bool:
+        """Whether the row is complete."""
+        return self._reader.has(self.key, row_id)
+
+    def read(self, row_id: str) -> Entry:
+        """The row's heatmaps, as `Store.read`."""
+        return self._reader.read(self.key, row_id)
+
+    def write(
+        self,
+        row_id: str,
+        maps: Mapping[str, np.ndarray],
+        geometry: Geometry,
+        scores: np.ndarray | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Writes a row, in place of what was there. No map at all (no class predicted) is a complete row, too.
+
+        Each map is divided by its maximum, so that float16 holds it, and the maximum is kept: a value is restored to
+        one part in 2,048 of itself, and to 3e-8 of the map's maximum where it is smaller than 6e-5 of it.
+
+        Raises:
+            InputError: a map is not of shape (h, w), not of the same shape as the others, negative, NaN or infinite.
+        """
+        grids = self._grids(row_id, maps)
+        peaks = grids.max(axis=(1, 2), initial=0.0)
+        scaled = np.divide(grids, peaks[:, None, None], out=np.zeros_like(grids), where=peaks[:, None, None] > 0)
+        about = {
+            "row": row_id,
+            "classes": list(maps),
+            "size": list(geometry.size),
+            "window": list(geometry.window),
+            "extra": dict(extra or {}),
+        }
+        arrays = {"maps": scaled.astype(np.float16), "peaks": peaks, "about": np.array(json.dumps(about))}
+        if scores is not None:
+            arrays["scores"] = np.asarray(scores, dtype=np.float64)
+        partial = _partial(self.path(row_id))
+        with partial.open("wb") as file:
+            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+        partial.replace(self.path(row_id))
+
+    def _grids(self, row_id: str, maps: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The maps as one float64 array (n, h, w)."""
+
+        def refuse(name: str, found: str) -> InputError:
+            expected = "finite numbers of at least 0, in shape (height, width), one shape for all classes of a row"
+            return InputError(self.folder, f"the heatmap of {name!r} {found}", expected=expected, row=row_id)
+
+        grids = {name: np.asarray(grid, dtype=np.float64) for name, grid in maps.items()}
+        shape = next(iter(grids.values())).shape if grids else (0, 0)
+        for name, grid in grids.items():
+            if grid.ndim != 2 or not grid.size or grid.shape != shape:
+                raise refuse(name, f"has shape {grid.shape}")
+            if not np.isfinite(grid).all():
+                raise refuse(name, "has NaN or infinity")
+            if (grid < 0).any():
+                raise refuse(name, "has a negative value")
+        return np.stack(list(grids.values())) if grids else np.zeros((0, 0, 0))
+
+
+def open_store(folder: str | Path) -> Store:
+    """The heatmaps in a folder, for reading. Raises InputError where there is no such folder."""
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise InputError(path, "no such folder", expected="the store= that a model was run with")
+    return Store(path)
+
+
+def key_of(model: Mapping[str, Any]) -> str:
+    """16 hexadecimal digits: a hash of the model's description, whatever the order of its entries."""
+    text = json.dumps(dict(model), sort_keys=True, allow_nan=False)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _entry(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any], row_id: str) -> Entry:
+    """Raises ValueError where the arrays do not fit one another or hold another row."""
+    if about["row"] != row_id:
+        raise ValueError(f"it holds row {about['row']!r}, not {row_id!r}")
+    maps, peaks, classes = arrays["maps"], arrays["peaks"], about["classes"]
+    if maps.ndim != 3 or peaks.shape != (len(maps),) or len(classes) != len(maps):
+        raise ValueError(f"maps of shape {maps.shape} for {len(classes)} classes")
+    if not (np.isfinite(maps).all() and np.isfinite(peaks).all()):
+        raise ValueError("a heatmap with NaN or infinity")
+    restored = (maps * peaks[:, None, None]).astype(np.float32)
+    geometry = Geometry(tuple(about["size"]), tuple(about["window"]))
+    return Entry(dict(zip(classes, restored, strict=True)), geometry, arrays.get("scores"), about["extra"])
+
+
+def _file_name(row_id: str) -> str:
+    """Safe for any id: readable where it can be, told apart by a hash."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", row_id).lstrip(".")[:80]
+    return f"{readable}-{blake2b(row_id.encode(), digest_size=6).hexdigest()}.npz"
+
+
+def _partial(path: Path) -> Path:
+    """A name that no reader looks for and no other process writes."""
+    return path.with_name(f".{path.name}.{os.getpid()}.partial")
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    partial = _partial(path)
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(path, f"cannot be read ({error})", action="delete the folder and run again") from error

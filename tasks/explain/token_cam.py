@@ -1,0 +1,182 @@
+"""Grad-CAM for the tokens that a large vision-language model generates (SurgXBench, appendix A.3).
+
+The answer is teacher-forced: prompt and answer go through the model once, and the score z_j of answer token j, read at
+the position before it, is differentiated with respect to the hidden states A of the image's tokens.
+
+The paper takes A "from the last layer of the language model's decoder". The last layer's *output* cannot be meant: what
+one position hands on after it reaches that position's own logits only, so that the gradient of a later token's logit at
+an image token is exactly zero (tests/explain/test_token_cam.py shows it). What the last layer reads at the image's
+tokens, its *input*, is the last place from which they still act on the answer, through its attention. `layer=-1`, the
+default, is therefore the input of the last decoder layer; `layer=-2` the input of the one before, and so on.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...loaders.errors import InputError, MedfaithError
+
+if TYPE_CHECKING:
+    import torch
+
+TARGETS = ("logit", "logprob")
+
+
+def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
+    """The decoder layers of a transformers image-text-to-text model's language model, the first one first.
+
+    Raises:
+        MedfaithError: the model has none where transformers puts them.
+    """
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
+    layers = getattr(decoder, "layers", None)
+    if not layers:
+        raise MedfaithError(
+            f"{type(model).__name__} has no decoder layers where transformers puts them (get_decoder().layers)\n"
+            "  what to do: explain a LLaVA-like model with a decoder-only language model, as LLaVA-1.5 or Qwen2.5-VL"
+        )
+    return layers
+
+
+def layer_at(model: Any, layer: int) -> torch.nn.Module:
+    """Decoder layer number `layer`, counted as Python counts: -1 is the last one."""
+    layers = decoder_layers(model)
+    if not -len(layers) <= layer < len(layers):
+        expected = f"-{len(layers)} to {len(layers) - 1}"
+        raise InputError("layer", f"{layer} of a model with {len(layers)} decoder layers", expected=expected)
+    return layers[layer]
+
+
+def visual_positions(input_ids: torch.Tensor, image_token_id: int) -> np.ndarray:
+    """Where one image's tokens stand in a prompt of shape (1, n): positions from 0, int64, shape (n_visual,)."""
+    return np.flatnonzero((input_ids[0] == image_token_id).cpu().numpy())
+
+
+def visual_grid(n_visual: int, inputs: Mapping[str, Any], config: Any) -> tuple[int, int]:
+    """Rows and columns of the grid of patches that the tokens of a prompt's one image are, in reading order.
+
+    Qwen-VL's processors say the grid (`image_grid_thw`, before the vision encoder merges neighbours); models with a
+    fixed number of image tokens (LLaVA-1.5, Gemma 3) have a square one.
+
+    Raises:
+        InputError: no image, several images, or an image in tiles (LLaVA-NeXT) or in rows (Pixtral).
+    """
+    thw = inputs.get("image_grid_thw")
+    action = "explain a model whose image tokens are one grid of patches, and one image a question"
+    if thw is not None:
+        sizes = [[int(n) for n in image] for image in thw]
+        merge = int(config.vision_config.spatial_merge_size)
+        if len(sizes) == 1 and sizes[0][0] == 1 and n_visual == (sizes[0][1] // merge) * (sizes[0][2] // merge):
+            return sizes[0][1] // merge, sizes[0][2] // merge
+        raise InputError("image tokens", f"{n_visual} for image_grid_thw {sizes}", expected="one image", action=action)
+    side = round(n_visual**0.5)
+    pixels = inputs.get("pixel_values")
+    n_images = len(pixels) if pixels is not None else 1
+    if n_visual == 0 or side * side != n_visual or n_images != 1 or "image_sizes" in inputs:
+        found = f"{n_visual} of {n_images} images" + (" in tiles or rows" if "image_sizes" in inputs else "")
+        raise InputError("image tokens", found, expected="n x n of one image", action=action)
+    return side, side
+
+
+def grad_cam(activations: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+    """Grad-CAM over tokens: ReLU of the activations weighted by each channel's mean gradient.
+
+    Args:
+        activations, gradients: shape (n, channels), of the n tokens of the image.
+
+    Returns:
+        Shape (n,), not negative, in the unit of the score.
+    """
+    return np.maximum(activations @ gradients.mean(axis=0), 0)
+
+
+def token_cam(
+    model: Any,
+    inputs: Mapping[str, torch.Tensor],
+    answer: Sequence[int],
+    image_token_id: int,
+    *,
+    layer: int = -1,
+    target: str = "logit",
+) -> np.ndarray:
+    """One Grad-CAM map for each token of interest of a teacher-forced answer.
+
+    Only the layers from `layer` on are differentiated, and no gradient of a weight is computed.
+
+    Args:
+        model: a transformers image-text-to-text model in evaluation mode.
+        inputs: prompt *and* answer as the model's forward takes them; `input_ids` has shape (1, n).
+        answer: positions in `input_ids` of the answer's tokens to explain, each at least 1.
+        image_token_id: of the tokens that stand for the image in `input_ids`.
+        layer: the decoder layer at whose input the image's tokens are looked at.
+        target: `logit`, z_j as published, or `logprob`, log softmax(z)_j, which a rival token's gain lowers too.
+
+    Returns:
+        float32, shape (len(answer), *grid of the image's tokens), not negative, in the unit of the score.
+
+    Raises:
+        InputError: an unknown target or layer, a position outside the text, or image tokens that are no grid.
+    """
+    import torch
+
+    if target not in TARGETS:
+        raise InputError("target", repr(target), expected=" or ".join(TARGETS))
+    ids = inputs["input_ids"]
+    outside = [position for position in answer if not 1 <= position < ids.shape[1]]
+    if ids.shape[0] != 1 or outside:
+        raise InputError(
+            "answer tokens", f"positions {outside} of a text of shape {tuple(ids.shape)}", expected="(1, n)"
+        )
+    visual = visual_positions(ids, image_token_id)
+    grid = visual_grid(len(visual), inputs, model.config)
+    where = torch.as_tensor(visual, device=ids.device)
+    takes_kept_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+    earliest = min(answer, default=1) - 1 if takes_kept_logits else 0  # the first position whose logits are needed
+    kept = {"logits_to_keep": ids.shape[1] - earliest} if takes_kept_logits else {}
+    with torch.no_grad(), _input_of(layer_at(model, layer)) as captured:
+        logits = model(**inputs, **kept, use_cache=False).logits[0]
+        leaf = captured["hidden_states"]
+        activations = _array(leaf[0, where.to(leaf.device)])
+        maps = np.zeros((len(answer), len(visual)), dtype=np.float32)
+        for number, position in enumerate(answer):
+            with torch.enable_grad():
+                scores = logits[position - 1 - earliest].float()
+                scores = scores if target == "logit" else scores.log_softmax(-1)
+                score = scores[ids[0, position]]
+            keep = number + 1 < len(answer)
+            (gradient,) = torch.autograd.grad(score, leaf, retain_graph=keep)
+            maps[number] = grad_cam(activations, _array(gradient[0, where.to(leaf.device)]))
+    return maps.reshape(len(answer), *grid)
+
+
+@contextmanager
+def _input_of(layer: torch.nn.Module):
+    """While it is open, `layer` reads a leaf that carries gradients, kept as `hidden_states` in the dict it yields.
+
+    Gradients are switched on from there to the end of the forward pass, so that the graph holds no earlier layer.
+    """
+    import torch
+
+    captured: dict[str, torch.Tensor] = {}
+
+    def read(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        hidden = args[0] if args else kwargs["hidden_states"]
+        torch.set_grad_enabled(True)  # the caller's torch.no_grad() puts it back
+        captured["hidden_states"] = leaf = hidden.detach().requires_grad_(True)
+        return ((leaf, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": leaf})
+
+    handle = layer.register_forward_pre_hook(read, with_kwargs=True)
+    try:
+        yield captured
+    finally:
+        handle.remove()
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    tensor = tensor.detach()
+    return (tensor if tensor.dtype.itemsize >= 4 else tensor.float()).cpu().numpy()  # numpy has no bfloat16

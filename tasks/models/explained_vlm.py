@@ -1,0 +1,322 @@
+"""`medfaith-explained-vlm`: lm-eval's hf-multimodal with a heatmap of every class that an answer names.
+
+The text is hf-multimodal's. Where the document has `classes` (SurgXBench) and `store` is given, the mentions of an
+answer are found by words, mapped to the answer's own tokens, and explained by Grad-CAM (appendix A.3); the map of a
+class is the mean of the maps of its tokens. Heatmaps go to a store on disk, and the reply names them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.models.utils import Collator, resize_image
+from tqdm import tqdm
+
+from ...evaluate_metrics.ivt.answers import read_instruments, read_triplets
+from ...loaders.errors import InputError
+from ..explain import cleann
+from ..explain.geometry import Geometry, of_processor
+from ..explain.store import HeatmapStore
+from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_grid, visual_positions
+from .hf_vlm import TOKEN_TYPES, HFVisionLM
+
+SAMPLED = 256  # numbers of each weight that tell one model from another
+Span = tuple[int, int]
+
+
+class _Answer(NamedTuple):
+    """A generated answer beside its prompt, as the model reads both."""
+
+    inputs: dict[str, torch.Tensor]  # input_ids of shape (1, n), and what else the model needs to know of the image
+    mentions: dict[str, list[list[int]]]  # class -> for each mention the positions of its tokens
+
+
+class ExplainedVLM(HFVisionLM):
+    """hf-multimodal whose replies are `{"heatmaps": key, "text": answer}`, with the heatmaps in a store.
+
+    Args:
+        pretrained, **kwargs: as for hf-multimodal (medfaith-hf-vlm).
+        store: a folder for heatmaps. Without it replies are plain text, and nothing is explained. A row that is
+            complete there, for this model, prompt and image, is not computed again.
+        layer, target: of token_cam.token_cam.
+        causal_graphs: a folder for CLEANN's graphs (cleann.causal_graphs) of the tokens of the first mention of each
+            class: `<folder>/<key>/<row>.json`, {"row", "request", "size", "window", "graphs": {class: [a list of
+            graphs a token]}}. Needs `store`. Slow: five graphs a token, each of up to seconds.
+
+    Raises:
+        InputError: no such layer or target, or causal_graphs without store.
+        MedfaithError: the model has no decoder layers, or no library for causal graphs is installed.
+    """
+
+    def __init__(
+        self,
+        pretrained: Any,
+        store: str | None = None,
+        layer: int = -1,
+        target: str = "logit",
+        causal_graphs: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pretrained, **kwargs)
+        if target not in TARGETS:
+            raise InputError("target", repr(target), expected=" or ".join(TARGETS))
+        if causal_graphs and not store:
+            raise InputError("causal_graphs", "needs store", action="name a folder for the heatmaps, too: store=...")
+        if store:
+            layer_at(self.model, layer)  # a layer that is not there fails before anything is generated
+        self._weights = weights_digest(self.model) if store else ""
+        self._folder = Path(store).expanduser() if store else None
+        self._graphs = Path(causal_graphs).expanduser() if causal_graphs else None
+        self._backend = cleann.pick_backend() if causal_graphs else None
+        self._layer, self._target = layer, target
+        self._pretrained = pretrained if isinstance(pretrained, str) else self.model.name_or_path
+        self._stores: dict[str, HeatmapStore] = {}
+        self._answers: list[list[int]] = []
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        """hf-multimodal's answers; with `store` and classes in the document, in the JSON protocol.
+
+        Raises:
+            InputError: a document's frame has another size than its image, or the image's tokens are no grid.
+        """
+        if self._folder is None or not all(_is_explained(request) for request in requests):
+            return super().generate_until(requests, disable_tqdm)
+        replies: dict[int, str] = {}
+        digests = {id(request): _request_digest(request) for request in requests}
+        for number, request in enumerate(requests):
+            text = self._stored(request, digests[id(request)])
+            if text is not None:
+                replies[number] = self._reply(request, text)
+        pending = [(number, request) for number, request in enumerate(requests) if number not in replies]
+        quiet = True if disable_tqdm or self.rank != 0 else None  # None: no bar in a pipe
+        with tqdm(total=len(pending), disable=quiet, desc="answer and explain") as bar:
+            for batch in self._like_hf_multimodal(pending):
+                texts = super().generate_until([request for _, request in batch], True)
+                for (number, request), text, tokens in zip(batch, texts, self._answers, strict=True):
+                    self._explain(request, text, tokens, digests[id(request)])
+                    replies[number] = self._reply(request, text)
+                    bar.update()
+        return [replies[number] for number in range(len(requests))]
+
+    def _like_hf_multimodal(self, pending: Sequence[tuple[int, Instance]]) -> Iterable[list[tuple[int, Instance]]]:
+        """The batches that hf-multimodal would make, one at a time: a killed run has kept what came before."""
+
+        def longest_first(item: tuple[int, Instance]) -> tuple[int, str]:
+            context = cast(Any, item[1].args)[0]
+            return -len(self.tok_encode(context)), context
+
+        order = Collator(pending, longest_first, lambda item: cast(Any, item[1].args)[1], "gen_kwargs")
+        return cast(Any, order.get_batched(n=int(self.batch_size)))
+
+    def _model_multimodal_generate(self, inputs: Any, max_length: int, stop: list[str], **kwargs: Any) -> torch.Tensor:
+        output = super()._model_multimodal_generate(inputs, max_length, stop, **kwargs)  # pyright: ignore[reportCallIssue]
+        self._answers = output[:, inputs["input_ids"].shape[1] :].tolist()
+        return output
+
+    def _store(self, request: Instance) -> HeatmapStore:
+        """One a task: the same frame is asked about in more than one."""
+        assert self._folder is not None
+        task = request.task_name or ""
+        if task not in self._stores:
+            self._stores[task] = HeatmapStore(self._folder, self._identity(task))
+        return self._stores[task]
+
+    def _identity(self, task: str) -> dict[str, Any]:
+        n_layers = len(self.model.get_decoder().layers)
+        return {
+            "model": "medfaith-explained-vlm",
+            "pretrained": str(self._pretrained),
+            "weights": self._weights,
+            "dtype": str(self.model.dtype),
+            "preprocessing": json.loads(self.processor.image_processor.to_json_string()),
+            "resize": [self.image_width, self.image_height, self.image_max_side],
+            "explainer": {"name": "token Grad-CAM", "layer": self._layer % n_layers - n_layers, "target": self._target},
+            "task": task,
+        }
+
+    def _stored(self, request: Instance, digest: str) -> str | None:
+        """The answer of a row that is complete on disk."""
+        store, row = self._store(request), str(request.doc["id"])
+        if not store.has(row):
+            return None
+        extra = store.read(row).extra
+        if extra.get("request") != digest:
+            return None
+        path = self._graph_path(request)
+        if path and not (path.is_file() and json.loads(path.read_text(encoding="utf-8"))["request"] == digest):
+            return None
+        return extra["text"]
+
+    def _reply(self, request: Instance, text: str) -> str:
+        return json.dumps({"heatmaps": self._store(request).key, "text": text}, ensure_ascii=False)
+
+    def _explain(self, request: Instance, text: str, tokens: Sequence[int], digest: str) -> None:
+        """Writes a row's heatmaps, and before them its causal graphs: a row in the store is complete."""
+        image = _only_image(request)
+        resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
+        geometry = self._geometry(image, resized)
+        spans = class_spans(text, request.doc["classes"])
+        maps, graphs = {}, {}
+        if spans:
+            answer = self._teacher_forced(request, resized, tokens, spans)
+            positions = sorted({p for mentions in answer.mentions.values() for mention in mentions for p in mention})
+            token_maps = token_cam(
+                self.model, answer.inputs, positions, self._image_token, layer=self._layer, target=self._target
+            )
+            for name, mentions in answer.mentions.items():
+                rows = sorted({positions.index(p) for mention in mentions for p in mention})
+                maps[name] = token_maps[rows].mean(axis=0)
+            if self._graphs:
+                graphs = self._causal_graphs(answer)
+        path = self._graph_path(request)
+        if path:
+            place = {"size": geometry.size, "window": geometry.window}
+            _write_json(path, {"row": request.doc["id"], "request": digest, **place, "graphs": graphs})
+        self._store(request).write(str(request.doc["id"]), maps, geometry, extra={"request": digest, "text": text})
+
+    def _geometry(self, image: Any, resized: Any) -> Geometry:
+        """Where the grid lies on the frame: the processor's geometry on what lm-eval resized, in the frame's pixels."""
+        seen = of_processor(self.processor.image_processor, (resized.height, resized.width)).window
+        across, down = image.width / resized.width, image.height / resized.height
+        window = (seen[0] * across, seen[1] * down, seen[2] * across, seen[3] * down)
+        return Geometry((image.height, image.width), window)
+
+    @property
+    def _image_token(self) -> int:
+        return self.model.config.image_token_id
+
+    def _teacher_forced(
+        self, request: Instance, image: Any, tokens: Sequence[int], spans: Mapping[str, Sequence[Span]]
+    ) -> _Answer:
+        """The prompt as hf-multimodal encodes it, and behind it the very tokens that were generated."""
+        context = cast(Any, request.args)[0]
+        encoding = dict(self.tok_batch_multimodal_encode([context], [[image]]))
+        start = encoding["input_ids"].shape[1]
+        last = max(end for places in spans.values() for _, end in places)
+        offsets = token_offsets(tokens, self.tok_decode)
+        used = next((n + 1 for n, (_, end) in enumerate(offsets) if end >= last), len(tokens))
+        answer = torch.tensor([list(tokens[:used])], device=encoding["input_ids"].device)
+        inputs = {**encoding, "input_ids": torch.cat([encoding["input_ids"], answer], dim=1)}
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        for name in TOKEN_TYPES:
+            if name in inputs:
+                inputs[name] = torch.cat([inputs[name], torch.zeros_like(answer)], dim=1)
+        if inputs["input_ids"].shape[1] > self.max_length:
+            found = f"{inputs['input_ids'].shape[1]} tokens with the image's do not fit into {self.max_length}"
+            raise InputError(request.task_name or "request", found, row=str(request.doc["id"]))
+        mentions = {
+            name: [[start + n for n in tokens_in(span, offsets[:used])] for span in places]
+            for name, places in spans.items()
+        }
+        return _Answer(inputs, mentions)
+
+    def _causal_graphs(self, answer: _Answer) -> dict[str, list[Any]]:
+        assert self._backend is not None
+        settings = cleann.Settings()
+        attention = cleann.attention_of(self.model, answer.inputs, settings.layer)
+        ids = answer.inputs["input_ids"][0].tolist()
+        texts = [self.tok_decode([token], skip_special_tokens=False) for token in ids]
+        image = visual_positions(answer.inputs["input_ids"], self._image_token)
+        grid = visual_grid(len(image), answer.inputs, self.model.config)
+        return {
+            name: [
+                cleann.causal_graphs(
+                    attention, p - 1, texts, image.tolist(), grid, backend=self._backend, target_text=texts[p]
+                )
+                for p in mentions[0]
+            ]
+            for name, mentions in answer.mentions.items()
+        }
+
+    def _graph_path(self, request: Instance) -> Path | None:
+        if self._graphs is None:
+            return None
+        store = self._store(request)
+        return self._graphs / store.key / store.path(str(request.doc["id"])).with_suffix(".json").name
+
+
+def class_spans(text: str, classes: Sequence[str]) -> dict[str, list[Span]]:
+    """What of its classes an answer names, and where: text[start:end]; triplets where the classes are triplets.
+
+    Triplets outside the classes are kept: they are predictions, too.
+    """
+    triplets = any("," in name for name in classes)
+    spans: dict[str, list[Span]] = {}
+    for mention in (read_triplets if triplets else read_instruments)(text).mentions:
+        spans.setdefault(mention.name, []).append((mention.start, mention.end))
+    return spans
+
+
+def token_offsets(tokens: Sequence[int], decode: Any) -> list[Span]:
+    """Where in the decoded text each token stands; (n, n) for a token that adds nothing readable by itself."""
+    whole = decode(list(tokens))
+    # A token may hold part of a character: what counts is how much of the final text stands after it.
+    ends = [_shared_length(whole, decode(list(tokens[: n + 1]))) for n in range(len(tokens))]
+    return list(zip([0, *ends], ends, strict=False))
+
+
+def _shared_length(a: str, b: str) -> int:
+    """Of the longest common beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+
+
+def tokens_in(span: Span, offsets: Sequence[Span]) -> list[int]:
+    """Numbers of the tokens of which any character lies in the span."""
+    return [number for number, (start, end) in enumerate(offsets) if start < span[1] and end > span[0]]
+
+
+def weights_digest(model: torch.nn.Module) -> str:
+    """Tells models of one name apart: a hash of every weight's name and shape, and of numbers spread over it."""
+    digest = blake2b(digest_size=8)
+    for name, weight in sorted(model.state_dict().items()):
+        flat = weight.detach().reshape(-1)
+        step = max(1, flat.numel() // SAMPLED)
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(flat[::step].double().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _is_explained(request: Instance) -> bool:
+    doc = request.doc
+    return len(cast(Any, request.args)) > 2 and isinstance(doc, Mapping) and bool(doc.get("classes"))
+
+
+def _only_image(request: Instance) -> Any:
+    """The request's frame. Raises InputError where there is not one, or it has another size than the document says."""
+    images, doc = cast(Any, request.args)[2]["visual"], request.doc
+    where, row = request.task_name or "request", str(doc["id"])
+    if len(images) != 1:
+        raise InputError(where, f"{len(images)} images", expected="one frame a question", row=row)
+    size = (doc.get("width", images[0].width), doc.get("height", images[0].height))
+    if images[0].size != size:
+        raise InputError(
+            where,
+            f"the frame is {images[0].width}x{images[0].height}, the row says {size[0]}x{size[1]}",
+            action="point the root of the source at the release that the data set was built from",
+            row=row,
+        )
+    return images[0]
+
+
+def _request_digest(request: Instance) -> str:
+    """A hash of what is asked: prompt, generation arguments and the image's pixels."""
+    context, arguments, _ = cast(Any, request.args)
+    image = _only_image(request)
+    digest = blake2b(json.dumps([context, arguments, image.mode, image.size], default=str).encode(), digest_size=16)
+    digest.update(np.asarray(image).tobytes())
+    return digest.hexdigest()
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,164 @@
+"""SurgVLP, HecVL and PeskaVLP checkpoints in torchvision's ResNet-50 and transformers' BERT.
+
+The three were published with one architecture (CAMMA-public/SurgVLP, whose package does not install on current
+Python): the image's pooled 2048 features through a linear layer; the text's last four BERT layers summed over words.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from ...loaders.errors import InputError, MedfaithError
+from ..explain.geometry import Geometry, Size, resize_and_crop
+from .contrastive_encoders import INSTALL, ResNetEncoder, few, stacked, unit
+
+if TYPE_CHECKING:
+    import torch
+
+TEXT_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
+RESIZE, CROP = (360, 640), 224
+MAX_TOKENS = 77
+LAST_LAYERS = 4
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# What the training code calls the parts, and what the released checkpoints call them.
+TRAINING_NAMES = {"visual.": "backbone_img.", "text_module.": "backbone_text."}
+POSITIONS = "backbone_text.model.embeddings.position_ids"  # 0, 1, 2, ...: older releases of transformers kept them
+
+
+class SurgVLPEncoder(ResNetEncoder):
+    """A checkpoint of the SurgVLP family.
+
+    Args:
+        path: the checkpoint (.pth).
+        text_model: a folder or Hub name with the BERT's configuration and tokenizer; its weights are the checkpoint's.
+
+    Raises:
+        InputError: the checkpoint cannot be read, or has other weights than this architecture.
+    """
+
+    def __init__(self, path: str, device: str, text_model: str = TEXT_MODEL) -> None:
+        file = Path(path).expanduser()
+        weights = _read(file)
+        bert, self._tokenizer = _bert(text_model)
+        network = _network(bert, weights)
+        _load(network, weights, file)
+        super().__init__(f"surgvlp:{path}", network, device, network["backbone_img"]["model"].layer4[-1])
+        self._transform = _transform()
+
+    def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
+        return self._tokenizer(list(prompts))["input_ids"]
+
+    def text(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Sums over words, as the original takes them, are sums over word pieces; its division by 77 has no effect."""
+        inputs = self._tokenizer(list(prompts), padding=True, return_tensors="pt").to(self.device)
+        output = self.network["backbone_text"]["model"](**inputs, output_hidden_states=True)
+        states = sum(output.hidden_states[-LAST_LAYERS:])
+        return unit((states * inputs["attention_mask"][..., None]).sum(dim=1))
+
+    def pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        return stacked(self._transform, images).to(self.device)
+
+    def image(self, pixels: torch.Tensor) -> torch.Tensor:
+        image = self.network["backbone_img"]
+        return unit(image["global_embedder"](image["model"](pixels)))
+
+    def geometry(self, size: Size) -> Geometry:
+        return resize_and_crop(size, RESIZE, CROP)
+
+    @property
+    def preprocessing(self) -> Any:
+        return {"resize": RESIZE, "crop": CROP, "mean": MEAN, "std": STD}
+
+    @property
+    def max_tokens(self) -> int:
+        return MAX_TOKENS
+
+
+def _network(bert: Any, weights: Mapping[str, torch.Tensor]) -> Any:
+    """Modules under the checkpoints' own names, so that they load strictly."""
+    from torch import nn
+    from torchvision.models import resnet50
+
+    resnet: Any = resnet50(weights=None)
+    n_features, resnet.fc = resnet.fc.in_features, nn.Identity()
+    projection = weights.get("backbone_img.global_embedder.weight")
+    embedder = nn.Linear(n_features, bert.config.hidden_size if projection is None else len(projection))
+    image = nn.ModuleDict({"model": resnet, "global_embedder": embedder})
+    return nn.ModuleDict({"backbone_img": image, "backbone_text": nn.ModuleDict({"model": bert})})
+
+
+def _read(path: Path) -> dict[str, torch.Tensor]:
+    """The checkpoint's tensors under the released names."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MedfaithError(f"torch is not installed\n  {INSTALL}") from error
+    expected = "a checkpoint of SurgVLP, HecVL or PeskaVLP (.pth), a state_dict"
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
+        raise InputError(path, f"cannot be loaded ({str(error).splitlines()[0]})", expected=expected) from error
+    if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
+        content = content["state_dict"]
+    if not isinstance(content, Mapping) or not all(torch.is_tensor(value) for value in content.values()):
+        raise InputError(path, "is not a mapping of names to tensors", expected=expected)
+    return {name: tensor for name, tensor in ((_released(n), t) for n, t in content.items()) if name != POSITIONS}
+
+
+def _released(name: str) -> str:
+    name = name.removeprefix("module.")
+    for training, released in TRAINING_NAMES.items():
+        if name.startswith(training):
+            return released + name.removeprefix(training)
+    return name
+
+
+def _load(network: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
+    wanted = network.state_dict()
+    missing, unexpected = set(wanted) - set(weights), set(weights) - set(wanted)
+    other = {name for name in set(wanted) & set(weights) if wanted[name].shape != weights[name].shape}
+    named = {"lacks": missing, "has also": unexpected, "has in another shape": other}
+    if missing or unexpected or other:
+        raise InputError(
+            path,
+            "; ".join(f"{what} {few(names)}" for what, names in named.items() if names),
+            expected="exactly the weights of a ResNet-50, a linear layer and the BERT of text_model=",
+            action=f"name the BERT that the checkpoint was trained with (text_model=..., published: {TEXT_MODEL})",
+        )
+    network.load_state_dict(weights)
+
+
+def _bert(name: str) -> tuple[Any, Any]:
+    """A BERT without weights of its own, and its tokenizer."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise MedfaithError(f"transformers is not installed\n  {INSTALL}") from error
+    try:
+        config = transformers.AutoConfig.from_pretrained(name)
+        return transformers.AutoModel.from_config(config), transformers.AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"text_model={name}",
+            f"cannot be loaded ({str(error).splitlines()[0]})",
+            expected="a folder or Hub name with config.json and the tokenizer's files",
+            action=f"download {TEXT_MODEL} (its weights are not needed) and name the folder in text_model=",
+        ) from error
+
+
+def _transform() -> Any:
+    from torchvision import transforms
+
+    return transforms.Compose(
+        [
+            transforms.Resize(RESIZE),
+            transforms.CenterCrop(CROP),
+            transforms.ToTensor(),
+            transforms.Normalize(MEAN, STD),
+        ]
+    )

@@ -1,0 +1,153 @@
+"""Rows of SurgXBench as lm-eval documents: what is in the frame, and a handle to the heatmaps of a model's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import datasets
+import numpy as np
+
+from medfaith.loaders import cholec80_boxes
+from medfaith.loaders.cholec_triplets import TRIPLETS
+from medfaith.loaders.errors import InputError
+from medfaith.tasks import rows
+from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, QUESTIONS
+
+_TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
+DOCUMENT = {
+    "id": _TEXT,
+    "image_id": _TEXT,
+    "video": _INDEX,  # what intervals draw
+    "frame": _INDEX,
+    "width": _INDEX,
+    "height": _INDEX,
+    "ask": _TEXT,
+    "question": _TEXT,
+    "gold": datasets.List(_TEXT),  # of `classes`
+    "top_k": _INDEX,  # how many classes a model that scores them predicts; 0: by the percentile rule
+    "occlude": datasets.Value("bool"),
+    # Of `options`, the replies that a reference model may give as words: the right one and the denial.
+    "answer": _INDEX,
+    "negated": _INDEX,
+    "reply_in_words": datasets.Value("bool"),
+    "topic": _TEXT,
+}
+CLASSES = {"instruments": cholec80_boxes.INSTRUMENTS, "triplets": tuple(map(str, TRIPLETS))}
+NONE = {"instruments": "No surgical tool is visible.", "triplets": "No action is visible."}
+TOP_K = {"instruments": 0, "triplets": 5}  # appendix C.1
+
+
+class Unlogged(Sequence[str]):
+    """A list of texts that all rows share, of which a sample log keeps the number only."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = tuple(texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, index):
+        return self._texts[index]
+
+    def __str__(self) -> str:
+        return f"{len(self)} texts"
+
+
+class Heatmaps:
+    """The heatmaps that models keep in one folder; a sample log keeps no place."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = Path(folder).expanduser() if folder else None
+
+    def __str__(self) -> str:
+        return ""
+
+    def read(self, key: str, row_id: str, size: tuple[int, int]) -> dict[str, np.ndarray]:
+        """Class -> its heatmap (H, W) in the frame's geometry, of the model `key`'s answer to a row; size: (H, W).
+
+        Raises InputError where no folder was named, or it holds no heatmap of that answer.
+        """
+        from medfaith.tasks.explain.geometry import to_frame
+        from medfaith.tasks.explain.store import open_store
+
+        if self._folder is None:
+            raise InputError(
+                f"row {row_id}",
+                "the answer refers to heatmaps, and their folder was not named",
+                action='pass --heatmaps DIR to medfaith eval, or --metadata \'{"heatmaps": "DIR"}\' to lm_eval',
+            )
+        entry = open_store(self._folder).read(key, row_id)
+        if entry.geometry.size != size:
+            found = f"heatmaps of a frame of {entry.geometry.size[1]} x {entry.geometry.size[0]} pixels"
+            raise InputError(f"row {row_id}", found, expected=f"{size[1]} x {size[0]}, as the row says")
+        if not entry.maps:
+            return {}
+        maps = to_frame(np.stack(list(entry.maps.values())), entry.geometry)
+        return dict(zip(entry.maps, maps, strict=True))
+
+
+def load(
+    repository: str, config: str, ask: str, heatmaps: str | None = None, occlude: bool = False, **options: Any
+) -> dict[str, datasets.Dataset]:
+    """`rows.load` of one config.
+
+    Args:
+        ask: "instruments" or "triplets".
+        heatmaps: the folder in which the model keeps its heatmaps (its `store=`); without one, nothing is said about
+            where it looks.
+        occlude: ask a model that can for its scores of the frame without the region that it looked at (4.3.2).
+    """
+
+    def documents(frames: datasets.Dataset) -> datasets.Dataset:
+        features = DOCUMENT | {"images": datasets.List(frames.features["image"]), "boxes": frames.features["boxes"]}
+        if ask == "triplets":
+            features["motion"] = frames.features["motion"]
+        docs = [_document(row, ask, occlude) for row in cast(Iterable[dict[str, Any]], frames)]
+        return datasets.Dataset.from_list(docs, features=datasets.Features(features))
+
+    shared = {
+        "classes": Unlogged(CLASSES[ask]),
+        "prompts": Unlogged(CLASS_PROMPTS[ask]),
+        "heatmaps": Heatmaps(heatmaps),
+    }
+
+    def attach(batch: dict[str, list]) -> dict[str, list]:
+        same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
+        return batch | same | {"options": [Unlogged(_options(ask, gold)) for gold in batch["gold"]]}
+
+    return rows.load(repository, config=config, extend=documents, attach=attach, **options)
+
+
+def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]:
+    gold = (
+        row["instruments"]
+        if ask == "instruments"
+        else [",".join(triplet[part] for part in ("instrument", "verb", "target")) for triplet in row["triplets"]]
+    )
+    doc = {
+        **{name: row[name] for name in ("id", "video", "frame", "width", "height", "boxes")},
+        "images": [row["image"]],
+        "image_id": row["id"],
+        "ask": ask,
+        "question": QUESTIONS[ask],
+        "gold": gold,
+        "top_k": TOP_K[ask],
+        "occlude": occlude,
+        "answer": _options(ask, gold).index(_said(ask, gold)),
+        "negated": 0,
+        "reply_in_words": True,
+        "topic": ask,
+    }
+    return doc | {"motion": row["motion"]} if ask == "triplets" else doc
+
+
+def _said(ask: str, gold: Sequence[str]) -> str:
+    """The right answer in words."""
+    return "\n".join(gold) if gold else NONE[ask]
+
+
+def _options(ask: str, gold: Sequence[str]) -> list[str]:
+    """That nothing is there, each class, and the gold classes together where they are several."""
+    return [*dict.fromkeys((NONE[ask], *CLASSES[ask], _said(ask, gold)))]

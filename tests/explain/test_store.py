@@ -1,0 +1,212 @@
+"""What is written comes back, half-written rows do not, and models do not mix."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.explain import store as stores
+from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.store import HeatmapStore, key_of, open_store
+
+GEOMETRY = Geometry((480, 854), (10.25, 0.0, 480.5, 480.0))
+MODEL = {"name": "clip", "weights": "abc", "prompts": ["a grasper", "a hook"]}
+
+
+@given(
+    arrays(np.float32, (2, 3, 4), elements=st.floats(0, 1, width=32)),
+    st.sampled_from([1e-20, 1e-3, 1.0, 7e4, 1e20]),  # float16 ends at 65,504
+)
+def test_maps_come_back_to_half_precision_whatever_their_scale(tmp_path_factory, grids, scale):
+    store = HeatmapStore(tmp_path_factory.mktemp("store"), MODEL)
+    grids = grids.astype(np.float64) * scale
+    store.write("r", {"hook": grids[0], "grasper": grids[1]}, GEOMETRY)
+    maps = store.read("r").maps
+    assert list(maps) == ["hook", "grasper"]
+    for grid, read in zip(grids, maps.values(), strict=True):
+        assert read.dtype == np.float32
+        np.testing.assert_allclose(read, grid, rtol=2**-11, atol=4e-8 * grid.max())
+
+
+def test_a_row_comes_back_with_geometry_scores_and_extras(tmp_path):
+    store = HeatmapStore(tmp_path / "new" / "folder", MODEL)
+    scores = np.array([0.1, 1 / 3, -2e-9])
+    store.write("42/7: ünïcode\n", {"hook": np.eye(3)}, GEOMETRY, scores, {"text": "a hook, é"})
+    entry = open_store(tmp_path / "new" / "folder").read(store.key, "42/7: ünïcode\n")
+    assert entry.geometry == GEOMETRY
+    assert entry.extra == {"text": "a hook, é"}
+    assert entry.scores is not None
+    assert entry.scores.tolist() == scores.tolist()  # exact: float64
+    np.testing.assert_array_equal(entry.maps["hook"], np.eye(3))
+    assert store.read("42/7: ünïcode\n").scores is not None
+
+
+def test_no_predicted_class_is_a_complete_row_and_zeros_stay(tmp_path):
+    store = HeatmapStore(tmp_path, MODEL)
+    assert not store.has("none")
+    store.write("none", {}, GEOMETRY)
+    store.write("dark", {"hook": np.zeros((2, 2))}, GEOMETRY)
+    assert store.has("none")
+    assert store.read("none").maps == {}
+    assert store.read("none").scores is None
+    assert not store.read("dark").maps["hook"].any()
+
+
+@given(st.text(max_size=300))
+def test_any_row_id_is_a_file_of_its_own_in_the_models_folder(row_id):
+    name = stores._file_name(row_id)
+    assert "/" not in name
+    assert not name.startswith(".")
+    assert name.isascii()
+    assert len(name) < 120
+    assert name != stores._file_name(row_id + "_")
+
+
+@pytest.mark.parametrize(("one", "other"), [("a/b", "a_b"), ("a b", "a:b"), ("x" * 200, "x" * 201), ("", "_")])
+def test_ids_that_look_alike_do_not_collide(one, other):
+    assert stores._file_name(one) != stores._file_name(other)
+
+
+def test_two_models_never_mix(tmp_path):
+    clip, blip = HeatmapStore(tmp_path, MODEL), HeatmapStore(tmp_path, MODEL | {"weights": "abd"})
+    clip.write("r", {"hook": np.ones((2, 2))}, GEOMETRY)
+    assert clip.key != blip.key
+    assert not blip.has("r")
+    assert open_store(tmp_path).keys() == sorted([clip.key, blip.key])
+    assert open_store(tmp_path).model(clip.key) == MODEL
+    with pytest.raises(InputError, match="no heatmaps of row 'r'"):
+        blip.read("r")
+    assert key_of(MODEL) == key_of(dict(reversed(MODEL.items())))
+
+
+def test_a_folder_that_describes_another_model(tmp_path):
+    store = HeatmapStore(tmp_path, MODEL)
+    (tmp_path / store.key / "model.json").write_text(json.dumps(MODEL | {"weights": "other"}))
+    for attempt in (lambda: HeatmapStore(tmp_path, MODEL), lambda: open_store(tmp_path).read(store.key, "r")):
+        with pytest.raises(InputError, match=r"model\.json: describes another model") as caught:
+            attempt()
+        assert "delete the folder" in str(caught.value)
+    (tmp_path / store.key / "model.json").write_text("{")
+    with pytest.raises(InputError, match=r"model\.json: cannot be read"):
+        HeatmapStore(tmp_path, MODEL)
+
+
+def test_a_reader_of_what_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        open_store(tmp_path / "absent")
+    with pytest.raises(InputError, match="no heatmaps of the model 'abc'") as caught:
+        open_store(tmp_path).read("abc", "r")
+    assert "the folder has no heatmaps" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("maps", "message"),
+    [
+        ({"hook": np.ones((2, 2, 2))}, r"'hook' has shape \(2, 2, 2\)"),
+        ({"hook": np.ones((0, 2))}, r"'hook' has shape \(0, 2\)"),
+        ({"hook": np.ones((2, 2)), "bag": np.ones((2, 3))}, r"'bag' has shape \(2, 3\)"),
+        ({"hook": np.array([[1, np.nan]])}, "'hook' has NaN or infinity"),
+        ({"hook": np.array([[1, np.inf]])}, "'hook' has NaN or infinity"),
+        ({"hook": np.array([[1, -1e-9]])}, "'hook' has a negative value"),
+    ],
+)
+def test_maps_that_are_none(tmp_path, maps, message):
+    store = HeatmapStore(tmp_path, MODEL)
+    with pytest.raises(InputError, match=message) as caught:
+        store.write("frame 7", maps, GEOMETRY)
+    assert "row frame 7" in str(caught.value)
+    assert not store.has("frame 7")
+
+
+def test_a_file_that_is_cut_short_anywhere_is_named(tmp_path):
+    store = HeatmapStore(tmp_path, MODEL)
+    store.write("r", {"hook": np.random.default_rng(0).random((7, 7))}, GEOMETRY, np.zeros(7))
+    whole = store.path("r").read_bytes()
+    for length in range(0, len(whole) - 1, 37):
+        store.path("r").write_bytes(whole[:length])
+        with pytest.raises(InputError, match=r"r-\w+\.npz: is cut short or damaged"):
+            store.read("r")
+    flipped = bytearray(whole)
+    flipped[whole.index(b"NUMPY") + 130] ^= 1  # a bit of the maps themselves
+    store.path("r").write_bytes(flipped)
+    with pytest.raises(InputError, match="cut short or damaged"):
+        store.read("r")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"maps": np.ones((2, 3, 3), np.float16)}, r"maps of shape \(2, 3, 3\) for 1 classes"),
+        ({"maps": np.full((1, 3, 3), np.nan, np.float16)}, "NaN or infinity"),
+        ({"peaks": np.ones(2)}, "for 1 classes"),
+        ({"about": np.array('{"row": "other"}')}, "it holds row 'other', not 'r'"),
+        ({"about": np.array("[]")}, "damaged"),
+    ],
+)
+def test_a_file_whose_arrays_do_not_fit(tmp_path, change, message):
+    store = HeatmapStore(tmp_path, MODEL)
+    store.write("r", {"hook": np.ones((3, 3))}, GEOMETRY)
+    with np.load(store.path("r")) as file:
+        contents = {name: file[name] for name in file.files}
+    np.savez(store.path("r"), **(contents | change))
+    with pytest.raises(InputError, match=message):
+        store.read("r")
+
+
+WRITER = """
+import sys
+import numpy as np
+from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.store import HeatmapStore
+
+store = HeatmapStore(sys.argv[1], {"name": "clip"})
+grid = np.random.default_rng(0).random((300, 300))
+print("ready", flush=True)
+for number in range(100_000):
+    store.write(f"row {number}", {"hook": grid, "grasper": grid}, Geometry.whole((480, 854)))
+"""
+
+
+def test_a_killed_writer_leaves_no_half_file_that_reads(tmp_path):
+    for attempt in range(3):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(0.05 + 0.03 * attempt)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    store = HeatmapStore(tmp_path, {"name": "clip"})
+    complete = [n for n in range(100_000) if store.has(f"row {n}")]
+    assert complete == list(range(len(complete)))
+    assert complete
+    for number in complete:
+        assert store.read(f"row {number}").maps["hook"].shape == (300, 300)
+    store.write(f"row {len(complete)}", {"hook": np.ones((2, 2))}, GEOMETRY)  # the run goes on
+    assert store.has(f"row {len(complete)}")
+
+
+def test_a_write_that_fails_midway_leaves_what_was_there(tmp_path, monkeypatch):
+    store = HeatmapStore(tmp_path, MODEL)
+    store.write("r", {"hook": np.ones((2, 2))}, GEOMETRY)
+
+    def full_disk(file, **arrays):
+        file.write(b"PK half a row")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(stores.np, "savez", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        store.write("r", {"hook": np.zeros((2, 2))}, GEOMETRY)
+    with pytest.raises(OSError, match="no space"):
+        store.write("new", {"hook": np.zeros((2, 2))}, GEOMETRY)
+    assert store.read("r").maps["hook"].all()
+    assert not store.has("new")

@@ -1,0 +1,232 @@
+"""Grad-CAM of generated tokens: equal to finite differences on tiny LLaVA and Qwen2.5-VL models, and where there is a
+gradient at all."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.tasks.explain import token_cam as explainer
+from medfaith.tasks.explain.token_cam import decoder_layers, grad_cam, token_cam, visual_grid, visual_positions
+from tests.tasks import tiny_models
+
+SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl}
+PLACEHOLDER = {"llava": "<image>", "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>"}
+GRIDS = {"llava": (2, 2), "qwen2_5_vl": (2, 3)}  # 28 x 28 in patches of 14; 60 x 90 in merged patches of 28
+ANSWER = " A grasper and a hook"
+
+
+class Case:
+    """A tiny model in float64, with wide weights so that tokens matter to one another, and a prompt with its answer."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        SAVE[name](folder)
+        self.name = name
+        self.model = transformers.AutoModelForImageTextToText.from_pretrained(folder).double().eval()
+        torch.manual_seed(1)
+        for weight in self.model.get_decoder().parameters():
+            if weight.ndim == 2:
+                torch.nn.init.normal_(weight, std=0.25)
+        in_float64(self.model.get_decoder())
+        processor = transformers.AutoProcessor.from_pretrained(folder)
+        pixels = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
+        text = PLACEHOLDER[name] + "Which tool is present?" + ANSWER
+        encoding = processor(images=[Image.fromarray(pixels)], text=[text], return_tensors="pt")
+        self.inputs = {k: v.double() if v.is_floating_point() else v for k, v in encoding.items()}
+        self.length = self.inputs["input_ids"].shape[1]
+        self.image_token = self.model.config.image_token_id
+        self.visual = visual_positions(self.inputs["input_ids"], self.image_token)
+
+    def cam(self, positions: list[int], **arguments: Any) -> np.ndarray:
+        return token_cam(self.model, self.inputs, positions, self.image_token, **arguments)
+
+    def score(self, position: int, target: str) -> float:
+        with torch.no_grad():
+            logits = self.model(**self.inputs).logits[0, position - 1]
+        token = int(self.inputs["input_ids"][0, position])
+        return float((logits if target == "logit" else logits.log_softmax(-1))[token])
+
+
+def in_float64(decoder: torch.nn.Module) -> None:
+    """transformers' RMS norm works in float32, too coarse for finite differences; torch's is the same formula."""
+    for parent in list(decoder.modules()):
+        for name, norm in list(parent.named_children()):
+            if type(norm).__name__.endswith("RMSNorm"):
+                size, epsilon = cast(Any, norm).weight.shape, cast(Any, norm).variance_epsilon
+                exact = torch.nn.RMSNorm(size, epsilon, dtype=torch.float64)
+                exact.load_state_dict(norm.state_dict())
+                setattr(parent, name, exact)
+
+
+@pytest.fixture(scope="module", params=SAVE)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def by_finite_differences(case: Case, position: int, layer: int, target: str) -> np.ndarray:
+    """Appendix A.3 written out: a channel of the layer's input is nudged at all image tokens, and the model run again.
+
+    How much the score changes is the sum over the tokens of the channel's gradients.
+    """
+    state: dict[str, Any] = {"nudge": None}
+
+    def hook(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        hidden = (args[0] if args else kwargs["hidden_states"]).clone()
+        state["hidden"] = hidden
+        if state["nudge"] is not None:
+            channel, by = state["nudge"]
+            hidden[0, case.visual, channel] += by
+        return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
+
+    handle = decoder_layers(case.model)[layer].register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        case.score(position, target)
+        activations = state["hidden"][0, case.visual].numpy()
+        weights = []
+        for channel in range(activations.shape[1]):
+            ends = []
+            for by in (1e-5, -1e-5):
+                state["nudge"] = channel, by
+                ends.append(case.score(position, target))
+            weights.append((ends[0] - ends[1]) / 2e-5 / len(case.visual))
+    finally:
+        handle.remove()
+    cam = [max(sum(w * a for w, a in zip(weights, row, strict=True)), 0.0) for row in activations]
+    return np.array(cam).reshape(GRIDS[case.name])
+
+
+@pytest.mark.parametrize(("layer", "target"), [(-1, "logit"), (-1, "logprob"), (0, "logit")])
+def test_maps_equal_finite_differences(case: Case, layer: int, target: str):
+    position = case.length - 1
+    ours = case.cam([position], layer=layer, target=target)
+    expected = by_finite_differences(case, position, layer, target)
+    assert ours.shape == (1, *GRIDS[case.name])
+    assert ours.dtype == np.float32
+    assert expected.max() > 0, "a map without anything in it would show nothing"
+    np.testing.assert_allclose(ours[0], expected, rtol=1e-5, atol=1e-6 * expected.max())
+
+
+def test_the_last_layers_output_has_no_gradient_at_the_image(case: Case):
+    """Why `layer=-1` means the last layer's input: A.3's "last layer" read as its output would explain nothing."""
+    captured = {}
+
+    def keep(_module: Any, _inputs: Any, output: Any) -> None:
+        captured["output"] = output[0] if isinstance(output, tuple) else output
+        captured["output"].retain_grad()
+
+    gradients = {}
+    for layer in (-1, -2):
+        handle = decoder_layers(case.model)[layer].register_forward_hook(keep)
+        logits = case.model(**case.inputs).logits
+        handle.remove()
+        logits[0, case.length - 2, case.inputs["input_ids"][0, -1]].backward()
+        gradients[layer] = captured["output"].grad[0].numpy()
+        case.model.zero_grad()
+    assert (gradients[-1][case.visual] == 0).all()
+    assert (gradients[-1][case.length - 2] != 0).any()
+    assert (gradients[-2][case.visual] != 0).any()  # the last but one layer's output is the last one's input
+
+
+def test_tokens_together_equal_tokens_alone_and_nothing_is_left_behind(case: Case):
+    positions = [case.length - 1, case.length - 3, case.length - 4]
+    together = case.cam(positions)
+    alone = np.concatenate([case.cam([position]) for position in positions])
+    np.testing.assert_array_equal(together, alone)
+    assert torch.is_grad_enabled()
+    assert all(weight.grad is None for weight in case.model.parameters())
+    assert not decoder_layers(case.model)[-1]._forward_pre_hooks
+    assert case.cam([]).shape == (0, *GRIDS[case.name])
+
+
+def test_later_tokens_change_no_map(case: Case):
+    """Teacher forcing in a causal decoder: what follows a token is none of its reasons."""
+    position = case.length - 4
+    short = {name: x[:, : position + 1] if x.shape[:2] == (1, case.length) else x for name, x in case.inputs.items()}
+    cut = token_cam(case.model, short, [position], case.image_token)
+    np.testing.assert_allclose(cut, case.cam([position]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_gives_nearly_the_same_map(case: Case, dtype: torch.dtype):
+    model: Any = copy.deepcopy(case.model)
+    model.to(dtype)
+    inputs = {name: x.to(dtype) if x.is_floating_point() else x for name, x in case.inputs.items()}
+    half = token_cam(model, inputs, [case.length - 1], case.image_token)[0]
+    full = case.cam([case.length - 1])[0]
+    assert half.dtype == np.float32
+    assert np.abs(half - full).max() < 0.1 * full.max()
+
+
+def test_grad_cam_by_hand():
+    activations = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+    gradients = np.array([[3.0, 0.0], [0.0, -6.0], [0.0, 0.0]])  # channel means 1 and -2
+    np.testing.assert_array_equal(grad_cam(activations, gradients), [1.0, 0.0, 0.0])
+
+
+def config(merge: int = 2) -> Any:
+    return SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=merge))
+
+
+@pytest.mark.parametrize(
+    ("n_visual", "inputs", "expected"),
+    [
+        (576, {"pixel_values": np.zeros((1, 3))}, (24, 24)),  # LLaVA-1.5
+        (256, {"pixel_values": np.zeros((1, 3))}, (16, 16)),  # Gemma 3
+        (72, {"image_grid_thw": torch.tensor([[1, 12, 24]]), "pixel_values": np.zeros((288, 3))}, (6, 12)),
+        (1, {"image_grid_thw": torch.tensor([[1, 2, 2]])}, (1, 1)),
+    ],
+)
+def test_grid(n_visual: int, inputs: dict[str, Any], expected: tuple[int, int]):
+    assert visual_grid(n_visual, inputs, config()) == expected
+
+
+@pytest.mark.parametrize(
+    ("n_visual", "inputs", "message"),
+    [
+        (0, {"pixel_values": np.zeros((1, 3))}, "0 of 1 images"),
+        (575, {"pixel_values": np.zeros((1, 3))}, "575 of 1 images"),
+        (1024, {"pixel_values": np.zeros((4, 3))}, "1024 of 4 images"),
+        (576, {"pixel_values": np.zeros((1, 3)), "image_sizes": 1}, "in tiles or rows"),
+        (72, {"image_grid_thw": torch.tensor([[1, 12, 12]])}, r"72 for image_grid_thw \[\[1, 12, 12\]\]"),
+        (8, {"image_grid_thw": torch.tensor([[1, 4, 4], [1, 4, 4]])}, "one image"),
+        (8, {"image_grid_thw": torch.tensor([[2, 4, 4]])}, "one image"),
+    ],
+)
+def test_image_tokens_that_are_no_grid(n_visual: int, inputs: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=message):
+        visual_grid(n_visual, inputs, config())
+
+
+@pytest.mark.parametrize(
+    ("positions", "arguments", "message"),
+    [
+        ([5], {"target": "probability"}, r"target: 'probability'\n  expected: logit or logprob"),
+        ([5], {"layer": 2}, r"layer: 2 of a model with 2 decoder layers\n  expected: -2 to 1"),
+        ([5], {"layer": -3}, "-3 of a model with 2"),
+        ([0], {}, r"answer tokens: positions \[0\]"),
+        ([5, 999], {}, r"positions \[999\] of a text of shape"),
+    ],
+)
+def test_bad_arguments(case: Case, positions: list[int], arguments: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=message):
+        case.cam(positions, **arguments)
+
+
+def test_a_batch_is_no_text(case: Case):
+    two = {**case.inputs, "input_ids": case.inputs["input_ids"].repeat(2, 1)}
+    with pytest.raises(InputError, match=r"shape \(2, "):
+        token_cam(case.model, two, [5], case.image_token)
+
+
+def test_a_model_without_decoder_layers():
+    with pytest.raises(MedfaithError, match="Linear has no decoder layers"):
+        explainer.layer_at(torch.nn.Linear(1, 1), -1)

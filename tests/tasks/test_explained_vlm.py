@@ -1,0 +1,315 @@
+"""medfaith-explained-vlm on tiny models taught to name tools: hf-multimodal's text, a heatmap of every named class."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from lm_eval.api.instance import Instance
+from lm_eval.models.hf_vlms import HFMultimodalLM
+from PIL import Image
+
+from medfaith.evaluate_metrics.ivt.answers import read_reply
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.tasks.explain import causal_structure
+from medfaith.tasks.explain.store import open_store
+from medfaith.tasks.explain.token_cam import token_cam
+from medfaith.tasks.models.explained_vlm import (
+    ExplainedVLM,
+    class_spans,
+    token_offsets,
+    tokens_in,
+    weights_digest,
+)
+from tests.tasks import tiny_models
+
+SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl}
+PLACEHOLDER = {"llava": "<image>", "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>"}
+INSTRUMENTS = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
+SIZE = (160, 90)  # width and height: the shape of Cholec80's frames
+ASKED = {  # question -> what the models are taught to answer
+    "What surgical tools do you see?": "A hook, and two graspers.",
+    "Which tools are in this frame?": "No tool is visible.",
+    "Name the tool.": "The specimen bag",
+}
+
+
+def frame(seed: int = 0) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8))
+
+
+def teach(folder: Path, placeholder: str) -> None:
+    """A few dozen steps on the questions of this file, so that the model's own greedy answers name tools."""
+    random.seed(0)
+    torch.manual_seed(0)
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder).train()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    processor.tokenizer.padding_side = "right"
+    texts = [f"{placeholder}{question} {answer}</s>" for question, answer in ASKED.items()]
+    inputs = processor(images=[[frame(0)]] * len(texts), text=texts, padding=True, return_tensors="pt")
+    labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -100)
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(200):
+        loss = model(**inputs, labels=labels).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if loss < 0.06:
+            break
+    model.save_pretrained(folder)
+
+
+@pytest.fixture(scope="module", params=SAVE)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = SAVE[request.param](tmp_path_factory.mktemp(request.param, numbered=False))
+    teach(folder, PLACEHOLDER[folder.name])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tiny_models.save_llava(tmp_path_factory.mktemp("one") / "llava")
+    teach(folder, "<image>")
+    return folder
+
+
+def load(folder: Path, model: Any = ExplainedVLM, **arguments: Any) -> Any:
+    return model(str(folder), device="cpu", image_string=PLACEHOLDER[folder.name], **arguments)
+
+
+def ask(number: int, question: str, image: Image.Image | None = None, task: str = "t", **doc: Any) -> Instance:
+    image = image or frame(number)
+    row = {"id": f"VID42/{number}", "classes": INSTRUMENTS, "width": SIZE[0], "height": SIZE[1], **doc}
+    arguments = (f"<image>{question}", {"max_gen_toks": 24, "until": ["\n"]}, {"visual": [image]})
+    return Instance("generate_until", row, arguments, 0, (task, number, 1))
+
+
+def requests() -> list[Instance]:
+    return [ask(number, question) for number, question in enumerate([*ASKED, next(iter(ASKED))])]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_the_text_is_hf_multimodals(folder: Path, tmp_path: Path, batch_size: int):
+    theirs = load(folder, HFMultimodalLM, batch_size=batch_size).generate_until(requests())
+    plain = load(folder, batch_size=batch_size).generate_until(requests())
+    explained = load(folder, batch_size=batch_size, store=str(tmp_path)).generate_until(requests())
+    assert plain == theirs
+    assert [read_reply(reply).text for reply in explained] == theirs
+    assert [text.strip() for text in theirs[:3]] == list(ASKED.values())
+
+
+def test_maps_are_those_of_the_tokens_that_name_the_class(folder: Path, tmp_path: Path):
+    lm = load(folder, batch_size=3, store=str(tmp_path))
+    replies = [json.loads(reply) for reply in lm.generate_until(requests())]
+    store = open_store(tmp_path)
+    named = [list(store.read(reply["heatmaps"], f"VID42/{n}").maps) for n, reply in enumerate(replies)]
+    assert named == [["hook", "grasper"], [], ["specimen_bag"], ["hook", "grasper"]]
+
+    # The same, put together from transformers alone: one row, its own generation, tokens by the length of their texts.
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    text = PLACEHOLDER[folder.name] + next(iter(ASKED))
+    inputs = processor(images=[frame(0)], text=[text], return_tensors="pt")
+    start = inputs["input_ids"].shape[1]
+    ids = model.generate(**inputs, max_new_tokens=24, do_sample=False)
+    ends = np.cumsum([len(processor.tokenizer.decode([token])) for token in ids[0, start:]])
+    answer = replies[0]["text"]
+    maps = store.read(replies[0]["heatmaps"], "VID42/0").maps
+    for name, word in (("hook", "hook"), ("grasper", "graspers")):
+        first = answer.index(word)
+        inside = (ends > first) & (ends - np.diff(ends, prepend=0) < first + len(word))
+        full = {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if "mm_token_type_ids" in inputs:
+            more = torch.zeros((1, ids.shape[1] - start), dtype=torch.long)
+            full["mm_token_type_ids"] = torch.cat([inputs["mm_token_type_ids"], more], dim=1)
+        positions = [start + int(n) for n in np.flatnonzero(inside)]
+        expected = token_cam(model, full, positions, model.config.image_token_id).mean(axis=0)
+        assert expected.max() > 0
+        np.testing.assert_allclose(maps[name], expected, rtol=2e-3, atol=1e-3 * expected.max())
+
+
+def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
+    """LLaVA's processor crops the middle, Qwen's squashes the whole; lm-eval's own resizing is undone."""
+    windows = []
+    for number, resize in enumerate(({}, {"image_max_side": 80})):
+        lm = load(folder, store=str(tmp_path / str(number)), **resize)
+        key = json.loads(lm.generate_until([ask(0, next(iter(ASKED)))])[0])["heatmaps"]
+        geometry = open_store(tmp_path / str(number)).read(key, "VID42/0").geometry
+        assert geometry.size == (90, 160)
+        windows.append(geometry.window)
+    expected = (35, 0, 90, 90) if folder.name == "llava" else (0, 0, 160, 90)
+    for window in windows:
+        np.testing.assert_allclose(window, expected, atol=2.5)  # a pixel of the shorter side's 28 is 3.2 of the frame
+    assert windows[0] == pytest.approx(windows[1], abs=2.5)
+
+
+def test_a_killed_run_resumes_where_it_stopped(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = load(llava, store=str(tmp_path / "whole")).generate_until(requests())
+    lm = load(llava, store=str(tmp_path / "cut"))
+    generate, calls = lm.model.generate, []
+
+    def fails_at_the_third(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return generate(*args, **kwargs)
+
+    monkeypatch.setattr(lm.model, "generate", fails_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        lm.generate_until(requests())
+    again = load(llava, store=str(tmp_path / "cut"))
+    generated = []
+    generate_again = again.model.generate
+    monkeypatch.setattr(again.model, "generate", lambda *a, **k: (generated.append(1), generate_again(*a, **k))[1])
+    assert again.generate_until(requests()) == whole
+    assert len(generated) == 2  # of four rows two were complete
+    assert again.generate_until(requests()) == whole
+    assert len(generated) == 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"image": frame(99)},
+        {"question": "Name the tool."},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_row_that_was_asked_otherwise_is_computed_again(llava: Path, tmp_path: Path, changed: dict[str, Any]):
+    lm = load(llava, store=str(tmp_path))
+    (first,) = lm.generate_until([ask(0, next(iter(ASKED)))])
+    before = open_store(tmp_path).read(json.loads(first)["heatmaps"], "VID42/0")
+    (second,) = lm.generate_until([ask(0, **{"question": next(iter(ASKED)), **changed})])
+    after = open_store(tmp_path).read(json.loads(second)["heatmaps"], "VID42/0")
+    assert before.extra["request"] != after.extra["request"]
+    assert after.extra["text"] == json.loads(second)["text"]
+
+
+def test_models_settings_and_tasks_never_share_a_key(llava: Path, tmp_path: Path):
+    other = tmp_path / "other" / "llava"
+    tiny_models.save_llava(other)  # the same folder name, untaught weights
+    keys = []
+    for folder, arguments, task in [
+        (llava, {}, "t"),
+        (llava, {"layer": -2}, "t"),
+        (llava, {"target": "logprob"}, "t"),
+        (llava, {"dtype": "bfloat16"}, "t"),
+        (llava, {"image_max_side": 80}, "t"),
+        (llava, {}, "another task"),
+        (other, {}, "t"),
+    ]:
+        lm = load(folder, store=str(tmp_path / "store"), **arguments)
+        keys.append(json.loads(lm.generate_until([ask(0, "Name the tool.", task=task)])[0])["heatmaps"])
+    assert len(set(keys)) == len(keys)
+    same = load(llava, store=str(tmp_path / "store"), layer=1)  # the last of two, counted from the front
+    assert json.loads(same.generate_until([ask(0, "Name the tool.")])[0])["heatmaps"] == keys[0]
+
+
+def test_documents_without_classes_get_plain_text(llava: Path, tmp_path: Path):
+    lm = load(llava, store=str(tmp_path))
+    (reply,) = lm.generate_until([ask(0, "Name the tool.", classes=[])])
+    assert reply.strip() == "The specimen bag"
+    assert open_store(tmp_path).keys() == []
+
+
+def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
+    question = next(iter(ASKED))
+    arguments = {"store": str(tmp_path / "store"), "causal_graphs": str(tmp_path / "graphs")}
+    (reply,) = load(llava, **arguments).generate_until([ask(0, question)])
+    key = json.loads(reply)["heatmaps"]
+    (path,) = (tmp_path / "graphs" / key).glob("*.json")
+    written = json.loads(path.read_text())
+    assert (written["row"], written["size"], list(written["graphs"])) == ("VID42/0", [90, 160], ["hook", "grasper"])
+    said = ["".join(g[0]["target"]["text"] for g in written["graphs"][name]).strip() for name in ("hook", "grasper")]
+    assert said == ["hook", "graspers"]
+    for graphs in (token for tokens in written["graphs"].values() for token in tokens):
+        assert len(graphs) == 4  # the tiny model has four heads
+        assert all(graph["backend"] == "fci" for graph in graphs)
+        patches = [node["patch"] for graph in graphs for node in graph["nodes"] if node["kind"] == "image"]
+        assert patches
+        assert set(map(tuple, patches)) <= {(0, 0), (0, 1), (1, 0), (1, 1)}
+    path.unlink()
+    assert load(llava, **arguments).generate_until([ask(0, question)]) == [reply]
+    assert path.is_file()
+
+
+def test_bad_input(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    store = str(tmp_path / "store")
+    for arguments, message in (
+        ({"target": "odds"}, "target: 'odds'"),
+        ({"store": store, "layer": 7}, "layer: 7 of a model with 2 decoder layers"),
+        ({"causal_graphs": store}, "causal_graphs: needs store"),
+    ):
+        with pytest.raises(InputError, match=message):
+            load(llava, **arguments)
+    monkeypatch.setattr(causal_structure.importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(MedfaithError, match=r"uv pip install 'medfaith\[explain\]'"):
+        load(llava, store=store, causal_graphs=store)
+    lm = load(llava, store=store)
+    two = ask(0, "<image> Name the tool.")
+    two.arguments[2]["visual"].append(frame(1))
+    with pytest.raises(InputError, match=r"t, row VID42/0: 2 images\n  expected: one frame"):
+        lm.generate_until([two])
+    with pytest.raises(InputError, match="the frame is 160x90, the row says 854x480"):
+        lm.generate_until([ask(0, "Name the tool.", width=854, height=480)])
+    assert not list(Path(store).glob("*/*.npz"))
+
+
+TRIPLETS = ["grasper,retract,gallbladder", "hook,dissect,gallbladder"]
+
+
+@pytest.mark.parametrize(
+    ("text", "classes", "expected"),
+    [
+        ("I see a hook and a grasper.", INSTRUMENTS, {"hook": ["hook"], "grasper": ["grasper"]}),
+        ("A hook. Yes, the hook is there.", INSTRUMENTS, {"hook": ["hook", "hook"]}),
+        ("No hook, only a retrieval bag.", INSTRUMENTS, {"specimen_bag": ["retrieval bag"]}),
+        ("No tool is visible.", INSTRUMENTS, {}),
+        ("What a day.", INSTRUMENTS, {}),
+        ("grasper retract gallbladder", TRIPLETS, {"grasper,retract,gallbladder": ["grasper retract gallbladder"]}),
+        ("hook cut liver", TRIPLETS, {"hook,cut,liver": ["hook cut liver"]}),  # none of the classes, but predicted
+    ],
+)
+def test_class_spans(text: str, classes: list[str], expected: dict[str, list[str]]):
+    found = {name: [text[a:b] for a, b in spans] for name, spans in class_spans(text, classes).items()}
+    assert found == expected
+
+
+PIECES = {1: b"A ", 2: b"h", 3: b"ook", 4: "é".encode()[:1], 5: "é".encode()[1:], 6: b"", 7: b"\xe2\x9c\x93 hook"}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "word", "expected"),
+    [
+        ([1, 2, 3], "hook", [1, 2]),
+        ([1, 6, 2, 3, 6], "hook", [2, 3]),  # special tokens are no text
+        ([4, 5, 2, 3], "hook", [2, 3]),  # a character of two tokens
+        ([4, 5, 2, 3], "é", [1]),  # and it stands where it is complete
+        ([7, 1], "hook", [0]),
+        ([1, 2, 3, 1], "A ", [0]),
+        ([], "", []),
+    ],
+)
+def test_tokens_of_a_word(tokens: list[int], word: str, expected: list[int]):
+    def decode(ids: list[int]) -> str:
+        return b"".join(PIECES[n] for n in ids).decode(errors="replace")
+
+    offsets = token_offsets(tokens, decode)
+    start = decode(tokens).index(word)
+    assert tokens_in((start, start + len(word)), offsets) == expected
+
+
+def test_weights_digest_tells_models_apart():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(40, 40)
+    before = weights_digest(model)
+    assert weights_digest(model) == before
+    with torch.no_grad():
+        model.weight.mul_(1.001)
+    assert weights_digest(model) != before

@@ -1,0 +1,71 @@
+"""SurgVLP's checkpoints: the released one, the training's archive, and what is neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.models.contrastive import ContrastiveLM
+from tests.tasks import tiny_contrastive
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> tuple[Path, str]:
+    """A checkpoint, and the folder of its text model."""
+    path, bert = tiny_contrastive.save_surgvlp(tmp_path_factory.mktemp("models") / "surgvlp")
+    return Path(path), str(bert)
+
+
+@pytest.fixture
+def checkpoint(saved) -> tuple[dict[str, torch.Tensor], str]:
+    return torch.load(saved[0], weights_only=True), saved[1]
+
+
+def test_the_trainings_own_archive_loads_as_the_released_one(saved, checkpoint, tmp_path):
+    weights, bert = checkpoint
+    names = {"backbone_img.": "module.visual.", "backbone_text.": "module.text_module."}
+    archive = {}
+    for name, tensor in weights.items():
+        prefix = next(prefix for prefix in names if name.startswith(prefix))
+        archive[names[prefix] + name.removeprefix(prefix)] = tensor
+    torch.save({"state_dict": archive, "epoch": 3}, tmp_path / "epoch0003.pth.tar")
+    lm = ContrastiveLM(f"surgvlp:{tmp_path / 'epoch0003.pth.tar'}", text_model=bert, device="cpu")
+    released = ContrastiveLM(f"surgvlp:{saved[0]}", text_model=bert, device="cpu")
+    assert lm._encoder.weights == released._encoder.weights
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w.pop("backbone_img.model.layer4.2.conv3.weight"), r"lacks backbone_img\.model\.layer4\.2\.conv3"),
+        (lambda w: w.update(neck=torch.zeros(1)), "has also neck"),
+        (
+            lambda w: w.update({"backbone_img.model.conv1.weight": torch.zeros(64, 3, 3, 3)}),
+            r"has in another shape backbone_img\.model\.conv1\.weight",
+        ),
+        (lambda w: [w.pop(name) for name in list(w) if "layer." in name], "lacks .* and 77 more"),
+        (lambda w: w.update(name="SurgVLP"), "is not a mapping of names to tensors"),
+    ],
+)
+def test_checkpoints_with_other_weights(checkpoint, tmp_path, change, message):
+    weights, bert = checkpoint
+    change(weights)
+    path = tmp_path / "other.pth"
+    torch.save(weights, path)
+    with pytest.raises(InputError, match=rf"other\.pth: {message}"):
+        ContrastiveLM(f"surgvlp:{path}", text_model=bert, device="cpu")
+
+
+def test_a_file_that_is_no_checkpoint(saved, tmp_path):
+    (tmp_path / "x.pth").write_bytes(b"<html>404</html>")
+    with pytest.raises(InputError, match=r"x\.pth: cannot be loaded"):
+        ContrastiveLM(f"surgvlp:{tmp_path / 'x.pth'}", text_model=saved[1])
+
+
+def test_a_text_model_that_is_not_there(saved):
+    with pytest.raises(InputError, match="text_model=/no/folder: cannot be loaded") as caught:
+        ContrastiveLM(f"surgvlp:{saved[0]}", text_model="/no/folder")
+    assert "emilyalsentzer/Bio_ClinicalBERT" in str(caught.value)

@@ -1,0 +1,141 @@
+"""Attention-based occlusion: its scores by hand, and a tiny CLIP that goes all the way through the real lm-eval."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, cast
+
+import lm_eval
+import numpy as np
+import pytest
+from lm_eval.api.instance import Instance
+from lm_eval.api.registry import get_model
+from lm_eval.tasks import TaskManager
+from PIL import Image
+
+from medfaith import tasks
+from medfaith.evaluate_metrics.ivt.answers import read_reply
+from medfaith.loaders import images
+from medfaith.tasks.explain.geometry import to_frame
+from medfaith.tasks.explain.store import open_store
+from medfaith.tasks.surgx.occlusion import occlusion_scores
+from medfaith.tasks.surgx.prompts import CLASS_PROMPTS
+from tests.tasks.tiny_contrastive import save_clip
+
+
+def row(video: int, gold: list[str], occluded: Any) -> dict[str, Any]:
+    return {"video": video, "gold": gold, "occluded": occluded}
+
+
+def change(before: float, after: float | None, predicted: list[str] | None) -> dict[str, Any]:
+    return {"triplet": "a", "before": before, "after": after, "predicted": predicted}
+
+
+def test_frames_that_lose_their_match_and_the_drop_of_the_others():
+    rows = [
+        row(42, ["a", "b"], change(20, 10, ["c", "b"])),  # another true triplet is still there
+        row(42, ["a"], change(30, 24, ["a"])),
+        row(43, ["a"], change(30, 1, ["c"])),
+        row(43, ["a"], change(9, None, None)),
+        row(43, ["a"], None),
+    ]
+    scores = occlusion_scores(rows)
+    assert {name: scores[name] for name in ("n_covered", "n_lost", "n_without_region")} == {
+        "n_covered": 3, "n_lost": 1, "n_without_region": 1,
+    }  # fmt: skip
+    assert scores["lost"] == pytest.approx(1 / 3)
+    assert scores["similarity_drop"] == 8
+    assert scores["lost_ci_low"] <= scores["lost"] <= scores["lost_ci_high"]
+
+
+def test_without_a_right_prediction_nothing_is_defined():
+    scores = occlusion_scores([row(42, ["a"], None)])
+    assert math.isnan(scores["lost"])
+    assert math.isnan(scores["similarity_drop"])
+    assert scores["n_covered"] == 0
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{}, {"triplet": "a"}, change(1, 2, None), change(1, None, ["a"]), {**change(1, 2, ["a"]), "before": "x"}, [1]],
+)
+def test_a_reply_with_another_occlusion_is_unparsed(broken):
+    assert read_reply(json.dumps({"predicted": ["a"], "occluded": broken})).unparsed
+    assert read_reply(json.dumps({"predicted": ["a"], "occluded": change(1, 2, ["a"])})).occluded == change(1, 2, ["a"])
+
+
+@pytest.fixture(scope="module")
+def clip_runs(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> dict[str, Any]:
+    """A tiny random CLIP on all three tasks, with its heatmaps."""
+    folder = tmp_path_factory.mktemp("clip")
+    pretrained, store = save_clip(folder / "model"), folder / "store"
+    widen(pretrained)
+    tasks.register_models()
+    roots = {name: str(root) for name, root in phantom_surgx_roots.items()}
+    metadata = {"data": str(phantom_surgx_build), "roots": roots, "heatmaps": str(store)}
+    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
+    model: Any = cast(Any, get_model("medfaith-contrastive"))(pretrained=str(pretrained), store=str(store))
+    names = [f"medfaith_surgx_{name}" for name in ("instruments", "triplets", "occlusion")]
+    run: Any = lm_eval.evaluate
+    result = run(model, task_dict=manager.load(names), bootstrap_iters=0)
+    return {"result": result, "model": model, "store": store}
+
+
+def widen(folder: Path) -> None:
+    """Room for the triplets' sentences, which the tiny tokenizer would cut."""
+    for name in ("config.json", "tokenizer_config.json"):
+        path = folder / name
+        settings = json.loads(path.read_text())
+        if name == "tokenizer_config.json":
+            settings["model_max_length"] = 40
+        path.write_text(json.dumps(settings))
+
+
+def test_a_contrastive_model_fills_every_table(clip_runs):
+    results = clip_runs["result"]["results"]
+    instruments, triplets = results["medfaith_surgx_instruments"], results["medfaith_surgx_triplets"]
+    assert instruments["n_tp,none"] + instruments["n_fp,none"] == 60, "one instrument above the frame's 90th percentile"
+    assert 0 <= instruments["fp_ac,none"] <= 1
+    assert instruments["n_without_map,none"] == triplets["n_without_map,none"] == 0
+    assert 0 < triplets["ap_i,none"] <= 1
+    shares = [triplets[f"share_{level},none"] for level in ("ivt", "iv", "it", "i", "missed")]
+    assert sum(shares) == pytest.approx(1)
+    assert 0 <= triplets["ras_global_missed,none"] <= 1
+
+
+def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_surgx_roots):
+    """The similarity afterwards is that of the frame with the top fifth of the stored heatmap set to 0.
+
+    Random weights are seldom right, so the second of the model's own predictions is called true.
+    """
+    requests, pictures = [], []
+    for number, sample in enumerate(clip_runs["result"]["samples"]["medfaith_surgx_triplets"][:6]):
+        predicted = json.loads(sample["resps"][0][0])["predicted"]
+        doc = {**sample["doc"], "gold": [predicted[1]], "occlude": True}
+        reference = {"source": "cholect45", "key": f"data/VID{doc['video']}/{doc['frame']:06d}.png", "view": ""}
+        pictures.append(images.open_image(reference, phantom_surgx_roots))
+        arguments: Any = (doc["question"], {}, {"visual": [pictures[-1]]})
+        requests.append(Instance("generate_until", doc, arguments, number, metadata=("occlusion", number, 1)))
+    model = clip_runs["model"]
+    changed = 0
+    for request, picture, text in zip(requests, pictures, model.generate_until(requests), strict=True):
+        doc, reply = request.doc, json.loads(text)
+        occluded, index = reply["occluded"], list(doc["classes"]).index(doc["gold"][0])
+        assert occluded["triplet"] == reply["predicted"][1] == doc["gold"][0]
+        assert occluded["before"] == pytest.approx(reply["scores"][index])
+        entry = open_store(clip_runs["store"]).read(reply["heatmaps"], doc["id"])
+        (heatmap,) = to_frame(entry.maps[occluded["triplet"]][None], entry.geometry)
+        region = (heatmap >= np.quantile(heatmap, 0.8)) & (heatmap > 0)
+        if not region.any():
+            assert occluded["after"] is occluded["predicted"] is None
+            continue
+        pixels = np.array(picture)
+        pixels[region] = 0
+        (after,) = model.scores([Image.fromarray(pixels)], CLASS_PROMPTS["triplets"])
+        assert occluded["after"] == pytest.approx(after[index], abs=0.3)  # half precision moves a few pixels
+        assert abs(occluded["after"] - occluded["before"]) > 0
+        assert len(occluded["predicted"]) == 5
+        changed += 1
+    assert changed > 3

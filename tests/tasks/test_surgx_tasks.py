@@ -1,0 +1,283 @@
+"""SurgXBench through lm-eval: reference models whose scores follow from the rows, answers in words, broken answers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import lm_eval
+import numpy as np
+import pytest
+from lm_eval.api.model import LM
+from lm_eval.api.registry import get_model
+from lm_eval.tasks import TaskManager
+
+from medfaith import tasks
+from medfaith.cli import main
+from medfaith.loaders import rle
+from medfaith.loaders.cholec_triplets import TRIPLETS
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.store import HeatmapStore
+from medfaith.tasks.models.reference_heatmaps import KINDS
+
+ASKED = ("instruments", "triplets", "triplets_t50")
+
+
+def evaluate(model: Any, asked: Sequence[str], data: Path, heatmaps: Path | None = None) -> dict[str, Any]:
+    """Task -> its scores and documents."""
+    tasks.register_models()
+    metadata: dict[str, Any] = {"data": str(data)} | ({"heatmaps": str(heatmaps)} if heatmaps else {})
+    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
+    run: Any = lm_eval.evaluate
+    result = run(model, task_dict=manager.load([f"medfaith_surgx_{name}" for name in asked]), bootstrap_iters=0)
+    return {
+        name.removeprefix("medfaith_surgx_"): {
+            "scores": {key.removesuffix(",none"): value for key, value in scores.items()},
+            "samples": sorted(result["samples"][name], key=lambda sample: sample["doc_id"]),
+        }
+        for name, scores in result["results"].items()
+    }
+
+
+@pytest.fixture(scope="module")
+def of_heatmaps(phantom_surgx_build, tmp_path_factory) -> dict[str, dict[str, Any]]:
+    """The oracle with each kind of heatmap."""
+    tasks.register_models()
+    runs = {}
+    for kind in KINDS:
+        store = tmp_path_factory.mktemp(kind)
+        runs[kind] = evaluate(
+            cast(Any, get_model("oracle"))(store=str(store), heatmap=kind), ASKED, phantom_surgx_build, store
+        )
+    return runs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_oracle_names_what_is_there(of_heatmaps, kind, asked):
+    scores = of_heatmaps[kind][asked]["scores"]
+    names = ["f1", "precision", "recall"] if asked == "instruments" else ["coverage", "ap_ivt", "ap_i", "share_ivt"]
+    assert [scores[name] for name in names] == [1] * len(names)
+    assert scores["n_unparsed"] == scores["n_without_map"] == scores["n_rows_skipped"] == 0
+
+
+def test_a_heatmap_on_the_box_is_aligned_and_a_uniform_one_looks_nowhere(of_heatmaps):
+    box, uniform = (of_heatmaps[kind]["instruments"]["scores"] for kind in ("box", "uniform"))
+    assert box["tp_aa"] == box["tp_ac"] == box["tp_aa_ci_low"] == box["tp_aa_ci_high"] == 1
+    assert math.isnan(box["fp_ac"])
+    assert box["n_fp"] == box["n_degenerate"] == 0 < box["n_tp"]
+    assert math.isnan(uniform["tp_aa"])
+    assert uniform["n_degenerate"] == uniform["n_tp"] == box["n_tp"]
+    for asked in ("triplets", "triplets_t50"):
+        box, uniform = (of_heatmaps[kind][asked]["scores"] for kind in ("box", "uniform"))
+        assert box["ras_local_ivt"] == 1
+        assert math.isnan(uniform["ras_local_ivt"])
+        assert uniform["n_degenerate"] == uniform["n_gold"] - uniform["n_without_motion"] > 10
+
+
+def drawn(kind: str, height: int, width: int) -> np.ndarray:
+    """The pixels that hold the attention of a heatmap which does not depend on the frame."""
+    if kind == "corner":
+        region = np.zeros((height, width), dtype=bool)
+        region[: height // 10, : width // 10] = True
+        return region
+    y, x = np.mgrid[:height, :width]
+    near = -(((y + 0.5) / height - 0.5) ** 2) - ((x + 0.5) / width - 0.5) ** 2
+    return near >= np.quantile(near, 0.8)
+
+
+def inside(boxes: Sequence[dict], height: int, width: int) -> np.ndarray:
+    mask = np.zeros((height, width), dtype=bool)
+    for x, y, w, h in (box["xywh"] for box in boxes):
+        mask[round(y) : round(y + h), round(x) : round(x + w)] = True
+    return mask
+
+
+@pytest.mark.parametrize("kind", ["corner", "centre"])
+def test_alignment_of_heatmaps_that_ignore_the_frame(of_heatmaps, kind):
+    run = of_heatmaps[kind]["instruments"]
+    aa, ac = [], []
+    for doc in (sample["doc"] for sample in run["samples"]):
+        region = drawn(kind, doc["height"], doc["width"])
+        of_all = inside(doc["boxes"], doc["height"], doc["width"])
+        for name in doc["gold"]:
+            own = inside([box for box in doc["boxes"] if box["label"] == name], doc["height"], doc["width"])
+            aa.append((region & own).sum() / region.sum())
+            ac.append((region & of_all).sum() / region.sum())
+    # Heatmaps are stored in half precision, which moves a few pixels over the threshold.
+    assert run["scores"]["tp_aa"] == pytest.approx(np.mean(aa), abs=0.005)
+    assert run["scores"]["tp_ac"] == pytest.approx(np.mean(ac), abs=0.005)
+    assert run["scores"]["tp_aa"] < run["scores"]["tp_ac"] < 0.5
+
+
+@pytest.mark.parametrize("kind", ["corner", "centre"])
+def test_ras_of_heatmaps_that_ignore_the_frame(of_heatmaps, kind):
+    run = of_heatmaps[kind]["triplets"]
+    found = []
+    for doc in (sample["doc"] for sample in run["samples"]):
+        if doc["motion"] is None:
+            continue
+        region, moving = drawn(kind, doc["height"], doc["width"]), rle.decode(doc["motion"])
+        for name in doc["gold"]:
+            own = [box for box in doc["boxes"] if box["label"] == name.split(",")[0]]
+            found.append((region & (moving | inside(own, doc["height"], doc["width"]))).sum() / region.sum())
+    assert run["scores"]["ras_local_ivt"] == pytest.approx(np.mean(found), abs=0.005)
+
+
+def test_every_reference_model_runs_without_heatmaps(phantom_surgx_build):
+    tasks.register_models()
+    for name in tasks.BASELINES:
+        runs = evaluate(get_model(name)(), ("instruments", "triplets"), phantom_surgx_build)
+        for run in runs.values():
+            assert run["scores"]["n_unparsed"] == 0
+        if name == "oracle":
+            assert runs["instruments"]["scores"]["f1"] == runs["triplets"]["scores"]["coverage"] == 1
+            assert runs["instruments"]["scores"]["n_without_map"] == runs["instruments"]["scores"]["n_tp"]
+            assert math.isnan(runs["triplets"]["scores"]["ap_ivt"]), "words rank no class"
+        if name == "always_yes":
+            docs = [sample["doc"] for sample in runs["instruments"]["samples"]]
+            n_right = sum("grasper" in doc["gold"] for doc in docs)
+            scores = runs["instruments"]["scores"]
+            assert (scores["precision"], scores["recall"]) == (
+                n_right / len(docs),
+                n_right / sum(len(d["gold"]) for d in docs),
+            )
+        if name == "negation_attracted":
+            assert runs["instruments"]["scores"]["recall"] == runs["triplets"]["scores"]["coverage"] == 0
+
+
+class Says(LM):
+    """Gives every request the same answer, or what a function makes of its document."""
+
+    MULTIMODAL = True
+
+    def __init__(self, reply: Any) -> None:
+        super().__init__()
+        self.reply = reply
+
+    def generate_until(self, requests, disable_tqdm: bool = False) -> list[str]:
+        return [str(self.reply(request.doc) if callable(self.reply) else self.reply) for request in requests]
+
+    def loglikelihood(self, requests, disable_tqdm: bool = False):
+        raise AssertionError
+
+    def loglikelihood_rolling(self, requests, disable_tqdm: bool = False):
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("I cannot tell.", {"n_unparsed": 60, "n_tp": 0, "n_fp": 0}),
+        ('{"predicted": ["hook"', {"n_unparsed": 60, "n_tp": 0}),
+        ("No tools are visible.", {"n_unparsed": 0, "n_tp": 0, "n_fp": 0, "recall": 0}),
+        ('{"heatmaps": null, "text": "There is a grasper."}', {"n_unparsed": 0}),
+    ],
+)
+def test_answers_without_classes(phantom_surgx_build, reply, expected):
+    scores = evaluate(Says(reply), ["instruments"], phantom_surgx_build)["instruments"]["scores"]
+    assert {name: scores[name] for name in expected} == expected
+    if "grasper" in reply:
+        assert scores["n_tp"] + scores["n_fp"] == 60 == scores["n_without_map"]
+
+
+def test_the_written_triplets_of_a_language_model_all_count(phantom_surgx_build):
+    """More than five lines: the sixth counts, too, as the paper takes the whole generated set."""
+    first = ["grasper,pack,gallbladder", "hook,cut,peritoneum", "bipolar,grasp,liver", "clipper,clip,cystic_plate"]
+
+    def reply(doc: dict[str, Any]) -> str:
+        return "\n".join(text.replace(",", " ") for text in [*first, "irrigator,aspirate,fluid", *doc["gold"]])
+
+    scores = evaluate(Says(reply), ["triplets"], phantom_surgx_build)["triplets"]["scores"]
+    assert scores["coverage"] == scores["share_ivt"] == 1
+
+
+def scored(doc: dict[str, Any], order: Sequence[str]) -> str:
+    scores = [0.0] * len(doc["classes"])
+    for rank, name in enumerate(order):
+        scores[list(doc["classes"]).index(name)] = 100.0 - rank
+    return json.dumps({"predicted": list(order[:5]), "scores": scores})
+
+
+def test_levels_of_a_model_that_scores_classes(phantom_surgx_build):
+    """Predictions of another target, verb or instrument than each true triplet has."""
+
+    def others(doc: dict[str, Any]) -> list[str]:
+        of_gold = [tuple(name.split(",")) for name in doc["gold"]]
+        return [str(t) for t in TRIPLETS if t[:2] in {g[:2] for g in of_gold} and tuple(t) not in of_gold][:5]
+
+    run = evaluate(Says(lambda doc: scored(doc, others(doc))), ["triplets"], phantom_surgx_build)["triplets"]
+    scores, same = run["scores"], []
+    for doc in (sample["doc"] for sample in run["samples"]):
+        said = {tuple(name.split(",")[:2]) for name in others(doc)}
+        same += [tuple(name.split(",")[:2]) in said for name in doc["gold"]]
+    assert scores["share_ivt"] == scores["coverage"] == 0
+    assert scores["share_iv"] == pytest.approx(np.mean(same))
+    assert 0.3 < scores["share_iv"] < 1
+    assert sum(scores[f"share_{level}"] for level in ("ivt", "iv", "it", "i", "missed")) == pytest.approx(1)
+    assert scores["n_without_map"] + scores["n_without_motion"] + scores["n_without_prediction"] == scores["n_gold"]
+
+
+def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_build, tmp_path):
+    store, out = tmp_path / "heatmaps", tmp_path / "results"
+    command = [
+        "eval",
+        "--data",
+        str(phantom_surgx_build),
+        "--heatmaps",
+        str(store),
+        "--model",
+        "oracle",
+        "--log_samples",
+    ]
+    assert main([*command, "--tasks", "medfaith_surgx", "--output_path", str(out)]) == 0
+    logs = sorted(out.rglob("samples_*.jsonl"))
+    assert len(logs) == 2
+    for log in logs:
+        text = log.read_text()
+        assert str(tmp_path) not in text
+        assert str(phantom_surgx_build) not in text
+        assert max(map(len, text.splitlines())) < 12_000
+        for sample in map(json.loads, text.splitlines()):
+            rows = [
+                value for value in sample.values() if isinstance(value, dict) and "gold" in value and "id" not in value
+            ]
+            assert len(rows) == 1, "the row's values are logged under one metric"
+    assert list(store.rglob("model.json"))
+
+
+def test_heatmaps_that_cannot_be_found_are_a_message(phantom_surgx_build, tmp_path, capsys):
+    tasks.register_models()
+    model = cast(Any, get_model("oracle"))(store=str(tmp_path / "one"))
+    with pytest.raises(InputError, match=r"their folder was not named(.|\n)*--heatmaps DIR"):
+        evaluate(model, ["instruments"], phantom_surgx_build)
+    with pytest.raises(InputError, match="no such folder"):
+        evaluate(model, ["instruments"], phantom_surgx_build, tmp_path / "two")
+
+
+def test_heatmaps_of_another_frame_are_refused(phantom_surgx_build, tmp_path):
+    store = HeatmapStore(tmp_path, {"model": "other"})
+
+    def reply(doc: dict[str, Any]) -> str:
+        store.write(doc["id"], {"hook": np.eye(4)}, Geometry.whole((50, 60)))
+        return json.dumps({"heatmaps": store.key, "predicted": ["hook"]})
+
+    with pytest.raises(InputError, match=r"heatmaps of a frame of 60 x 50 pixels(.|\n)*expected: 214 x 120"):
+        evaluate(Says(reply), ["instruments"], phantom_surgx_build, tmp_path)
+
+
+def test_prompts_are_those_of_the_paper(phantom_surgx_build):
+    runs = evaluate(Says("A hook."), ("instruments", "triplets"), phantom_surgx_build)
+    asked = {name: run["samples"][0]["arguments"] for name, run in runs.items()}
+    text = {name: str(value) for name, value in asked.items()}
+    assert (
+        "What surgical tools do you see? Choose from: Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator, Bag"
+        in text["instruments"]
+    )
+    assert "A grasper can dissect, grasp, pack or retract." in text["triplets"]
+    assert "abdominal_wall_cavity" in text["triplets"]
+    assert "null" not in text["triplets"]

@@ -1,0 +1,138 @@
+"""Tiny randomly initialised contrastive models of the real classes, saved as their users have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+CLASSES = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
+PROMPTS = [f"a photo of a {name} in the image" for name in CLASSES]
+VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+
+
+def _words(prompts: Sequence[str]) -> list[str]:
+    return sorted({word for prompt in prompts for word in prompt.replace(",", " , ").replace("_", " _ ").split()})
+
+
+def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
+    """A BertTokenizerFast that splits some words into pieces."""
+    from transformers import BertTokenizerFast
+
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = ["##" + letter for letter in "abcdefghijklmnopqrstuvwxyz"] + list("abcdefghijklmnopqrstuvwxyz,_")
+    whole = [word for word in _words(PROMPTS) if word != "grasper" and len(word) > 1]  # g ##r ##a ##s ...
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *whole, *pieces]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=max_length)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def save_clip(folder: Path, seed: int = 0) -> Path:
+    """A CLIPModel with a word tokenizer; its processor crops 28 x 28 of a frame whose shorter side is 32."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, PreTrainedTokenizerFast
+
+    special = ["<pad>", "<start>", "<end>"]
+    vocabulary = {word: number for number, word in enumerate([*special, "<unk>", *_words(PROMPTS)])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    ends = [(name, vocabulary[name]) for name in ("<start>", "<end>")]
+    backend.post_processor = processors.TemplateProcessing("<start> $A <end>", special_tokens=ends)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", eos_token="<end>", bos_token="<start>", model_max_length=16
+    )
+    torch.manual_seed(seed)
+    text = {
+        "vocab_size": len(vocabulary), "hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "max_position_embeddings": 16, "pad_token_id": 0, "bos_token_id": 1,
+        "eos_token_id": len(vocabulary) + 7,
+    }  # fmt: skip
+    text["eos_token_id"] = vocabulary["<end>"]
+    config = CLIPConfig(text_config=text, vision_config=VISION | {"image_size": 28, "patch_size": 7}, projection_dim=16)
+    _louder(CLIPModel(config)).save_pretrained(folder)
+    images = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28})
+    CLIPProcessor(images, tokenizer).save_pretrained(folder)
+    return folder
+
+
+def save_blip(folder: Path, seed: int = 0) -> Path:
+    """A BlipForImageTextRetrieval; its processor squashes a frame to 32 x 32."""
+    import torch
+    from transformers import BlipConfig, BlipForImageTextRetrieval, BlipImageProcessor, BlipProcessor
+
+    tokenizer = save_bert_tokenizer(folder, max_length=64)
+    torch.manual_seed(seed)
+    text = {
+        "vocab_size": len(tokenizer), "hidden_size": 24, "encoder_hidden_size": 32, "intermediate_size": 32,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0,
+        "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3,
+    }  # fmt: skip
+    vision = VISION | {"image_size": 32, "patch_size": 8}
+    config = BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=16, projection_dim=16)
+    _louder(BlipForImageTextRetrieval(config)).save_pretrained(folder)
+    BlipProcessor(BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer).save_pretrained(folder)
+    return folder
+
+
+def save_open_clip(folder: Path, name: str = "tiny-rn", seed: int = 0, **changes: Any) -> str:
+    """A small ResNet of OpenCLIP, registered under `name`; gives `name:checkpoint`. It sees 64 x 64 of a frame."""
+    import open_clip
+    import torch
+
+    vision = {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
+    text = {"context_length": 16, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1}
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"embed_dim": 16, "vision_cfg": vision, "text_cfg": text} | changes
+    (folder / f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
+    open_clip.add_model_config(folder / f"{name}.json")
+    torch.manual_seed(seed)
+    model: Any = open_clip.create_model(name)
+    torch.save(_louder(model, gain=1.0).state_dict(), folder / f"{name}.pt")
+    return f"{name}:{folder / name}.pt"
+
+
+def save_surgvlp(folder: Path, seed: int = 0) -> tuple[Path, Path]:
+    """A checkpoint of SurgVLP's layout, with a tiny BERT, and the folder of that BERT's configuration and tokenizer.
+
+    The names are those of the released package's modules (CAMMA-public/SurgVLP): `backbone_img.model` a torchvision
+    ResNet-50 without its last layer, `backbone_img.global_embedder`, `backbone_text.model` a BERT, with the
+    `position_ids` that transformers kept in checkpoints then.
+    """
+    import torch
+    from torchvision.models import resnet50
+    from transformers import BertConfig, BertModel
+
+    tokenizer = save_bert_tokenizer(folder / "bert")
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=24, intermediate_size=32, num_hidden_layers=5, num_attention_heads=2,
+        max_position_embeddings=96,
+    )  # fmt: skip
+    config.save_pretrained(folder / "bert")
+    torch.manual_seed(seed)
+    image = {f"backbone_img.model.{n}": t for n, t in resnet50().state_dict().items() if not n.startswith("fc.")}
+    linear = torch.nn.Linear(2048, 24)
+    embedder = {f"backbone_img.global_embedder.{name}": tensor for name, tensor in linear.state_dict().items()}
+    text = {f"backbone_text.model.{name}": tensor for name, tensor in BertModel(config).state_dict().items()}
+    text["backbone_text.model.embeddings.position_ids"] = torch.arange(96)[None]
+    torch.save(image | embedder | text, folder / "SurgVLP.pth")
+    return folder / "SurgVLP.pth", folder / "bert"
+
+
+def _louder(model: Any, gain: float = 2.0) -> Any:
+    """Weights large enough that what a tiny model answers depends on what it sees.
+
+    A ResNet wants less: where its pooling attends to one place only, gradients are rounding.
+    """
+    import torch
+
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim > 1:
+                parameter.copy_(torch.randn_like(parameter) * (gain / parameter[0].numel() ** 0.5))
+            elif name.endswith("bn3.weight"):
+                parameter.fill_(1.0)
+    return model
