@@ -11,6 +11,7 @@ import pytest
 
 # Read when the Hugging Face libraries are first imported, so it has to be here and not in a fixture.
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: more threads only wait for one another
 os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdtemp(prefix="medfaith-hf-")
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
     del os.environ[variable]

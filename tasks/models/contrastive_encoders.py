@@ -292,10 +292,14 @@ def stacked(transform: Any, images: Sequence[Image.Image]) -> torch.Tensor:
 
 def weights_digest(network: torch.nn.Module) -> str:
     """A hash of all weights: the same wherever they were read from."""
+    import torch
+
     digest = blake2b(digest_size=16)
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(memoryview(tensor.detach().cpu().contiguous().numpy()).cast("B") if tensor.numel() else b"")
+        # Bytes, because numpy has no bfloat16; a view needs a dimension.
+        stored = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest.update(memoryview(stored.numpy()) if tensor.numel() else b"")
     return digest.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The papers' tables from the files that lm-eval wrote, of one model or many: CXR-ContraBench and HEAL-MedVQA.
+"""The papers' tables from the files that lm-eval wrote, of one model or many: CXR-ContraBench, HEAL-MedVQA, SurgXBench.
 
 Every figure is computed from the sample logs (the choices, the responses), by the metrics of this package; the rounded
 results that lm-eval prints are not used.
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from tqdm import tqdm
 
-from ...loaders.errors import InputError
+from ...loaders.errors import InputError, MedfaithError
 from .casebook import casebook_table
 from .external import external_tables
 from .extractors import Extractor
@@ -40,16 +40,24 @@ from .read import find_sample_files
 from .robustness import robustness_tables
 from .runs import Logged, Run
 from .samples import read_runs
+from .surgx import SurgXRun, read_surgx_runs
+from .surgx_figures import Sheet, surgx_pictures
+from .surgx_tables import surgx_tables
 from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, percent
 
 REPORT = "report.md"
 _R = TypeVar("_R", bound=Logged)
-_OWN_FILE = re.compile(r"report\.md|(casebook|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv")
+_OWN_FILE = re.compile(
+    r"report\.md|(casebook|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
+    r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|figure_surgx_\w+\.png"
+)
 _SCORES = {
     "CXR-ContraBench": "Accuracies and rates are percentages of all questions asked: a response that could not be read "
     "is wrong, and the rate of such parse failures stands beside the scores (unread).",
     "HEAL-MedVQA": "F1, precision, recall, TPT and VPT are fractions, as that paper prints them; responses that could "
     "not be read are counted beside them (unread).",
+    "SurgXBench": "F1, precision and recall are fractions; AA, AC, RAS, shares and AP are percentages, as that paper "
+    "prints them; an answer that could not be read predicts nothing and is counted (unread).",
 }
 _TABLES = (
     "– is undefined. Tables are named after those of the paper that they follow; the CSV files hold the same values "
@@ -59,43 +67,51 @@ _TABLES = (
 
 class Results(NamedTuple):
     """The newest run of every model and setting: CXR-ContraBench's in the report's order and those that score options,
-    HEAL-MedVQA's; and notes on what was left out.
+    HEAL-MedVQA's and SurgXBench's; and notes on what was left out.
     """
 
     runs: list[Run]
     scored: list[ScoredRun]
     heal: list[HealRun]
+    surgx: list[SurgXRun]
     notes: list[str]
 
 
-def write_report(paths: Sequence[Path], out: Path | None = None, extractor: Extractor | None = None) -> str:
-    """The report as Markdown; with `out`, also saved there as report.md and one CSV file a table.
+def write_report(
+    paths: Sequence[Path], out: Path | None = None, extractor: Extractor | None = None, sheet: Sheet | None = None
+) -> str:
+    """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, SurgXBench's pictures.
 
     Args:
         paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
         out: folder for the report: new, empty, or one with an earlier report, which is replaced as a whole.
         extractor: reads HEAL-MedVQA's open-ended answers a second time, for a table of its own.
+        sheet: what a contact sheet of SurgXBench's heatmaps is drawn from; none is drawn without.
 
     Raises:
         InputError: see `read.find_sample_files`, `samples.read_lines`, `option_scores.read_states`; or `out` holds
             other files or cannot be written.
-        MedfaithError: see `extractors.language_model`.
+        MedfaithError: see `extractors.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
+    if sheet is not None and out is None:
+        raise MedfaithError("a contact sheet is a picture, which needs a place\n  what to do: give --out DIR, too")
     if out is not None:
         _check_out(out)
     results = read_results(paths)
     notes = results.notes
     tables = [_runs_table(results.runs), *report_tables(results.runs)] if results.runs else []
     tables += [polarity_gap_table(results.scored)] if results.scored else []
-    tables += heal_tables(results.heal)
+    tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     if extractor is not None:
         compared = extractors_table(results.heal, extractor)
         tables += [compared] if compared else []
         unasked = f"no open-ended answers of HEAL-MedVQA are there: the extractor {extractor.name} was not asked"
         notes = notes if compared else [*notes, unasked]
+    pictures, left_out = surgx_pictures(results.surgx, sheet) if out is not None else ({}, [])
+    notes = [*notes, *left_out]
     report = "\n\n".join([_introduction(results), *(table.markdown() for table in tables), *_notes(notes)]) + "\n"
     if out is not None:
-        _save(out, {REPORT: report, **{f"{table.name}.csv": table.csv() for table in tables}})
+        _save(out, {REPORT: report, **{f"{table.name}.csv": table.csv() for table in tables}, **pictures})
     return report
 
 
@@ -106,6 +122,7 @@ def read_results(paths: Sequence[Path]) -> Results:
     newest: dict[tuple, Run] = {}
     newest_scored: dict[tuple, ScoredRun] = {}
     newest_heal: dict[tuple, HealRun] = {}
+    newest_surgx: dict[tuple, SurgXRun] = {}
     n_bytes = sum(file.path.stat().st_size for file in files)
     with tqdm(
         total=n_bytes, unit="B", unit_scale=True, desc="samples", disable=None, leave=False, file=sys.stderr
@@ -116,32 +133,36 @@ def read_results(paths: Sequence[Path]) -> Results:
             else:
                 found = [_keep_newest(newest, run, notes) for run in read_runs(file, bar.update)]
                 found = found or [_keep_newest(newest_heal, run, notes) for run in read_heal_runs(file, bar.update)]
+                found = found or [_keep_newest(newest_surgx, run, notes) for run in read_surgx_runs(file, bar.update)]
             if not found:
                 foreign.append(file.task)
         scored = _with_states(list(newest_scored.values()), bar, notes)
     if foreign:
         notes.append(f"{len(foreign)} sample logs of other tasks are left out: {', '.join(sorted(set(foreign)))}")
-    if not newest and not scored and not newest_heal:
+    if not (newest or scored or newest_heal or newest_surgx):
         raise InputError(
             ", ".join(str(path) for path in paths),
-            f"none of its {len(files)} sample logs is of a CXR-ContraBench task or a HEAL-MedVQA task",
-            expected="samples_medfaith_contrabench_..._<date>.jsonl or samples_medfaith_heal_..._<date>.jsonl",
-            action="run medfaith eval with --tasks medfaith_contrabench or medfaith_heal_vindr, --output_path DIR "
-            "and --log_samples",
+            f"none of its {len(files)} sample logs is of a CXR-ContraBench task, nor of HEAL-MedVQA or SurgXBench",
+            expected="samples_medfaith_contrabench_..._<date>.jsonl, samples_medfaith_heal_..._<date>.jsonl or "
+            "samples_medfaith_surgx_..._<date>.jsonl",
+            action="run medfaith eval with --tasks medfaith_contrabench, medfaith_heal_vindr or medfaith_surgx, "
+            "--output_path DIR and --log_samples",
         )
     notes += [
         f"{model_name(run)}, {run.source.task}: the log lacks the filter m1; what is after the verifier is undefined"
         for run in newest.values()
         if "m1" not in run.choice
     ]
-    return Results(in_order(list(newest.values())), scored, list(newest_heal.values()), sorted(notes))
+    heal, surgx = list(newest_heal.values()), list(newest_surgx.values())
+    return Results(in_order(list(newest.values())), scored, heal, surgx, sorted(notes))
 
 
 def _introduction(results: Results) -> str:
-    there = [bool(results.runs or results.scored), bool(results.heal)]
+    there = [bool(results.runs or results.scored), bool(results.heal), bool(results.surgx)]
     names = [name for name, is_there in zip(_SCORES, there, strict=True) if is_there]
     paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in names), _TABLES]
-    return f"# {' and '.join(names)} results\n\n{textwrap.fill(' '.join(paragraph), 120)}"
+    title = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"# {title} results\n\n{textwrap.fill(' '.join(paragraph), 120)}"
 
 
 def report_tables(runs: Sequence[Run]) -> list[Table]:
@@ -217,14 +238,17 @@ def _check_out(out: Path) -> None:
         raise InputError(out, f"holds something else than a report ({min(others)})", action="choose another --out")
 
 
-def _save(out: Path, files: dict[str, str]) -> None:
+def _save(out: Path, files: dict[str, str | bytes]) -> None:
     """Writes the folder beside its place and moves it there; what fails before that leaves the old report as it was."""
     out = out.resolve()
     partial, old = (out.with_name(f".{out.name}.{os.getpid()}.{state}") for state in ("partial", "old"))
     try:
         partial.mkdir(parents=True)
         for name, content in files.items():
-            (partial / name).write_text(content, encoding="utf-8", newline="")
+            if isinstance(content, bytes):
+                (partial / name).write_bytes(content)
+            else:
+                (partial / name).write_text(content, encoding="utf-8", newline="")
         if out.exists():  # the name is absent for the instant between the two moves
             out.rename(old)
         partial.rename(out)

@@ -345,6 +345,15 @@ def test_models_prompts_and_weights_have_stores_of_their_own(arguments, tmp_path
     assert len(open_store(tmp_path / "maps").keys()) == 3
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
+def test_weights_of_every_number_type_have_a_digest(dtype):
+    network, other = torch.nn.Module(), torch.nn.Module()
+    network.register_buffer("x", torch.tensor(3, dtype=dtype))
+    other.register_buffer("x", torch.tensor(4, dtype=dtype))
+    assert contrastive_encoders.weights_digest(network) == contrastive_encoders.weights_digest(network)
+    assert contrastive_encoders.weights_digest(network) != contrastive_encoders.weights_digest(other)
+
+
 def test_the_same_weights_in_another_folder_are_the_same_model(arguments, tmp_path):
     copy = tiny_contrastive.save_clip(tmp_path / "copy" / "clip")
     for name in (arguments["clip"]["pretrained"], str(copy)):
