@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from medfaith import cards
-from medfaith.builders import cxr_contrabench, heal_medvqa
+from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench
 from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
 from medfaith.printing import percent, table
 from medfaith.tasks.run import run_baselines
 
-CONTRABENCH, HEAL = "medfaith_contrabench", "medfaith_heal_vindr"
-SOURCES = ("chexpert", "openi", *heal_medvqa.NEEDS["vindr"])
+CONTRABENCH, HEAL, SURGX = "medfaith_contrabench", "medfaith_heal_vindr", "medfaith_surgx"
+SOURCES = ("chexpert", "openi", *heal_medvqa.NEEDS["vindr"], *surgxbench.NEEDS["triplets"])
 
 Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 
@@ -25,7 +25,7 @@ Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
     """Phantom sources -> build -> verify -> lm-eval with the reference models; returns the tables.
 
-    Writes `phantom/`, `data/` and `results.json` below `out`.
+    Writes `phantom/`, `data/`, `heatmaps/` and `results.json` below `out`.
     """
     cxr_contrabench.check_wording(wording)
     print("1/4  synthetic sources in the official layouts")
@@ -33,13 +33,20 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     print("2/4  build")
     folders = cxr_contrabench.build(roots, out / "data", wording=wording, card=cards.body)
     folders += heal_medvqa.build(roots, out / "data", card=cards.body)
+    folders += surgxbench.build(roots, out / "data", card=cards.body)
     print("3/4  verify")
     verify(folders)
     print("4/4  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
     results = {group: run_baselines(group, metadata) for group in (CONTRABENCH, HEAL)}
+    results[SURGX] = run_baselines(SURGX, metadata | {"heatmaps": str(out / "heatmaps")}, _looking(out / "heatmaps"))
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
-    return contrabench_tables(results[CONTRABENCH]) + heal_table(results[HEAL]) + _closing(wording, out)
+    return (
+        contrabench_tables(results[CONTRABENCH])
+        + heal_table(results[HEAL])
+        + surgx_table(results[SURGX])
+        + _closing(wording, out)
+    )
 
 
 def _phantom(folder: Path) -> dict[str, Path]:
@@ -93,6 +100,32 @@ def heal_table(results: Results) -> str:
     return f"\nHEAL-MedVQA on VinDr-CXR (questions asked: {sizes}), in %\n{table(header, rows)}\n"
 
 
+def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
+    """Row of the table -> model and its arguments: the oracle looking at the right place and elsewhere, and others."""
+    kinds = {f"oracle, {kind}": ("oracle", {"heatmap": kind}) for kind in ("box", "centre", "corner", "uniform")}
+    models = {**kinds, "always_yes": ("always_yes", {}), "random": ("random", {})}
+    return {row: (name, given | {"store": str(store)}) for row, (name, given) in models.items()}
+
+
+def surgx_table(results: Results) -> str:
+    """Rows models, with where they look; F1 of instruments, AA and AC of their heatmaps, coverage of triplets."""
+    columns = {  # header -> task, metric
+        "F1": (f"{SURGX}_instruments", "f1"),
+        "AA": (f"{SURGX}_instruments", "tp_aa"),
+        "AC": (f"{SURGX}_instruments", "tp_ac"),
+        "AC of false": (f"{SURGX}_instruments", "fp_ac"),
+        "triplets found": (f"{SURGX}_triplets", "coverage"),
+    }
+    rows = [
+        [model, *(percent(result["results"][task][f"{metric},none"]) for task, metric in columns.values())]
+        for model, result in results.items()
+    ]
+    frames = f"{_size(results, f'{SURGX}_instruments')} and {_size(results, f'{SURGX}_triplets')} frames"
+    return f"\nSurgXBench ({frames}): what is named, and how much of what is looked at lies on it, in %\n" + (
+        f"{table(['model, heatmap', *columns], rows)}\n"
+    )
+
+
 def _size(results: Results, task: str) -> int:
     return next(iter(results.values()))["n-samples"][task]["effective"]
 
@@ -110,4 +143,5 @@ def _closing(wording: Wording, out: Path) -> str:
             "\nthere without looking; medfaith quickstart --layout shuffled shows them at their floor."
         )
     note += "\n– is undefined: TPT and VPT ask how many true positives turn to No, and a model that says No has none.\n"
+    note += "A uniform heatmap looks nowhere: AA and AC are undefined.\n"
     return f"{note}\nSynthetic data in {out}/phantom, rows in {out}/data, results in {out}/results.json."

@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tqdm import tqdm
 
@@ -76,8 +76,15 @@ def _arguments(argv: list[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def run_baselines(task: str, metadata: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """lm-eval's results of every baseline on `task` (a task or a group), by model name."""
+def run_baselines(
+    task: str,
+    metadata: Mapping[str, Any],
+    models: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """lm-eval's results on `task` (a task or a group), by name, of every baseline or of `models`.
+
+    models: name -> model and its arguments.
+    """
     import lm_eval
     from lm_eval.api.registry import get_model
     from lm_eval.tasks import TaskManager
@@ -88,9 +95,15 @@ def run_baselines(task: str, metadata: Mapping[str, Any]) -> dict[str, dict[str,
     evaluate: Any = lm_eval.evaluate  # its decorator hides its signature from type checkers
     results = {}
     # lm-eval shows a bar for every model and task; one over the models says as much, on a terminal only.
-    for name in tqdm(BASELINES, desc="models", disable=None, leave=False, file=sys.stderr):
+    chosen = models or {name: (name, {}) for name in BASELINES}
+    for name, (model, arguments) in tqdm(chosen.items(), desc="models", disable=None, leave=False, file=sys.stderr):
         with contextlib.redirect_stderr(io.StringIO()):
-            result = evaluate(get_model(name)(), task_dict=manager.load([task]), bootstrap_iters=0, log_samples=False)
+            result = evaluate(
+                cast(Any, get_model(model))(**arguments),
+                task_dict=manager.load([task]),
+                bootstrap_iters=0,
+                log_samples=False,
+            )
         results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}
     return results
 

@@ -101,8 +101,8 @@ class Reply(NamedTuple):
     predicted: tuple[str, ...] | None = None
     scores: tuple[float, ...] | None = None
     heatmaps: str | None = None
-    occluded: Mapping[str, Any] | None = None
     unparsed: bool = False
+    occluded: Mapping[str, Any] | None = None
 
 
 _NAMES = compiled(INSTRUMENT_SYNONYMS)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.ivt.answers import read_instruments, read_reply, read_triplets
+from medfaith.evaluate_metrics.ivt.answers import Reply, read_instruments, read_reply, read_triplets
 from medfaith.evaluate_metrics.ivt.clauses import plain
 from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS, TRIPLETS
 
@@ -408,11 +408,11 @@ def test_replies(text, fields):
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
 def test_broken_replies_are_unparsed_as_a_whole(text):
-    assert read_reply(text) == (None, None, None, None, True)
+    assert read_reply(text) == Reply(unparsed=True)
 
 
 def test_an_object_without_an_answer_is_unparsed_and_keeps_its_key():
-    assert read_reply('{"heatmaps": "a/1"}') == (None, None, None, "a/1", True)
+    assert read_reply('{"heatmaps": "a/1"}') == Reply(heatmaps="a/1", unparsed=True)
     assert read_reply(None).text == ""
 
 
@@ -423,4 +423,4 @@ def test_an_object_without_an_answer_is_unparsed_and_keeps_its_key():
 )
 def test_the_protocol_comes_back_as_written(predicted, scores, key):
     reply = read_reply(json.dumps({"heatmaps": key, "predicted": predicted, "scores": scores}))
-    assert reply == (None, tuple(predicted), tuple(scores), key, False)
+    assert reply == Reply(predicted=tuple(predicted), scores=tuple(scores), heatmaps=key)

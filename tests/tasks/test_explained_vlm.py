@@ -67,7 +67,7 @@ def teach(folder: Path, placeholder: str) -> None:
 
 @pytest.fixture(scope="module", params=SAVE)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = SAVE[request.param](tmp_path_factory.mktemp(request.param, numbered=False))
+    folder = SAVE[request.param](tmp_path_factory.mktemp("models") / request.param)
     teach(folder, PLACEHOLDER[folder.name])
     return folder
 

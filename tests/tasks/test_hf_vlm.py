@@ -106,7 +106,7 @@ def requests_of(lm: Any | None = None) -> list[Instance]:
 
 @pytest.fixture(scope="module", params=SAVE)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return SAVE[request.param](tmp_path_factory.mktemp(request.param, numbered=False))
+    return SAVE[request.param](tmp_path_factory.mktemp("models") / request.param)
 
 
 def load(folder: Path, batch_size: int = 8, chat: bool = False, **arguments: Any) -> Any:
