@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medfaith.loaders import sources
+from medfaith.loaders.errors import MedfaithError
 
 DEFAULT_OUT = "medfaith-data"
 
@@ -78,15 +79,15 @@ def _surgx_arguments(job: argparse.ArgumentParser) -> None:
         help="the frame that the optical flow leads to: second (the data set's next, as it keeps one a second), or "
         "frame (1/25 s later, from Cholec80's videos)",
     )
-    job.add_argument("--boxes-step", type=int, help="frame numbers of Cholec80-Boxes a second (default: found out)")
+    job.add_argument(
+        "--boxes-step", type=_positive, help="frame numbers of Cholec80-Boxes a second (default: found out)"
+    )
     job.add_argument("--boxes-first", type=int, help="number of its first second (default: found out)")
     job.add_argument("--flow", metavar="raft|DIR", help="add motion masks: by RAFT, or of flow files in this folder")
     job.add_argument("--raft-weights", metavar="FILE", help="of raft_large (default: torchvision's, downloaded)")
-    job.add_argument("--gamma", type=float, default=0.8, help="quantile of motion that a mask keeps (C.1; %(default)s)")
-    job.add_argument(
-        "--trim", type=float, default=0.0, help="share of pixels that the camera's fit leaves out (published: 0)"
-    )
-    job.add_argument("--motion-floor", type=float, default=0.5, help="pixels; less is no motion (default: %(default)s)")
+    job.add_argument("--gamma", type=float, help="quantile of motion that a mask keeps (default: 0.8, C.1)")
+    job.add_argument("--trim", type=float, help="share of pixels that the camera's fit leaves out (published: 0)")
+    job.add_argument("--motion-floor", type=float, help="pixels; less is no motion (default: 0.5)")
     job.add_argument(
         "--motion-cache", type=Path, metavar="DIR", help="keep finished videos here (default: below --out)"
     )
@@ -152,16 +153,21 @@ def _build_surgx(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.builders import surgxbench
     from medfaith.builders.surgxbench.motion_rows import MotionOptions
 
+    given = {
+        "weights": arguments.raft_weights,
+        "gamma": arguments.gamma,
+        "trim": arguments.trim,
+        "floor": arguments.motion_floor,
+        "cache": arguments.motion_cache,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if chosen and not arguments.flow:
+        option = {"weights": "--raft-weights", "floor": "--motion-floor", "cache": "--motion-cache"}
+        name = next(iter(chosen))
+        raise MedfaithError(f"{option.get(name, f'--{name}')} says how motion is found\n  what to do: give --flow, too")
     motion = None
     if arguments.flow:
-        motion = MotionOptions(
-            flow=arguments.flow,
-            weights=arguments.raft_weights,
-            gamma=arguments.gamma,
-            trim=arguments.trim,
-            floor=arguments.motion_floor,
-            cache=arguments.motion_cache or arguments.out / ".surgxbench-motion",
-        )
+        motion = MotionOptions(arguments.flow, **{"cache": arguments.out / ".surgxbench-motion"} | chosen)
     options = surgxbench.Options(
         successor=arguments.successor,
         boxes_step=arguments.boxes_step,

@@ -168,13 +168,13 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _with_store(rest: Sequence[str], folder: str) -> list[str]:
-    """lm_eval's arguments with the heatmaps' folder among those of the model."""
-    for number, argument in enumerate(rest):
-        if argument.split("=", 1)[0] == "--model_args":
-            if "=" in argument:
-                return [*rest[:number], f"{argument},store={folder}", *rest[number + 1 :]]
-            return [*rest[: number + 1], f"{rest[number + 1]},store={folder}", *rest[number + 2 :]]
-    return [*rest, "--model_args", f"store={folder}"]
+    """lm_eval's arguments with the heatmaps' folder among those of the model, where it is one that makes heatmaps."""
+    from medfaith.tasks import EXPLAINED
+
+    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    named.add_argument("--model", "-M")
+    model = named.parse_known_args(list(rest))[0].model
+    return [*rest, "--model_args", f"store={folder}"] if model in EXPLAINED else list(rest)
 
 
 def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:

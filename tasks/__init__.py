@@ -23,6 +23,8 @@ MODELS = {
     "medfaith-explained-vlm": "medfaith.tasks.models.explained_vlm:ExplainedVLM",
 }
 
+EXPLAINED = (*BASELINES, "medfaith-contrastive", "medfaith-explained-vlm")  # models that take `store`, for heatmaps
+
 
 def include_path() -> Path:
     """The folder for `lm_eval --include_path`."""

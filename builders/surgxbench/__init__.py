@@ -91,7 +91,7 @@ def build(
     named = {c: {s: sources.root_of(s, roots) for s in (*NEEDS[c], *more)} for c in chosen}
     boxed = cholec80_boxes.read_frames(named[chosen[0]][SOURCE])
     numbered = numbering(boxed, step=options.boxes_step, first=options.boxes_first)
-    folders = []
+    made = []
     for config, of_config in named.items():
         make = partial(instrument_rows, boxed) if config == "instruments" else _triplets(config, boxed)
         rows, counted = make(of_config, numbered, kind=options.successor, workers=workers)
@@ -101,13 +101,14 @@ def build(
         if options.motion is not None and config != "instruments":
             rows, of_motion = with_motion(rows, of_config, options.motion, successor=options.successor)
             counted += of_motion
-        folders.append(_write(config, of_config, rows, counted, out, seed, options, card))
-    return folders
+        made.append((config, of_config, rows, counted))
+    # Nothing is written before every config has its rows.
+    return [_write(*of_one, out, seed, options, card) for of_one in made]
 
 
 def _triplets(config: str, boxed: Sequence[cholec80_boxes.BoxedFrame]) -> Callable[..., Any]:
     def make(roots, numbered, **how):
-        return triplet_rows(READERS[config], CONFIGS[config], roots, boxed, numbered, **how)
+        return triplet_rows(READERS[config], config, CONFIGS[config], roots, boxed, numbered, **how)
 
     return make
 
@@ -149,7 +150,7 @@ def _record(
             for path in _label_files(config, roots[CONFIGS[config]], video)
         ]
     hashes = {source_id: sha256_of_files(of_source) for source_id, of_source in sorted(files.items())}
-    motion = {"motion": options.motion.recorded() if options.motion else None}
+    motion = {"motion": options.motion.recorded() if options.motion and config in READERS else None}
     return {
         "benchmark": NAME,
         "source": CONFIGS[config],

@@ -1,15 +1,17 @@
 """Frames with the instruments' boxes (section 4.1, Cholec80BBox), and which frame of another source shows the same.
 
-CholecT45 keeps one frame a second of Cholec80's 25. Cholec80-Boxes is labelled at one frame a second, too; its releases
-do not say whether a frame's number counts seconds or the video's frames, so both are read (`Numbering`).
+CholecT45 keeps one frame a second of Cholec80's 25. Whether Cholec80-Boxes numbers seconds or the video's frames, and
+how many a second it labels, public accounts do not agree on: its numbers decide (`numbering`).
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,27 +46,33 @@ class Numbering:
         k, rest = divmod(number - self.first, self.step)
         return None if rest or k < 0 else k
 
+    def video_frame(self, number: int) -> int | None:
+        """The number of the same frame in the 25-fps video; None where there is none."""
+        place, rest = divmod(FPS * (number - self.first), self.step)
+        return None if rest or place < 0 else place
+
 
 def numbering(frames: Sequence[BoxedFrame], *, step: int | None = None, first: int | None = None) -> Numbering:
     """How Cholec80-Boxes numbers its frames, as far as it is not given.
 
-    Numbers that all leave the same rest by 25 are those of the 25-fps video, others count seconds; the first second is
-    that rest, or 0. Raises InputError where the numbers do not fit what was given.
+    Numbers whose steps share the divisor 25 or 5 are those of the 25-fps video (labelled once or five times a second),
+    consecutive ones count seconds; the first second is the smallest number that fits. Raises InputError for other
+    steps, which have to be named.
     """
+    numbers = {video: sorted({f.frame for f in frames if f.video == video}) for video in {f.video for f in frames}}
+    shared = math.gcd(*(after - before for of_one in numbers.values() for before, after in pairwise(of_one)))
     if step is None:
-        step = FPS if len({frame.frame % FPS for frame in frames}) == 1 and len(frames) > 1 else 1
+        if shared > 1 and shared % FPS and FPS % shared:
+            raise InputError(
+                "Cholec80-Boxes",
+                f"its frames are numbered in steps of {shared}",
+                expected="frames of the 25-fps video (steps of 25 or 5), or seconds",
+                action="give --boxes-step, the frame numbers a second, and --boxes-first, the first second's",
+            )
+        step = FPS if shared > 1 else 1
     if first is None:
-        first = min((frame.frame % step for frame in frames), default=0)
-    found = Numbering(step, first)
-    odd = next((frame for frame in frames if found.second(frame.frame) is None), None)
-    if odd is not None:
-        raise InputError(
-            "Cholec80-Boxes",
-            f"video {odd.video} has a frame {odd.frame}",
-            expected=f"frames {first}, {first + step}, {first + 2 * step}, ...",
-            action="give --boxes-step and --boxes-first as your copy numbers its frames",
-        )
-    return found
+        first = min((f.frame for f in frames), default=0) % math.gcd(shared, step)
+    return Numbering(step, first)
 
 
 def reference(source: str, key: str) -> ImageRef:
@@ -92,12 +100,17 @@ class Successors:
         self._kind, self._roots = kind, roots
         self._lengths: dict[int, int] = {}
 
-    def of(self, source: str, video: int, second: int, key: str) -> ImageRef | None:
-        """The successor of what `source` shows of a second, None at a video's end; key: of the source's next frame."""
+    def of(self, source: str, video: int, place: int | None, key: str) -> ImageRef | None:
+        """The successor of a frame, None at a video's end.
+
+        place: the frame's number in the 25-fps video. key: of the source's own next frame.
+        """
         if self._kind == "second":
             following = reference(source, key)
             return following if _exists(following, self._roots) else None
-        number = FPS * second + 1
+        if place is None:
+            return None
+        number = place + 1
         following = reference(VIDEOS, cholec80.key(video, number))
         if video not in self._lengths:
             self._lengths[video] = cholec80.count_frames(images.locate(following, self._roots))
@@ -136,14 +149,13 @@ def instrument_rows(
             counted[MISSING] += 1
             continue
         boxes = boxes_of(frame, size, counted)
-        second = numbered.second(frame.frame)
-        assert second is not None
+        place = numbered.video_frame(frame.frame)
         key = cholec80_boxes.key(frame.video, frame.frame + numbered.step)
         rows.append(
             {
                 "id": f"instruments/{frame.video:02d}/{frame.frame:06d}",
                 "image": image,
-                "successor": successors.of(SOURCE, frame.video, second, key),
+                "successor": successors.of(SOURCE, frame.video, place, key),
                 "width": size[0],
                 "height": size[1],
                 "video": frame.video,

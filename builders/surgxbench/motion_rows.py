@@ -50,6 +50,8 @@ def check_motion(options: MotionOptions) -> None:
     if options.flow != RAFT and not Path(options.flow).is_dir():
         expected = "raft, or a folder of flow files: <video>/<frame>_forward.npy and so on"
         raise InputError(f"--flow {options.flow}", "no such folder", expected=expected)
+    if options.weights and not Path(options.weights).is_file():
+        raise InputError(options.weights, "no such file", expected="a state dict of torchvision's raft_large")
 
 
 def with_motion(

@@ -13,14 +13,17 @@ import numpy as np
 from ...loaders.cholec80_boxes import BoxedFrame
 from ...loaders.cholec_triplets import INSTRUMENTS, TRIPLETS
 from ...loaders.errors import InputError
-from .frames import MISSING, Numbering, Successors, boxes_of, in_order, reference, sizes
+from .frames import FPS, MISSING, SOURCE, Numbering, Successors, boxes_of, in_order, reference, sizes
 
 WITHOUT_BOX = "frames with a triplet and no box"
+UNLABELLED = "frames with boxes that have no triplet labels"
+MEND = "check --boxes-step and --boxes-first: the frame numbers of Cholec80-Boxes a second, and of the first one"
 OTHER_INSTRUMENTS = "frames whose triplets and boxes name different instruments"
 
 
 def triplet_rows(
     reader: ModuleType,
+    config: str,
     source: str,
     roots: Mapping[str, Path],
     boxed: Sequence[BoxedFrame],
@@ -51,6 +54,8 @@ def triplet_rows(
         seconds = [int(number) for number in labels.frames]
         references = [reference(source, reader.key(video, second)) for second in seconds]
         found = sizes(references, roots, workers=workers)
+        _check_pixels(video, boxed, next((size for size in found if size), None), roots)
+        counted[UNLABELLED] += len({at for of, at in by_second if of == video and at is not None} - set(seconds))
         for second, image, size, present in zip(seconds, references, found, labels.triplets, strict=True):
             if size is None:
                 counted[MISSING] += 1
@@ -64,9 +69,9 @@ def triplet_rows(
             counted[OTHER_INSTRUMENTS] += bool(boxes) and boxed_instruments != set(instruments)
             rows.append(
                 {
-                    "id": f"triplets/{video:02d}/{second:06d}",
+                    "id": f"{config}/{video:02d}/{second:06d}",
                     "image": image,
-                    "successor": successors.of(source, video, second, reader.key(video, second + 1)),
+                    "successor": successors.of(source, video, FPS * second, reader.key(video, second + 1)),
                     "width": size[0],
                     "height": size[1],
                     "video": video,
@@ -78,7 +83,33 @@ def triplet_rows(
                     "camera": None,
                 }
             )
+    _check_agreement(rows, counted, roots[source])
     return rows, +counted
+
+
+def _check_pixels(
+    video: int, boxed: Sequence[BoxedFrame], size: tuple[int, int] | None, roots: Mapping[str, Path]
+) -> None:
+    """Raises InputError where a video's boxes were drawn on frames of another size, as far as those are there."""
+    references = [reference(SOURCE, frame.key) for frame in boxed if frame.video == video]
+    drawn = next((found for found in sizes(references[:5], roots, workers=1) if found), None)
+    if drawn and size and drawn != size:
+        theirs, ours = (f"{width} x {height} pixels" for width, height in (drawn, size))
+        raise InputError(
+            roots[SOURCE],
+            f"its frames of video {video} have {theirs}, those with triplets {ours}",
+            expected="frames of one size: boxes are in pixels",
+            action="use both sources as they are released, or scale the boxes and their frames",
+        )
+
+
+def _check_agreement(rows: Sequence[Mapping[str, Any]], counted: Mapping[str, int], root: Path) -> None:
+    """Raises InputError where most frames have boxes of other instruments than their triplets, or none."""
+    n_named = sum(bool(row["triplets"]) for row in rows)
+    n_odd = counted[WITHOUT_BOX] + counted[OTHER_INSTRUMENTS]
+    if 2 * n_odd > n_named:
+        found = f"of {n_named} frames with triplets {n_odd} have no box, or boxes of other instruments"
+        raise InputError(root, found, expected="boxes of the same frames", action=MEND)
 
 
 def _triplet(number: int) -> dict[str, Any]:

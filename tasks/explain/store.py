@@ -153,7 +153,7 @@ class HeatmapStore:
             arrays["scores"] = np.asarray(scores, dtype=np.float64)
         partial = _partial(self.path(row_id))
         with partial.open("wb") as file:
-            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+            np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
         partial.replace(self.path(row_id))
 
     def _grids(self, row_id: str, maps: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -17,6 +17,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
 from medfaith.loaders.errors import InputError
+from medfaith.tasks.models.reference_heatmaps import KINDS
 
 
 class Baseline(LM):
@@ -31,7 +32,13 @@ class Baseline(LM):
 
     def __init__(self, store: str | None = None, heatmap: str = "box", **_: Any) -> None:
         super().__init__()
-        self._heatmaps = _Heatmaps(type(self).__name__, store, heatmap) if store else None
+        if heatmap not in KINDS:
+            raise InputError(f"heatmap={heatmap}", "no such heatmap", expected=f"one of {', '.join(KINDS)}")
+        self._heatmaps = _Heatmaps(store, heatmap, self._identity()) if store else None
+
+    def _identity(self) -> dict[str, Any]:
+        """What its answers depend on beside the documents: the key of its heatmaps."""
+        return {"model": type(self).__name__}
 
     @abstractmethod
     def choose(self, docs: list[dict[str, Any]]) -> list[int]:
@@ -103,8 +110,11 @@ class Random(Baseline):
     """Uniform over the options, by a hash of the row's id and `seed`: the same whatever the order of the rows."""
 
     def __init__(self, seed: int = 0, **options: Any) -> None:
-        super().__init__(**options)
         self._seed = seed
+        super().__init__(**options)
+
+    def _identity(self) -> dict[str, Any]:
+        return super()._identity() | {"seed": self._seed}
 
     def choose(self, docs: list[dict[str, Any]]) -> list[int]:
         digests = [blake2b(f"{self._seed}:{doc['id']}".encode(), digest_size=8).digest() for doc in docs]
@@ -149,13 +159,10 @@ class QuestionPrior(Baseline):
 class _Heatmaps:
     """Answers with heatmaps beside them, in the form of the models that explain themselves."""
 
-    def __init__(self, model: str, folder: str, kind: str) -> None:
+    def __init__(self, folder: str, kind: str, identity: dict[str, Any]) -> None:
         from medfaith.tasks.explain.store import HeatmapStore
-        from medfaith.tasks.models.reference_heatmaps import KINDS
 
-        if kind not in KINDS:
-            raise InputError(f"heatmap={kind}", "no such heatmap", expected=f"one of {', '.join(KINDS)}")
-        self._kind, self._store = kind, HeatmapStore(folder, {"model": model, "heatmap": kind})
+        self._kind, self._store = kind, HeatmapStore(folder, identity | {"heatmap": kind})
 
     def explained(self, doc: dict[str, Any], text: str) -> str:
         from medfaith.tasks.explain.geometry import Geometry

@@ -7,6 +7,7 @@ class is the mean of the maps of its tokens. Heatmaps go to a store on disk, and
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -23,6 +24,7 @@ from tqdm import tqdm
 from ...evaluate_metrics.ivt.answers import read_instruments, read_triplets
 from ...loaders.errors import InputError
 from ..explain import cleann
+from ..explain.causal_plot import draw_causal_graph
 from ..explain.geometry import Geometry, of_processor
 from ..explain.store import HeatmapStore
 from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_grid, visual_positions
@@ -180,6 +182,7 @@ class ExplainedVLM(HFVisionLM):
         if path:
             place = {"size": geometry.size, "window": geometry.window}
             _write_json(path, {"row": request.doc["id"], "request": digest, **place, "graphs": graphs})
+            _draw(path.with_suffix(""), graphs, image, geometry)
         self._store(request).write(str(request.doc["id"]), maps, geometry, extra={"request": digest, "text": text})
 
     def _geometry(self, image: Any, resized: Any) -> Geometry:
@@ -241,6 +244,16 @@ class ExplainedVLM(HFVisionLM):
             return None
         store = self._store(request)
         return self._graphs / store.key / store.path(str(request.doc["id"])).with_suffix(".json").name
+
+
+def _draw(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, geometry: Geometry) -> None:
+    """A picture of each head's graph of the first token of each class, where matplotlib is installed."""
+    if not graphs or importlib.util.find_spec("matplotlib") is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, tokens in graphs.items():
+        for graph in tokens[0]:
+            draw_causal_graph(graph, image, geometry, folder / f"{name}-head{graph['head']}.png")
 
 
 def class_spans(text: str, classes: Sequence[str]) -> dict[str, list[Span]]:

@@ -134,7 +134,7 @@ def _overlay(pick: Pick, row: Mapping[str, Any], sheet: Sheet) -> Overlay:
     from ..surgx.rows import Heatmaps
 
     size = (row["height"], row["width"])
-    maps = Heatmaps(str(sheet.heatmaps)).read(pick.row.heatmaps or "", pick.row.id, size)
+    maps, _ = Heatmaps(str(sheet.heatmaps)).read(pick.row.heatmaps or "", pick.row.id, size)
     candidates = _classes(pick)
     shown = next((name for name in candidates if name in maps), None)
     if shown is None:

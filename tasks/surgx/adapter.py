@@ -15,12 +15,14 @@ from medfaith.evaluate_metrics.attention_alignment.score import score_frame
 from medfaith.evaluate_metrics.ivt.answers import Reply, read_instruments, read_reply, read_triplets
 from medfaith.evaluate_metrics.ras.score import score_frame as ras_of_frame
 from medfaith.loaders import rle
+from medfaith.tasks.explain.geometry import visible_share
 
 ENDS = ("", "_ci_low", "_ci_high")
 LOOKS = ("tp_aa", "tp_ac", "fp_ac")
 INSTRUMENTS = (
     *(f"f1{end}" for end in ENDS), "precision", "recall", "n_unparsed",
     *(f"{name}{end}" for name in LOOKS for end in ENDS), "n_tp", "n_fp", "n_degenerate", "n_without_map",
+    "visible_share",
 )  # fmt: skip
 PARTS = ("ivt", "iv", "it", "i", "v", "t")
 LEVELS = ("ivt", "iv", "it", "i", "missed")
@@ -28,7 +30,7 @@ RAS = ("ras_local_ivt", "ras_local_iv", "ras_local_it", "ras_local_i", "ras_glob
 TRIPLETS = (
     *(f"coverage{end}" for end in ENDS), "n_unparsed", *(f"ap_{part}" for part in PARTS),
     *(f"share_{level}{end}" for level in LEVELS for end in ENDS), *(f"{name}{end}" for name in RAS for end in ENDS),
-    "n_gold", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate",
+    "n_gold", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate", "visible_share",
 )  # fmt: skip
 OCCLUSION = (
     *(f"lost{end}" for end in ENDS), "n_covered", "n_lost", "n_without_region",
@@ -51,7 +53,7 @@ def instruments_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str
     """Per-row values of a frame's instruments: what was predicted, and AA and AC of each prediction's heatmap."""
     reply = read_reply(results[0])
     predicted, outcome = _instruments(reply)
-    maps = heatmaps(doc, reply)
+    maps, visible = heatmaps(doc, reply)
     looks = score_frame(
         [maps.get(name) for name in predicted], predicted, doc["boxes"], video=str(doc["video"]), name=doc["id"]
     )
@@ -61,6 +63,7 @@ def instruments_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str
         "predicted": None if outcome == "unparsed" else predicted,
         "outcome": outcome,
         "looks": looks,
+        "visible": visible,
     }
     return under_each(INSTRUMENTS, row) | {SKIPPED: doc[SKIPPED]}
 
@@ -69,7 +72,7 @@ def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, A
     """Per-row values of a frame's triplets: those predicted, best first, and how each true one is matched."""
     reply = read_reply(results[0])
     predicted, outcome = _triplets(reply)
-    maps = heatmaps(doc, reply)
+    maps, visible = heatmaps(doc, reply)
     scored = reply.predicted is not None
     seen = ras_of_frame(
         [maps.get(name) for name in predicted],
@@ -89,6 +92,7 @@ def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, A
         "scores": _all_scores(reply, len(doc["classes"])),
         "occluded": reply.occluded,
         "seen": seen,
+        "visible": visible,
     }
     return under_each(TRIPLETS, row) | {SKIPPED: doc[SKIPPED]}
 
@@ -122,11 +126,15 @@ def _all_scores(reply: Reply, n_classes: int) -> list[float] | None:
     return list(reply.scores)
 
 
-def heatmaps(doc: Mapping[str, Any], reply: Reply) -> dict[str, np.ndarray]:
-    """Class -> heatmap (H, W) that the model kept of its answer; none where it keeps none."""
+def heatmaps(doc: Mapping[str, Any], reply: Reply) -> tuple[dict[str, np.ndarray], list[float] | None]:
+    """Class -> heatmap (H, W) that the model kept of its answer, and the share of each box that the model could see.
+
+    None of them where it keeps none: then it is not known what it saw.
+    """
     if reply.heatmaps is None:
-        return {}
-    return doc["heatmaps"].read(reply.heatmaps, doc["id"], (doc["height"], doc["width"]))
+        return {}, None
+    maps, geometry = doc["heatmaps"].read(reply.heatmaps, doc["id"], (doc["height"], doc["width"]))
+    return maps, [float(share) for share in visible_share([box["xywh"] for box in doc["boxes"]], geometry)]
 
 
 def under_each(names: Sequence[str], row: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,6 +67,12 @@ def _occluded(key: str) -> Callable[[Rows], float]:
         return occlusion_scores(_plain(rows))[key]
 
     return aggregate
+
+
+def visible_share(rows: Rows) -> float:
+    """Mean share of a box that the model could see, after its resizing and cropping, of the frames with heatmaps."""
+    shares = [share for row in _plain(rows) for share in row["visible"] or () if not math.isnan(share)]
+    return sum(shares) / len(shares) if shares else float("nan")
 
 
 def triplets_n_unparsed(rows: Rows) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,6 +55,25 @@ class Unlogged(Sequence[str]):
         return f"{len(self)} texts"
 
 
+class UnloggedMask(Mapping[str, Any]):
+    """A mask (RLE) that a sample log leaves out: the rows have it."""
+
+    def __init__(self, mask: Mapping[str, Any]) -> None:
+        self._mask = mask
+
+    def __getitem__(self, name: str) -> Any:
+        return self._mask[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mask)
+
+    def __len__(self) -> int:
+        return len(self._mask)
+
+    def __str__(self) -> str:
+        return "a mask"
+
+
 class Heatmaps:
     """The heatmaps that models keep in one folder; a sample log keeps no place."""
 
@@ -64,8 +83,10 @@ class Heatmaps:
     def __str__(self) -> str:
         return ""
 
-    def read(self, key: str, row_id: str, size: tuple[int, int]) -> dict[str, np.ndarray]:
-        """Class -> its heatmap (H, W) in the frame's geometry, of the model `key`'s answer to a row; size: (H, W).
+    def read(self, key: str, row_id: str, size: tuple[int, int]) -> tuple[dict[str, np.ndarray], Any]:
+        """Class -> its heatmap (H, W) of the model `key`'s answer to a row, and what the model saw (explain.geometry).
+
+        size: (H, W) of the frame, whose pixels the heatmaps are brought back to.
 
         Raises InputError where no folder was named, or it holds no heatmap of that answer.
         """
@@ -83,9 +104,9 @@ class Heatmaps:
             found = f"heatmaps of a frame of {entry.geometry.size[1]} x {entry.geometry.size[0]} pixels"
             raise InputError(f"row {row_id}", found, expected=f"{size[1]} x {size[0]}, as the row says")
         if not entry.maps:
-            return {}
+            return {}, entry.geometry
         maps = to_frame(np.stack(list(entry.maps.values())), entry.geometry)
-        return dict(zip(entry.maps, maps, strict=True))
+        return dict(zip(entry.maps, maps, strict=True)), entry.geometry
 
 
 def load(
@@ -115,6 +136,8 @@ def load(
 
     def attach(batch: dict[str, list]) -> dict[str, list]:
         same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
+        if "motion" in batch:
+            same["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]
         return batch | same | {"options": [Unlogged(_options(ask, gold)) for gold in batch["gold"]]}
 
     return rows.load(repository, config=config, extend=documents, attach=attach, **options)

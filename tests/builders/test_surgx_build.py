@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from medfaith.builders import surgxbench
 from medfaith.builders.configs import incomplete
@@ -141,7 +142,8 @@ def test_build_json_names_no_place(phantom_surgx_build, phantom_surgx_roots, pha
         text = (phantom_surgx_build / repository / "build.json").read_text()
         assert str(phantom_surgx_flow) not in text
         assert all(str(root) not in text for root in phantom_surgx_roots.values())
-        assert json.loads(text)["arguments"]["motion"] == {"flow": "files", "gamma": 0.8, "trim": 0.4, "floor": 0.5}
+        motion = {"flow": "files", "gamma": 0.8, "trim": 0.4, "floor": 0.5}
+        assert json.loads(text)["arguments"]["motion"] == (None if "boxes" in repository else motion)
 
 
 # --- how Cholec80-Boxes numbers its frames ----------------------------------------------------------------------------
@@ -158,10 +160,14 @@ def frames_numbered(*numbers: int) -> list[BoxedFrame]:
         ((1, 26, 76), {}, Numbering(25, 1)),
         ((0, 1, 2, 25), {}, Numbering(1, 0)),
         ((3, 4, 9), {}, Numbering(1, 0)),
+        ((0, 5, 10, 35), {}, Numbering(25, 0)),
+        ((3, 8, 28), {}, Numbering(25, 3)),
+        ((4, 14, 24), {"step": 10}, Numbering(10, 4)),
         ((3, 4, 9), {"first": 1}, Numbering(1, 1)),
         ((10, 20, 40), {"step": 5}, Numbering(5, 0)),
         ((25,), {}, Numbering(1, 0)),
         ((25,), {"step": 25}, Numbering(25, 0)),
+        ((), {}, Numbering(1, 0)),
     ],
 )
 def test_numbering(numbers, given, expected):
@@ -173,9 +179,36 @@ def test_seconds(number, second):
     assert Numbering(25, 1).second(number) == second
 
 
-def test_frames_that_do_not_fit_the_numbering_are_refused():
-    with pytest.raises(InputError, match=r"video 42 has a frame 30(.|\n)*--boxes-step"):
-        numbering(frames_numbered(0, 25, 30), step=25)
+@pytest.mark.parametrize(("number", "place"), [(1, 0), (6, 5), (26, 25), (0, None)])
+def test_places_in_the_video(number, place):
+    assert Numbering(25, 1).video_frame(number) == place
+    assert Numbering(1, 1).video_frame(3) == 50
+    assert Numbering(10, 0).video_frame(3) is None
+
+
+@pytest.mark.parametrize("step", [2, 10, 30])
+def test_steps_that_say_nothing_have_to_be_named(step):
+    with pytest.raises(InputError, match=rf"in steps of {step}(.|\n)*--boxes-step"):
+        numbering(frames_numbered(0, step, 3 * step))
+
+
+def test_frames_labelled_five_times_a_second_join_at_the_seconds(phantom_surgx_roots, tmp_path):
+    roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
+
+    def denser(rows):
+        made = [rows[0]]
+        for row in rows[1:]:
+            for more in range(0, 25, 5):
+                number = int(row[2][-9:-4]) + more
+                made.append([*row[:2], f"{row[2][:-9]}{number:05d}.png", *row[3:]])
+        return made
+
+    rewritten(roots["cholec80_boxes"], denser)
+    out = tmp_path / "out"
+    surgxbench.build(roots, out, configs=["triplets"])
+    plain = tmp_path / "plain"
+    surgxbench.build(phantom_surgx_roots, plain, configs=["triplets"])
+    assert rows_of(out, "triplets") == rows_of(plain, "triplets")
 
 
 # --- other input ------------------------------------------------------------------------------------------------------
@@ -221,17 +254,21 @@ def test_frames_without_their_image_are_counted_and_none_at_all_is_refused(phant
     assert not (tmp_path / "none").exists()
 
 
-def test_boxes_of_other_seconds_are_noticed(phantom_surgx_roots, tmp_path):
-    """A wrong first second shifts every box: the count of frames that disagree says so."""
-    n_other = {}
-    for first in (0, -25):
-        out = tmp_path / str(first)
-        (folder,) = surgxbench.build(
-            phantom_surgx_roots, out, configs=["triplets"], options=Options(boxes_step=25, boxes_first=first)
-        )
-        skipped = json.loads((folder / "build.json").read_text())["skipped"]
-        n_other[first] = skipped.get("frames whose triplets and boxes name different instruments", 0)
-    assert n_other[0] == 0 < n_other[-25]
+def test_boxes_of_other_seconds_are_refused(phantom_surgx_roots, tmp_path):
+    """A wrong first second shifts every box: most frames then have boxes of other instruments."""
+    options = Options(boxes_step=25, boxes_first=-75)
+    with pytest.raises(InputError, match=r"have no box, or boxes of other instruments(.|\n)*--boxes-first"):
+        surgxbench.build(phantom_surgx_roots, tmp_path, configs=["triplets"], options=options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_boxes_drawn_on_frames_of_another_size_are_refused(phantom_surgx_roots, tmp_path):
+    roots = copied(phantom_surgx_roots, "cholect50", tmp_path)
+    for path in roots["cholect50"].glob("videos/*/*.png"):
+        image = Image.open(path)
+        image.resize((image.width // 2, image.height // 2)).save(path)
+    with pytest.raises(InputError, match=r"214 x 120 pixels, those with triplets 107 x 60"):
+        surgxbench.build(roots, tmp_path / "out", configs=["triplets_t50"])
 
 
 @pytest.mark.parametrize(
@@ -245,7 +282,9 @@ def test_boxes_of_other_seconds_are_noticed(phantom_surgx_roots, tmp_path):
         (["--flow", ".", "--motion-floor", "-1"], "floor -1.0: is out of range"),
         (["--flow", ".", "--config", "triplets"], "000000_forward: no flow file"),
         (["--flow", "raft", "--raft-weights", "no/such/file", "--config", "triplets"], "no such file"),
-        (["--boxes-step", "10"], "--boxes-step and --boxes-first"),
+        (["--boxes-step", "10"], "have no box, or boxes of other instruments"),
+        (["--trim", "0.3"], "--trim says how motion is found"),
+        (["--raft-weights", "x"], "--raft-weights says how motion is found"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )

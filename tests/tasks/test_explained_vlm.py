@@ -234,6 +234,10 @@ def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
         patches = [node["patch"] for graph in graphs for node in graph["nodes"] if node["kind"] == "image"]
         assert patches
         assert set(map(tuple, patches)) <= {(0, 0), (0, 1), (1, 0), (1, 1)}
+    pictures = sorted(picture.name for picture in path.with_suffix("").glob("*.png"))
+    heads = {graph["head"] for graph in written["graphs"]["hook"][0]}
+    assert {name for name in pictures if name.startswith("hook")} == {f"hook-head{head}.png" for head in heads}
+    assert len(pictures) == 8
     path.unlink()
     assert load(llava, **arguments).generate_until([ask(0, question)]) == [reply]
     assert path.is_file()

@@ -100,6 +100,7 @@ def test_a_contrastive_model_fills_every_table(clip_runs):
     assert 0 <= instruments["fp_ac,none"] <= 1
     assert instruments["n_without_map,none"] == triplets["n_without_map,none"] == 0
     assert 0 < triplets["ap_i,none"] <= 1
+    assert 0.3 < instruments["visible_share,none"] < 0.7, "the model crops 28 x 28 of 32 x 57"
     shares = [triplets[f"share_{level},none"] for level in ("ivt", "iv", "it", "i", "missed")]
     assert sum(shares) == pytest.approx(1)
     assert 0 <= triplets["ras_global_missed,none"] <= 1

@@ -16,7 +16,7 @@ from lm_eval.api.registry import get_model
 from lm_eval.tasks import TaskManager
 
 from medfaith import tasks
-from medfaith.cli import main
+from medfaith.cli import _with_store, main
 from medfaith.loaders import rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError
@@ -72,6 +72,7 @@ def test_a_heatmap_on_the_box_is_aligned_and_a_uniform_one_looks_nowhere(of_heat
     assert box["n_fp"] == box["n_degenerate"] == 0 < box["n_tp"]
     assert math.isnan(uniform["tp_aa"])
     assert uniform["n_degenerate"] == uniform["n_tp"] == box["n_tp"]
+    assert box["visible_share"] == 1
     for asked in ("triplets", "triplets_t50"):
         box, uniform = (of_heatmaps[kind][asked]["scores"] for kind in ("box", "uniform"))
         assert box["ras_local_ivt"] == 1
@@ -281,3 +282,61 @@ def test_prompts_are_those_of_the_paper(phantom_surgx_build):
     assert "A grasper can dissect, grasp, pack or retract." in text["triplets"]
     assert "abdominal_wall_cavity" in text["triplets"]
     assert "null" not in text["triplets"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["--model_args", "heatmap=corner"],
+        ["--model_args", '{"heatmap": "corner"}'],
+        ["--model_args=heatmap=corner"],
+    ],
+    ids=["none", "pairs", "json", "equals"],
+)
+def test_the_folder_reaches_the_model_beside_its_other_arguments(phantom_surgx_build, tmp_path, given):
+    command = ["eval", "--data", str(phantom_surgx_build), "--heatmaps", str(tmp_path / "store"), "--limit", "2"]
+    assert main([*command, "--model", "oracle", "--tasks", "medfaith_surgx_instruments", *given]) == 0
+    (kept,) = (tmp_path / "store").glob("*/model.json")
+    assert json.loads(kept.read_text())["heatmap"] == ("corner" if given else "box")
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        (["--model", "oracle"], True),
+        (["--model=medfaith-contrastive", "--model_args", "pretrained=x"], True),
+        (["--model_args", "pretrained=x", "--model", "medfaith-explained-vlm"], True),
+        (["--model", "hf-multimodal", "--model_args", "pretrained=x"], False),
+        (["--model", "medfaith-hf-vlm"], False),
+        ([], False),
+    ],
+)
+def test_only_models_that_make_heatmaps_are_given_the_folder(given, added):
+    assert _with_store(given, "DIR") == given + (["--model_args", "store=DIR"] if added else [])
+
+
+def test_an_unknown_heatmap_is_refused_with_and_without_a_folder(tmp_path):
+    model = cast(Any, get_model("oracle"))
+    for given in ({}, {"store": str(tmp_path)}):
+        with pytest.raises(InputError, match=r"heatmap=nose: no such heatmap(.|\n)*box, uniform, centre, corner"):
+            model(heatmap="nose", **given)
+
+
+def test_rows_of_two_sources_and_seeds_keep_their_own_heatmaps(phantom_surgx_build, tmp_path):
+    ids = {}
+    for asked in ("triplets", "triplets_t50"):
+        run = evaluate(Says("x"), [asked], phantom_surgx_build)[asked]
+        ids[asked] = {sample["doc"]["id"] for sample in run["samples"]}
+    assert not ids["triplets"] & ids["triplets_t50"]
+    models = [cast(Any, get_model("random"))(seed=seed, store=str(tmp_path)) for seed in (0, 1)]
+    runs = [evaluate(model, ["instruments"], phantom_surgx_build, tmp_path)["instruments"] for model in models]
+    keys = [{json.loads(sample["resps"][0][0])["heatmaps"] for sample in run["samples"]} for run in runs]
+    assert len(keys[0]) == len(keys[1]) == 1
+    assert keys[0] != keys[1]
+
+
+def test_reference_heatmaps_take_little_room(phantom_surgx_build, tmp_path):
+    evaluate(cast(Any, get_model("oracle"))(store=str(tmp_path)), ["instruments"], phantom_surgx_build, tmp_path)
+    sizes = [path.stat().st_size for path in tmp_path.rglob("*.npz")]
+    assert max(sizes) < 5_000, "a frame of 120 x 214 has 51,360 bytes a map in half precision"
