@@ -103,7 +103,9 @@ def build(
             counted += of_motion
         made.append((config, of_config, rows, counted))
     # Nothing is written before every config has its rows.
-    return [_write(*of_one, out, seed, options, card) for of_one in made]
+    return [
+        _write(config, of_config, rows, counted, out, seed, options, card) for config, of_config, rows, counted in made
+    ]
 
 
 def _triplets(config: str, boxed: Sequence[cholec80_boxes.BoxedFrame]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -84,7 +85,7 @@ class Store:
                 arrays = {name: file[name] for name in file.files}
             about = json.loads(str(arrays["about"]))
             return _entry(arrays, about, row_id)
-        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(path, f"is cut short or damaged ({error})", action=AGAIN) from error
 
 
