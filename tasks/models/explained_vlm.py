@@ -51,7 +51,8 @@ class ExplainedVLM(HFVisionLM):
         layer, target: of token_cam.token_cam.
         causal_graphs: a folder for CLEANN's graphs (cleann.causal_graphs) of the tokens of the first mention of each
             class: `<folder>/<key>/<row>.json`, {"row", "request", "size", "window", "graphs": {class: [a list of
-            graphs a token]}}. Needs `store`. Slow: five graphs a token, each of up to seconds.
+            graphs a token]}}, and with matplotlib pictures of each first token's in `<row>/`. Needs `store`. Slow: five
+            graphs a token, each of up to seconds.
 
     Raises:
         InputError: no such layer or target, or causal_graphs without store.
