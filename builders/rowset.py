@@ -59,7 +59,8 @@ def _update(digest: Any, values: Any) -> None:
         for child in values.flatten():
             _update(digest, child)
     else:
-        numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+        zero = False if pa.types.is_boolean(kind) else 0
+        numbers = pc.fill_null(values, zero).to_numpy(zero_copy_only=False)
         digest.update(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes())
 
 

@@ -119,6 +119,7 @@ def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
     summary: dict[str, Any] = {"rows": table.num_rows}
     if "study_id" in table.column_names:
         summary["studies"] = len(table["study_id"].unique())
+    if "images" in table.column_names:
         summary["multi_image"] = pc.sum(pc.greater(pc.list_value_length(table["images"]), 1)).as_py() or 0
     if "image" in table.column_names:
         summary["images"] = len(pc.struct_field(table["image"], "key").unique())

@@ -72,18 +72,6 @@ NULL_IDS = tuple(n for n, triplet in enumerate(TRIPLETS) if triplet.verb == NULL
 _IDS = {triplet: n for n, triplet in enumerate(TRIPLETS)}
 
 
-class NormalisedBox(NamedTuple):
-    """An instrument's box in shares of its frame's width and height, top-left origin.
-
-    frame: the frame's number in its video. xywh: (x, y, width, height). The frame's size, which label files do not
-    give, makes it pixels: x and width times the frame's width, y and height times its height.
-    """
-
-    frame: int
-    instrument: str
-    xywh: tuple[float, float, float, float]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TripletVideo:
     """What one video's annotators saw, a row for each labelled frame; the same of CholecT45 and of CholecT50.
@@ -94,7 +82,6 @@ class TripletVideo:
         Columns are ids: TRIPLETS, INSTRUMENTS, VERBS, TARGETS.
     disagreeing: what the function of this name counts: frames whose instruments, verbs or targets, which are read as
         they stand, are not those that the triplets imply.
-    boxes: the instruments' boxes where the release has them (some videos of CholecT50), by frame; else none.
     """
 
     video: int
@@ -104,7 +91,6 @@ class TripletVideo:
     verbs: np.ndarray
     targets: np.ndarray
     disagreeing: Mapping[str, int] = field(default_factory=dict)
-    boxes: tuple[NormalisedBox, ...] = ()
 
 
 def triplet_id(instrument: str, verb: str, target: str) -> int:

@@ -1,4 +1,4 @@
-"""CholecT50: the action triplets of 50 videos at one frame a second, as its JSON files have them, with boxes.
+"""CholecT50: the action triplets of 50 videos at one frame a second, as its JSON files have them.
 
 Source: Nwoye et al., "Rendezvous" (Medical Image Analysis, 2022), second release. Frames lie in
 `videos/VIDxx/000000.png`, 854 x 480 pixels; `labels/VIDxx.json` lists for each frame the triplets in it, each a vector
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .cholec_triplets import INSTRUMENTS, TARGETS, TRIPLETS, VERBS, NormalisedBox, TripletVideo, disagreeing
+from .cholec_triplets import INSTRUMENTS, TARGETS, TRIPLETS, VERBS, TripletVideo, disagreeing
 from .errors import InputError
 
 VECTOR = 15
@@ -59,10 +59,11 @@ def label_file(root: Path, video: int) -> Path:
 
 
 def read_video(root: Path, video: int) -> TripletVideo:
-    """The labels of one video, with the instruments' boxes as shares of the frame's width and height.
+    """The labels of one video.
 
     A part's labels are the ids that the vectors give it; where they are not those that the triplets imply, they are
-    kept and counted (`disagreeing`). A box may reach over the frame's edge.
+    kept and counted (`disagreeing`). Boxes, which only a few videos have, are checked and not kept; one may reach over
+    the frame's edge.
     Raises InputError naming file, frame and vector: broken JSON, labels of another video or frame rate, categories in
     another order, a frame that stands twice or beyond num_frames, a vector of another length, an id out of range, a box
     that is incomplete, empty or wholly outside its frame.
@@ -72,22 +73,17 @@ def read_video(root: Path, video: int) -> TripletVideo:
     _check_header(data, video, path)
     annotations = _annotations(data, path)
     labels = {part: np.zeros((len(annotations), n_classes), dtype=bool) for part, n_classes in IDS.values()}
-    boxes = []
     for row, (frame, vectors) in enumerate(annotations):
         for place, vector in _checked(vectors, frame, path):
             for position, (part, n_classes) in IDS.items():
                 number = _id(vector[position], part, n_classes, path, place)
                 if number >= 0:
                     labels[part][row, number] = True
-            xywh = _box(vector[BOX], path, place)
-            if xywh:
-                if vector[1] < 0:
-                    raise InputError(path, f"{place}: a box without an instrument", action=ACTION)
-                boxes.append(NormalisedBox(frame, INSTRUMENTS[int(vector[1])], xywh))
+            _check_box(vector, path, place)
     parts = (labels["instrument"], labels["verb"], labels["target"])
     frames = np.array([frame for frame, _ in annotations], dtype=np.int64)
     counts = disagreeing(labels["triplet"], *parts)
-    return TripletVideo(video, frames, labels["triplet"], *parts, counts, tuple(boxes))
+    return TripletVideo(video, frames, labels["triplet"], *parts, counts)
 
 
 def _load(path: Path) -> dict:
@@ -172,13 +168,14 @@ def _id(value: float, part: str, n_classes: int, path: Path, place: str) -> int:
     return int(value)
 
 
-def _box(values: list[float], path: Path, place: str) -> tuple[float, float, float, float] | None:
-    """A box's (x, y, width, height); None where all four are -1."""
-    if all(value == -1 for value in values):
-        return None
-    x, y, width, height = (float(value) for value in values)
+def _check_box(vector: list[float], path: Path, place: str) -> None:
+    """Raises InputError unless the box is none, -1 four times, or an instrument's, on the frame at least in part."""
+    x, y, width, height = vector[BOX]
+    if (x, y, width, height) == (-1, -1, -1, -1):
+        return
     complete = 0 < width <= 1 and 0 < height <= 1
     if not (complete and -width < x < 1 and -height < y < 1):
         expected = "x, y, width and height as shares of the frame, or -1 four times for none"
-        raise InputError(path, f"{place}: box {values}", expected=expected, action=ACTION)
-    return x, y, width, height
+        raise InputError(path, f"{place}: box {vector[BOX]}", expected=expected, action=ACTION)
+    if vector[1] < 0:
+        raise InputError(path, f"{place}: a box without an instrument", action=ACTION)

@@ -55,8 +55,8 @@ def label_files(root: Path) -> dict[str, Path]:
     return found
 
 
-def read_images(root: Path, views: Collection[str] = FRONTAL) -> pa.Table:
-    """One row an image whose ViewPosition is one of `views`, in the metadata file's order.
+def read_images(root: Path, views: Collection[str] | None = FRONTAL) -> pa.Table:
+    """One row an image whose ViewPosition is one of `views` (None: every image), in the metadata file's order.
 
     Columns: dicom_id, study_id and subject_id, as the files have them (digits, without the letters of the folders);
     key, the image's path below the official root; view; width and height int32, pixels; split train / validation /
@@ -73,13 +73,14 @@ def read_images(root: Path, views: Collection[str] = FRONTAL) -> pa.Table:
             pc.greater(table[side], 0), table[side], path, side, expected="pixels, above 0", action=ACTION
         )
     table = table.append_column("split", _splits(files["split"], table["dicom_id"], path))
-    table = table.filter(pc.is_in(table["ViewPosition"], value_set=pa.array(sorted(views), pa.string())))
+    if views is not None:
+        table = table.filter(pc.is_in(table["ViewPosition"], value_set=pa.array(sorted(views), pa.string())))
     ids = (table[name] for name in ("subject_id", "study_id", "dicom_id"))
     return pa.table(
         {
             **{name: table[name] for name in ("dicom_id", "study_id", "subject_id")},
             "key": _keys(*ids),
-            "view": table["ViewPosition"],
+            "view": pc.fill_null(table["ViewPosition"], ""),
             "width": table["Columns"],
             "height": table["Rows"],
             "split": table["split"],

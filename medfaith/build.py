@@ -33,6 +33,10 @@ def add_jobs(jobs: Any) -> None:
     _build_arguments(job, "is recorded; nothing is drawn at random")
     _surgx_arguments(job)
     job.set_defaults(job=_build_surgx)
+    job = benchmarks.add_parser("wrong-lung", help="sentences and their boxes, perturbed (Chest ImaGenome, MIMIC-CXR)")
+    _build_arguments(job, "chooses orders, sentences, boxes and conditions")
+    _wrong_lung_arguments(job)
+    job.set_defaults(job=_build_wrong_lung)
 
 
 def root_argument(job: argparse.ArgumentParser) -> None:
@@ -90,6 +94,21 @@ def _surgx_arguments(job: argparse.ArgumentParser) -> None:
     job.add_argument("--motion-floor", type=float, help="pixels; less is no motion (default: 0.5)")
     job.add_argument(
         "--motion-cache", type=Path, metavar="DIR", help="keep finished videos here (default: below --out)"
+    )
+
+
+def _wrong_lung_arguments(job: argparse.ArgumentParser) -> None:
+    job.add_argument(
+        "--swap",
+        default="words",
+        help="left and right as words, or as substring: anywhere, in lower case, as the paper's code has it (default: "
+        "%(default)s)",
+    )
+    job.add_argument(
+        "--random-boxes",
+        default="share",
+        help="of another image, at the same share of this one's width and height, or at the same pixels (default: "
+        "%(default)s)",
     )
 
 
@@ -177,6 +196,13 @@ def _build_surgx(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     return _build_with(surgxbench, options, arguments)
 
 
+def _build_wrong_lung(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.builders import wrong_lung
+
+    options = wrong_lung.Options(swap=arguments.swap, random_boxes=arguments.random_boxes)
+    return _build_with(wrong_lung, options, arguments)
+
+
 def _build_with(benchmark: Any, options: Any, arguments: argparse.Namespace) -> int:
     """Builds what the arguments ask for, and names the configs of which only some sources are there."""
     from medfaith import cards
@@ -214,11 +240,11 @@ def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
     official: whether the paper's counts and the committed references are worth a comparison (not for synthetic data).
     """
     from medfaith import cards
-    from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench
+    from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
     from medfaith.builders.verify import benchmark_of
     from medfaith.printing import verdict_table
 
-    benchmarks = {module.NAME: module for module in (cxr_contrabench, heal_medvqa, surgxbench)}
+    benchmarks = {module.NAME: module for module in (cxr_contrabench, heal_medvqa, surgxbench, wrong_lung)}
     references = cards.references() if official else []
     verdicts = []
     for name, of_benchmark in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import build
+from medfaith import annotate, build
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
 
@@ -77,17 +77,21 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument(
         "--skip-missing-images", action="store_true", help="leave out rows without their images, and count them"
     )
-    job.add_argument("--heatmaps", metavar="DIR", help="where models that show what they look at keep it (SurgXBench)")
+    job.add_argument("--heatmaps", metavar="DIR", help="where models that show what they look at keep it")
     job.set_defaults(job=_eval)
 
     job = jobs.add_parser(
         "report", help="the papers' tables from what lm_eval wrote with --output_path and --log_samples"
     )
     job.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="folders or files, of one or many models")
-    job.add_argument("--out", type=Path, help="also save report.md, one CSV a table and SurgXBench's pictures there")
+    job.add_argument("--out", type=Path, help="also save report.md, one CSV a table and pictures there")
     job.add_argument(
         "--heatmaps", type=Path, metavar="DIR",
         help="with --data, --root and --out: draw a contact sheet of SurgXBench from the models' heatmaps",
+    )  # fmt: skip
+    job.add_argument(
+        "--annotations", type=Path, action="append", default=[], metavar="FILE",
+        help="what people answered to medfaith annotate (repeatable)",
     )  # fmt: skip
     job.add_argument("--data", help="for the contact sheet: what medfaith build wrote, or a Hub organisation")
     build.root_argument(job)
@@ -106,6 +110,8 @@ def _parser() -> argparse.ArgumentParser:
         "--extractor-cache", type=Path, metavar="FILE", help="keep its replies here: an interrupted run then goes on"
     )
     job.set_defaults(job=_report)
+
+    annotate.add_jobs(jobs)
 
     job = jobs.add_parser("quickstart", help="everything on synthetic data: build, verify, evaluate, table; offline")
     job.add_argument("--out", type=Path, default=Path("medfaith-quickstart"), help="(default: %(default)s)")
@@ -180,7 +186,8 @@ def _with_store(rest: Sequence[str], folder: str) -> list[str]:
 def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.tasks.report import write_report
 
-    print(write_report(arguments.results, arguments.out, _extractor(arguments), _sheet(arguments)), end="")
+    extractor, sheet = _extractor(arguments), _sheet(arguments)
+    print(write_report(arguments.results, arguments.out, extractor, sheet, arguments.annotations), end="")
     return 0
 
 

@@ -21,9 +21,11 @@ MODELS = {
     "medfaith-hf-vlm": "medfaith.tasks.models.hf_vlm:HFVisionLM",
     "medfaith-contrastive": "medfaith.tasks.models.contrastive:ContrastiveLM",
     "medfaith-explained-vlm": "medfaith.tasks.models.explained_vlm:ExplainedVLM",
+    "medfaith-alignment": "medfaith.tasks.models.alignment:AlignmentLM",
 }
 
-EXPLAINED = (*BASELINES, "medfaith-contrastive", "medfaith-explained-vlm")  # models that take `store`, for heatmaps
+# Models that take `store`, for heatmaps.
+EXPLAINED = (*BASELINES, "medfaith-contrastive", "medfaith-explained-vlm", "medfaith-alignment")
 
 
 def include_path() -> Path:

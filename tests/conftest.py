@@ -16,7 +16,7 @@ os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdt
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
     del os.environ[variable]
 
-from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench  # noqa: E402
+from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung  # noqa: E402
 from medfaith.builders.surgxbench.motion_rows import MotionOptions  # noqa: E402
 from medfaith.loaders import phantom  # noqa: E402
 from medfaith.loaders.phantom import surgery  # noqa: E402
@@ -80,4 +80,21 @@ def phantom_surgx_build(
     out = tmp_path_factory.mktemp("surgx-data")
     motion = MotionOptions(str(phantom_surgx_flow), trim=0.4)
     surgxbench.build(phantom_surgx_roots, out, options=surgxbench.Options(motion=motion))
+    return out
+
+
+@pytest.fixture(scope="session")
+def phantom_wrong_lung_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Synthetic Chest ImaGenome and MIMIC-CXR in their official layouts."""
+    names = (wrong_lung.SOURCE, wrong_lung.IMAGES)
+    return phantom.write(tmp_path_factory.mktemp("phantom-wrong-lung"), seed=0, sources=names)
+
+
+@pytest.fixture(scope="session")
+def phantom_wrong_lung_build(
+    phantom_wrong_lung_roots: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """That's the Wrong Lung! built from the phantom sources, all configs."""
+    out = tmp_path_factory.mktemp("wrong-lung-data")
+    wrong_lung.build(phantom_wrong_lung_roots, out)
     return out

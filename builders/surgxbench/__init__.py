@@ -18,15 +18,16 @@ from typing import Any
 import datasets
 import pyarrow as pa
 
-from ...loaders import cholec80_boxes, cholect45, cholect50, sources
+from ...loaders import cholec80, cholec80_boxes, cholect45, cholect50, sources
 from ...loaders.errors import InputError
 from ..configs import wanted
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
 from ..verify import Verdict, verify_repository
 from ..write import Family, Split, sha256_of_files, write_repository
 from .checks import instrument_violations, triplet_violations
-from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, instrument_rows, numbering
+from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, instrument_rows
 from .motion_rows import MotionOptions, check_motion, with_motion
+from .seconds import numbering
 from .triplets import triplet_rows
 
 NAME = "surgxbench"
@@ -46,7 +47,7 @@ class Options:
     """Arguments of a build.
 
     successor: of a frame, "second" (the data set's next frame) or "frame" (the 25-fps video's next; needs cholec80).
-    boxes_step, boxes_first: how Cholec80-Boxes numbers its frames (`frames.Numbering`); None is found out.
+    boxes_step, boxes_first: how Cholec80-Boxes numbers its frames (`seconds.Numbering`); None is found out.
     motion: what the motion masks are made of; None leaves them out.
     """
 
@@ -145,12 +146,12 @@ def _record(
 ) -> dict[str, Any]:
     """What build.json says of a build beside its rows. `counted`: what was left out or does not agree, by reason."""
     files = {SOURCE: list(cholec80_boxes.label_files(roots[SOURCE]).values())}
+    videos = sorted({row["video"] for row in rows})
     if config in READERS:
-        files[CONFIGS[config]] = [
-            path
-            for video in sorted({row["video"] for row in rows})
-            for path in _label_files(config, roots[CONFIGS[config]], video)
-        ]
+        root = roots[CONFIGS[config]]
+        files[CONFIGS[config]] = [path for video in videos for path in _label_files(config, root, video)]
+    elif VIDEOS in roots:
+        files[VIDEOS] = [cholec80.tool_file(roots[VIDEOS], video) for video in videos]
     hashes = {source_id: sha256_of_files(of_source) for source_id, of_source in sorted(files.items())}
     motion = {"motion": options.motion.recorded() if options.motion and config in READERS else None}
     return {

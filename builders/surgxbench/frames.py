@@ -1,17 +1,10 @@
-"""Frames with the instruments' boxes (section 4.1, Cholec80BBox), and which frame of another source shows the same.
-
-CholecT45 keeps one frame a second of Cholec80's 25. Whether Cholec80-Boxes numbers seconds or the video's frames, and
-how many a second it labels, public accounts do not agree on: its numbers decide (`numbering`).
-"""
+"""Frames with the instruments' boxes (section 4.1, Cholec80BBox), and which frame follows another."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,60 +12,20 @@ from tqdm import tqdm
 
 from ...loaders import cholec80, cholec80_boxes, images
 from ...loaders.cholec80_boxes import BoxedFrame
-from ...loaders.errors import ImageError, InputError
+from ...loaders.errors import ImageError
+from .seconds import Numbering, agreeing, boxed_instruments, check_seconds, tools_of
 
 SOURCE, VIDEOS = "cholec80_boxes", "cholec80"
-FPS = 25  # of Cholec80's videos
 SUCCESSORS = ("second", "frame")
 MISSING, CLIPPED, OUTSIDE = (
     "labelled frames without their image",
     "boxes that reach beyond their frame (clipped to it)",
     "boxes outside their frame",
 )
+OTHER_TOOLS = "frames whose boxes and Cholec80's tool annotations name different instruments"
 
 ImageRef = dict[str, str]
 Box = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Numbering:
-    """Second k of a video is its frame `first + step * k`."""
-
-    step: int
-    first: int = 0
-
-    def second(self, number: int) -> int | None:
-        """The second that frame `number` shows; None for a number in between."""
-        k, rest = divmod(number - self.first, self.step)
-        return None if rest or k < 0 else k
-
-    def video_frame(self, number: int) -> int | None:
-        """The number of the same frame in the 25-fps video; None where there is none."""
-        place, rest = divmod(FPS * (number - self.first), self.step)
-        return None if rest or place < 0 else place
-
-
-def numbering(frames: Sequence[BoxedFrame], *, step: int | None = None, first: int | None = None) -> Numbering:
-    """How Cholec80-Boxes numbers its frames, as far as it is not given.
-
-    Numbers whose steps share the divisor 25 or 5 are those of the 25-fps video (labelled once or five times a second),
-    consecutive ones count seconds; the first second is the smallest number that fits. Raises InputError for other
-    steps, which have to be named.
-    """
-    numbers = {video: sorted({f.frame for f in frames if f.video == video}) for video in {f.video for f in frames}}
-    shared = math.gcd(*(after - before for of_one in numbers.values() for before, after in pairwise(of_one)))
-    if step is None:
-        if shared > 1 and shared % FPS and FPS % shared:
-            raise InputError(
-                "Cholec80-Boxes",
-                f"its frames are numbered in steps of {shared}",
-                expected="frames of the 25-fps video (steps of 25 or 5), or seconds",
-                action="give --boxes-step, the frame numbers a second, and --boxes-first, the first second's",
-            )
-        step = FPS if shared > 1 else 1
-    if first is None:
-        first = min((f.frame for f in frames), default=0) % math.gcd(shared, step)
-    return Numbering(step, first)
 
 
 def reference(source: str, key: str) -> ImageRef:
@@ -139,8 +92,12 @@ def instrument_rows(
     kind: str = "second",
     workers: int = 1,
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """One row a labelled frame, in order of video and frame, and how many of what was left out or changed."""
-    counted: Counter[str] = Counter()
+    """One row a labelled frame, in order of video and frame, and how many of what was left out or changed.
+
+    kind: of the successors. "frame" rests on the seconds that the numbers stand for, so that these are held against
+    Cholec80's tool annotations. Raises InputError where they are others (`seconds.check_seconds`).
+    """
+    counted = _check_tools(frames, roots, numbered) if kind == "frame" else Counter()
     references = [reference(SOURCE, frame.key) for frame in frames]
     found = sizes(references, roots, workers=workers)
     rows, successors = [], Successors(kind, roots)
@@ -165,6 +122,15 @@ def instrument_rows(
             }
         )
     return rows, +counted
+
+
+def _check_tools(frames: Sequence[BoxedFrame], roots: Mapping[str, Path], numbered: Numbering) -> Counter[str]:
+    tools = tools_of(roots[VIDEOS], sorted({frame.video for frame in frames}))
+    boxed = boxed_instruments(frames, numbered, cholec80_boxes.INSTRUMENTS)
+    counted = check_seconds(tools, boxed, numbered, roots[SOURCE])
+    of_both = {place: names for place, names in tools.items() if place in boxed}
+    counted[OTHER_TOOLS] = agreeing(of_both, boxed).count(False)
+    return counted
 
 
 def in_order(labels: Iterator[str]) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, repeat
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from PIL import Image
 from ...loaders import cholec80, images
 from ...loaders.errors import InputError
 from .flow_files import FlowFiles
-from .frames import FPS, VIDEOS, reference
+from .frames import VIDEOS, ImageRef, reference
 from .motion import FLOOR, GAMMA, check_settings
 from .pairs import Flow, Pair
 from .raft import Raft
+from .seconds import FPS
 from .videos import motion_of_videos
 
 RAFT = "raft"
@@ -75,14 +77,15 @@ def with_motion(
         video = f"VID{row['video']:02d}"
         by_video.setdefault(video, []).append(Pair(row["frame"], *names, size=(row["height"], row["width"])))
 
-    def open_pair(_: str, pair: Pair) -> tuple[Image.Image, Image.Image]:
-        assert pair.size is not None
-        first, second = (images.open_image(pictures[name], roots) for name in (pair.first, pair.second))
-        return _scaled(first, pair.size), _scaled(second, pair.size)
+    def open_pairs(_: str, pairs: Sequence[Pair]) -> Iterator[tuple[Image.Image, Image.Image]]:
+        opened = _in_turn([pictures[name] for pair in pairs for name in (pair.first, pair.second)], roots)
+        for pair, first, second in zip(pairs, opened, opened, strict=True):
+            assert pair.size is not None
+            yield _scaled(first, pair.size), _scaled(second, pair.size)
 
     flow: Flow
     if options.flow == RAFT:
-        flow = Raft(open_pair, weights=Path(options.weights) if options.weights else None)
+        flow = Raft(open_pairs, weights=Path(options.weights) if options.weights else None)
     else:
         flow = FlowFiles(Path(options.flow))
     found, counted = motion_of_videos(
@@ -92,8 +95,34 @@ def with_motion(
     return made, counted
 
 
-def _never(*_: Any) -> tuple[Any, Any]:
+def _never(*_: Any) -> Iterator[tuple[Any, Any]]:
     raise AssertionError("the weights' name needs no frame")
+
+
+def _in_turn(refs: Sequence[ImageRef], roots: Mapping[str, Path]) -> Iterator[Image.Image]:
+    """The pictures in turn, opened as they are asked for: one that stands several times in a row once, frames of a
+    video in one pass.
+    """
+    runs = [(ref, len(list(same))) for ref, same in groupby(refs)]
+    distinct = [ref for ref, _ in runs]
+    of_video = all(ref["source"] == VIDEOS for ref in distinct)
+    opened = _decoded(distinct, roots) if of_video else (images.open_image(ref, roots) for ref in distinct)
+    for (_, times), image in zip(runs, opened, strict=True):
+        yield from repeat(image, times)
+
+
+def _decoded(refs: Sequence[ImageRef], roots: Mapping[str, Path]) -> Iterator[Image.Image]:
+    """Frames of one video in ascending order, in one pass as far as it goes."""
+    left = list(refs)
+    while left:
+        path = images.locate(left[0], roots)
+        numbers = [parts[1] for ref in left if (parts := cholec80.split_key(ref["key"]))]
+        try:
+            for image in cholec80.frames(path, numbers):
+                del left[0]
+                yield image
+        except InputError:  # where the fault is in frames that the next one does not need, it opens by itself
+            yield images.open_image(left.pop(0), roots)
 
 
 def _scaled(image: Image.Image, size: tuple[int, int]) -> Image.Image:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ class Raft:
     """torchvision's raft_large.
 
     Args:
-        open_pair: opens the two images of a video's pair: RGB, uint8 (H, W, 3), or PIL. What it raises is passed on.
+        open_pairs: yields the two images of each of a video's pairs in turn: RGB, uint8 (H, W, 3), or PIL. It is read a
+            batch at a time, and what it raises is passed on.
         weights: a state dict of torchvision's raft_large in a file; None downloads torchvision's default, C_T_SKHT_V2.
         device: None takes the GPU if there is one.
         batch_size: pairs at a time, each both ways: about 0.5 GB a pair for frames of 480x854.
@@ -32,7 +34,7 @@ class Raft:
 
     def __init__(
         self,
-        open_pair: Callable[[str, Pair], tuple[Any, Any]],
+        open_pairs: Callable[[str, Sequence[Pair]], Iterator[tuple[Any, Any]]],
         *,
         weights: Path | None = None,
         device: str | None = None,
@@ -41,20 +43,19 @@ class Raft:
     ) -> None:
         if weights is not None and not weights.is_file():
             raise InputError(weights, "no such file", expected="a state dict of torchvision's raft_large")
-        self.open_pair, self.weights, self.batch_size, self.updates = open_pair, weights, batch_size, updates
+        self.open_pairs, self.weights, self.batch_size, self.updates = open_pairs, weights, batch_size, updates
         self._device = device
 
     def identity(self, video: str, pairs: Sequence[Pair]) -> str:
         return f"raft_large, {self._weights_name}, {self.updates} updates"
 
     def flows(self, video: str, pairs: Sequence[Pair]) -> Iterator[Flows]:
-        for start in range(0, len(pairs), self.batch_size):
-            batch = pairs[start : start + self.batch_size]
-            opened = [_checked_pair(video, pair, self.open_pair(video, pair)) for pair in batch]
-            sizes = sorted({first.shape[:2] for first, _ in opened})
+        opened = zip(pairs, self.open_pairs(video, pairs), strict=True)
+        while batch := [_checked_pair(video, *one) for one in islice(opened, self.batch_size)]:
+            sizes = sorted({first.shape[:2] for first, _ in batch})
             if len(sizes) > 1:
                 raise InputError(f"video {video}", f"frames of several sizes (height, width): {sizes}")
-            first, second = (np.stack(images) for images in zip(*opened, strict=True))
+            first, second = (np.stack(images) for images in zip(*batch, strict=True))
             yield from zip(*self.between(first, second), strict=True)
 
     def between(self, first: np.ndarray, second: np.ndarray) -> Flows:

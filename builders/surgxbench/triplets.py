@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...loaders.cholec80_boxes import BoxedFrame
-from ...loaders.cholec_triplets import INSTRUMENTS, TRIPLETS
+from ...loaders.cholec_triplets import INSTRUMENTS, TRIPLETS, TripletVideo, parts_of
 from ...loaders.errors import InputError
-from .frames import FPS, MISSING, SOURCE, Numbering, Successors, boxes_of, in_order, reference, sizes
+from .frames import MISSING, SOURCE, Successors, boxes_of, in_order, reference, sizes
+from .seconds import FPS, Numbering, boxed_instruments, check_seconds
 
 WITHOUT_BOX = "frames with a triplet and no box"
 UNLABELLED = "frames with boxes that have no triplet labels"
@@ -34,7 +35,8 @@ def triplet_rows(
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
     """One row a frame of the videos that have boxes, in order, and how many of what was left out or does not agree.
 
-    reader: loaders.cholect45 or loaders.cholect50, of `source`. Raises InputError where no video has both.
+    reader: loaders.cholect45 or loaders.cholect50, of `source`. Raises InputError where no video has both, and
+    where the boxes are of other seconds or of frames of another size.
     """
     by_second = {(frame.video, numbered.second(frame.frame)): frame for frame in boxed}
     shared = [video for video in reader.videos(roots[source]) if video in {frame.video for frame in boxed}]
@@ -45,10 +47,11 @@ def triplet_rows(
             expected="videos 42 and 43, as Cholec80-Boxes has 41 to 45",
             action="complete the copy of the source",
         )
-    counted: Counter[str] = Counter()
+    labelled = [reader.read_video(roots[source], video) for video in shared]
+    counted = check_seconds(_named(labelled), boxed_instruments(boxed, numbered, INSTRUMENTS), numbered, roots[SOURCE])
     rows, successors = [], Successors(kind, roots)
-    for video in shared:
-        labels = reader.read_video(roots[source], video)
+    for labels in labelled:
+        video = labels.video
         for part, n_frames in labels.disagreeing.items():
             counted[f"frames whose {part} labels are not those of their triplets (kept as they are)"] += n_frames
         seconds = [int(number) for number in labels.frames]
@@ -65,8 +68,8 @@ def triplet_rows(
             triplets = [_triplet(int(number)) for number in np.flatnonzero(present)]
             instruments = in_order(triplet["instrument"] for triplet in triplets)
             counted[WITHOUT_BOX] += bool(triplets) and not boxes
-            boxed_instruments = {box["label"] for box in boxes} & set(INSTRUMENTS)
-            counted[OTHER_INSTRUMENTS] += bool(boxes) and boxed_instruments != set(instruments)
+            of_boxes = {box["label"] for box in boxes} & set(INSTRUMENTS)
+            counted[OTHER_INSTRUMENTS] += bool(boxes) and of_boxes != set(instruments)
             rows.append(
                 {
                     "id": f"{config}/{video:02d}/{second:06d}",
@@ -85,6 +88,15 @@ def triplet_rows(
             )
     _check_agreement(rows, counted, roots[source])
     return rows, +counted
+
+
+def _named(labelled: Sequence[TripletVideo]) -> dict[tuple[int, int], frozenset[str]]:
+    """(video, second) -> the instruments that its triplets name."""
+    return {
+        (labels.video, second): frozenset(name for name, here in zip(INSTRUMENTS, present, strict=True) if here)
+        for labels in labelled
+        for second, present in zip(labels.frames.tolist(), parts_of(labels.triplets)[0], strict=True)
+    }
 
 
 def _check_pixels(

@@ -91,7 +91,7 @@ class TripletReading(NamedTuple):
 class Reply(NamedTuple):
     """A model's answer: plain text, or the JSON object of a model that gives classes or heatmaps.
 
-    text: what is to be read by words. predicted: class names. scores: one number a class. heatmaps: the key under
+    text: what is to be read by words. predicted: class names. scores: one number a class. heatmaps: the reference under
     which the model keeps its heatmaps. occluded: what it says of the frame without the region that it looked at
     (triplet, before, after, predicted). None: not given. unparsed: the answer begins like a JSON object and is broken,
     or is one without an answer.

@@ -23,7 +23,7 @@ def score_predictions(
     Args:
         predictions: n masks {"size": [height, width], "counts": str}; None where the model gave none, which is scored
             as an empty mask and counted.
-        references: n masks.
+        references: n masks, none missing.
         ids: n names of the samples, for errors; default: their rows.
         per_sample: whether to return each pair's dice and iou too.
 
@@ -72,9 +72,11 @@ def _areas(prediction: Mapping[str, Any] | None, reference: Mapping[str, Any], n
     return int(coco.area(coco.merge([ours, theirs], intersect=True))), int(coco.area(ours)), int(coco.area(theirs))
 
 
-def _checked(mask: Mapping[str, Any], name: str) -> Any:
+def _checked(mask: Mapping[str, Any] | None, name: str) -> Any:
     """The mask as pycocotools takes it, which itself checks nothing."""
-    size, counts = mask["size"], mask["counts"]
+    if mask is None or mask.get("size") is None:
+        raise ValueError(f"{name}: {mask}; expected a mask of size [height, width] and counts")
+    size, counts = mask["size"], mask.get("counts")
     if len(size) != 2 or min(size) < 1:
         raise ValueError(f"{name}: size {list(size)}; expected [height, width]")
     if not isinstance(counts, str):

@@ -25,8 +25,10 @@ def decoded(mask: Mapping[str, Any], size: tuple[int, int], name: str) -> np.nda
         ValueError: of another size than the frame, or counts that are no such text or do not fill it.
     """
     height, width = size
-    if tuple(mask["size"]) != (height, width):
-        raise ValueError(f"{name}: motion of size {list(mask['size'])}; expected that of the frame, {[height, width]}")
+    given = mask["size"]
+    if given is None or tuple(given) != (height, width):
+        shown = given if given is None else list(given)
+        raise ValueError(f"{name}: motion of size {shown}; expected that of the frame, {[height, width]}")
     runs = _runs(mask["counts"], name)
     if min(runs, default=0) < 0 or sum(runs) != height * width:
         raise ValueError(f"{name}: runs of motion over {sum(runs)} pixels; expected {height} x {width}, none negative")

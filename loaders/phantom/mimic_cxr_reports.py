@@ -90,6 +90,19 @@ class Study:
         return self.number != WITHOUT_REPORT
 
 
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence of a report. kind: "stated", "doubted", "denied" or "normal".
+
+    labels: the classes that it names. finding: what it states.
+    """
+
+    text: str
+    kind: str
+    labels: tuple[str, ...] = ()
+    finding: Finding | None = None
+
+
 def studies(seed: int, n: int = N_STUDIES) -> list[Study]:
     """`n` studies. Three of five have one to three findings; every fourth patient has two studies."""
     rng = np.random.default_rng(seed)
@@ -124,18 +137,18 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
     return root
 
 
+def sentences(study: Study, seed: int) -> list[Sentence]:
+    """What the report tells of the image, in its order; the IMPRESSION repeats the first statement."""
+    told = _told(study, np.random.default_rng([seed, study.number]))
+    return told if study.number == WITHOUT_FINDINGS else [*told, *_impression(told)]
+
+
 def report(study: Study, seed: int) -> str:
     """The text: headings in capitals, lines broken in the middle of sentences."""
     rng = np.random.default_rng([seed, study.number])
-    stated = [_stated(finding, rng) for finding in study.findings]
-    doubted = [str(rng.choice(DOUBTED)).format(one=NOUNS[label]) for label in study.doubted]
-    nouns = [NOUNS[label] for label in study.denied]
-    denied = [
-        str(template).format(one=one, two=two)
-        for template, one, two in zip(rng.choice(DENIED, 2, replace=False), nouns[::2], nouns[1::2], strict=True)
-    ]
-    findings = [*stated, *doubted, *denied, str(rng.choice(NORMAL))]
-    impression = stated[:1] or ["No acute abnormality of the chest."]
+    told = _told(study, rng)
+    findings = [sentence.text for sentence in told]
+    impression = [sentence.text for sentence in _impression(told)]
     sections = {
         "EXAMINATION": "Chest radiograph.",
         "INDICATION": f"___ year old patient with cough, to look for {NOUNS[study.asked]}.",
@@ -150,6 +163,24 @@ def report(study: Study, seed: int) -> str:
         for name, text in sections.items()
     ]
     return "\n \n".join([" " * 33 + "FINAL REPORT", *blocks]) + "\n"
+
+
+def _told(study: Study, rng: np.random.Generator) -> list[Sentence]:
+    stated = [Sentence(_stated(finding, rng), "stated", (finding.label,), finding) for finding in study.findings]
+    doubted = [
+        Sentence(str(rng.choice(DOUBTED)).format(one=NOUNS[label]), "doubted", (label,)) for label in study.doubted
+    ]
+    pairs = zip(study.denied[::2], study.denied[1::2], strict=True)
+    denied = [
+        Sentence(str(template).format(one=NOUNS[one], two=NOUNS[two]), "denied", (one, two))
+        for template, (one, two) in zip(rng.choice(DENIED, 2, replace=False), pairs, strict=True)
+    ]
+    return [*stated, *doubted, *denied, Sentence(str(rng.choice(NORMAL)), "normal")]
+
+
+def _impression(told: list[Sentence]) -> list[Sentence]:
+    stated = [sentence for sentence in told if sentence.kind == "stated"]
+    return stated[:1] or [Sentence("No acute abnormality of the chest.", "normal")]
 
 
 def _stated(finding: Finding, rng: np.random.Generator) -> str:

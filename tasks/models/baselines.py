@@ -9,6 +9,7 @@ import json
 import string
 from abc import abstractmethod
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from hashlib import blake2b
 from itertools import product
 from typing import Any
@@ -17,15 +18,20 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.reference_heatmaps import KINDS
+from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.store import HeatmapStore, check_readers, digest_of
+from medfaith.tasks.models import reference_attention, reference_heatmaps
+
+KINDS = tuple(dict.fromkeys((*reference_heatmaps.KINDS, *reference_attention.KINDS)))
 
 
 class Baseline(LM):
     """Answers a document with the letter of one of its options, or with its words where the document says so.
 
     Args:
-        store: a folder for heatmaps of what it says to be in a frame of SurgXBench; none are made without.
-        heatmap: which, one of `reference_heatmaps.KINDS`.
+        store: a folder for heatmaps of what it says to be in a frame of SurgXBench, or of the attention to a sentence
+            of That's the Wrong Lung!; none are made without.
+        heatmap: which, one of `reference_heatmaps.KINDS` or `reference_attention.KINDS`.
     """
 
     MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
@@ -45,12 +51,14 @@ class Baseline(LM):
         """Index of the chosen option for every document of one task."""
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        if self._heatmaps is not None:
+            self._heatmaps.check(requests)
         replies = [
             (request.doc, _reply(request.doc, c)) for request, c in zip(requests, self._choices(requests), strict=True)
         ]
         if self._heatmaps is None:
             return [text for _, text in replies]
-        return [self._heatmaps.explained(doc, text) if "classes" in doc else text for doc, text in replies]
+        return [self._heatmaps.answer(doc, text) for doc, text in replies]
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         chosen = [
@@ -160,19 +168,43 @@ class _Heatmaps:
     """Answers with heatmaps beside them, in the form of the models that explain themselves."""
 
     def __init__(self, folder: str, kind: str, identity: dict[str, Any]) -> None:
-        from medfaith.tasks.explain.store import HeatmapStore
+        self._kind, self._store = (
+            kind,
+            HeatmapStore(folder, identity | {"heatmap": kind}, exact=kind in reference_attention.KINDS),
+        )
 
-        self._kind, self._store = kind, HeatmapStore(folder, identity | {"heatmap": kind})
+    def check(self, requests: Iterable[Instance]) -> None:
+        check_readers((request.doc for request in requests), self._store.folder)
 
-    def explained(self, doc: dict[str, Any], text: str) -> str:
-        from medfaith.tasks.explain.geometry import Geometry
-        from medfaith.tasks.models.reference_heatmaps import heatmap
+    def answer(self, doc: dict[str, Any], text: str) -> str:
+        if "classes" in doc:
+            return self._named(doc, text)
+        return self._aligned(doc) if "sentence" in doc else text
 
+    def _named(self, doc: dict[str, Any], text: str) -> str:
+        """What it says to be in a frame, and the heatmaps of each."""
         predicted = [name for name in text.split("\n") if name in list(doc["classes"])]
-        geometry = Geometry.whole((doc["height"], doc["width"]))
-        self._store.write(doc["id"], {name: heatmap(self._kind, doc, name) for name in predicted}, geometry)
+        if self._kind not in reference_heatmaps.KINDS:
+            expected = f"one of {', '.join(reference_heatmaps.KINDS)}"
+            raise InputError(f"heatmap={self._kind}", "is none of a frame", expected=expected)
+        shown = self._shown([predicted, *(doc[field] for field in reference_heatmaps.FIELDS)])
+        if not self._store.has(doc["id"], shown):
+            maps = {name: reference_heatmaps.heatmap(self._kind, doc, name) for name in predicted}
+            self._store.write(doc["id"], shown, maps, Geometry.whole((doc["height"], doc["width"])))
         scores = [float(name in predicted) for name in doc["classes"]]
-        return json.dumps({"heatmaps": self._store.key, "predicted": predicted, "scores": scores})
+        return json.dumps({"heatmaps": self._store.reference(shown), "predicted": predicted, "scores": scores})
+
+    def _aligned(self, doc: dict[str, Any]) -> str:
+        """Attention to a sentence."""
+        shown = self._shown([doc[field] for field in reference_attention.FIELDS.get(self._kind, ())])
+        if not self._store.has(doc["id"], shown):
+            grid, geometry = reference_attention.attention(self._kind, doc)
+            self._store.write(doc["id"], shown, {"attention": grid}, geometry)
+        similar = reference_attention.similarity(self._kind, doc)
+        return json.dumps({"heatmaps": self._store.reference(shown), "local": similar, "global": similar})
+
+    def _shown(self, fields: list[Any]) -> str:
+        return digest_of(json.dumps(fields, sort_keys=True).encode())
 
 
 def _topic(doc: dict[str, Any]) -> str:

@@ -28,6 +28,20 @@ SCALE = 100.0
 INSTALL = "what to do: uv pip install 'medfaith[explain]'"
 
 
+def usable_device(wanted: str | None) -> str:
+    """The device asked for, or a GPU if there is one; the CPU where there is none, because lm-eval always asks for one.
+
+    Raises MedfaithError where there is no torch.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MedfaithError(f"torch is not installed\n  {INSTALL}") from error
+    if torch.cuda.is_available():
+        return wanted or "cuda"
+    return "cpu" if wanted is None or wanted.startswith("cuda") else wanted
+
+
 class Encoder(ABC):
     """Images and prompts as unit vectors of one space, and heatmaps of their similarity.
 

@@ -2,13 +2,16 @@
 
 The text is hf-multimodal's. Where the document has `classes` (SurgXBench) and `store` is given, the mentions of an
 answer are found by words, mapped to the answer's own tokens, and explained by Grad-CAM (appendix A.3); the map of a
-class is the mean of the maps of its tokens. Heatmaps go to a store on disk, and the reply names them.
+class is the mean of the maps of its tokens. Where it has a `sentence` (That's the Wrong Lung!), the word that answers,
+yes or no, is explained, and its map, divided by its sum, is the attention to the sentence. Heatmaps go to a store on
+disk, and the reply names them.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import takewhile
@@ -26,10 +29,12 @@ from ...loaders.errors import InputError
 from ..explain import cleann
 from ..explain.causal_plot import draw_causal_graph
 from ..explain.geometry import Geometry, of_processor
-from ..explain.store import HeatmapStore
+from ..explain.store import HeatmapStore, check_readers, digest_of
 from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_grid, visual_positions
 from .hf_vlm import TOKEN_TYPES, HFVisionLM
 
+ATTENTION = "attention"  # name of a sentence's one map in the store
+YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
 SAMPLED = 256  # numbers of each weight that tell one model from another
 Span = tuple[int, int]
 
@@ -42,17 +47,17 @@ class _Answer(NamedTuple):
 
 
 class ExplainedVLM(HFVisionLM):
-    """hf-multimodal whose replies are `{"heatmaps": key, "text": answer}`, with the heatmaps in a store.
+    """hf-multimodal whose replies are `{"heatmaps": reference, "text": answer}`, with the heatmaps in a store.
 
     Args:
         pretrained, **kwargs: as for hf-multimodal (medfaith-hf-vlm).
         store: a folder for heatmaps. Without it replies are plain text, and nothing is explained. A row that is
-            complete there, for this model, prompt and image, is not computed again.
+            there, of this model, prompt and image, is not computed again.
         layer, target: of token_cam.token_cam.
         causal_graphs: a folder for CLEANN's graphs (cleann.causal_graphs) of the tokens of the first mention of each
-            class: `<folder>/<key>/<row>.json`, {"row", "request", "size", "window", "graphs": {class: [a list of
-            graphs a token]}}, and with matplotlib pictures of each first token's in `<row>/`. Needs `store`. Slow: five
-            graphs a token, each of up to seconds.
+            class: named as the row's heatmaps are, `<folder>/<key>/<row>-<shown>.json`, {"row", "size", "window",
+            "graphs": {class: [a list of graphs a token]}}, and with matplotlib pictures of each first token's in a
+            folder beside it. Needs `store`. Slow: five graphs a token, each of up to seconds.
 
     Raises:
         InputError: no such layer or target, or causal_graphs without store.
@@ -85,29 +90,47 @@ class ExplainedVLM(HFVisionLM):
         self._answers: list[list[int]] = []
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """hf-multimodal's answers; with `store` and classes in the document, in the JSON protocol.
+        """hf-multimodal's answers; with `store` and classes or a sentence in the document, in the JSON protocol.
 
         Raises:
-            InputError: a document's frame has another size than its image, or the image's tokens are no grid.
+            InputError: a document's frame has another size than its image, the image's tokens are no grid, or the
+                heatmaps are to be read from another folder than `store`.
         """
+        if self._folder is not None:
+            check_readers((request.doc for request in requests), self._folder)
         if self._folder is None or not all(_is_explained(request) for request in requests):
             return super().generate_until(requests, disable_tqdm)
         replies: dict[int, str] = {}
-        digests = {id(request): _request_digest(request) for request in requests}
+        shown = [_shown(request) for request in requests]
         for number, request in enumerate(requests):
-            text = self._stored(request, digests[id(request)])
+            text = self._stored(request, shown[number])
             if text is not None:
-                replies[number] = self._reply(request, text)
-        pending = [(number, request) for number, request in enumerate(requests) if number not in replies]
+                replies[number] = self._reply(request, text, shown[number])
+        pending, same = self._pending(requests, shown, replies)
         quiet = True if disable_tqdm or self.rank != 0 else None  # None: no bar in a pipe
         with tqdm(total=len(pending), disable=quiet, desc="answer and explain") as bar:
             for batch in self._like_hf_multimodal(pending):
                 texts = super().generate_until([request for _, request in batch], True)
                 for (number, request), text, tokens in zip(batch, texts, self._answers, strict=True):
-                    self._explain(request, text, tokens, digests[id(request)])
-                    replies[number] = self._reply(request, text)
+                    self._explain(request, text, tokens, shown[number])
+                    replies[number] = self._reply(request, text, shown[number])
                     bar.update()
-        return [replies[number] for number in range(len(requests))]
+        return [replies[same.get(number, number)] for number in range(len(requests))]
+
+    def _pending(
+        self, requests: Sequence[Instance], shown: Sequence[str], replies: Mapping[int, str]
+    ) -> tuple[list[tuple[int, Instance]], dict[int, int]]:
+        """The requests without a reply, each row as it is shown once, and for its others the number of that one."""
+        first: dict[tuple[str, str, str], int] = {}
+        pending, same = [], {}
+        for number, request in enumerate(requests):
+            if number not in replies:
+                where = (self._store(request).key, str(cast(Any, request.doc)["id"]), shown[number])
+                if first.setdefault(where, number) == number:
+                    pending.append((number, request))
+                else:
+                    same[number] = first[where]
+        return pending, same
 
     def _like_hf_multimodal(self, pending: Sequence[tuple[int, Instance]]) -> Iterable[list[tuple[int, Instance]]]:
         """The batches that hf-multimodal would make, one at a time: a killed run has kept what came before."""
@@ -127,9 +150,11 @@ class ExplainedVLM(HFVisionLM):
     def _store(self, request: Instance) -> HeatmapStore:
         """One a task: the same frame is asked about in more than one."""
         assert self._folder is not None
-        task = request.task_name or ""
+        of_sentence = "sentence" in cast(Any, request.doc)
+        # Sentences are asked about in one way, in whichever task: an original is in seven of them.
+        task = "sentences" if of_sentence else request.task_name or ""
         if task not in self._stores:
-            self._stores[task] = HeatmapStore(self._folder, self._identity(task))
+            self._stores[task] = HeatmapStore(self._folder, self._identity(task), exact=of_sentence)
         return self._stores[task]
 
     def _identity(self, task: str) -> dict[str, Any]:
@@ -145,28 +170,23 @@ class ExplainedVLM(HFVisionLM):
             "task": task,
         }
 
-    def _stored(self, request: Instance, digest: str) -> str | None:
-        """The answer of a row that is complete on disk."""
+    def _stored(self, request: Instance, shown: str) -> str | None:
+        """The answer of a row that is on disk."""
         store, row = self._store(request), str(request.doc["id"])
-        if not store.has(row):
+        path = self._graph_path(request, shown)
+        if not store.has(row, shown) or (path and not path.is_file()):
             return None
-        extra = store.read(row).extra
-        if extra.get("request") != digest:
-            return None
-        path = self._graph_path(request)
-        if path and not (path.is_file() and json.loads(path.read_text(encoding="utf-8"))["request"] == digest):
-            return None
-        return extra["text"]
+        return store.read(row, shown).extra["text"]
 
-    def _reply(self, request: Instance, text: str) -> str:
-        return json.dumps({"heatmaps": self._store(request).key, "text": text}, ensure_ascii=False)
+    def _reply(self, request: Instance, text: str, shown: str) -> str:
+        return json.dumps({"heatmaps": self._store(request).reference(shown), "text": text}, ensure_ascii=False)
 
-    def _explain(self, request: Instance, text: str, tokens: Sequence[int], digest: str) -> None:
+    def _explain(self, request: Instance, text: str, tokens: Sequence[int], shown: str) -> None:
         """Writes a row's heatmaps, and before them its causal graphs: a row in the store is complete."""
         image = _only_image(request)
         resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
         geometry = self._geometry(image, resized)
-        spans = class_spans(text, request.doc["classes"])
+        spans = _spans(text, cast(Any, request.doc))
         maps, graphs = {}, {}
         if spans:
             answer = self._teacher_forced(request, resized, tokens, spans)
@@ -177,14 +197,16 @@ class ExplainedVLM(HFVisionLM):
             for name, mentions in answer.mentions.items():
                 rows = sorted({positions.index(p) for mention in mentions for p in mention})
                 maps[name] = token_maps[rows].mean(axis=0)
+            if ATTENTION in maps and maps[ATTENTION].any():
+                maps[ATTENTION] = maps[ATTENTION] / maps[ATTENTION].sum()
             if self._graphs:
                 graphs = self._causal_graphs(answer)
-        path = self._graph_path(request)
+        path = self._graph_path(request, shown)
         if path:
             place = {"size": geometry.size, "window": geometry.window}
-            _write_json(path, {"row": request.doc["id"], "request": digest, **place, "graphs": graphs})
+            _write_json(path, {"row": request.doc["id"], **place, "graphs": graphs})
             _draw(path.with_suffix(""), graphs, image, geometry)
-        self._store(request).write(str(request.doc["id"]), maps, geometry, extra={"request": digest, "text": text})
+        self._store(request).write(str(request.doc["id"]), shown, maps, geometry, extra={"text": text})
 
     def _geometry(self, image: Any, resized: Any) -> Geometry:
         """Where the grid lies on the frame: the processor's geometry on what lm-eval resized, in the frame's pixels."""
@@ -240,11 +262,11 @@ class ExplainedVLM(HFVisionLM):
             for name, mentions in answer.mentions.items()
         }
 
-    def _graph_path(self, request: Instance) -> Path | None:
+    def _graph_path(self, request: Instance, shown: str) -> Path | None:
         if self._graphs is None:
             return None
         store = self._store(request)
-        return self._graphs / store.key / store.path(str(request.doc["id"])).with_suffix(".json").name
+        return self._graphs / store.key / store.path(str(request.doc["id"]), shown).with_suffix(".json").name
 
 
 def _draw(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, geometry: Geometry) -> None:
@@ -255,6 +277,14 @@ def _draw(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, geometr
     for name, tokens in graphs.items():
         for graph in tokens[0]:
             draw_causal_graph(graph, image, geometry, folder / f"{name}-head{graph['head']}.png")
+
+
+def _spans(text: str, doc: Mapping[str, Any]) -> dict[str, list[Span]]:
+    """What of an answer is explained, by name, and where it stands: the classes it names, or its yes or no."""
+    if doc.get("classes"):
+        return class_spans(text, doc["classes"])
+    said = YES_OR_NO.search(text)
+    return {ATTENTION: [said.span()]} if said else {}
 
 
 def class_spans(text: str, classes: Sequence[str]) -> dict[str, list[Span]]:
@@ -300,7 +330,11 @@ def weights_digest(model: torch.nn.Module) -> str:
 
 def _is_explained(request: Instance) -> bool:
     doc = request.doc
-    return len(cast(Any, request.args)) > 2 and isinstance(doc, Mapping) and bool(doc.get("classes"))
+    return (
+        len(cast(Any, request.args)) > 2
+        and isinstance(doc, Mapping)
+        and bool(doc.get("classes") or doc.get("sentence"))
+    )
 
 
 def _only_image(request: Instance) -> Any:
@@ -320,13 +354,12 @@ def _only_image(request: Instance) -> Any:
     return images[0]
 
 
-def _request_digest(request: Instance) -> str:
-    """A hash of what is asked: prompt, generation arguments and the image's pixels."""
+def _shown(request: Instance) -> str:
+    """A digest of what the model was shown: prompt, generation arguments and the image's pixels."""
     context, arguments, _ = cast(Any, request.args)
     image = _only_image(request)
-    digest = blake2b(json.dumps([context, arguments, image.mode, image.size], default=str).encode(), digest_size=16)
-    digest.update(np.asarray(image).tobytes())
-    return digest.hexdigest()
+    asked = json.dumps([context, arguments, image.mode, image.size], default=str)
+    return digest_of(asked.encode(), np.asarray(image).tobytes())
 
 
 def _write_json(path: Path, content: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from medfaith.loaders import rle
 
 KINDS = ("box", "uniform", "centre", "corner")
+FIELDS = ("height", "width", "boxes")  # of a document, what its heatmaps are drawn from
 
 
 def heatmap(kind: str, doc: Mapping[str, Any], name: str) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""The papers' tables from the files that lm-eval wrote, of one model or many: CXR-ContraBench, HEAL-MedVQA, SurgXBench.
+"""The papers' tables from the files that lm-eval wrote, of one model or many.
 
-Every figure is computed from the sample logs (the choices, the responses), by the metrics of this package; the rounded
-results that lm-eval prints are not used.
+They are those of CXR-ContraBench, HEAL-MedVQA, SurgXBench and That's the Wrong Lung! Every figure is computed from the
+sample logs (the choices, the responses), by the metrics of this package; the rounded results that lm-eval prints are
+not used.
 """
 
 from __future__ import annotations
@@ -44,12 +45,16 @@ from .surgx import SurgXRun, read_surgx_runs
 from .surgx_figures import Sheet, surgx_pictures
 from .surgx_tables import surgx_tables
 from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, percent
+from .wrong_lung import WrongLungRun, read_wrong_lung_runs
+from .wrong_lung_figures import wrong_lung_pictures
+from .wrong_lung_scores import score_models
+from .wrong_lung_tables import wrong_lung_tables
 
 REPORT = "report.md"
 _R = TypeVar("_R", bound=Logged)
 _OWN_FILE = re.compile(
     r"report\.md|(casebook|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
-    r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|figure_surgx_\w+\.png"
+    r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(surgx|wrong_lung)_\w+\.png"
 )
 _SCORES = {
     "CXR-ContraBench": "Accuracies and rates are percentages of all questions asked: a response that could not be read "
@@ -58,6 +63,8 @@ _SCORES = {
     "not be read are counted beside them (unread).",
     "SurgXBench": "F1, precision and recall are fractions; AA, AC, RAS, shares and AP are percentages, as that paper "
     "prints them; an answer that could not be read predicts nothing and is counted (unread).",
+    "That's the Wrong Lung!": "AUROC, average precision, IOU, precision and candidate accuracy are percentages, as "
+    "that paper prints them, entropy and divergence nats; a sentence without attention has no score and is counted.",
 }
 _TABLES = (
     "– is undefined. Tables are named after those of the paper that they follow; the CSV files hold the same values "
@@ -67,30 +74,36 @@ _TABLES = (
 
 class Results(NamedTuple):
     """The newest run of every model and setting: CXR-ContraBench's in the report's order and those that score options,
-    HEAL-MedVQA's and SurgXBench's; and notes on what was left out.
+    HEAL-MedVQA's, SurgXBench's and That's the Wrong Lung!'s; and notes on what was left out.
     """
 
     runs: list[Run]
     scored: list[ScoredRun]
     heal: list[HealRun]
     surgx: list[SurgXRun]
+    wrong_lung: list[WrongLungRun]
     notes: list[str]
 
 
 def write_report(
-    paths: Sequence[Path], out: Path | None = None, extractor: Extractor | None = None, sheet: Sheet | None = None
+    paths: Sequence[Path],
+    out: Path | None = None,
+    extractor: Extractor | None = None,
+    sheet: Sheet | None = None,
+    annotations: Sequence[Path] = (),
 ) -> str:
-    """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, SurgXBench's pictures.
+    """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
 
     Args:
         paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
         out: folder for the report: new, empty, or one with an earlier report, which is replaced as a whole.
         extractor: reads HEAL-MedVQA's open-ended answers a second time, for a table of its own.
         sheet: what a contact sheet of SurgXBench's heatmaps is drawn from; none is drawn without.
+        annotations: files of what people answered to `medfaith annotate`.
 
     Raises:
-        InputError: see `read.find_sample_files`, `samples.read_lines`, `option_scores.read_states`; or `out` holds
-            other files or cannot be written.
+        InputError: see `read.find_sample_files`, `samples.read_lines`, `option_scores.read_states`,
+            `annotate.tables.tables`; or `out` holds other files or cannot be written.
         MedfaithError: see `extractors.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
@@ -98,17 +111,26 @@ def write_report(
     if out is not None:
         _check_out(out)
     results = read_results(paths)
-    notes = results.notes
+    lung = score_models(results.wrong_lung)
+    lung_tables, lacking = wrong_lung_tables(lung)
+    notes = [*results.notes, *lacking]
     tables = [_runs_table(results.runs), *report_tables(results.runs)] if results.runs else []
     tables += [polarity_gap_table(results.scored)] if results.scored else []
-    tables += heal_tables(results.heal) + surgx_tables(results.surgx)
+    tables += heal_tables(results.heal) + surgx_tables(results.surgx) + lung_tables
+    if annotations:
+        from ..annotate.tables import tables as annotation_tables  # which is built on this folder's modules
+
+        tables += annotation_tables(annotations)
     if extractor is not None:
         compared = extractors_table(results.heal, extractor)
         tables += [compared] if compared else []
         unasked = f"no open-ended answers of HEAL-MedVQA are there: the extractor {extractor.name} was not asked"
         notes = notes if compared else [*notes, unasked]
-    pictures, left_out = surgx_pictures(results.surgx, sheet) if out is not None else ({}, [])
-    notes = [*notes, *left_out]
+    pictures: dict[str, bytes] = {}
+    if out is not None:
+        for drawn, left_out in (surgx_pictures(results.surgx, sheet), wrong_lung_pictures(lung)):
+            pictures |= drawn
+            notes = [*notes, *left_out]
     report = "\n\n".join([_introduction(results), *(table.markdown() for table in tables), *_notes(notes)]) + "\n"
     if out is not None:
         _save(out, {REPORT: report, **{f"{table.name}.csv": table.csv() for table in tables}, **pictures})
@@ -123,6 +145,7 @@ def read_results(paths: Sequence[Path]) -> Results:
     newest_scored: dict[tuple, ScoredRun] = {}
     newest_heal: dict[tuple, HealRun] = {}
     newest_surgx: dict[tuple, SurgXRun] = {}
+    newest_lung: dict[tuple, WrongLungRun] = {}
     n_bytes = sum(file.path.stat().st_size for file in files)
     with tqdm(
         total=n_bytes, unit="B", unit_scale=True, desc="samples", disable=None, leave=False, file=sys.stderr
@@ -134,31 +157,35 @@ def read_results(paths: Sequence[Path]) -> Results:
                 found = [_keep_newest(newest, run, notes) for run in read_runs(file, bar.update)]
                 found = found or [_keep_newest(newest_heal, run, notes) for run in read_heal_runs(file, bar.update)]
                 found = found or [_keep_newest(newest_surgx, run, notes) for run in read_surgx_runs(file, bar.update)]
+                found = found or [
+                    _keep_newest(newest_lung, run, notes) for run in read_wrong_lung_runs(file, bar.update)
+                ]
             if not found:
                 foreign.append(file.task)
         scored = _with_states(list(newest_scored.values()), bar, notes)
     if foreign:
         notes.append(f"{len(foreign)} sample logs of other tasks are left out: {', '.join(sorted(set(foreign)))}")
-    if not (newest or scored or newest_heal or newest_surgx):
+    if not (newest or scored or newest_heal or newest_surgx or newest_lung):
         raise InputError(
             ", ".join(str(path) for path in paths),
-            f"none of its {len(files)} sample logs is of a CXR-ContraBench task, nor of HEAL-MedVQA or SurgXBench",
-            expected="samples_medfaith_contrabench_..._<date>.jsonl, samples_medfaith_heal_..._<date>.jsonl or "
-            "samples_medfaith_surgx_..._<date>.jsonl",
-            action="run medfaith eval with --tasks medfaith_contrabench, medfaith_heal_vindr or medfaith_surgx, "
-            "--output_path DIR and --log_samples",
+            f"none of its {len(files)} sample logs is of a CXR-ContraBench task, nor of HEAL-MedVQA, SurgXBench or "
+            "That's the Wrong Lung!",
+            expected="samples_medfaith_contrabench_..._<date>.jsonl, samples_medfaith_heal_..._<date>.jsonl, "
+            "samples_medfaith_surgx_..._<date>.jsonl or samples_medfaith_wrong_lung_..._<date>.jsonl",
+            action="run medfaith eval with --tasks medfaith_contrabench, medfaith_heal_vindr, medfaith_surgx or "
+            "medfaith_wrong_lung, --output_path DIR and --log_samples",
         )
     notes += [
         f"{model_name(run)}, {run.source.task}: the log lacks the filter m1; what is after the verifier is undefined"
         for run in newest.values()
         if "m1" not in run.choice
     ]
-    heal, surgx = list(newest_heal.values()), list(newest_surgx.values())
-    return Results(in_order(list(newest.values())), scored, heal, surgx, sorted(notes))
+    others = (list(newest_heal.values()), list(newest_surgx.values()), list(newest_lung.values()))
+    return Results(in_order(list(newest.values())), scored, *others, sorted(notes))
 
 
 def _introduction(results: Results) -> str:
-    there = [bool(results.runs or results.scored), bool(results.heal), bool(results.surgx)]
+    there = [bool(results.runs or results.scored), *map(bool, (results.heal, results.surgx, results.wrong_lung))]
     names = [name for name, is_there in zip(_SCORES, there, strict=True) if is_there]
     paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in names), _TABLES]
     title = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -6,7 +6,7 @@ Every figure is computed from the responses, by the metrics of this package.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...evaluate_metrics.medvqa_f1.labels import Extraction, extract_labels
@@ -23,7 +23,7 @@ from .intervals import SEED
 from .naming import model_name
 from .read import SampleFile
 from .runs import Logged
-from .samples import AGAIN, SampleError, read_lines
+from .samples import AGAIN, Rows, SampleError, read_lines
 from .tables import MODEL, SIZE, UNDEFINED, Column, Table, count, fraction, fraction_interval
 
 SOURCES = {"mimic": "MIMIC", "vindr": "VinDr"}  # the paper's names, in its order
@@ -31,7 +31,6 @@ ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
 _PAIRED = {"tpt": tpt, "vpt": vpt}
 _SINGLE = {"positive": "closed", "hallucinated": "closed", "abnormal": "open", "normal": "open"}
 _KINDS = {*_SINGLE, ORIGINAL, *tpt.KINDS, *vpt.KINDS}
-_OURS = {"original_id", "image_id", "kind", "question_type", "diseases"}  # columns that tell our rows from others
 _INTERVALS = f"95% intervals: bootstrap over images, 2,000 resamples, seed {SEED}."
 
 
@@ -95,23 +94,11 @@ def read_heal_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_b
 
     Args and Raises: as `samples.read_lines`.
     """
-    settings = read_lines(file, _HealLines, progress)
-    return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
+    return read_lines(file, _HealLines, progress)
 
 
-@dataclass
-class _HealLines:
-    of_id: dict[str, HealRow] = field(default_factory=dict)
-    n_skipped: int = 0
-
-    @property
-    def rows(self) -> Mapping[str, HealRow]:
-        return self.of_id
-
-    @staticmethod
-    def holds(sample: Any) -> bool:
-        doc = sample.get("doc") if isinstance(sample, dict) else None
-        return isinstance(doc, dict) and set(doc) >= _OURS
+class _HealLines(Rows):
+    columns = ("original_id", "image_id", "kind", "question_type", "diseases")
 
     @staticmethod
     def setting(doc: Mapping[str, Any], task: str) -> HealSetting:
@@ -123,30 +110,18 @@ class _HealLines:
             raise SampleError("doc.kind", f"{doc['kind']!r} is none of {', '.join(sorted(_KINDS))}")
         return HealSetting(config, split, str(doc.get("prompt") or "b0"), _SINGLE.get(doc["kind"], "paired"))
 
-    def add(self, sample: Mapping[str, Any]) -> None:
-        row = _row(sample["doc"], sample["filtered_resps"][0])
-        if row.id in self.of_id:
-            raise SampleError("doc.id", f"{row.id} stands twice")
-        self.of_id[row.id] = row
-        self.n_skipped = max(self.n_skipped, int(sample["doc"].get("n_rows_skipped") or 0))
+    @staticmethod
+    def row(sample: Mapping[str, Any]) -> HealRow:
+        return _row(sample["doc"], sample["filtered_resps"][0])
 
     def run(self, setting: HealSetting, file: SampleFile, *, single: bool) -> HealRun:
-        """single: the log is of this setting alone, so that the size of its task is that of the test."""
         if setting.ask == "paired":
             setting = setting._replace(ask=self._test(file))
-        return HealRun(
-            model=file.model,
-            adapter=file.adapter,
-            setting=setting,
-            source=file,
-            n_data=max((file.n_data or 0) if single else 0, len(self.of_id)) + self.n_skipped,
-            n_skipped=self.n_skipped,
-            rows=tuple(self.of_id[name] for name in sorted(self.of_id)),
-        )
+        return HealRun(setting=setting, **self.logged(file, single=single))
 
     def _test(self, file: SampleFile) -> str:
         """Which perturbation test it is; a log that --limit left with originals only has its task's name to tell."""
-        kinds = {row.kind for row in self.of_id.values()}
+        kinds = {row.kind for row in self.rows.values()}
         tests = [name for name, test in _PAIRED.items() if kinds & {*test.KINDS}]
         tests = tests or [name for name in _PAIRED if file.task.endswith(f"_{name}")]
         if len(tests) != 1:

@@ -57,8 +57,7 @@ def holds_scores(file: SampleFile) -> bool:
 
 def read_scored_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[ScoredRun]:
     """The scored runs in a sample log of an option-score task: one a setting; see `samples.read_lines`."""
-    settings = read_lines(file, _ScoreLines, progress)
-    return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
+    return read_lines(file, _ScoreLines, progress)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Sample logs: one line a question and filter, 2 KB each; those of CXR-ContraBench are read into arrays.
+"""Sample logs: one line a question and filter, 2 KB each, read into runs; those of CXR-ContraBench into arrays.
 
 Of 135,754 questions under four filters, 1 GB of text, only the distinct texts and a few numbers a line stay in memory.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Collection, Mapping, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _TEXTS = ("id", "study_id", "finding", "polarity", "cue")
 _INDICES = (("answer", 0), ("negated", -1), ("counterpart", -1))  # with the lowest that each may be
 _INTERNAL = re.compile(r"rexvqa_\d+k(?:_s\d+)?")  # ReXVQA slices: 1k, 5k, 10k, and the seeded 10k
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation"}
+_Run_co = TypeVar("_Run_co", covariant=True)
 AGAIN = "copy the file again, or run the task again with --log_samples"
 
 
@@ -32,12 +33,11 @@ def read_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes:
 
     Args and Raises: as `read_lines`.
     """
-    settings = read_lines(file, Lines, progress)
-    return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
+    return read_lines(file, Lines, progress)
 
 
-def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any]) -> dict[Any, _L]:
-    """What a sample log says, by setting; empty for another benchmark's log.
+def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[int], Any]) -> list[_Run_co]:
+    """The runs in a sample log, one for each setting; none for another benchmark's log.
 
     Args:
         kind: what the lines of one setting are kept in.
@@ -47,13 +47,13 @@ def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any])
         InputError: a line that is broken or lacks something, a question that stands twice under one filter or is
             missing under another, or fewer questions than lm-eval says it ran.
     """
-    settings: dict[Any, _L] = {}
+    settings: dict[Any, Kept[_Run_co]] = {}
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             progress(len(line))
             sample = _parsed(file.path, number, line)
             if not settings and not kind.holds(sample):
-                return {}
+                return []
             try:
                 settings.setdefault(kind.setting(sample["doc"], file.task), kind()).add(sample)
             except SampleError as error:
@@ -66,7 +66,7 @@ def read_lines(file: SampleFile, kind: type[_L], progress: Callable[[int], Any])
         raise InputError(file.path, "is empty", expected="a line for each question and filter", action=AGAIN)
     if file.n_run is not None and n < file.n_run:
         raise InputError(file.path, f"has {n} questions", expected=f"the {file.n_run} that lm-eval ran", action=AGAIN)
-    return settings
+    return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
 
 
 class SampleError(Exception):
@@ -77,7 +77,7 @@ class SampleError(Exception):
         self.column, self.found = column, found
 
 
-class Kept(Protocol):
+class Kept(Protocol[_Run_co]):
     """What the lines of one setting are kept in."""
 
     @property
@@ -97,8 +97,47 @@ class Kept(Protocol):
         """Raises SampleError, or what reading broken JSON raises."""
         ...
 
+    def run(self, setting: Any, file: SampleFile, *, single: bool) -> _Run_co:
+        """single: the log is of this setting alone, so that the size of its task is that of the setting."""
+        ...
 
-_L = TypeVar("_L", bound=Kept)
+
+@dataclass
+class Rows:
+    """What is kept of the lines of one setting in which each question has one line; subclasses read it."""
+
+    columns: ClassVar[Collection[str]]  # of a document, which tell the benchmark's from others
+    rows: dict[str, Any] = field(default_factory=dict)  # by question id
+    n_skipped: int = 0
+
+    @classmethod
+    def holds(cls, sample: Any) -> bool:
+        return has_columns(sample, cls.columns)
+
+    @staticmethod
+    def row(sample: Mapping[str, Any]) -> Any:
+        """The question and its answer, with an `id`; raises as `Kept.add`."""
+        raise NotImplementedError
+
+    def add(self, sample: Mapping[str, Any]) -> None:
+        row = self.row(sample)
+        if row.id in self.rows:
+            raise SampleError("doc.id", f"{row.id} stands twice")
+        self.rows[row.id] = row
+        self.n_skipped = max(self.n_skipped, int(sample["doc"].get("n_rows_skipped") or 0))
+
+    def logged(self, file: SampleFile, *, single: bool) -> dict[str, Any]:
+        """Of a run all but its setting, the rows ordered by id."""
+        rows = tuple(self.rows[name] for name in sorted(self.rows))
+        return _logged(file, len(rows), self.n_skipped, single=single) | {"rows": rows}
+
+
+def _logged(file: SampleFile, n: int, n_skipped: int, *, single: bool) -> dict[str, Any]:
+    """What `runs.Logged` keeps of a log with n questions; single: see `Kept.run`."""
+    n_data = max((file.n_data or 0) if single else 0, n) + n_skipped
+    return {
+        "model": file.model, "adapter": file.adapter, "source": file, "n_data": n_data, "n_skipped": n_skipped,
+    }  # fmt: skip
 
 
 class Reading(NamedTuple):
@@ -167,7 +206,6 @@ class Lines:
         return sorted(range(len(self.rows)), key=lambda place: self.rows[place][0])
 
     def run(self, setting: Setting, file: SampleFile, *, single: bool) -> Run:
-        """single: the log is of this setting alone, so that the size of its task is that of the protocol."""
         for name, read in self.filters.items():
             if len(read) != len(self.rows):
                 found = f"the filter {name!r} has {len(read)} of {len(self.rows)} questions"
@@ -179,12 +217,8 @@ class Lines:
         read = {name: [of_filter[place] for place in order] for name, of_filter in self.filters.items()}
         said = read[min(read)]  # every filter repeats what the model itself said
         return Run(
-            model=file.model,
-            adapter=file.adapter,
+            **_logged(file, len(order), self.n_skipped, single=single),
             setting=setting,
-            source=file,
-            n_data=max((file.n_data or 0) if single else 0, len(order)) + self.n_skipped,
-            n_skipped=self.n_skipped,
             id=id_,
             study=study,
             finding=finding,
@@ -211,8 +245,13 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
 
 def is_ours(sample: Any) -> bool:
     """Whether it is of a CXR-ContraBench task."""
+    return has_columns(sample, _OURS)
+
+
+def has_columns(sample: Any, columns: Collection[str]) -> bool:
+    """Whether it is a sample whose document has all of these."""
     doc = sample.get("doc") if isinstance(sample, dict) else None
-    return isinstance(doc, dict) and set(doc) >= _OURS
+    return isinstance(doc, dict) and set(doc) >= set(columns)
 
 
 def _setting(doc: Mapping[str, Any], task: str) -> Setting:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...evaluate_metrics.ivt.answers import read_reply
@@ -18,12 +18,11 @@ from ...evaluate_metrics.ras.levels import LEVELS
 from .naming import model_name
 from .read import SampleFile
 from .runs import Logged
-from .samples import SampleError, read_lines
+from .samples import Rows, SampleError, read_lines
 
 SOURCES = {"cholec80_boxes": "Cholec80-Boxes", "cholect45": "CholecT45", "cholect50": "CholecT50"}  # of the frames
 FIRST_METRIC = {"instruments": "f1", "triplets": "coverage", "occlusion": "lost"}  # where a sample keeps its row
 _KEPT = {"instruments": "looks", "triplets": "seen"}  # in a row, what is known of the heatmaps
-_OURS = {"ask", "gold", "boxes", "top_k", "video"}  # columns that tell our documents from others
 # Arguments of the models of this package that change what is predicted or where a model is said to look.
 _TELLING = ("heatmap", "explainer", "threshold", "percentile", "layer", "target")
 _STATES = ("degenerate", "without_map")
@@ -47,10 +46,12 @@ class SurgXRow(NamedTuple):
     gold, predicted: classes, those predicted best first; None for an answer that could not be read.
     records: of `attention_alignment.score_frame` (instruments) or `ras.score_frame` (triplets); none of occlusion.
     scores: one number for each of the 100 triplets, None where the model ranks none.
-    heatmaps: the key of the model's heatmaps in its store, None where it keeps none.
+    heatmaps: what the answer's heatmaps are found by in the model's store, None where it keeps none.
     occluded: of a frame with a covered triplet, what is left of that when the region the model looked at is black:
     {"triplet", "before", "after" (its similarities), "predicted" (the best triplets after)}, the last two None where
     the heatmap has no region; else None.
+    visible: of each true box in the frame its label and the share of it that the model could see, after its resizing
+    and cropping; none where it keeps no heatmaps.
     """
 
     id: str
@@ -61,6 +62,11 @@ class SurgXRow(NamedTuple):
     scores: tuple[float, ...] | None
     heatmaps: str | None
     occluded: Mapping[str, Any] | None
+    visible: tuple[tuple[str, float], ...]
+
+    def visible_shares(self, label: str | None = None) -> list[float]:
+        """Of the boxes with this label, or of all."""
+        return [share for name, share in self.visible if label in (None, name)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,23 +115,11 @@ def read_surgx_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_
 
     Args and Raises: as `samples.read_lines`.
     """
-    settings = read_lines(file, _SurgXLines, progress)
-    return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
+    return read_lines(file, _SurgXLines, progress)
 
 
-@dataclass
-class _SurgXLines:
-    of_id: dict[str, SurgXRow] = field(default_factory=dict)
-    n_skipped: int = 0
-
-    @property
-    def rows(self) -> Mapping[str, SurgXRow]:
-        return self.of_id
-
-    @staticmethod
-    def holds(sample: Any) -> bool:
-        doc = sample.get("doc") if isinstance(sample, dict) else None
-        return isinstance(doc, dict) and set(doc) >= _OURS
+class _SurgXLines(Rows):
+    columns = ("ask", "gold", "boxes", "top_k", "video")
 
     @staticmethod
     def setting(doc: Mapping[str, Any], task: str) -> SurgXSetting:
@@ -137,24 +131,12 @@ class _SurgXLines:
             raise SampleError("doc.ask", f"{doc['ask']!r} of a frame of {source}")
         return SurgXSetting(source, _asked(doc), str(doc.get("prompt") or "b0"), "")
 
-    def add(self, sample: Mapping[str, Any]) -> None:
-        row = _row(sample)
-        if row.id in self.of_id:
-            raise SampleError("doc.id", f"{row.id} stands twice")
-        self.of_id[row.id] = row
-        self.n_skipped = max(self.n_skipped, int(sample["doc"].get("n_rows_skipped") or 0))
+    @staticmethod
+    def row(sample: Mapping[str, Any]) -> SurgXRow:
+        return _row(sample)
 
     def run(self, setting: SurgXSetting, file: SampleFile, *, single: bool) -> SurgXRun:
-        """single: the log is of this setting alone, so that the size of its task is that of the source."""
-        return SurgXRun(
-            model=file.model,
-            adapter=file.adapter,
-            setting=setting._replace(variant=_variant(file)),
-            source=file,
-            n_data=max((file.n_data or 0) if single else 0, len(self.of_id)) + self.n_skipped,
-            n_skipped=self.n_skipped,
-            rows=tuple(self.of_id[name] for name in sorted(self.of_id)),
-        )
+        return SurgXRun(setting=setting._replace(variant=_variant(file)), **self.logged(file, single=single))
 
 
 def _variant(file: SampleFile) -> str:
@@ -191,6 +173,7 @@ def _row(sample: Mapping[str, Any]) -> SurgXRow:
         _scores(row["scores"], f"{where}.scores") if ask == "triplets" else None,
         read_reply(reply).heatmaps,
         None if instruments else _occluded(row.get("occluded"), gold, f"{where}.occluded"),
+        _visible(row.get("visible"), doc["boxes"], f"{where}.visible"),
     )
 
 
@@ -263,3 +246,16 @@ def _occluded(occluded: Any, gold: tuple[str, ...], column: str) -> Mapping[str,
         if not isinstance(occluded[name], float | int) or not math.isfinite(occluded[name]):
             raise SampleError(column, f"{name} is {occluded[name]!r}, not a similarity")
     return occluded
+
+
+def _visible(
+    shares: Sequence[Any] | None, boxes: Sequence[Mapping[str, Any]], column: str
+) -> tuple[tuple[str, float], ...]:
+    if shares is None:
+        return ()
+    if len(shares) != len(boxes):
+        raise SampleError(column, f"{len(shares)} shares; expected one for each of the frame's {len(boxes)} boxes")
+    for share in shares:
+        if not isinstance(share, float | int) or share < 0 or share > 1:  # NaN is neither: a box without area
+            raise SampleError(column, f"{share!r} is not a share")
+    return tuple((box["label"], share) for box, share in zip(boxes, shares, strict=True) if not math.isnan(share))

@@ -21,8 +21,8 @@ CONFIGS = {"cholec80_boxes": "instruments", "cholect45": "triplets", "cholect50"
 LARGEST = 12  # overlays on a sheet
 BOX, MOTION = "#00e000", "#ffffff"
 DPI = 100
-# In pixels: a column's width, the room above a frame for its title, between frames, and below all for the key.
-COLUMN, TITLE, GAP, KEY = 400, 74, 16, 56
+# In pixels: a column's width, a line of a title and the room around them, between frames, below all for the key.
+COLUMN, LINE, AROUND, GAP, KEY = 400, 15, 14, 16, 56
 _WORDS = 50  # characters of a bold line that a column has room for
 
 
@@ -78,10 +78,7 @@ def contact_sheet(runs: Sequence[SurgXRun], sheet: Sheet) -> Figure | None:
         needed.setdefault(pick.run.setting.source, set()).add(pick.row.id)
     rows = {source: _rows(source, ids, sheet.data) for source, ids in needed.items()}
     overlays = [_overlay(pick, rows[pick.run.setting.source][pick.row.id], sheet) for pick in chosen]
-    return draw(
-        overlays,
-        f"{len(overlays)} of {n:,} scored: each model's highest AA, AC and RAS, then its lowest, then the middle",
-    )
+    return draw(overlays, f"{len(overlays)} of {n:,} scored: each model's highest, lowest and middle")
 
 
 def picks(runs: Sequence[SurgXRun]) -> tuple[list[Pick], int]:
@@ -131,7 +128,7 @@ def _rows(source: str, needed: set[str], data: str) -> dict[str, dict[str, Any]]
 
 def _overlay(pick: Pick, row: Mapping[str, Any], sheet: Sheet) -> Overlay:
     from ...loaders.images import open_image
-    from ..surgx.rows import Heatmaps
+    from ..heatmaps import Heatmaps
 
     size = (row["height"], row["width"])
     maps, _ = Heatmaps(str(sheet.heatmaps)).read(pick.row.heatmaps or "", pick.row.id, size)
@@ -166,6 +163,9 @@ def _title(pick: Pick, shown: str) -> list[str]:
         name = "mean RAS_global" if record["rank"] is None else "RAS_local"
         said = [f"{level} · {name} {record['ras']:.1%}", f"predicted {shown}"]
         said += [f"true {record['triplet']}"] * (shown != record["triplet"])
+    visible = pick.row.visible_shares()
+    if visible and round(sum(visible) / len(visible), 3) < 1:
+        said.append(f"the model could see {sum(visible) / len(visible):.1%} of the boxes")
     return [short(pick.run.name, _WORDS), *said]
 
 
@@ -181,13 +181,13 @@ def short(name: str, length: int) -> str:
 def places(overlays: Sequence[Overlay]) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:
     """(width, height) of the sheet, and (left, top, width, height) of each frame on it, in pixels."""
     n_columns = min(3, len(overlays))
-    heights = [round(COLUMN * overlay.frame.shape[0] / overlay.frame.shape[1]) for overlay in overlays]
-    rows = [heights[start : start + n_columns] for start in range(0, len(heights), n_columns)]
     found, top = [], 0
-    for of_row in rows:
-        top += TITLE
-        found += [(GAP + at * (COLUMN + GAP), top, COLUMN, height) for at, height in enumerate(of_row)]
-        top += max(of_row) + GAP
+    for start in range(0, len(overlays), n_columns):
+        row = overlays[start : start + n_columns]
+        heights = [round(COLUMN * overlay.frame.shape[0] / overlay.frame.shape[1]) for overlay in row]
+        top += AROUND + LINE * max(len(overlay.title) for overlay in row)
+        found += [(GAP + at * (COLUMN + GAP), top, COLUMN, height) for at, height in enumerate(heights)]
+        top += max(heights) + GAP
     return (GAP + n_columns * (COLUMN + GAP), top + KEY), found
 
 
@@ -201,7 +201,7 @@ def draw(overlays: Sequence[Overlay], caption: str) -> Figure:
         axes = figure.add_axes((left / width, 1 - (top + h) / height, w / width, h / height))
         _draw_overlay(axes, overlay)
         for number, line in enumerate(reversed(overlay.title)):
-            y = 1 - (top - 5 - 15 * number) / height
+            y = 1 - (top - 5 - LINE * number) / height
             weight = "bold" if number == len(overlay.title) - 1 else "normal"
             figure.text(left / width, y, line, ha="left", va="bottom", fontsize=9, weight=weight)
             if number == len(overlay.title) - 2:

@@ -26,6 +26,11 @@ _QUARTILES = ("_q1", "_median", "_q3")
 _WHISKERS = ("_whisker_low", "_whisker_high")
 _INTERVALS = f"95% intervals: bootstrap over videos, 2,000 resamples, seed {SEED}."
 _DATA = Column("Data", ("data",))
+_VISIBLE = (Column("Visible %", ("visible_share",), percent), Column("boxes", ("n_boxes",), count))
+_VISIBLE_NOTE = (
+    "Visible: mean share of a true box that the model could see, after its resizing and cropping; boxes: of how many, "
+    "those of frames with heatmaps."
+)
 
 
 def surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
@@ -74,6 +79,7 @@ def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
             scores = said | looked
             if name != ALL:
                 scores = said["per_class"][name] | looked["per_instrument"].get(name, unpredicted)
+            scores = scores | _visible(run, None if name == ALL else name)
             for figure, of_figure in columns.items():
                 values = [scores[key] for column in of_figure for key in column.names]
                 rows[figure].append([run.name, name, *values])
@@ -87,7 +93,7 @@ def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
                 "on boxes of the predicted instrument, AC on boxes of any. TP, FP: true and false positives; "
                 "missed: instruments that are there and not predicted; degenerate: heatmaps that are equal everywhere; "
                 "without map: predictions for which the model gave none. The last two have no AA and AC. The row all "
-                f"takes every prediction alike. {_INTERVALS}"
+                f"takes every prediction alike. {_VISIBLE_NOTE} {_INTERVALS}"
             ],
         ),
         Table(
@@ -107,8 +113,14 @@ def _figure_3() -> list[Column]:
         ),
         Column("TP", ("n_tp",), count), Column("FP", ("n_fp",), count),
         Column("missed", ("n_false_negatives",), count),
-        Column("degenerate", ("n_degenerate",), count), Column("without map", ("n_without_map",), count),
+        Column("degenerate", ("n_degenerate",), count), Column("without map", ("n_without_map",), count), *_VISIBLE,
     ]  # fmt: skip
+
+
+def _visible(run: SurgXRun, label: str | None = None) -> dict[str, float]:
+    """Of the true boxes with this label, or of all."""
+    shares = [share for row in run.rows for share in row.visible_shares(label)]
+    return {"visible_share": sum(shares) / len(shares) if shares else math.nan, "n_boxes": len(shares)}
 
 
 def _figure_7() -> list[Column]:
@@ -166,16 +178,17 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
             for level in LEVELS
         ),
         Column("true triplets", ("n_gold",), count), *(Column(title, (name,), count) for name, title in counts.items()),
+        *_VISIBLE,
     ]  # fmt: skip
     rows = [
         [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
-        for run, scores in seen
+        for run, scores in ((run, scores | _visible(run)) for run, scores in seen)
     ]
     notes = [
         "Shares of all true triplets. Without action: instruments that do nothing (null_verb); without box: the "
         "instrument has none in the frame. No RAS have true triplets of frames without a known motion, without a "
         "prediction, without a heatmap, or with degenerate ones only (equal everywhere). Left out of missed: "
-        f"predictions without a score, which the mean of a missed triplet passes over. {_INTERVALS}"
+        f"predictions without a score, which the mean of a missed triplet passes over. {_VISIBLE_NOTE} {_INTERVALS}"
     ]
     return Table("surgx_figure_04b_levels", "SurgX Figure 4 (b): how true triplets are matched", columns, rows, notes)
 

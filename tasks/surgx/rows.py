@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import datasets
-import numpy as np
 
 from medfaith.loaders import cholec80_boxes
 from medfaith.loaders.cholec_triplets import TRIPLETS
-from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows
+from medfaith.tasks.heatmaps import Heatmaps
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, QUESTIONS
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -72,41 +70,6 @@ class UnloggedMask(Mapping[str, Any]):
 
     def __str__(self) -> str:
         return "a mask"
-
-
-class Heatmaps:
-    """The heatmaps that models keep in one folder; a sample log keeps no place."""
-
-    def __init__(self, folder: str | None) -> None:
-        self._folder = Path(folder).expanduser() if folder else None
-
-    def __str__(self) -> str:
-        return ""
-
-    def read(self, key: str, row_id: str, size: tuple[int, int]) -> tuple[dict[str, np.ndarray], Any]:
-        """Class -> its heatmap (H, W) of the model `key`'s answer to a row, and what the model saw (explain.geometry).
-
-        size: (H, W) of the frame, whose pixels the heatmaps are brought back to.
-
-        Raises InputError where no folder was named, or it holds no heatmap of that answer.
-        """
-        from medfaith.tasks.explain.geometry import to_frame
-        from medfaith.tasks.explain.store import open_store
-
-        if self._folder is None:
-            raise InputError(
-                f"row {row_id}",
-                "the answer refers to heatmaps, and their folder was not named",
-                action='pass --heatmaps DIR to medfaith eval, or --metadata \'{"heatmaps": "DIR"}\' to lm_eval',
-            )
-        entry = open_store(self._folder).read(key, row_id)
-        if entry.geometry.size != size:
-            found = f"heatmaps of a frame of {entry.geometry.size[1]} x {entry.geometry.size[0]} pixels"
-            raise InputError(f"row {row_id}", found, expected=f"{size[1]} x {size[0]}, as the row says")
-        if not entry.maps:
-            return {}, entry.geometry
-        maps = to_frame(np.stack(list(entry.maps.values())), entry.geometry)
-        return dict(zip(entry.maps, maps, strict=True)), entry.geometry
 
 
 def load(

@@ -18,11 +18,9 @@ from PIL import Image
 from medfaith.builders import surgxbench
 from medfaith.builders.configs import incomplete
 from medfaith.builders.surgxbench import Options, checks, family
-from medfaith.builders.surgxbench.frames import Numbering, numbering
 from medfaith.builders.surgxbench.motion_rows import MotionOptions
 from medfaith.cli import main
 from medfaith.loaders import images, rle
-from medfaith.loaders.cholec80_boxes import BoxedFrame
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.phantom import surgery
@@ -144,52 +142,6 @@ def test_build_json_names_no_place(phantom_surgx_build, phantom_surgx_roots, pha
         assert all(str(root) not in text for root in phantom_surgx_roots.values())
         motion = {"flow": "files", "gamma": 0.8, "trim": 0.4, "floor": 0.5}
         assert json.loads(text)["arguments"]["motion"] == (None if "boxes" in repository else motion)
-
-
-# --- how Cholec80-Boxes numbers its frames ----------------------------------------------------------------------------
-
-
-def frames_numbered(*numbers: int) -> list[BoxedFrame]:
-    return [BoxedFrame(42, number, f"Images/Video_42/Video_42_{number:05d}.png", ()) for number in numbers]
-
-
-@pytest.mark.parametrize(
-    ("numbers", "given", "expected"),
-    [
-        ((0, 25, 75), {}, Numbering(25, 0)),
-        ((1, 26, 76), {}, Numbering(25, 1)),
-        ((0, 1, 2, 25), {}, Numbering(1, 0)),
-        ((3, 4, 9), {}, Numbering(1, 0)),
-        ((0, 5, 10, 35), {}, Numbering(25, 0)),
-        ((3, 8, 28), {}, Numbering(25, 3)),
-        ((4, 14, 24), {"step": 10}, Numbering(10, 4)),
-        ((3, 4, 9), {"first": 1}, Numbering(1, 1)),
-        ((10, 20, 40), {"step": 5}, Numbering(5, 0)),
-        ((25,), {}, Numbering(1, 0)),
-        ((25,), {"step": 25}, Numbering(25, 0)),
-        ((), {}, Numbering(1, 0)),
-    ],
-)
-def test_numbering(numbers, given, expected):
-    assert numbering(frames_numbered(*numbers), **given) == expected
-
-
-@pytest.mark.parametrize(("number", "second"), [(1, 0), (26, 1), (25, None), (0, None), (2501, 100)])
-def test_seconds(number, second):
-    assert Numbering(25, 1).second(number) == second
-
-
-@pytest.mark.parametrize(("number", "place"), [(1, 0), (6, 5), (26, 25), (0, None)])
-def test_places_in_the_video(number, place):
-    assert Numbering(25, 1).video_frame(number) == place
-    assert Numbering(1, 1).video_frame(3) == 50
-    assert Numbering(10, 0).video_frame(3) is None
-
-
-@pytest.mark.parametrize("step", [2, 10, 30])
-def test_steps_that_say_nothing_have_to_be_named(step):
-    with pytest.raises(InputError, match=rf"in steps of {step}(.|\n)*--boxes-step"):
-        numbering(frames_numbered(0, step, 3 * step))
 
 
 def test_frames_labelled_five_times_a_second_join_at_the_seconds(phantom_surgx_roots, tmp_path):

@@ -29,7 +29,7 @@ def frames(n: int, size=(100, 134), seed=0) -> np.ndarray:
 
 
 def opener(images: np.ndarray):
-    return lambda video, pair: (images[pair.frame], images[pair.frame + 1])
+    return lambda video, pairs: ((images[pair.frame], images[pair.frame + 1]) for pair in pairs)
 
 
 def pairs_of(n: int, size=None) -> list[Pair]:
@@ -94,14 +94,17 @@ def test_the_batch_size_changes_nothing(weights):
 def test_images_are_opened_batch_by_batch(weights):
     opened = []
 
-    def open_pair(video, pair):
-        opened.append((video, pair.frame))
-        return opener(images)(video, pair)
+    def open_pairs(video, pairs):
+        for pair, images_of_pair in zip(pairs, opener(images)(video, pairs), strict=True):
+            opened.append((video, pair.frame))
+            yield images_of_pair
 
     images = frames(6, (128, 128))
-    stream = Raft(open_pair, weights=weights, updates=1, batch_size=2).flows("VID01", pairs_of(5))
+    stream = Raft(open_pairs, weights=weights, updates=1, batch_size=2).flows("VID01", pairs_of(5))
     next(stream)
     assert opened == [("VID01", 0), ("VID01", 1)]
+    assert len(list(stream)) == 4
+    assert opened == [("VID01", frame) for frame in range(5)]
 
 
 def test_the_device_is_the_gpu_if_there_is_one(weights, monkeypatch):
@@ -171,19 +174,19 @@ def test_raft_without_torch_says_what_to_install(weights, monkeypatch):
 )
 def test_images_that_are_no_pair(weights, first, second, message):
     with pytest.raises(InputError, match=message):
-        next(Raft(lambda video, pair: (first, second), weights=weights).flows("VID01", pairs_of(1)))
+        next(Raft(lambda video, pairs: iter([(first, second)]), weights=weights).flows("VID01", pairs_of(1)))
 
 
 def test_frames_of_several_sizes_in_one_batch(weights):
     opened = [frames(2, (128, 128)), frames(2, (128, 136))]
-    raft = Raft(lambda video, pair: tuple(opened[pair.frame]), weights=weights)
+    raft = Raft(lambda video, pairs: (tuple(opened[pair.frame]) for pair in pairs), weights=weights)
     with pytest.raises(InputError, match=r"video VID01: frames of several sizes \(height, width\)"):
         next(raft.flows("VID01", pairs_of(2)))
 
 
 def test_an_image_that_does_not_open_is_the_callers_error(weights):
-    def open_pair(video, pair):
-        raise KeyError(pair.second)
+    def open_pairs(video, pairs):
+        raise KeyError(pairs[0].second)
 
     with pytest.raises(KeyError, match=r"000001\.png"):
-        next(Raft(open_pair, weights=weights).flows("VID01", pairs_of(1)))
+        next(Raft(open_pairs, weights=weights).flows("VID01", pairs_of(1)))

@@ -103,6 +103,9 @@ GOOD = rle(LEFT)
         ({**GOOD, "counts": [0, 12, 12]}, "counts of type list"),
         ({**GOOD, "size": [4, 6, 1]}, "size"),
         ({**GOOD, "size": [0, 6]}, "size"),
+        ({**GOOD, "size": None}, r"study 2, prediction: .* expected a mask of size \[height, width\] and counts"),
+        ({}, "study 2, prediction: {}; expected a mask"),
+        ({"size": [4, 6]}, "counts of type NoneType"),
     ],
 )
 def test_a_bad_mask_is_named(mask, message):
@@ -117,9 +120,43 @@ def test_lengths_must_agree():
         score_predictions([GOOD], [rle(box(6, 4, 0, 0, 1, 1))])
 
 
-def test_module_agrees_with_the_function():
-    predictions, references = [rle(LEFT), None, rle(MIDDLE)], [rle(MIDDLE), rle(LEFT), rle(MIDDLE)]
+@pytest.mark.parametrize("missing", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, set()], ids=str)
+def test_module_agrees_with_the_function(missing):
+    predictions = [None if row in missing else rle(pixels) for row, pixels in enumerate((LEFT, EMPTY, MIDDLE))]
+    references = [rle(MIDDLE), rle(LEFT), rle(MIDDLE)]
+    expected = score_predictions(predictions, references, per_sample=True)
+    assert expected["n_without_prediction"] == len(missing)
     module = evaluate.load(str(ROOM / "mask_overlap"))
-    assert module.compute(predictions=predictions, references=references, per_sample=True) == score_predictions(
-        predictions, references, per_sample=True
-    )
+    assert module.compute(predictions=predictions, references=references, per_sample=True) == expected
+    module.add_batch(predictions=predictions, references=references)
+    assert module.compute(per_sample=True) == expected
+    for prediction, reference in zip(predictions, references, strict=True):
+        module.add(prediction=prediction, reference=reference)
+    assert module.compute(per_sample=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "prediction", "message"),
+    [
+        (0, {"size": [4, 6], "counts": [0, 12, 12]}, "don't match the expected format"),
+        (0, [], "don't match the expected format"),
+        (1, {"size": [4, 6]}, "row 2, prediction: counts of type NoneType"),
+        (
+            1,
+            {"size": None, "counts": GOOD["counts"]},
+            r"row 2, prediction: .* expected a mask of size \[height, width\]",
+        ),
+    ],
+)
+def test_module_takes_none_but_no_other_thing_for_a_mask(row, prediction, message):
+    predictions = [GOOD, GOOD]
+    predictions[row] = prediction
+    with pytest.raises(ValueError, match=message):
+        evaluate.load(str(ROOM / "mask_overlap")).compute(predictions=predictions, references=[GOOD, GOOD])
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_module_refuses_a_missing_reference(row):
+    references = [None if number == row else GOOD for number in range(2)]
+    with pytest.raises(ValueError, match=f"row {row + 1}, reference: None; expected a mask"):
+        evaluate.load(str(ROOM / "mask_overlap")).compute(predictions=[GOOD, None], references=references)

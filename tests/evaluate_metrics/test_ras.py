@@ -314,6 +314,7 @@ MASK = dict(rle.encode(MOVING))
     ("mask", "message"),
     [
         ({"size": [20, 10]}, r"row 1: motion of size \[20, 10\]; expected that of the frame, \[10, 20\]"),
+        ({"size": None}, "row 1: motion of size None; expected that of the frame"),
         ({"counts": "ab c"}, "row 1: counts of motion 'ab c'; expected COCO's compressed text"),
         ({"counts": "~~"}, "row 1: counts of motion"),
         ({"counts": 5}, "row 1: counts of motion '5'"),
@@ -374,6 +375,26 @@ def test_shapes_and_lengths_are_checked():
         score_predictions([{"triplets": [], "maps": []}], [])
     with pytest.raises(ValueError, match="top_k 0; expected at least 1"):
         score_predictions([], [], top_k=0)
+
+
+def test_module_takes_frames_of_which_no_motion_is_known():
+    predictions, references = rows([(frame([G], [ON_GRASPER], [G], motion=N), None)] * 2)
+    expected = score_predictions(predictions, references, per_sample=True)
+    assert expected["n_without_motion"] == 2
+    listed = [row | {"maps": [heatmap.tolist() for heatmap in row["maps"]]} for row in predictions]
+    module = evaluate.load(str(ROOM / "ras"))
+    assert repr(module.compute(predictions=listed, references=references, per_sample=True)) == repr(expected)
+    for prediction, reference in zip(listed, references, strict=True):
+        module.add(prediction=prediction, reference=reference)
+    assert repr(module.compute(per_sample=True)) == repr(expected)
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_module_takes_no_empty_text_for_motion_that_is_not_known(row):
+    predictions, references = rows([(frame([], [], [G]), None)] * 2)
+    references[row]["motion"] = {"size": list(SIZE), "counts": ""}
+    with pytest.raises(ValueError, match=f"row {row + 1}: runs of motion over 0 pixels"):
+        evaluate.load(str(ROOM / "ras")).compute(predictions=predictions, references=references)
 
 
 @pytest.mark.parametrize("first", [0, 5])  # a frame whose motion is not known comes first, too

@@ -17,9 +17,10 @@ from hypothesis.extra.numpy import arrays
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain import store as stores
 from medfaith.tasks.explain.geometry import Geometry
-from medfaith.tasks.explain.store import HeatmapStore, key_of, open_store
+from medfaith.tasks.explain.store import HeatmapStore, digest_of, key_of, open_store
 
 GEOMETRY = Geometry((480, 854), (10.25, 0.0, 480.5, 480.0))
+SHOWN, OTHER = "0123456789abcdef", "fedcba9876543210"
 MODEL = {"name": "clip", "weights": "abc", "prompts": ["a grasper", "a hook"]}
 
 
@@ -30,8 +31,8 @@ MODEL = {"name": "clip", "weights": "abc", "prompts": ["a grasper", "a hook"]}
 def test_maps_come_back_to_half_precision_whatever_their_scale(tmp_path_factory, grids, scale):
     store = HeatmapStore(tmp_path_factory.mktemp("store"), MODEL)
     grids = grids.astype(np.float64) * scale
-    store.write("r", {"hook": grids[0], "grasper": grids[1]}, GEOMETRY)
-    maps = store.read("r").maps
+    store.write("r", SHOWN, {"hook": grids[0], "grasper": grids[1]}, GEOMETRY)
+    maps = store.read("r", SHOWN).maps
     assert list(maps) == ["hook", "grasper"]
     for grid, read in zip(grids, maps.values(), strict=True):
         assert read.dtype == np.float32
@@ -43,58 +44,101 @@ def test_maps_come_back_to_half_precision_whatever_their_scale(tmp_path_factory,
 def test_a_row_comes_back_with_geometry_scores_and_extras(tmp_path):
     store = HeatmapStore(tmp_path / "new" / "folder", MODEL)
     scores = np.array([0.1, 1 / 3, -2e-9])
-    store.write("42/7: ünïcode\n", {"hook": np.eye(3)}, GEOMETRY, scores, {"text": "a hook, é"})
-    entry = open_store(tmp_path / "new" / "folder").read(store.key, "42/7: ünïcode\n")
+    store.write("42/7: ünïcode\n", SHOWN, {"hook": np.eye(3)}, GEOMETRY, scores, {"text": "a hook, é"})
+    entry = open_store(tmp_path / "new" / "folder").read(store.reference(SHOWN), "42/7: ünïcode\n")
     assert entry.geometry == GEOMETRY
     assert entry.extra == {"text": "a hook, é"}
     assert entry.scores is not None
     assert entry.scores.tolist() == scores.tolist()  # exact: float64
     np.testing.assert_array_equal(entry.maps["hook"], np.eye(3))
-    assert store.read("42/7: ünïcode\n").scores is not None
+    assert store.read("42/7: ünïcode\n", SHOWN).scores is not None
 
 
 def test_no_predicted_class_is_a_complete_row_and_zeros_stay(tmp_path):
     store = HeatmapStore(tmp_path, MODEL)
-    assert not store.has("none")
-    store.write("none", {}, GEOMETRY)
-    store.write("dark", {"hook": np.zeros((2, 2))}, GEOMETRY)
-    assert store.has("none")
-    assert store.read("none").maps == {}
-    assert store.read("none").scores is None
-    assert not store.read("dark").maps["hook"].any()
+    assert not store.has("none", SHOWN)
+    store.write("none", SHOWN, {}, GEOMETRY)
+    store.write("dark", SHOWN, {"hook": np.zeros((2, 2))}, GEOMETRY)
+    assert store.has("none", SHOWN)
+    assert store.read("none", SHOWN).maps == {}
+    assert store.read("none", SHOWN).scores is None
+    assert not store.read("dark", SHOWN).maps["hook"].any()
 
 
 @given(st.text(max_size=300))
 def test_any_row_id_is_a_file_of_its_own_in_the_models_folder(row_id):
-    name = stores._file_name(row_id)
+    name = stores._file_name(row_id, SHOWN)
     assert "/" not in name
     assert not name.startswith(".")
     assert name.isascii()
     assert len(name) < 120
-    assert name != stores._file_name(row_id + "_")
+    assert name != stores._file_name(row_id + "_", SHOWN)
 
 
 @pytest.mark.parametrize(("one", "other"), [("a/b", "a_b"), ("a b", "a:b"), ("x" * 200, "x" * 201), ("", "_")])
 def test_ids_that_look_alike_do_not_collide(one, other):
-    assert stores._file_name(one) != stores._file_name(other)
+    assert stores._file_name(one, SHOWN) != stores._file_name(other, SHOWN)
 
 
 def test_two_models_never_mix(tmp_path):
     clip, blip = HeatmapStore(tmp_path, MODEL), HeatmapStore(tmp_path, MODEL | {"weights": "abd"})
-    clip.write("r", {"hook": np.ones((2, 2))}, GEOMETRY)
+    clip.write("r", SHOWN, {"hook": np.ones((2, 2))}, GEOMETRY)
     assert clip.key != blip.key
-    assert not blip.has("r")
+    assert not blip.has("r", SHOWN)
     assert open_store(tmp_path).keys() == sorted([clip.key, blip.key])
     assert open_store(tmp_path).model(clip.key) == MODEL
     with pytest.raises(InputError, match="no heatmaps of row 'r'"):
-        blip.read("r")
+        blip.read("r", SHOWN)
     assert key_of(MODEL) == key_of(dict(reversed(MODEL.items())))
+
+
+def test_a_row_that_was_shown_otherwise_is_another_file(tmp_path):
+    store = HeatmapStore(tmp_path, MODEL)
+    store.write("r", SHOWN, {"hook": np.eye(3)}, GEOMETRY, extra={"text": "one"})
+    assert not store.has("r", OTHER)
+    with pytest.raises(InputError, match=r"no heatmaps of row 'r' as it was shown(.|\n)*run the model on this row"):
+        store.read("r", OTHER)
+    store.write("r", OTHER, {"bag": np.ones((2, 2))}, GEOMETRY, extra={"text": "two"})
+    reader = open_store(tmp_path)
+    for shown, name, text in ((SHOWN, "hook", "one"), (OTHER, "bag", "two")):
+        assert reader.has(store.reference(shown), "r")
+        entry = reader.read(store.reference(shown), "r")
+        assert (list(entry.maps), entry.extra) == ([name], {"text": text})
+    store.path("r", SHOWN).rename(store.path("r", OTHER))
+    with pytest.raises(InputError, match="it holds row 'r' as '0123456789abcdef', not 'r' as 'fedcba9876543210'"):
+        store.read("r", OTHER)
+
+
+@pytest.mark.parametrize(
+    "reference", ["", SHOWN, f"{SHOWN}/", f"../{SHOWN}", f"{SHOWN}/{SHOWN}/x", f"{SHOWN}/{SHOWN}\n", "A" * 33]
+)
+def test_a_reference_that_is_none_is_named(tmp_path, reference):
+    for attempt in (open_store(tmp_path).read, open_store(tmp_path).has):
+        with pytest.raises(InputError) as caught:
+            attempt(reference, "frame 7")
+        assert f"row frame 7: {reference!r} refers to no heatmaps" in str(caught.value)
+        assert "run the model again" in str(caught.value)
+
+
+def test_a_digest_that_is_none_is_not_written(tmp_path):
+    store = HeatmapStore(tmp_path, MODEL)
+    with pytest.raises(InputError, match="refers to no heatmaps"):
+        store.write("r", "../elsewhere", {}, GEOMETRY)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["model.json"]
+
+
+def test_digests_are_of_the_parts_put_together():
+    assert digest_of(b"ab", b"c") == digest_of(b"abc") != digest_of(b"abd")
+    assert len(digest_of()) == 16
 
 
 def test_a_folder_that_describes_another_model(tmp_path):
     store = HeatmapStore(tmp_path, MODEL)
     (tmp_path / store.key / "model.json").write_text(json.dumps(MODEL | {"weights": "other"}))
-    for attempt in (lambda: HeatmapStore(tmp_path, MODEL), lambda: open_store(tmp_path).read(store.key, "r")):
+    for attempt in (
+        lambda: HeatmapStore(tmp_path, MODEL),
+        lambda: open_store(tmp_path).read(store.reference(SHOWN), "r"),
+    ):
         with pytest.raises(InputError, match=r"model\.json: describes another model") as caught:
             attempt()
         assert "delete the folder" in str(caught.value)
@@ -106,8 +150,8 @@ def test_a_folder_that_describes_another_model(tmp_path):
 def test_a_reader_of_what_is_not_there(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         open_store(tmp_path / "absent")
-    with pytest.raises(InputError, match="no heatmaps of the model 'abc'") as caught:
-        open_store(tmp_path).read("abc", "r")
+    with pytest.raises(InputError, match=f"no heatmaps of the model '{OTHER}'") as caught:
+        open_store(tmp_path).read(f"{OTHER}/{SHOWN}", "r")
     assert "the folder has no heatmaps" in str(caught.value)
 
 
@@ -125,26 +169,26 @@ def test_a_reader_of_what_is_not_there(tmp_path):
 def test_maps_that_are_none(tmp_path, maps, message):
     store = HeatmapStore(tmp_path, MODEL)
     with pytest.raises(InputError, match=message) as caught:
-        store.write("frame 7", maps, GEOMETRY)
+        store.write("frame 7", SHOWN, maps, GEOMETRY)
     assert "row frame 7" in str(caught.value)
-    assert not store.has("frame 7")
+    assert not store.has("frame 7", SHOWN)
 
 
 def test_a_file_that_is_cut_short_anywhere_is_named(tmp_path):
     store = HeatmapStore(tmp_path, MODEL)
-    store.write("r", {"hook": np.random.default_rng(0).random((7, 7))}, GEOMETRY, np.zeros(7))
-    whole = store.path("r").read_bytes()
+    store.write("r", SHOWN, {"hook": np.random.default_rng(0).random((7, 7))}, GEOMETRY, np.zeros(7))
+    whole = store.path("r", SHOWN).read_bytes()
     for length in range(0, len(whole) - 1, 37):
-        store.path("r").write_bytes(whole[:length])
-        with pytest.raises(InputError, match=r"r-\w+\.npz: is cut short or damaged"):
-            store.read("r")
+        store.path("r", SHOWN).write_bytes(whole[:length])
+        with pytest.raises(InputError, match=r"r-\w+-\w+\.npz: is cut short or damaged"):
+            store.read("r", SHOWN)
     maps = whole.index(b"maps.npy") + len(b"maps.npy")
     for place in range(maps + 30, maps + 150, 7):  # a bit of the packed maps themselves
         flipped = bytearray(whole)
         flipped[place] ^= 1
-        store.path("r").write_bytes(flipped)
+        store.path("r", SHOWN).write_bytes(flipped)
         with pytest.raises(InputError, match="cut short or damaged"):
-            store.read("r")
+            store.read("r", SHOWN)
 
 
 @pytest.mark.parametrize(
@@ -153,18 +197,23 @@ def test_a_file_that_is_cut_short_anywhere_is_named(tmp_path):
         ({"maps": np.ones((2, 3, 3), np.float16)}, r"maps of shape \(2, 3, 3\) for 1 classes"),
         ({"maps": np.full((1, 3, 3), np.nan, np.float16)}, "NaN or infinity"),
         ({"peaks": np.ones(2)}, "for 1 classes"),
-        ({"about": np.array('{"row": "other"}')}, "it holds row 'other', not 'r'"),
+        (
+            {"about": np.array('{"row": "other", "shown": "x"}')},
+            "it holds row 'other' as 'x', not 'r' as '0123456789abcdef'",
+        ),
+        ({"about": np.array('{"row": "r", "shown": "x"}')}, "it holds row 'r' as 'x', not 'r' as '0123456789abcdef'"),
+        ({"about": np.array('{"row": "r"}')}, "damaged"),
         ({"about": np.array("[]")}, "damaged"),
     ],
 )
 def test_a_file_whose_arrays_do_not_fit(tmp_path, change, message):
     store = HeatmapStore(tmp_path, MODEL)
-    store.write("r", {"hook": np.ones((3, 3))}, GEOMETRY)
-    with np.load(store.path("r")) as file:
+    store.write("r", SHOWN, {"hook": np.ones((3, 3))}, GEOMETRY)
+    with np.load(store.path("r", SHOWN)) as file:
         contents = {name: file[name] for name in file.files}
-    np.savez(store.path("r"), **(contents | change))
+    np.savez(store.path("r", SHOWN), **(contents | change))
     with pytest.raises(InputError, match=message):
-        store.read("r")
+        store.read("r", SHOWN)
 
 
 WRITER = """
@@ -177,7 +226,7 @@ store = HeatmapStore(sys.argv[1], {"name": "clip"})
 grid = np.random.default_rng(0).random((300, 300))
 print("ready", flush=True)
 for number in range(100_000):
-    store.write(f"row {number}", {"hook": grid, "grasper": grid}, Geometry.whole((480, 854)))
+    store.write(f"row {number}", "0123456789abcdef", {"hook": grid, "grasper": grid}, Geometry.whole((480, 854)))
 """
 
 
@@ -190,18 +239,18 @@ def test_a_killed_writer_leaves_no_half_file_that_reads(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     store = HeatmapStore(tmp_path, {"name": "clip"})
-    complete = [n for n in range(100_000) if store.has(f"row {n}")]
+    complete = [n for n in range(100_000) if store.has(f"row {n}", SHOWN)]
     assert complete == list(range(len(complete)))
     assert complete
     for number in complete:
-        assert store.read(f"row {number}").maps["hook"].shape == (300, 300)
-    store.write(f"row {len(complete)}", {"hook": np.ones((2, 2))}, GEOMETRY)  # the run goes on
-    assert store.has(f"row {len(complete)}")
+        assert store.read(f"row {number}", SHOWN).maps["hook"].shape == (300, 300)
+    store.write(f"row {len(complete)}", SHOWN, {"hook": np.ones((2, 2))}, GEOMETRY)  # the run goes on
+    assert store.has(f"row {len(complete)}", SHOWN)
 
 
 def test_a_write_that_fails_midway_leaves_what_was_there(tmp_path, monkeypatch):
     store = HeatmapStore(tmp_path, MODEL)
-    store.write("r", {"hook": np.ones((2, 2))}, GEOMETRY)
+    store.write("r", SHOWN, {"hook": np.ones((2, 2))}, GEOMETRY)
 
     def full_disk(file, **arrays):
         file.write(b"PK half a row")
@@ -209,8 +258,8 @@ def test_a_write_that_fails_midway_leaves_what_was_there(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stores.np, "savez_compressed", full_disk)
     with pytest.raises(OSError, match="no space"):
-        store.write("r", {"hook": np.zeros((2, 2))}, GEOMETRY)
+        store.write("r", SHOWN, {"hook": np.zeros((2, 2))}, GEOMETRY)
     with pytest.raises(OSError, match="no space"):
-        store.write("new", {"hook": np.zeros((2, 2))}, GEOMETRY)
-    assert store.read("r").maps["hook"].all()
-    assert not store.has("new")
+        store.write("new", SHOWN, {"hook": np.zeros((2, 2))}, GEOMETRY)
+    assert store.read("r", SHOWN).maps["hook"].all()
+    assert not store.has("new", SHOWN)

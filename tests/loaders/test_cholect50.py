@@ -1,4 +1,4 @@
-"""The CholecT50 reader: the JSON of one video, its boxes, and every fault by name."""
+"""The CholecT50 reader: the JSON of one video, and every fault by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from medfaith.loaders import cholec_triplets, cholect45, cholect50, images
-from medfaith.loaders.cholec_triplets import TRIPLETS, NormalisedBox
+from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import ImageError, InputError
 
 NO_BOX = (-1, -1, -1, -1)
@@ -40,8 +40,10 @@ def write(root, annotations, video=42, **changes):
 
 
 def test_a_video_reads_as_written(tmp_path):
-    box = (0.25, 0.5, 0.125, 0.25)
-    write(tmp_path, {"2": [EMPTY], "0": [vector(17, box), vector(82), vector(17)], "1": [], "9": [vector(94)]})
+    write(
+        tmp_path,
+        {"2": [EMPTY], "0": [vector(17, (0.25, 0.5, 0.125, 0.25)), vector(82), vector(17)], "1": [], "9": [vector(94)]},
+    )
     video = cholect50.read_video(tmp_path, 42)
     assert (video.video, video.frames.tolist()) == (42, [0, 1, 2, 9])
     assert video.frames.dtype == np.int64
@@ -49,7 +51,6 @@ def test_a_video_reads_as_written(tmp_path):
     assert [np.flatnonzero(row).tolist() for row in video.instruments] == [[0, 5], [], [], [0]]
     assert [np.flatnonzero(row).tolist() for row in video.verbs] == [[1, 6], [], [], [9]]
     assert [np.flatnonzero(row).tolist() for row in video.targets] == [[0, 6], [], [], [14]]
-    assert video.boxes == (NormalisedBox(0, "grasper", box),)
     assert video.disagreeing == {"instrument": 0, "verb": 0, "target": 0}
     assert {a.dtype for a in (video.triplets, video.instruments, video.verbs, video.targets)} == {np.dtype(bool)}
 
@@ -89,13 +90,12 @@ def test_an_instrument_without_a_triplet_is_kept(tmp_path):
     write(tmp_path, {"0": [vector(17, triplet=-1, verb=-1, target=-1, box=(0, 0, 1, 1))]})
     video = cholect50.read_video(tmp_path, 42)
     assert (video.triplets.any(), video.instruments[0].tolist()) == (False, [True, *[False] * 5])
-    assert video.boxes == (NormalisedBox(0, "grasper", (0, 0, 1, 1)),)
 
 
 @pytest.mark.parametrize("box", [(-0.1, 0.9, 0.2, 0.2), (0.999, 0, 1, 1)])
 def test_a_box_may_reach_over_the_edge(tmp_path, box):
     write(tmp_path, {"0": [vector(17, box)]})
-    assert cholect50.read_video(tmp_path, 42).boxes[0].xywh == box
+    assert np.flatnonzero(cholect50.read_video(tmp_path, 42).triplets[0]).tolist() == [17]
 
 
 @pytest.mark.parametrize(

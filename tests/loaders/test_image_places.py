@@ -11,7 +11,7 @@ from PIL import Image
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
 
-SOURCE = "chest_imagenome"  # has no reader, so a key is a path below the root
+SOURCE = "chest_imagenome"  # its reader leaves a key as it is: a path below the root
 RAMP_8 = np.arange(256, dtype=np.uint8).reshape(16, 16)
 
 

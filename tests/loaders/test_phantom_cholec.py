@@ -351,8 +351,6 @@ def test_the_readers_of_triplets_read_them(written, clips, reader):
             here = {tuple(cholec_triplets.TRIPLETS[n]) for n in np.flatnonzero(read.triplets[k])}
             assert here == set(clips[video].triplets(25 * k))
             assert (root / reader.key(video, k)).is_file()
-        n_tools = sum(len(clips[video].triplets(25 * k)) for k in SECONDS)
-        assert len(read.boxes) == (n_tools if reader is cholect50 and video != 42 else 0)
 
 
 @pytest.mark.parametrize("video", [42, 43])

@@ -73,7 +73,7 @@ def test_write_refuses_what_it_cannot_do_before_it_writes(tmp_path):
     with pytest.raises(InputError, match="not an empty folder"):
         phantom.write(tmp_path)
     with pytest.raises(InputError, match="no phantom"):
-        phantom.write(tmp_path, sources=["chexpert", "chest_imagenome"])
+        phantom.write(tmp_path, sources=["chexpert", "no_such_source"])
     assert not (tmp_path / "chexpert").exists()
 
 

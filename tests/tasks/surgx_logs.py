@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from tests.tasks.report_logs import write_log
 
 NAN = float("nan")
@@ -61,6 +62,20 @@ def triplets(
         "scores": scores, "seen": records, **row,
     }  # fmt: skip
     return document("triplets", source, number, video), row
+
+
+def saw(sample: Sample, *boxes: tuple[str, float]) -> Sample:
+    """The sample with boxes of these labels in the frame, and the share of each that the model could see."""
+    doc, row = sample
+    of_doc = [{"label": label, "xywh": [1.0, 2.0, 3.0, 4.0]} for label, _ in boxes]
+    return doc | {"boxes": of_doc}, row | {"visible": [share for _, share in boxes]}
+
+
+def shown(values: Sequence[float], videos: Sequence[int], scale: float = 100, digits: int = 2) -> str:
+    """A mean with its interval, as a cell."""
+    interval = bootstrap_mean(values, groups=videos)
+    ends = ["–" if math.isnan(end) else f"{scale * end:.{digits}f}" for end in interval[:3]]
+    return f"{ends[0]} [{ends[1]}, {ends[2]}]"
 
 
 def document(ask: str, source: str, number: int, video: int, **columns: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def names_in(path: Path) -> str:
 
 def test_lm_eval_lists_every_yaml():
     """A broken YAML is skipped at DEBUG level, so the listing has to be compared."""
-    tags = {f"medfaith_{benchmark}_all" for benchmark in ("contrabench", "heal", "surgx")}
+    tags = {f"medfaith_{benchmark}_all" for benchmark in ("contrabench", "heal", "surgx", "wrong_lung")}
     assert {names_in(path) for path in YAMLS} | tags == set(task_names())
 
 
@@ -48,14 +48,14 @@ def test_models_are_registered_and_declared(name):
 
 
 def test_every_config_that_is_asked_has_a_task():
-    from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench
+    from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
 
     used = set()
     for path in YAMLS:
         config = load_yaml(path, resolve_func=False)
         children = config["task"] if isinstance(config["task"], list) else [config]
         used |= {child["dataset_kwargs"]["config"] for child in children if isinstance(child, dict)}
-    known = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS}
+    known = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS, *wrong_lung.CONFIGS}
     assert used == known - set(cxr_contrabench.SETS)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.token_cam import token_cam
+from medfaith.tasks.heatmaps import Heatmaps
 from medfaith.tasks.models.explained_vlm import (
     ExplainedVLM,
     class_spans,
@@ -44,38 +44,17 @@ def frame(seed: int = 0) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8))
 
 
-def teach(folder: Path, placeholder: str) -> None:
-    """A few dozen steps on the questions of this file, so that the model's own greedy answers name tools."""
-    random.seed(0)
-    torch.manual_seed(0)
-    model = transformers.AutoModelForImageTextToText.from_pretrained(folder).train()
-    processor = transformers.AutoProcessor.from_pretrained(folder)
-    processor.tokenizer.padding_side = "right"
-    texts = [f"{placeholder}{question} {answer}</s>" for question, answer in ASKED.items()]
-    inputs = processor(images=[[frame(0)]] * len(texts), text=texts, padding=True, return_tensors="pt")
-    labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -100)
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for _ in range(200):
-        loss = model(**inputs, labels=labels).loss
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        if loss < 0.06:
-            break
-    model.save_pretrained(folder)
-
-
 @pytest.fixture(scope="module", params=SAVE)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = SAVE[request.param](tmp_path_factory.mktemp("models") / request.param)
-    teach(folder, PLACEHOLDER[folder.name])
+    tiny_models.teach(folder, PLACEHOLDER[folder.name], ASKED, frame(0))
     return folder
 
 
 @pytest.fixture(scope="module")
 def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tiny_models.save_llava(tmp_path_factory.mktemp("one") / "llava")
-    teach(folder, "<image>")
+    tiny_models.teach(folder, "<image>", ASKED, frame(0))
     return folder
 
 
@@ -183,12 +162,12 @@ def test_a_killed_run_resumes_where_it_stopped(llava: Path, tmp_path: Path, monk
 )
 def test_a_row_that_was_asked_otherwise_is_computed_again(llava: Path, tmp_path: Path, changed: dict[str, Any]):
     lm = load(llava, store=str(tmp_path))
-    (first,) = lm.generate_until([ask(0, next(iter(ASKED)))])
-    before = open_store(tmp_path).read(json.loads(first)["heatmaps"], "VID42/0")
-    (second,) = lm.generate_until([ask(0, **{"question": next(iter(ASKED)), **changed})])
-    after = open_store(tmp_path).read(json.loads(second)["heatmaps"], "VID42/0")
-    assert before.extra["request"] != after.extra["request"]
-    assert after.extra["text"] == json.loads(second)["text"]
+    asked = [{"question": next(iter(ASKED))}, {"question": next(iter(ASKED)), **changed}]
+    said = [json.loads(reply) for how in asked for reply in lm.generate_until([ask(0, **how)])]
+    references = [reply["heatmaps"] for reply in said]
+    assert len(set(references)) == 2
+    for reply in said:  # the first is still there
+        assert open_store(tmp_path).read(reply["heatmaps"], "VID42/0").extra == {"text": reply["text"]}
 
 
 def test_models_settings_and_tasks_never_share_a_key(llava: Path, tmp_path: Path):
@@ -205,10 +184,12 @@ def test_models_settings_and_tasks_never_share_a_key(llava: Path, tmp_path: Path
         (other, {}, "t"),
     ]:
         lm = load(folder, store=str(tmp_path / "store"), **arguments)
-        keys.append(json.loads(lm.generate_until([ask(0, "Name the tool.", task=task)])[0])["heatmaps"])
+        (reply,) = lm.generate_until([ask(0, "Name the tool.", task=task)])
+        keys.append(json.loads(reply)["heatmaps"].partition("/")[0])
     assert len(set(keys)) == len(keys)
     same = load(llava, store=str(tmp_path / "store"), layer=1)  # the last of two, counted from the front
-    assert json.loads(same.generate_until([ask(0, "Name the tool.")])[0])["heatmaps"] == keys[0]
+    (reply,) = same.generate_until([ask(0, "Name the tool.")])
+    assert json.loads(reply)["heatmaps"].partition("/")[0] == keys[0]
 
 
 def test_documents_without_classes_get_plain_text(llava: Path, tmp_path: Path):
@@ -222,8 +203,8 @@ def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
     question = next(iter(ASKED))
     arguments = {"store": str(tmp_path / "store"), "causal_graphs": str(tmp_path / "graphs")}
     (reply,) = load(llava, **arguments).generate_until([ask(0, question)])
-    key = json.loads(reply)["heatmaps"]
-    (path,) = (tmp_path / "graphs" / key).glob("*.json")
+    key, _, shown = json.loads(reply)["heatmaps"].partition("/")
+    (path,) = (tmp_path / "graphs" / key).glob(f"*-{shown}.json")
     written = json.loads(path.read_text())
     assert (written["row"], written["size"], list(written["graphs"])) == ("VID42/0", [90, 160], ["hook", "grasper"])
     said = ["".join(g[0]["target"]["text"] for g in written["graphs"][name]).strip() for name in ("hook", "grasper")]
@@ -262,6 +243,9 @@ def test_bad_input(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         lm.generate_until([two])
     with pytest.raises(InputError, match="the frame is 160x90, the row says 854x480"):
         lm.generate_until([ask(0, "Name the tool.", width=854, height=480)])
+    monkeypatch.setattr(lm.model, "generate", lambda *_, **__: pytest.fail("answered"))
+    with pytest.raises(InputError, match=r"their folder was not named(.|\n)*--heatmaps DIR"):
+        lm.generate_until([ask(0, "Name the tool.", heatmaps=Heatmaps(None))])
     assert not list(Path(store).glob("*/*.npz"))
 
 

@@ -354,8 +354,8 @@ def test_real_logs_agree_with_the_scores_that_lm_eval_computed(phantom_build, ph
             assert [base, verified, *rest] == [*accuracies, errors, unread]
     rows = {row[0]: row for row in rows_of(report, "Table 16")}
     assert rows["negation_attracted"][4:7] == ["0.00", "100.00", "+100.00"]
-    runs, scored, heal, surgx, notes = read_results([tmp_path])
-    assert (len(runs), scored, heal, surgx, notes) == (8, [], [], [], [])
+    runs, scored, heal, surgx, wrong_lung, notes = read_results([tmp_path])
+    assert (len(runs), scored, heal, surgx, wrong_lung, notes) == (8, [], [], [], [], [])
     for run in runs:
         scores = results[run.model][run.source.task]
         assert math.isclose(run.scores()["accuracy"], scores["accuracy,b0"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import pytest
 from sklearn.metrics import precision_recall_fscore_support
 
 from medfaith.cli import main
-from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS, TRIPLETS
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.reference_heatmaps import KINDS
@@ -32,20 +31,15 @@ from tests.tasks.surgx_logs import (
     PACK,
     instruments,
     look,
+    saw,
     seen,
+    shown,
     triplets,
     write_surgx,
 )
 
 RUNS, LOOKS, SPREAD = "SurgX runs", "SurgX Figure 3", "SurgX Figure 7"
 RAS, LEVELS, PARTS, OCCLUSION = "SurgX Figure 4 (a)", "SurgX Figure 4 (b)", "SurgX triplets", "SurgX occlusion"
-
-
-def shown(values: Sequence[float], videos: list[int], scale: float = 100, digits: int = 2) -> str:
-    """A mean with its interval, as a cell."""
-    interval = bootstrap_mean(values, groups=videos)
-    ends = ["–" if math.isnan(end) else f"{scale * end:.{digits}f}" for end in interval[:3]]
-    return f"{ends[0]} [{ends[1]}, {ends[2]}]"
 
 
 def test_instruments_by_hand(tmp_path):
@@ -60,13 +54,13 @@ def test_instruments_by_hand(tmp_path):
     # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10, of which video 42 has four zeros and no one.
     assert rows["all"] == [
         shown([1] * 6 + [0] * 4, [41] * 6 + [42] * 4, 1, 3), "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]",
-        "3", "2", "2", "1", "1",
+        "3", "2", "2", "1", "1", "–", "0",
     ]  # fmt: skip
     assert rows["grasper"][0] == shown([1] * 4 + [0] * 2, [41] * 4 + [42] * 2, 1, 3)
-    assert rows["grasper"][1:] == ["37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]", "2", "1", "1", "0", "0"]
-    assert rows["hook"][1:] == ["–", "–", "–", "1", "0", "1", "1", "0"]
-    assert rows["scissors"] == ["0.000 [–, –]", "–", "–", "–", "0", "1", "0", "0", "1"]
-    assert rows["clipper"] == ["–", "–", "–", "–", "0", "0", "0", "0", "0"]
+    assert rows["grasper"][1:] == ["37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]", "2", "1", "1", "0", "0", "–", "0"]
+    assert rows["hook"][1:] == ["–", "–", "–", "1", "0", "1", "1", "0", "–", "0"]
+    assert rows["scissors"] == ["0.000 [–, –]", "–", "–", "–", "0", "1", "0", "0", "1", "–", "0"]
+    assert rows["clipper"] == ["–", "–", "–", "–", "0", "0", "0", "0", "0", "–", "0"]
 
     rows = {row[1]: row[2:] for row in rows_of(report, SPREAD)}
     assert rows["all"][0][:5] == rows["all"][1][:5] == "0.600"
@@ -93,7 +87,7 @@ def test_triplets_by_hand(tmp_path):
     (levels,) = rows_of(report, LEVELS)
     shares = [(1, 0, 1, 0, 0, 0), (0, 0, 0, 0, 0, 1), (0,) * 6, (0, 0, 0, 0, 1, 0), (0, 1, 0, 1, 0, 0)]
     assert levels[2:7] == [shown(list(share), videos) for share in shares]
-    assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1"]
+    assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1", "–", "0"]
     (parts,) = rows_of(report, PARTS)
     assert parts[2:] == [shown([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6]
     (occlusion,) = rows_of(report, OCCLUSION)
@@ -101,6 +95,19 @@ def test_triplets_by_hand(tmp_path):
     assert [path.name for path in sorted((tmp_path / "out").glob("*.csv"))] == [
         f"surgx_{name}.csv" for name in ("figure_04a_ras", "figure_04b_levels", "occlusion", "runs", "triplets")
     ]
+
+
+def test_the_visible_share_of_boxes_by_hand(tmp_path):
+    """A box without area in its frame, frames without boxes and those without heatmaps have none."""
+    unknown = (FRAMES[2][0] | {"boxes": [{"label": "hook", "xywh": [0, 0, 9, 9]}]}, FRAMES[2][1] | {"visible": None})
+    first, second = saw(FRAMES[0], ("grasper", 0.5)), saw(FRAMES[1], ("grasper", 1), ("hook", 0.25), ("hook", NAN))
+    write_surgx(tmp_path, [first, second, unknown, saw(FRAMES[3])])
+    write_surgx(tmp_path, [saw(ACTIONS[0], ("grasper", 0.25), ("clipper", 0.0)), *ACTIONS[1:]])
+    report = write_report([tmp_path])
+    rows = {row[1]: row[-2:] for row in rows_of(report, LOOKS)}
+    assert rows.pop("all") == ["58.33", "3"]
+    assert rows == {name: ["–", "0"] for name in INSTRUMENTS} | {"grasper": ["75.00", "2"], "hook": ["25.00", "1"]}
+    assert rows_of(report, LEVELS)[0][-2:] == ["12.50", "2"]
 
 
 def test_without_occlusion_there_is_no_such_table(tmp_path):
@@ -334,10 +341,22 @@ def test_a_broken_row_is_named(tmp_path, case):
     broken(path, lambda sample: change(sample["f1" if case in BROKEN_FRAMES else "coverage"]), words, tmp_path / "out")
 
 
+def visible(share: Any, boxes: int = 1) -> Callable[[dict[str, Any]], None]:
+    def change(sample: dict[str, Any]) -> None:
+        sample["doc"]["boxes"] = [{"label": "grasper", "xywh": [0, 0, 1, 1]}] * boxes
+        sample["f1"]["visible"] = [share]
+
+    return change
+
+
 BROKEN_SAMPLES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "no row": ("f1", lambda sample: sample.update(f1="")),
     "no response": ("cannot be read", lambda sample: sample.update(filtered_resps=[])),
     "a response that is no text": ("filtered_resps", lambda sample: sample.update(filtered_resps=[3])),
+    "visible of no box": ("1 shares; expected one for each of the frame's 0", visible(0.5, boxes=0)),
+    "visible above 1": ("1.5 is not a share", visible(1.5)),
+    "visible below 0": ("-0.5 is not a share", visible(-0.5)),
+    "visible in words": ("'half' is not a share", visible("half")),
     "another source": ("doc.images", lambda sample: sample["doc"].update(images="cholec8:x")),
     "another question": ("doc.ask", lambda sample: sample["doc"].update(ask="phases")),
     "triplets of Cholec80-Boxes": ("doc.ask", lambda sample: sample["doc"].update(ask="triplets")),
@@ -375,7 +394,7 @@ def test_a_frame_that_stands_twice_or_is_missing(tmp_path, capsys):
 
 
 def test_results_hold_the_runs(tmp_path):
-    write_surgx(tmp_path, FRAMES, heatmaps="0123")
+    write_surgx(tmp_path, FRAMES[::-1], heatmaps="0123")
     (run,) = read_results([tmp_path]).surgx
     assert [row.id for row in run.rows] == sorted(doc["id"] for doc, _ in FRAMES)
     assert {row.heatmaps for row in run.rows} == {"0123"}

@@ -15,14 +15,27 @@ from PIL import Image
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain.geometry import Geometry
-from medfaith.tasks.explain.store import HeatmapStore
+from medfaith.tasks.explain.store import HeatmapStore, digest_of
 from medfaith.tasks.report import Sheet, read_results, surgx_figures, write_report
-from medfaith.tasks.report.surgx_overlays import BOX, LARGEST, Overlay, draw, picks, places, short
+from medfaith.tasks.report.surgx_overlays import BOX, LARGEST, Overlay, contact_sheet, draw, picks, places, short
 from medfaith.tasks.rows import read
-from tests.tasks.surgx_logs import ACTIONS, CUT, FRAMES, GRASP, NAN, instruments, look, seen, triplets, write_surgx
+from tests.tasks.surgx_logs import (
+    ACTIONS,
+    CUT,
+    FRAMES,
+    GRASP,
+    NAN,
+    instruments,
+    look,
+    saw,
+    seen,
+    triplets,
+    write_surgx,
+)
 
 pytest.importorskip("matplotlib")
 GREEN = tuple(bytes.fromhex(BOX[1:]))
+SHOWN = digest_of(b"a frame")
 
 
 def pixels(content: bytes) -> np.ndarray:
@@ -130,14 +143,17 @@ def test_what_moves_is_outlined(motion):
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 12])
 def test_overlays_do_not_cover_one_another(n):
     tall = overlay(frame=np.zeros((300, 200, 3), dtype=np.uint8), heatmap=np.zeros((300, 200)))
-    (width, height), found = places([overlay()] * (n - 1) + [tall])
+    five = overlay(title=["m", "IVT", "predicted", "true", "the model could see"])
+    overlays = [*[five, *[overlay()] * n][: n - 1], tall]
+    (width, height), found = places(overlays)
     taken = np.zeros((height, width), dtype=int)
-    for left, top, w, h in found:
-        taken[top - 70 : top + h, left : left + w] += 1  # with its title
-        assert min(left, top - 70) >= 0
+    titles = [10 + 15 * len(one.title) for one in overlays]
+    for (left, top, w, h), title in zip(found, titles, strict=True):
+        taken[top - title : top + h, left : left + w] += 1
+        assert min(left, top - title) >= 0
     assert taken.max() == 1
     assert len(found) == n
-    assert taken.sum() == sum(w * (h + 70) for _, _, w, h in found), "all lie on the sheet"
+    assert taken.sum() == sum(w * (h + title) for (_, _, w, h), title in zip(found, titles, strict=True))
 
 
 def runs_of(folder: Path) -> list[Any]:
@@ -215,13 +231,13 @@ def shown(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> Shown:
     )
     action = next(row for row in rows_of_build(phantom_surgx_build, "triplets") if row["motion"] and row["boxes"])
     for row, classes in ((frame, (frame["instruments"][0], "clipper")), (action, (GRASP,))):
-        store.write(row["id"], dict.fromkeys(classes, blob), Geometry.whole((row["height"], row["width"])))
+        store.write(row["id"], SHOWN, dict.fromkeys(classes, blob), Geometry.whole((row["height"], row["width"])))
     looks = [look(frame["instruments"][0], "tp", 0.25, 0.5), look("clipper", "fp", 0.0, 0.5)]
     sample = instruments(frame["frame"], [frame["instruments"][0]], looks, video=frame["video"])
-    write_surgx(folder / "logs", [sample], heatmaps=store.key)
+    write_surgx(folder / "logs", [sample], heatmaps=store.reference(SHOWN))
     records = [seen(GRASP, "ivt", 0.5), seen(CUT, "missed", 0.25)]
     sample = triplets(action["frame"], [GRASP], records, video=action["video"])
-    write_surgx(folder / "logs", [sample], heatmaps=store.key)
+    write_surgx(folder / "logs", [sample], heatmaps=store.reference(SHOWN))
     roots = [f"{name}={root}" for name, root in phantom_surgx_roots.items()]
     return Shown(folder / "logs", folder / "store", phantom_surgx_build, roots)
 
@@ -237,12 +253,34 @@ def test_the_command_draws_a_contact_sheet(shown, tmp_path, capsys):
     assert "## Notes" not in capsys.readouterr().out
     sheet = pixels((tmp_path / "out" / "figure_surgx_overlays.png").read_bytes())
     frame = np.zeros((120, 214, 3))
-    size, found = places([overlay(frame=frame)] * 4)
+    size, found = places([overlay(frame=frame, title=["a line"] * n) for n in (2, 2, 3, 4)])
     assert sheet.shape[1::-1] == size
     assert all((sheet[top : top + h, left : left + w] == GREEN).all(axis=2).sum() > 300 for left, top, w, h in found)
     first = (tmp_path / "out" / "figure_surgx_overlays.png").read_bytes()
     assert main(shown.command(tmp_path / "out")) == 0, "its own pictures are replaced"
     assert (tmp_path / "out" / "figure_surgx_overlays.png").read_bytes() == first
+
+
+def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(shown, tmp_path):
+    """The mean over the boxes of the frame that lie in it."""
+    sheet = Sheet(
+        shown.store, str(shown.data), {name: Path(root) for name, root in (r.split("=", 1) for r in shown.roots)}
+    )
+    (run,) = [run for run in read_results([shown.logs]).surgx if run.setting.ask == "instruments"]
+    label = run.rows[0].gold[0]
+    sample = instruments(int(run.rows[0].id[-6:]), [label], run.records, video=run.videos[0])
+    for boxes, said in (
+        ([("hook", 1.0), ("hook", 0.25)], ["the model could see 62.5% of the boxes"]),
+        ([("hook", 0.5), ("clipper", NAN)], ["the model could see 50.0% of the boxes"]),
+        ([("hook", 1.0), ("hook", 0.9999)], []),
+        ([], []),
+    ):
+        write_surgx(tmp_path, [saw(sample, *boxes)], heatmaps=run.rows[0].heatmaps)
+        drawn = contact_sheet(read_results([tmp_path]).surgx, sheet)
+        assert drawn is not None
+        texts = [text.get_text() for text in drawn.texts]
+        assert [text for text in texts if "could see" in text] == said * 2
+        assert texts.count(f"TP {label.replace('_', ' ')} · AA 25.0% · AC 50.0%") == 1
 
 
 @pytest.mark.parametrize(
@@ -264,17 +302,17 @@ def test_what_is_missing_is_a_message_and_nothing_is_written(shown, tmp_path, ca
 def test_heatmaps_and_rows_of_another_run_are_refused(shown, tmp_path, capsys):
     store = tmp_path / "store"
     shutil.copytree(shown.store, store)
-    key = next(store.iterdir()).name
     for path in store.rglob("instruments*.npz"):
         path.unlink()
     assert main(shown.command(tmp_path / "out", store=store)) == 2
     assert "no heatmaps of row" in capsys.readouterr().err
     (run,) = [run for run in read_results([shown.logs]).surgx if run.setting.ask == "instruments"]
-    HeatmapStore(store, {"model": "m"}).write(run.rows[0].id, {"irrigator": np.eye(3)}, Geometry.whole((120, 214)))
+    other = HeatmapStore(store, {"model": "m"})
+    other.write(run.rows[0].id, SHOWN, {"irrigator": np.eye(3)}, Geometry.whole((120, 214)))
     assert main(shown.command(tmp_path / "out", store=store)) == 2
     assert f"the heatmaps of row {run.rows[0].id} have none of" in capsys.readouterr().err
     absent = instruments(999, ["hook"], [look("hook", "tp", 0.5, 0.5)])
-    write_surgx(tmp_path / "logs", [absent], heatmaps=key)
+    write_surgx(tmp_path / "logs", [absent], heatmaps=other.reference(SHOWN))
     assert main(shown.command(tmp_path / "out", logs=tmp_path / "logs")) == 2
     assert "has no row instruments/41/000999" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -11,6 +11,7 @@ from typing import Any, cast
 import lm_eval
 import numpy as np
 import pytest
+from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import get_model
 from lm_eval.tasks import TaskManager
@@ -21,7 +22,8 @@ from medfaith.loaders import rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
-from medfaith.tasks.explain.store import HeatmapStore
+from medfaith.tasks.explain.store import HeatmapStore, open_store
+from medfaith.tasks.heatmaps import Heatmaps
 from medfaith.tasks.models.reference_heatmaps import KINDS
 
 ASKED = ("instruments", "triplets", "triplets_t50")
@@ -254,20 +256,57 @@ def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_bui
 def test_heatmaps_that_cannot_be_found_are_a_message(phantom_surgx_build, tmp_path, capsys):
     tasks.register_models()
     model = cast(Any, get_model("oracle"))(store=str(tmp_path / "one"))
-    with pytest.raises(InputError, match=r"their folder was not named(.|\n)*--heatmaps DIR"):
+    with pytest.raises(InputError, match=r"store=.*one: .*their folder was not named(.|\n)*--heatmaps DIR"):
         evaluate(model, ["instruments"], phantom_surgx_build)
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match=r"store=.*one: heatmaps are read from another folder, .*two"):
         evaluate(model, ["instruments"], phantom_surgx_build, tmp_path / "two")
+    assert not list(tmp_path.rglob("*.npz")), "before the first answer"
+    refers = Says(json.dumps({"heatmaps": f"{'0' * 16}/{'1' * 16}", "predicted": ["hook"]}))
+    with pytest.raises(InputError, match=r"their folder was not named(.|\n)*--heatmaps DIR"):
+        evaluate(refers, ["instruments"], phantom_surgx_build)
+    with pytest.raises(InputError, match="no such folder"):
+        evaluate(refers, ["instruments"], phantom_surgx_build, tmp_path / "two")
+
+
+def test_one_folder_by_two_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    for store in ("store", "./a/../store", "~/store", "link", tmp_path / "store"):
+        Heatmaps("store").check(store)
+        Heatmaps(str(tmp_path / "store")).check(store)
+    with pytest.raises(InputError, match="store=stores: heatmaps are read from another folder, store"):
+        Heatmaps("store").check("stores")
+
+
+def test_heatmaps_of_other_boxes_lie_beside_one_another(tmp_path):
+    """As where the same rows are built from other labels; and what is there is not drawn again."""
+    doc = {"id": "r", "classes": ["hook"], "options": ["hook"], "answer": 0, "reply_in_words": True}
+    doc |= {"height": 20, "width": 30, "question": "?", "study_id": "s", "negated": 0}
+    model = cast(Any, get_model("oracle"))(store=str(tmp_path))
+
+    def ask(x: float) -> str:
+        boxes = [{"label": "hook", "xywh": [x, 2.0, 5.0, 5.0]}]
+        arguments: Any = ("", {})
+        (reply,) = model.generate_until([Instance("generate_until", doc | {"boxes": boxes}, arguments, 0)])
+        return json.loads(reply)["heatmaps"]
+
+    references = [ask(x) for x in (1.0, 20.0)]
+    maps = [open_store(tmp_path).read(reference, "r").maps["hook"] for reference in references]
+    assert [grid.nonzero()[1].min() for grid in maps] == [1, 20]
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
+    assert ask(1.0) == references[0]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")} == written
 
 
 def test_heatmaps_of_another_frame_are_refused(phantom_surgx_build, tmp_path):
     store = HeatmapStore(tmp_path, {"model": "other"})
 
     def reply(doc: dict[str, Any]) -> str:
-        store.write(doc["id"], {"hook": np.eye(4)}, Geometry.whole((50, 60)))
-        return json.dumps({"heatmaps": store.key, "predicted": ["hook"]})
+        store.write(doc["id"], "0" * 16, {"hook": np.eye(4)}, Geometry.whole((50, 60)))
+        return json.dumps({"heatmaps": store.reference("0" * 16), "predicted": ["hook"]})
 
-    with pytest.raises(InputError, match=r"heatmaps of a frame of 60 x 50 pixels(.|\n)*expected: 214 x 120"):
+    with pytest.raises(InputError, match=r"heatmaps of an image of 60 x 50 pixels(.|\n)*expected: 214 x 120"):
         evaluate(Says(reply), ["instruments"], phantom_surgx_build, tmp_path)
 
 
@@ -331,7 +370,8 @@ def test_rows_of_two_sources_and_seeds_keep_their_own_heatmaps(phantom_surgx_bui
     assert not ids["triplets"] & ids["triplets_t50"]
     models = [cast(Any, get_model("random"))(seed=seed, store=str(tmp_path)) for seed in (0, 1)]
     runs = [evaluate(model, ["instruments"], phantom_surgx_build, tmp_path)["instruments"] for model in models]
-    keys = [{json.loads(sample["resps"][0][0])["heatmaps"] for sample in run["samples"]} for run in runs]
+    said = [[json.loads(sample["resps"][0][0])["heatmaps"] for sample in run["samples"]] for run in runs]
+    keys = [{reference.partition("/")[0] for reference in of_run} for of_run in said]
     assert len(keys[0]) == len(keys[1]) == 1
     assert keys[0] != keys[1]
 

@@ -1,4 +1,4 @@
-"""Tiny randomly initialised contrastive models of the real classes, saved as their users have them."""
+"""Tiny randomly initialised contrastive models of the real classes, saved as their users have them; frames for them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from lm_eval.api.instance import Instance
+from PIL import Image
+
 CLASSES = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
 PROMPTS = [f"a photo of a {name} in the image" for name in CLASSES]
+FAMILIES = ("clip", "blip", "open_clip", "surgvlp")
 VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
 
 
@@ -136,3 +141,48 @@ def _louder(model: Any, gain: float = 2.0) -> Any:
             elif name.endswith("bn3.weight"):
                 parameter.fill_(1.0)
     return model
+
+
+def save_families(folder: Path) -> dict[str, dict[str, Any]]:
+    """How the tiny model of each family, saved below the folder, is named in model_args."""
+    checkpoint, bert = save_surgvlp(folder / "surgvlp")
+    return {
+        "clip": {"pretrained": str(save_clip(folder / "clip"))},
+        "blip": {"pretrained": str(save_blip(folder / "blip"))},
+        "open_clip": {"pretrained": f"open_clip:{save_open_clip(folder / 'open_clip')}"},
+        "surgvlp": {"pretrained": f"surgvlp:{checkpoint}", "text_model": str(bert)},
+    }
+
+
+def load_families(arguments: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    from medfaith.tasks.models.contrastive import ContrastiveLM
+
+    return {family: ContrastiveLM(**arguments[family], batch_size=2, device="cpu") for family in FAMILIES}
+
+
+def frame(seed: int, size: tuple[int, int] = (96, 160)) -> Image.Image:
+    """Smooth noise, so that resampling leaves something of it."""
+    small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    return Image.fromarray(small).resize((size[1], size[0]), Image.Resampling.BICUBIC)
+
+
+FRAMES = [frame(0), frame(1), frame(2, (120, 100)), frame(3), frame(4)]
+
+
+def requests_of(
+    images=FRAMES, task="medfaith_surgx_instruments", top_k=0, prompts=PROMPTS, **changes
+) -> list[Instance]:
+    return [
+        Instance(
+            request_type="generate_until",
+            doc={"id": f"VID42/{number}", "classes": CLASSES, "prompts": prompts, "top_k": top_k} | changes,
+            arguments=("<image> Which tools?", {"until": []}, {"visual": [image]}),  # pyright: ignore[reportArgumentType]
+            idx=0,
+            metadata=(task, number, 1),
+        )
+        for number, image in enumerate(images)
+    ]
+
+
+def replies_of(lm: Any, requests: list[Instance]) -> list[dict[str, Any]]:
+    return [json.loads(reply) for reply in lm.generate_until(requests, disable_tqdm=True)]

@@ -1,0 +1,1 @@
+../../evaluate_metrics/localization/view.py

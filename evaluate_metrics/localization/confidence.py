@@ -1,0 +1,1 @@
+../confidence/score.py

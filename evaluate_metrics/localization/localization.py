@@ -1,0 +1,126 @@
+"""The `evaluate` module of localization (That's the Wrong Lung!)."""
+
+import datasets
+import evaluate
+
+from .confidence import bootstrap_mean
+from .pairs import candidate_accuracy, correlations, deltas, summarise
+from .predictions import score_predictions
+from .ranking import localization
+from .score import entropy, score_row, symmetric_kl
+from .view import mask, scores, window
+
+# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
+__all__ = [
+    "Localization",
+    "bootstrap_mean",
+    "candidate_accuracy",
+    "correlations",
+    "deltas",
+    "entropy",
+    "localization",
+    "mask",
+    "score_predictions",
+    "score_row",
+    "scores",
+    "summarise",
+    "symmetric_kl",
+    "window",
+]
+
+_DESCRIPTION = """
+Does a model's attention, given a sentence of a radiology report, lie where the sentence says (AUROC, average precision,
+IoU and precision of the pixels with the most attention), and does it move when the sentence or the boxes are perturbed?
+"""
+
+_CITATION = """
+@inproceedings{wrong-lung,
+  title = {That's the Wrong Lung! Evaluating and Improving the Interpretability of Unsupervised Multimodal Encoders for
+    Medical Data},
+  author = {McInerney, Denis Jered and Young, Geoffrey and van de Meent, Jan-Willem and Wallace, Byron C.},
+  booktitle = {Proceedings of EMNLP},
+  year = {2022}
+}
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of dict, one a sentence, with attention (rows of numbers of at least 0, which sum to 1 less the
+        attention on no region; None where the model gave none), window ([x, y, width, height] in the image's pixels,
+        the part of the image that the attention covers; None for the whole image), local and global (float, similarity
+        of image and sentence; None where there is none).
+    references: list of dict, one a sentence, with id (str), original_id and perturbation (str; None of an original),
+        cluster (str, the patient), size ([height, width] of the image), boxes (list of dict of label and xywh, in
+        pixels), abnormal, one_lung and mdrb (bool, the subsets).
+    upsampling: bilinear (the paper) or nearest (its code).
+    n_resamples: number of bootstrap resamples of clusters.
+    seed: seed of the resampling.
+    confidence_level: between 0 and 1.
+    per_sample: return each sentence's values too.
+
+Returns:
+    dict of original and each perturbation, of all, abnormal, one_lung and mdrb: dict of auroc, average_precision,
+    iou_5, iou_10, iou_30, precision_5, precision_10, precision_30, entropy, no_attn, local and global (means, NaN
+    without any), each with _ci_low and _ci_high, and n_<name>; n_rows, n_clusters and counts of states. Of a
+    perturbation also delta_ of each of them, kl, n_pairs and n_unpaired; of random_sentences, local_accuracy and
+    global_accuracy. per_sample on request.
+"""
+
+
+@evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
+class Localization(evaluate.Metric):
+    def _info(self):
+        text, flag, number = datasets.Value("string"), datasets.Value("bool"), datasets.Value("float64")
+        numbers = datasets.List(number)
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(
+                {
+                    "predictions": {
+                        "attention": datasets.List(numbers),
+                        "window": numbers,
+                        "local": number,
+                        "global": number,
+                    },
+                    "references": {
+                        "id": text,
+                        "original_id": text,
+                        "perturbation": text,
+                        "cluster": text,
+                        "size": datasets.List(datasets.Value("int64")),
+                        "boxes": datasets.List({"label": text, "xywh": numbers}),
+                        "abnormal": flag,
+                        "one_lung": flag,
+                        "mdrb": flag,
+                    },
+                }
+            ),
+        )
+
+    def _enforce_nested_string_type(self, schema, obj):
+        # evaluate checks the types of the first row alone; what is missing there has none.
+        if obj is not None:
+            super()._enforce_nested_string_type(schema, obj)
+
+    def _compute(
+        self,
+        predictions,
+        references,
+        *,
+        upsampling="bilinear",
+        n_resamples=2000,
+        seed=42,
+        confidence_level=0.95,
+        per_sample=False,
+    ):
+        return score_predictions(
+            predictions,
+            references,
+            upsampling=upsampling,
+            n_resamples=n_resamples,
+            seed=seed,
+            confidence_level=confidence_level,
+            per_sample=per_sample,
+        )

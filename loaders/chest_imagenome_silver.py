@@ -1,0 +1,174 @@
+"""Chest ImaGenome 1.0.0, silver dataset: the splits, and the scene graphs made by programs for the other images.
+
+Source: Wu et al., "Chest ImaGenome Dataset for Clinical Reasoning" (2021). Detected boxes are kept as the graphs have
+them: some reach beyond their image. An object without coordinates, and a box wholly before the image's first row or
+column, is no box; a sentence whose anatomies have none is left out, as the gold dataset leaves it out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from . import csv_table, mimic_cxr
+from .chest_imagenome import ACTION, CONTEXTS, CORNERS, Corners, GoldSentence, Mention, check_corners, stems
+from .errors import InputError
+
+SPLITS = {"train": "train", "validation": "valid", "test": "test", "avoid": "images_to_avoid"}
+ZIP, FOLDER = "silver_dataset/scene_graph.zip", "silver_dataset/scene_graph"
+SUFFIX = "_SceneGraph.json"
+EXPECTED = "a scene graph with image_id, patient_id, study_id, objects and attributes"
+
+
+@dataclass(frozen=True, slots=True)
+class SilverSentence(GoldSentence):
+    """A sentence of a scene graph; the fields are those of the gold dataset's, and every mention's relation is True."""
+
+
+class SceneGraphs:
+    """The scene graphs below a root: scene_graph.zip, or the folder that it unpacks to. A context manager.
+
+    The zip's list of files, a quarter of a million names, is read once. Raises InputError where there is neither.
+    """
+
+    def __init__(self, root: Path) -> None:
+        packed, self._folder = root / ZIP, root / FOLDER
+        self._zip: zipfile.ZipFile | None = None
+        self._members: dict[str, str] = {}
+        if packed.is_file():
+            try:
+                self._zip = zipfile.ZipFile(packed)
+            except (OSError, zipfile.BadZipFile) as error:
+                raise InputError(packed, f"is no complete zip ({error})", action="download it again") from None
+            self._members = {PurePosixPath(name).name: name for name in self._zip.namelist()}
+        elif not self._folder.is_dir():
+            action = "complete the copy, or name the folder of Chest ImaGenome that holds silver_dataset"
+            raise InputError(root, f"holds no {ZIP}", expected=f"{ZIP}, or the folder {FOLDER}", action=action)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._zip is not None:
+            self._zip.close()
+
+    def read(self, dicom_id: str) -> list[SilverSentence]:
+        """The sentences of one image, in the graph's order; none where the release has no graph of it.
+
+        Raises InputError for a graph that is damaged, or not of this form or image.
+        """
+        found = self._content(f"{dicom_id}{SUFFIX}")
+        if found is None:
+            return []
+        where, data = found
+        try:
+            graph = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise _fault(where, f"is no JSON ({error})") from None
+        try:
+            return _sentences(graph, dicom_id, where)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _fault(where, f"is not of the release's form ({type(error).__name__}: {error})") from None
+
+    def _content(self, name: str) -> tuple[str, bytes] | None:
+        """Where a graph lies, and its bytes."""
+        if self._zip is not None:
+            if name not in self._members:
+                return None
+            where = f"{self._zip.filename}:{self._members[name]}"
+            try:
+                return where, self._zip.read(self._members[name])
+            except (OSError, zipfile.BadZipFile, zlib.error) as error:
+                raise _fault(where, f"cannot be unpacked ({error})") from None
+        for path in (self._folder / name, self._folder / "scene_graph" / name):
+            if path.is_file():
+                return str(path), path.read_bytes()
+        return None
+
+
+def read_scene_graph(root: Path, dicom_id: str) -> list[SilverSentence]:
+    """`SceneGraphs.read` of a single image; for many, keep a `SceneGraphs` open."""
+    with SceneGraphs(root) as graphs:
+        return graphs.read(dicom_id)
+
+
+def read_split(root: Path, split: str) -> pa.Table:
+    """The images of a split, in the file's order: subject_id, study_id, dicom_id, path and view, all strings.
+
+    `split` is train, validation or test, or "avoid": all images of the gold dataset's patients, which are in none of
+    the three. Raises InputError naming file, row and column, and ValueError for another split.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split {split!r}: expected one of {', '.join(SPLITS)}")
+    path = root / "silver_dataset" / "splits" / f"{SPLITS[split]}.csv"
+    if not path.is_file():
+        name = path.relative_to(root).as_posix()
+        raise InputError(root, f"holds no {name}", expected="the release's folders and names", action=ACTION)
+    columns = ("subject_id", "study_id", "dicom_id", "path", "ViewPosition")
+    table = csv_table.read(path, dict.fromkeys(columns, pa.string()), action=ACTION)
+    for column in ("subject_id", "study_id"):
+        good = pc.match_substring_regex(table[column], mimic_cxr.NUMBER)
+        csv_table.require(good, table[column], path, column, expected="8 digits", action=ACTION)
+    stems(table["dicom_id"], path, "dicom_id")
+    csv_table.require_once(table["dicom_id"], path, "dicom_id", action=ACTION)
+    return table.rename_columns(["subject_id", "study_id", "dicom_id", "path", "view"])
+
+
+def _sentences(graph: Mapping[str, Any], dicom_id: str, where: str) -> list[SilverSentence]:
+    if graph["image_id"] != dicom_id:
+        raise _fault(where, f"it is of image {graph['image_id']!r}")
+    objects = {one["object_id"]: (one["bbox_name"], box) for one in graph["objects"] if (box := _box(one, where))}
+    texts: dict[str, str] = {}
+    boxes: dict[str, dict[str, Corners]] = {}
+    mentions: dict[str, list[Mention]] = {}
+    for entry in graph["attributes"]:
+        phrases = entry["phrase_IDs"], entry["phrases"], entry["attributes"]
+        if len(set(map(len, phrases))) != 1:
+            raise _fault(where, f"phrase_IDs, phrases and attributes of {entry['object_id']!r} differ in length")
+        if entry["object_id"] not in objects:
+            continue
+        name, box = objects[entry["object_id"]]
+        for row_id, text, attributes in zip(*phrases, strict=True):
+            if not attributes:
+                continue
+            if texts.setdefault(row_id, text) != text:
+                raise _fault(where, f"two sentences with the id {row_id!r}")
+            boxes.setdefault(row_id, {})[name] = box
+            mentions.setdefault(row_id, []).extend(_mention(name, one, where) for one in attributes)
+    ids = str(graph["patient_id"]), str(graph["study_id"]), dicom_id
+    return [SilverSentence(i, *ids, text, boxes[i], tuple(mentions[i])) for i, text in texts.items()]
+
+
+def _box(entry: Mapping[str, Any], where: str) -> Corners | None:
+    """The corners of an object, None where it has no place in the image."""
+    values: list[Any] = [entry.get(name) for name in CORNERS]
+    if None in values:
+        return None
+    if not all(type(value) in (int, float) and math.isfinite(value) for value in values):
+        raise _fault(where, f"{entry['object_id']!r} lies at {values}")
+    x1, y1, x2, y2 = (float(value) for value in values)
+    if x1 <= x2 < 0 or y1 <= y2 < 0:
+        return None
+    check_corners((x1, y1, x2, y2), where, row=None, column=entry["object_id"])
+    return x1, y1, x2, y2
+
+
+def _mention(box: str, attribute: str, where: str) -> Mention:
+    """The mention that "category|yes|label" stands for."""
+    parts = attribute.split("|")
+    if len(parts) != 3 or parts[1] not in CONTEXTS:
+        raise _fault(where, f"the attribute {attribute!r}, and not category|yes|label or category|no|label")
+    return Mention(box, parts[2], parts[1], True)
+
+
+def _fault(where: str, found: str) -> InputError:
+    return InputError(where, found, expected=EXPECTED, action=ACTION)

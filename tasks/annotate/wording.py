@@ -1,0 +1,61 @@
+"""What annotators are told and asked (That's the Wrong Lung!, appendix A.7.1), in our words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TITLE = "Heatmaps of chest X-rays"
+INSTRUCTIONS = """
+Models were asked which part of a chest X-ray a sentence speaks of. Each **heatmap** is the answer of one of them; you
+judge how good it is. Which model drew a heatmap is hidden, and the letters are dealt anew for every image.
+
+**Choose a sentence.** Before you see a heatmap, choose the one sentence of the report that interests you most. Best is
+a focal abnormality that matters clinically; if there is none, a diffuse abnormality, or a finding that is denied at a
+place. Once the heatmaps are shown, the choice stands. You then judge every model on this sentence.
+
+**Own prompts.** When you are through with the reports, or where no sentence of a report is good, write a sentence of
+your own in the second tab and judge the heatmaps for it.
+
+**Boxes.** The data set has boxes drawn by people around the places that a report's sentence names. Show them while you
+judge; they may be larger than what you would draw. Own prompts have none.
+
+**Reading a picture.** The brighter the colour, the stronger the attention: each heatmap is scaled to its own highest
+value. Some models may say that a sentence speaks of nothing in the image; the square in the lower right corner is as
+bright as the share of attention that went there, the number below the picture is that share, and the heatmap is as much
+fainter.
+"""
+
+
+class Question(NamedTuple):
+    """name: in the file of answers. answers: what each of the points 1 to 5 is called."""
+
+    name: str
+    text: str
+    hint: str
+    answers: tuple[str, ...]
+
+
+BINS = ("0–20", "20–40", "40–60", "60–80", "80–100")
+QUESTIONS = (
+    Question(
+        "recall",
+        "1. How many percent of the region that the sentence speaks of does the heatmap cover?",
+        "0–20: it is strong elsewhere or nowhere, or hardly there. 40–60: it nearly covers the region, or covers it "
+        "faintly. 80–100: the region lies where the heatmap is strong.",
+        BINS,
+    ),
+    Question(
+        "precision",
+        "2. How many percent of the heatmap lie on a region that matters?",
+        "0–20: it is scattered, or covers a large part of the image. 40–60: it is on the right places and on wrong "
+        "ones beside or elsewhere. 80–100: it is on the right places and hardly anywhere else.",
+        BINS,
+    ),
+    Question(
+        "intuitiveness",
+        "3. How intuitive is the heatmap, from 1 (worst) to 5 (best)?",
+        "1: useless or misleading. 2: little in common with what you expect. 3: a right region, with stray parts or "
+        "with some of it missing. 4: mostly the regions that you expect. 5: nearly what you would draw.",
+        ("1", "2", "3", "4", "5"),
+    ),
+)

@@ -1,0 +1,91 @@
+"""Bar charts of what a perturbation changes (That's the Wrong Lung!, Figures 3, 5, 14 and 15), as PNG files."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .surgx_figures import NONE, WIDTH, Drawn, Styles, png, styles_of
+from .surgx_overlays import short
+from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_NAME = 44  # characters of a model's name that a legend has room for
+_TITLES = {"delta_auroc": "Δ AUROC", "delta_average_precision": "Δ Avg. P"}
+
+
+def wrong_lung_pictures(models: Sequence[ModelScores]) -> Drawn:
+    """Pictures by file name, and notes on what is not drawn."""
+    models = [model for model in models if model.deltas]
+    if not models:
+        return {}, []
+    if importlib.util.find_spec("matplotlib") is None:
+        needed = "need matplotlib and are left out: uv pip install 'medfaith[explain]'"
+        return {}, [f"pictures of That's the Wrong Lung! {needed}"]
+    return {
+        "figure_wrong_lung_05.png": png(figure_5(models)),
+        "figure_wrong_lung_14.png": png(figure_14(models, "delta_auroc")),
+        "figure_wrong_lung_15.png": png(figure_14(models, "delta_average_precision")),
+    }, []
+
+
+def figure_5(models: Sequence[ModelScores]) -> Figure:
+    """Δ AUROC of each perturbation, on the subset that it should affect most."""
+    figure, styles = _figure(4, models)
+    axes = figure.subplots()
+    _bars(axes, models, "delta_auroc", {config: subset for config, (_, subset) in PERTURBATIONS.items()}, styles)
+    names = [f"{name}\n({SUBSET_NAMES[subset]})" for name, subset in PERTURBATIONS.values()]
+    axes.set_xticks(range(len(names)), names)
+    return figure
+
+
+def figure_14(models: Sequence[ModelScores], score: str) -> Figure:
+    """A panel a subset, with every perturbation; score: delta_auroc or delta_average_precision (Figure 15)."""
+    figure, styles = _figure(2.4 * len(SUBSET_NAMES), models)
+    panels = figure.subplots(len(SUBSET_NAMES), 1, sharex=True, sharey=True)
+    for axes, (subset, title) in zip(panels, SUBSET_NAMES.items(), strict=True):
+        _bars(axes, models, score, dict.fromkeys(PERTURBATIONS, subset), styles)
+        axes.set_title(title, loc="left", fontsize=11)
+    panels[-1].set_xticks(range(len(PERTURBATIONS)), [name for name, _ in PERTURBATIONS.values()])
+    return figure
+
+
+def _figure(height: float, models: Sequence[ModelScores]) -> tuple[Figure, Styles]:
+    """With the models' colours above the panels."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    styles = styles_of([model.name for model in models])
+    rows = -(-len(models) // 3)
+    figure = Figure(figsize=(WIDTH, height + 0.25 * rows), layout="constrained")
+    handles = [Patch(**style, label=short(name, _NAME)) for name, style in styles.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(3, len(handles)), fontsize=10)
+    return figure, styles
+
+
+def _bars(axes: Axes, models: Sequence[ModelScores], score: str, subsets: Mapping[str, str], styles: Styles) -> None:
+    """A bar a model for each perturbation, on its subset, in percentage points; a line for the interval."""
+    width = 0.8 / len(models)
+    for group, (config, subset) in enumerate(subsets.items()):
+        for number, model in enumerate(models):
+            place = group - 0.4 + width * (number + 0.5)
+            scores: Mapping[str, Any] = model.deltas.get(config, {}).get(subset, {})
+            mean, low, high = (100 * scores.get(f"{score}{end}", math.nan) for end in ("", "_ci_low", "_ci_high"))
+            if math.isnan(mean):
+                axes.text(place, 0, NONE, ha="center", va="bottom", fontsize=12)
+                continue
+            axes.bar(place, mean, min(width, 0.3), linewidth=0.8, **styles[model.name])
+            if not math.isnan(low):
+                axes.vlines(place, low, high, color="black", linewidth=1.5)
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_xlim(-0.5, len(subsets) - 0.5)
+    axes.set_ylabel(f"{_TITLES[score]}\n(points, 95% CI)")
+    axes.yaxis.grid(visible=True, color="#dddddd")
+    axes.set_axisbelow(True)
+    for between in range(len(subsets) - 1):
+        axes.axvline(between + 0.5, color="#eeeeee", linewidth=0.8)

@@ -1,0 +1,97 @@
+"""Sentences of Chest ImaGenome as lm-eval documents, alone or each in front of its perturbed partner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import datasets
+
+from medfaith.loaders.errors import InputError
+from medfaith.tasks import rows
+from medfaith.tasks.heatmaps import Heatmaps
+from medfaith.tasks.wrong_lung.prompts import QUESTION
+
+GOLD = "gold"
+ORIGINALS = {"synthetic_swapped_conditions": "synthetic"}  # of the others they are in GOLD
+SUBSETS = ("abnormal", "one_lung", "mdrb")
+_TEXT, _INDEX, _FLAG = datasets.Value("string"), datasets.Value("int32"), datasets.Value("bool")
+DOCUMENT = {
+    "id": _TEXT,
+    "original_id": _TEXT,  # of an original: null
+    "perturbation": _TEXT,
+    "patient_id": _TEXT,  # what intervals draw
+    "study_id": _TEXT,
+    "image_id": _TEXT,
+    "width": _INDEX,
+    "height": _INDEX,
+    "sentence": _TEXT,
+    "subsets": dict.fromkeys(SUBSETS, _FLAG),
+    "question": _TEXT,
+    # Of `options`, the replies that a reference model may give as words.
+    "options": datasets.List(_TEXT),
+    "answer": _INDEX,
+    "negated": _INDEX,
+    "reply_in_words": _FLAG,
+    "topic": _TEXT,
+}
+SHARED = ("id", "patient_id", "study_id", "width", "height", "sentence", "subsets", "boxes")
+
+
+def load(repository: str, config: str, heatmaps: str | None = None, **options: Any) -> dict[str, datasets.Dataset]:
+    """`rows.load` of one config: its sentences, or, of a perturbed config, each perturbed row behind its original.
+
+    Args:
+        heatmaps: the folder in which the model keeps its attention (its `store=`).
+
+    Raises:
+        InputError: a perturbed row whose original is not there.
+    """
+    originals = None if config == GOLD else rows.read(
+        repository, ORIGINALS.get(config, GOLD), options["split"], options.get("data")
+    )  # fmt: skip
+
+    def documents(asked: datasets.Dataset) -> datasets.Dataset:
+        features = DOCUMENT | {"images": datasets.List(asked.features["image"])}
+        features |= dict.fromkeys(("boxes", "described"), asked.features["boxes"])
+        wanted = cast(Iterable[dict[str, Any]], asked)
+        if originals is None:
+            docs = [_original(row) for row in wanted]
+        else:
+            of_id = {row["id"]: row for row in cast(Iterable[dict[str, Any]], originals)}
+            docs = [doc for row in wanted for doc in _pair(row, of_id, f"{repository}, config {config!r}")]
+        return datasets.Dataset.from_list(docs, features=datasets.Features(features))
+
+    shared = Heatmaps(heatmaps)
+
+    def attach(batch: dict[str, list]) -> dict[str, list]:
+        return batch | {"heatmaps": [shared] * len(batch["id"])}
+
+    return rows.load(repository, config=config, extend=documents, attach=attach, **options)
+
+
+def _pair(row: Mapping[str, Any], originals: Mapping[str, Mapping[str, Any]], where: str) -> list[dict[str, Any]]:
+    original = originals.get(row["original_id"])
+    if original is None:
+        found = f"is a perturbation of {row['original_id']!r}, which is not there"
+        raise InputError(where, found, row=row["id"], action="build both configs in one run")
+    changed = {name: row[name] for name in ("original_id", "perturbation", "described")}
+    return [_original(original), _document(row) | changed]
+
+
+def _original(row: Mapping[str, Any]) -> dict[str, Any]:
+    return _document(row) | {"original_id": None, "perturbation": None, "described": row["boxes"]}
+
+
+def _document(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: row[name] for name in SHARED},
+        "images": [row["image"]],
+        "image_id": row["image"]["key"],
+        "question": QUESTION.format(sentence=row["sentence"]),
+        "options": ["Yes", "No"],
+        "answer": 0,
+        "negated": 1,
+        "reply_in_words": True,
+        "topic": "sentence",
+    }

@@ -1,0 +1,111 @@
+"""A little of everything that `medfaith annotate` reads: rows, images, heatmaps and the logs of two models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from medfaith.builders.schemas.wrong_lung import SENTENCE
+from medfaith.evaluate_metrics.localization.view import window
+from medfaith.loaders import phantom
+from medfaith.tasks.annotate.logs import TASK
+from medfaith.tasks.annotate.plan import Plan, instances
+from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.store import HeatmapStore, digest_of
+from tests.tasks.report_logs import write_log
+
+MODELS = ("zeppelin-gloria", "quagga-baseline")
+SENTENCES = ("Small <right> pleural effusion & atelectasis.", "There is no pneumothorax on the left.")
+BOXES = {"right lung": (0.1, 0.2, 0.3, 0.6), "left lung": (0.6, 0.2, 0.3, 0.6)}  # shares of width and height
+N_IMAGES = 2
+
+
+class Scene(NamedTuple):
+    """Folders. rows: as the build has them. references: model -> id of a row -> where the store has it."""
+
+    data: Path
+    heatmaps: Path
+    roots: dict[str, Path]
+    runs: dict[str, Path]
+    rows: list[dict[str, Any]]
+    references: dict[str, dict[str, str]]
+
+    def plan(self, annotator: str = "ann", seed: int = 0) -> Plan:
+        return Plan(instances(self.rows, seed), tuple(sorted(self.references)), annotator, seed)
+
+    def arguments(self, out: Path, *more: str) -> list[str]:
+        return [
+            "annotate", *map(str, self.runs.values()), "--data", str(self.data), "--heatmaps", str(self.heatmaps),
+            "--root", f"mimic_cxr={self.roots['mimic_cxr']}", "--out", str(out), *more,
+        ]  # fmt: skip
+
+
+def make_scene(folder: Path) -> Scene:
+    roots = phantom.write(folder / "phantom", seed=0, sources=("mimic_cxr",))
+    rows = _rows(roots["mimic_cxr"])
+    _write_rows(folder / "data", rows)
+    runs, references = {}, {}
+    for number, model in enumerate(MODELS):
+        references[model] = _write_heatmaps(folder / "heatmaps", model, rows, share=1 - 0.4 * number)
+        runs[model] = folder / f"run{number}"
+        write_run(runs[model], model, rows, references[model])
+    return Scene(folder / "data", folder / "heatmaps", roots, runs, rows, references)
+
+
+def write_run(folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str]) -> Path:
+    """A sample log as lm-eval writes it, of the rows with references."""
+    lines = []
+    for row in [row for row in rows if row["id"] in references]:
+        reply = json.dumps({"heatmaps": references[row["id"]], "local": 0.5, "global": None})
+        image = {"images": f"mimic_cxr:{row['image']['key']}", "n_rows_skipped": 0}
+        lines.append({"doc": row | image, "resps": [[reply]], "filtered_resps": [reply], "filter": "none"})
+    return write_log(folder, model, [(row, "") for row in lines], task=TASK, lines=list(map(json.dumps, lines)))
+
+
+def _rows(root: Path) -> list[dict[str, Any]]:
+    rows = []
+    for path in sorted(root.rglob("*.jpg"))[:N_IMAGES]:
+        with Image.open(path) as image:
+            width, height = image.size
+        key = path.relative_to(root).as_posix()
+        of_image = {"image": {"source": "mimic_cxr", "key": key, "view": "PA"}, "width": width, "height": height}
+        patient, study = key.split("/")[2:4]
+        for number, ((label, (x, y, w, h)), sentence) in enumerate(zip(BOXES.items(), SENTENCES, strict=True)):
+            xywh = [float(round(part)) for part in (x * width, y * height, w * width, h * height)]
+            rows.append(
+                {"id": f"{study}/{number}", **of_image, "patient_id": patient, "study_id": study, "sentence": sentence,
+                 "boxes": [{"label": label, "xywh": xywh}], "labels": [{"name": "abnormal", "context": "yes"}],
+                 "subsets": {"abnormal": True, "one_lung": True, "mdrb": False}}
+            )  # fmt: skip
+    return rows
+
+
+def _write_rows(data: Path, rows: list[dict[str, Any]]) -> None:
+    folder = data / "wrong-lung-chest_imagenome"
+    (folder / "gold").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, SENTENCE.arrow_schema), folder / "gold" / "test.parquet")
+    header = "---\nconfigs:\n- config_name: gold\n  data_files:\n  - split: test\n    path: gold/test.parquet\n---\n"
+    (folder / "README.md").write_text(header, encoding="utf-8")
+
+
+def _write_heatmaps(folder: Path, model: str, rows: list[dict[str, Any]], share: float) -> dict[str, str]:
+    """On the box, in a grid of 19 x 19 over the published view; `share` of the attention is on the image."""
+    store = HeatmapStore(folder, {"model": model})
+    references = {}
+    for row in rows:
+        size = (row["height"], row["width"])
+        left, top, width, height = window(size)
+        x, y, w, h = row["boxes"][0]["xywh"]
+        down, across = np.mgrid[0:19, 0:19] + 0.5
+        cx, cy = ((x + w / 2 - left) / width * 19, (y + h / 2 - top) / height * 19)
+        grid = np.exp(-(((across - cx) / 3) ** 2) - ((down - cy) / 4) ** 2)
+        shown = digest_of(row["id"].encode())
+        store.write(row["id"], shown, {"attention": share * grid / grid.sum()}, Geometry(size, window(size)))
+        references[row["id"]] = store.reference(shown)
+    return references

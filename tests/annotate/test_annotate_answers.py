@@ -1,0 +1,153 @@
+"""The file of answers: what is on the disk is whole, whenever its writer is killed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import signal
+
+import pytest
+
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.annotate.answers import Choice, Judgement, open_answers, read_judgements
+
+
+def judgement(n: int = 0, **changes) -> Judgement:
+    record = {
+        "annotator": "ann", "instance": f"image{n}", "patient_id": f"p{n}", "row_id": f"row{n}", "sentence": "Böse.",
+        "custom": False, "model": "m", "alias": "Model A", "recall": 1, "precision": 2, "intuitiveness": 3,
+        "heatmaps": None, "seconds": 1.5, "seed": 0, "version": "0",
+    }  # fmt: skip
+    return Judgement(**(record | changes))
+
+
+def write(path, *records):
+    with open_answers(path) as (answers, _):
+        for record in records:
+            (answers.choose if isinstance(record, Choice) else answers.judge)(record)
+
+
+def test_what_is_written_is_read_and_added_to(tmp_path):
+    path = tmp_path / "new" / "answers.jsonl"
+    choice = Choice("ann", "image0", "row0", "Böse.", "0")
+    write(path, choice, judgement(0))
+    write(path, judgement(1))
+    with open_answers(path) as (answers, notes):
+        assert answers.choices == {("ann", "image0"): choice}
+        assert answers.judged("ann", judgement(0).item) == judgement(0)
+        assert answers.judged("other", judgement(0).item) is None
+        assert notes == []
+    assert read_judgements(path) == ([judgement(0), judgement(1)], [])
+    assert [json.loads(line)["kind"] for line in path.read_text().splitlines()] == ["choice", "judgement", "judgement"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "n"),
+    [({"recall": 5}, 1), ({"alias": "Model B"}, 1), ({"model": "n"}, 2), ({"annotator": "other"}, 2),
+     ({"row_id": None, "sentence": "row0", "custom": True}, 2), ({"instance": "image9"}, 2)],
+)  # fmt: skip
+def test_the_last_answer_to_a_question_counts(tmp_path, changes, n):
+    path = tmp_path / "a.jsonl"
+    write(path, judgement(), judgement(**changes))
+    found, _ = read_judgements(path)
+    assert len(found) == n
+    assert found[-1] == judgement(**changes)
+    assert len(path.read_text().splitlines()) == 2  # nothing is taken back
+
+
+def test_wherever_a_line_is_cut_short_the_others_count_and_the_next_start_mends_the_file(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, judgement(0), judgement(1))
+    content = path.read_bytes()
+    first = content.index(b"\n") + 1
+    for end in range(first + 1, len(content)):
+        path.write_bytes(content[:end])
+        found, notes = read_judgements(path)
+        assert found == [judgement(0)]
+        assert f"{end - first} bytes" in notes[0]
+        assert path.read_bytes() == content[:end]  # a reader mends nothing
+    with open_answers(path) as (answers, notes):
+        assert "cut short" in notes[0]
+        answers.judge(judgement(2))
+    assert read_judgements(path) == ([judgement(0), judgement(2)], [])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{}", "is no answer"),
+        ("[1]", "is no answer"),
+        ("not JSON", "is no answer"),
+        (json.dumps({"kind": "judgement", "recall": 1}), "is no answer"),
+        (json.dumps({"kind": "judgement", **judgement(recall=6)._asdict()}), "column 'recall': is 6"),
+        (json.dumps({"kind": "judgement", **judgement(precision=2.0)._asdict()}), "column 'precision': is 2.0"),
+        (json.dumps({"kind": "judgement", **judgement(intuitiveness=True)._asdict()}), "'intuitiveness': is True"),
+    ],
+)
+def test_what_is_no_answer_is_refused_with_its_line_and_left_as_it_is(tmp_path, line, said):
+    path = tmp_path / "a.jsonl"
+    write(path, judgement())
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+    content = path.read_bytes()
+    with pytest.raises(InputError, match=r"row 2") as refused, open_answers(path):
+        pass
+    assert said in str(refused.value)
+    assert path.read_bytes() == content
+
+
+def test_a_second_process_is_refused_and_let_in_when_the_first_is_killed(tmp_path):
+    path = tmp_path / "a.jsonl"
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    other = context.Process(target=_write_and_wait, args=(path, ready))
+    other.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(InputError, match="another process writes"), open_answers(path):
+            pass
+        assert read_judgements(path) == ([judgement()], [])  # a reader needs no lock
+        os.kill(other.pid or 0, signal.SIGKILL)
+        other.join()
+    finally:
+        other.kill()
+    with open_answers(path) as (answers, notes):
+        assert list(answers.judgements.values()) == [judgement()]
+        assert notes == []
+
+
+def _write_and_wait(path, ready):
+    with open_answers(path) as (answers, _):
+        answers.judge(judgement())
+        ready.set()
+        signal.pause()
+
+
+def test_a_line_that_the_disk_does_not_take_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, judgement())
+    content = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with open_answers(path) as (answers, _):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) + 20, limits[1]))
+            with pytest.raises(OSError, match=r"No space|too large"):
+                answers.judge(judgement(1))
+            assert path.read_bytes() == content
+            assert answers.judged("ann", judgement(1).item) is None
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            answers.judge(judgement(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert read_judgements(path) == ([judgement(0), judgement(2)], [])
+
+
+def test_what_cannot_be_a_file_of_answers(tmp_path):
+    with pytest.raises(InputError, match="is a folder"), open_answers(tmp_path):
+        pass
+    with pytest.raises(InputError, match="no such file"):
+        read_judgements(tmp_path / "none.jsonl")

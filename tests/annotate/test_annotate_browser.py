@@ -1,0 +1,218 @@
+"""The real page of the real command in a real browser: chosen, answered, reloaded, killed and gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from medfaith.tasks.annotate.answers import read_judgements
+from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, make_scene
+from tests.tasks.tiny_gloria import save
+
+sync_api = pytest.importorskip("playwright.sync_api")
+WAIT = 180_000  # milliseconds; a busy machine
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory) -> Scene:
+    return make_scene(tmp_path_factory.mktemp("annotate"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        running = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield running
+        running.close()
+
+
+@contextmanager
+def served(scene: Scene, out: Path, *more: str) -> Iterator[tuple[subprocess.Popen, str]]:
+    """The command at work, and where its page is."""
+    log = out.with_suffix(".log")
+    command = [sys.executable, "-m", "medfaith", *scene.arguments(out, "--port", "0", *more)]
+    with log.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+                yield process, found[0]
+                return
+        raise AssertionError(f"{''.join(lines)}{log.read_text()}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def visited(browser, url: str) -> Iterator:
+    """A page that waits long enough, and refuses to end where it saw a model's name or asked another machine."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    page = context.new_page()
+    page.set_default_timeout(WAIT)
+    requests = []
+
+    def remember(request) -> None:
+        requests.append(request)
+
+    page.on("request", remember)
+    page.goto(url)
+    yield page
+    sent = [page.content()]
+    for request in requests:
+        endless = "/heartbeat/" in request.url or not request.url.startswith("http")
+        if not endless and (response := request.response()):  # none where a reload cut it off
+            try:
+                sent.append(request.url + response.text())
+            except (sync_api.Error, UnicodeDecodeError):  # of the page before a reload; a font
+                continue
+    context.close()
+    assert [request.url for request in requests if not _own(request.url, url)] == []
+    assert any("/queue/data" in of for of in sent)  # what the page was told while it was open is among it
+    for secret in (*MODELS, "live-one", "live-two", "run0", "heatmaps/"):
+        assert not [of for of in sent if secret in of], secret
+
+
+def _own(address: str, url: str) -> bool:
+    return address.startswith((url, "data:", "blob:"))
+
+
+def choose(page, sentence: str) -> None:
+    page.get_by_label(sentence).check()
+    page.get_by_role("button", name="Show the heatmaps").first.click()
+
+
+def answer(page, alias: str, points: tuple[int, int, int]) -> None:
+    page.get_by_text(re.compile(rf"^{alias} ")).locator("visible=true").wait_for()
+    for question, of in zip(("1. How", "2. How", "3. How"), points, strict=True):
+        page.locator("fieldset:visible", has_text=question).get_by_role("radio").nth(of - 1).check()
+    page.get_by_role("button", name="Next").locator("visible=true").click()
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    plan = scene.plan()
+    with served(scene, out, "--annotator", "ann") as (process, url):
+        with visited(browser, url) as page:
+            page.get_by_text("Choose one sentence").wait_for()
+            assert page.get_by_text("Model A").count() == 0
+            page.get_by_role("button", name="Show the heatmaps").first.click()
+            page.get_by_text("Choose a sentence first.").wait_for()
+            choose(page, SENTENCES[0])
+            page.get_by_text("Model A (1 of 2)").wait_for()
+            page.reload()
+            page.get_by_text("Model A (1 of 2)").wait_for()  # the choice stands
+            page.get_by_role("button", name="Next").locator("visible=true").click()
+            page.get_by_text("Answer all three questions.").wait_for()
+            before = page.locator("img:visible").last.get_attribute("src")
+            page.get_by_label("Show the boxes").check()
+            page.wait_for_function("old => [...document.images].at(-1).src !== old", arg=before)
+            answer(page, "Model A", (1, 2, 3))
+            page.get_by_text("Model B (2 of 2)").wait_for()
+        assert [line["kind"] for line in lines(out)] == ["choice", "judgement"]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with out.open("a") as file:
+        file.write('{"kind": "judgement", "annot')  # what a kill while writing leaves
+    with served(scene, out, "--annotator", "ann") as (process, url):
+        assert "cut short" in out.with_suffix(".log").read_text()
+        with visited(browser, url) as page:
+            answer(page, "Model B", (5, 4, 3))
+            page.get_by_text("Image 2").wait_for()
+            choose(page, SENTENCES[1])
+            answer(page, "Model A", (2, 2, 2))
+            page.get_by_text("Model B (2 of 2)").wait_for()
+            page.get_by_role("button", name="Back").locator("visible=true").click()
+            answer(page, "Model A", (4, 4, 4))
+            answer(page, "Model B", (1, 1, 1))
+            page.get_by_text("All images are judged.").wait_for()
+            assert page.get_by_text("2 of 2 images done").count() == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    found, notes = read_judgements(out)
+    assert notes == []
+    points = {(one.instance, one.alias): (one.recall, one.precision, one.intuitiveness) for one in found}
+    keys = [instance.key for instance in plan.instances]
+    assert points == {
+        (keys[0], "Model A"): (1, 2, 3), (keys[0], "Model B"): (5, 4, 3),
+        (keys[1], "Model A"): (4, 4, 4), (keys[1], "Model B"): (1, 1, 1),
+    }  # fmt: skip
+    assert len(lines(out)) == 7  # two choices, four judgements, one of them twice
+    assert all(one.model == plan.aliases(keys.index(one.instance))[one.alias] for one in found)
+    assert {one.sentence for one in found} == set(SENTENCES)
+
+
+def test_own_prompts_with_live_models(scene, browser, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    live = []
+    for seed, name in enumerate(("live-one", "live-two")):
+        checkpoint, text_model = save(tmp_path / name, seed=seed)
+        live += ["--live", f"{name}=gloria:{checkpoint},text_model={text_model}"]
+    with served(scene, out, *live) as (_, url), visited(browser, url) as page:
+        page.get_by_role("tab", name="Own prompt").click()
+        page.get_by_label("Image, 1 to 2").fill("2")
+        page.get_by_label("Your sentence").fill("Small right pleural effusion.")
+        page.get_by_role("button", name="Show the heatmaps").locator("visible=true").click()
+        answer(page, "Model A", (1, 2, 3))
+        answer(page, "Model B", (3, 2, 1))
+        page.get_by_text("Every model is judged").wait_for()
+    found, _ = read_judgements(out)
+    assert {one.model for one in found} == {"live-one", "live-two"}
+    assert {(one.custom, one.row_id, one.sentence) for one in found} == {(True, None, "Small right pleural effusion.")}
+    assert {one.instance for one in found} == {scene.plan().instances[1].key}
+
+
+def test_without_live_models_the_tab_says_why(scene, browser, tmp_path):
+    with served(scene, tmp_path / "a.jsonl") as (_, url), visited(browser, url) as page:
+        page.get_by_text("Choose one sentence").wait_for()
+        page.get_by_role("tab", name="Own prompt").click()
+        page.get_by_text("No model is loaded").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("/", "evil.example", 400),
+        ("/gradio_api/file=/etc/passwd", None, 403),
+        ("/gradio_api/file=pyproject.toml", None, 403),
+    ],
+)
+def test_nothing_else_is_given_out(server, path, host, status):
+    request = urllib.request.Request(f"{server}{path}", headers={"Host": host} if host else {})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    assert refused.value.code == status
+
+
+@pytest.fixture(scope="module")
+def server(scene, tmp_path_factory) -> Iterator[str]:
+    with served(scene, tmp_path_factory.mktemp("server") / "a.jsonl") as (_, url):
+        yield url
+
+
+def test_the_browser_is_told_to_ask_nobody_else(server):
+    with urllib.request.urlopen(server) as response:
+        assert "default-src 'self'" in response.headers["Content-Security-Policy"]

@@ -1,0 +1,277 @@
+"""One annotator's way through the instances, without a browser."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.images import open_image
+from medfaith.tasks.annotate import start
+from medfaith.tasks.annotate.answers import open_answers, read_judgements
+from medfaith.tasks.annotate.overlay import outlined, overlay, picture
+from medfaith.tasks.annotate.session import Place, Session
+from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.store import HeatmapStore, open_store
+from medfaith.tasks.models.alignment import Alignment
+from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, make_scene, write_run
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory) -> Scene:
+    return make_scene(tmp_path_factory.mktemp("annotate"))
+
+
+def wanted(scene: Scene, **changes) -> start.Wanted:
+    default = start.Wanted([*scene.runs.values()], str(scene.data), scene.heatmaps, scene.roots, "ann", 0)
+    return default._replace(**changes)
+
+
+@contextmanager
+def at_work(scene: Scene, path, aligners=None, **changes):
+    with open_answers(path) as (answers, _):
+        yield start.prepare(wanted(scene, **changes), answers, aligners or {})[0]
+
+
+def test_all_the_way_with_a_stop_after_every_answer(scene, tmp_path):
+    path, seen = tmp_path / "a.jsonl", []
+    while True:
+        with at_work(scene, path) as session:
+            where = session.next()
+            if where is None:
+                break
+            seen.append(where)
+            if where.alias is None:
+                session.choose(where.instance, where.instance)
+            else:
+                session.judge(where.alias, session.prompt(where), [1, 2, 3 + where.instance], 1.26)
+    assert seen == [Place(n, alias) for n in (0, 1) for alias in (None, "Model A", "Model B")]
+    found, _ = read_judgements(path)
+    plan = scene.plan()
+    assert len(found) == 4
+    for n, instance in enumerate(plan.instances):
+        of = [one for one in found if one.instance == instance.key]
+        assert {one.alias: one.model for one in of} == plan.aliases(n)
+        assert {(one.sentence, one.row_id, one.patient_id) for one in of} == {
+            (SENTENCES[n], instance.sentences[n].row_id, instance.patient_id)
+        }
+        assert {(one.recall, one.precision, one.intuitiveness, one.seconds) for one in of} == {(1, 2, 3 + n, 1.3)}
+        assert all(one.heatmaps == scene.references[one.model][one.row_id] for one in of)
+
+
+def test_the_first_choice_stands(scene, tmp_path):
+    with at_work(scene, tmp_path / "a.jsonl") as session:
+        session.choose(0, 1)
+        session.choose(0, 0)
+        chosen = session.chosen(0)
+        assert chosen is not None
+        assert chosen.text == SENTENCES[1]
+    assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 1
+
+
+def test_going_back_and_answering_again(scene, tmp_path):
+    with at_work(scene, tmp_path / "a.jsonl") as session:
+        assert session.before(session.next()) is None
+        for _ in range(2):
+            where = session.next()
+            session.choose(where.instance, 0)
+            for alias in ("Model A", "Model B"):
+                session.judge(alias, session.prompt(Place(where.instance, alias)), [1, 1, 1], 0)
+        steps, where = [], session.next()
+        while (where := session.before(where)) is not None:
+            steps.append(where)
+        assert steps == [Place(n, alias) for n in (1, 0) for alias in ("Model B", "Model A")]
+        session.judge("Model B", session.prompt(steps[2]), [5, 5, 5], 0)
+        assert session.judged(steps[2]).recall == 5
+        assert session.judged(steps[3]).recall == 1
+        assert (session.next(), session.n_done) == (None, 2)
+    assert len(read_judgements(tmp_path / "a.jsonl")[0]) == 4
+
+
+def test_annotators_see_the_same_images_and_answer_for_themselves(scene, tmp_path):
+    for annotator in ("ann", "other"):
+        with at_work(scene, tmp_path / "a.jsonl", annotator=annotator) as session:
+            assert session.next() == Place(0, None)
+            assert session.plan.instances == scene.plan().instances
+            session.choose(0, 0)
+            session.judge("Model A", session.prompt(Place(0, "Model A")), [1, 1, 1], 0)
+    assert [one.annotator for one in read_judgements(tmp_path / "a.jsonl")[0]] == ["ann", "other"]
+
+
+@pytest.mark.parametrize("boxes", [False, True])
+def test_what_is_shown_is_the_models_own(scene, tmp_path, boxes):
+    with at_work(scene, tmp_path / "a.jsonl") as session:
+        session.choose(0, 1)
+        instance = session.plan.instances[0]
+        plain = picture(open_image(instance.image, scene.roots))
+        for alias, model in session.aliases(session.prompt(Place(0, "Model A"))).items():
+            shown = session.show(alias, session.prompt(Place(0, alias)), boxes)
+            row = instance.sentences[1]
+            entry = open_store(scene.heatmaps).read(scene.references[model][row.row_id], row.row_id)
+            expected = overlay(plain, entry.maps["attention"], entry.geometry)
+            if boxes:
+                expected = outlined(expected, row.boxes, instance.size)
+            assert shown.heatmap.tobytes() == expected.tobytes()
+            assert (shown.plain.tobytes() == plain.tobytes()) != boxes
+            assert shown.nowhere == pytest.approx(0.4 * MODELS.index(model), abs=1e-3)
+
+
+class Aligner:
+    """Attends to the left or to the right half; remembers what it was asked."""
+
+    identity = {}  # noqa: RUF012
+
+    def __init__(self, side: int, value: float = 1.0) -> None:
+        self.side, self.value, self.asked = side, value, []
+
+    def align(self, images, sentences):
+        self.asked += [(image.size, sentence) for image, sentence in zip(images, sentences, strict=True)]
+        grid = np.zeros((4, 4), np.float32)
+        grid[:, 2 * self.side : 2 * self.side + 2] = self.value / 8
+        return [Alignment(grid, Geometry.whole((image.height, image.width)), None, 0.5) for image in images]
+
+
+def test_custom_prompts_go_to_the_live_models_and_apart_into_the_file(scene, tmp_path):
+    live = {"left": Aligner(0), "right": Aligner(1)}
+    with at_work(scene, tmp_path / "a.jsonl", live) as session:
+        prompt = session.own(1, "  A   nodule on the left. ")
+        assert prompt == (1, None, "A nodule on the left.", ())
+        for alias, model in session.aliases(prompt).items():
+            assert session.judged(Place(1, alias), prompt) is None
+            shown = np.asarray(session.show(alias, prompt, boxes=False).heatmap, float)
+            session.show(alias, prompt, boxes=False)
+            plain = np.asarray(session.plain(1), float)
+            across = np.abs(shown - plain)[:600].sum(axis=(0, 2))
+            assert (across[:300].sum() > across[-300:].sum()) == (model == "left")
+            session.judge(alias, prompt, [1, 2, 3], 0.0)
+            assert session.judged(Place(1, alias), prompt).model == model
+        assert session.next() == Place(0, None)  # the report's sentences are still to be judged
+        size = session.plan.instances[1].size
+        assert live["left"].asked == [((size[1], size[0]), "A nodule on the left.")]  # once
+        with pytest.raises(InputError, match="has no word"):
+            session.own(0, " \n")
+    found, _ = read_judgements(tmp_path / "a.jsonl")
+    assert {(one.model, one.custom, one.row_id, one.heatmaps) for one in found} == {
+        ("left", True, None, None), ("right", True, None, None),
+    }  # fmt: skip
+
+
+def test_a_live_model_with_broken_weights(scene, tmp_path):
+    broken = {"left": Aligner(0, float("nan"))}
+    with at_work(scene, tmp_path / "a.jsonl", broken) as session, pytest.raises(MedfaithError, match="no number"):
+        session.show("Model A", session.own(0, "A nodule."), boxes=False)
+
+
+def test_an_image_of_another_size_than_its_rows(scene, tmp_path):
+    with at_work(scene, tmp_path / "a.jsonl") as session:
+        first = session.plan.instances[0]
+        copy = tmp_path / "mimic_cxr" / first.key
+        copy.parent.mkdir(parents=True)
+        Image.new("L", (10, 20)).save(copy)
+        smaller = Session(
+            session.plan, session.answers, session.heatmaps, session.store, {"mimic_cxr": tmp_path / "mimic_cxr"}
+        )
+        with pytest.raises(InputError, match="10 x 20 pixels"):
+            smaller.plain(0)
+
+
+def test_sentences_that_not_every_run_answered_are_left_out(scene, tmp_path):
+    some = dict(list(scene.references[MODELS[1]].items())[:3])
+    write_run(tmp_path / "run", MODELS[1], scene.rows, some)
+    runs = [scene.runs[MODELS[0]], tmp_path / "run"]
+    with open_answers(tmp_path / "a.jsonl") as (answers, _):
+        session, notes = start.prepare(wanted(scene, runs=runs), answers, {})
+    assert sorted(len(of.sentences) for of in session.plan.instances) == [1, 2]
+    assert "1 sentences are left out" in notes[0]
+
+
+def test_one_model_with_other_arguments_is_another_model(scene, tmp_path):
+    first, second = scene.references.values()
+    for name, references, tau in (("a", first, 1), ("b", second, 2)):
+        path = write_run(tmp_path / name, "same", scene.rows, references)
+        results = next(path.parent.glob("results_*.json"))
+        results.write_text(results.read_text().replace('"pretrained": "same"', f'"pretrained": "same", "tau": {tau}'))
+    with open_answers(tmp_path / "a.jsonl") as (answers, _):
+        session, _ = start.prepare(wanted(scene, runs=[tmp_path / "a", tmp_path / "b"]), answers, {})
+    assert session.plan.models == ('same {"tau": 1}', 'same {"tau": 2}')
+
+
+def _no_log(scene, folder):
+    (folder / "run").mkdir()
+    return {"runs": [folder / "run"]}
+
+
+def _another_task(scene, folder):
+    path = write_run(folder / "run", "m", scene.rows, scene.references[MODELS[0]])
+    path.rename(path.with_name(path.name.replace("gold", "trimmed")))
+    return {"runs": [folder / "run"]}
+
+
+def _in_words(scene, folder):
+    path = write_run(folder / "run", "m", scene.rows, scene.references[MODELS[0]])
+    path.write_text(path.read_text().replace("heatmaps", "words"))
+    return {"runs": [folder / "run"]}
+
+
+def _twice(scene, folder):
+    again = write_run(folder / "run", MODELS[0], scene.rows, scene.references[MODELS[0]])
+    return {"runs": [scene.runs[MODELS[0]], again]}
+
+
+def _another_store(scene, folder):
+    (folder / "heatmaps").mkdir()
+    return {"heatmaps": folder / "heatmaps"}
+
+
+def _no_store(scene, folder):
+    return {"heatmaps": folder / "none"}
+
+
+def _another_build(scene, folder):
+    other = [row | {"sentence": "Heart size is normal."} for row in scene.rows]
+    write_run(folder / "run", "m", other, scene.references[MODELS[0]])
+    return {"runs": [folder / "run"]}
+
+
+def _rows_that_are_not_there(scene, folder):
+    row = scene.rows[0] | {"id": "s1/9"}
+    kept = HeatmapStore(folder / "heatmaps", {"m": 1})
+    kept.write("s1/9", "0" * 16, {"attention": np.ones((2, 2)) / 4}, Geometry.whole((5, 5)))
+    write_run(folder / "run", "m", [row], {"s1/9": kept.reference("0" * 16)})
+    return {"runs": [folder / "run"], "heatmaps": folder / "heatmaps"}
+
+
+def _no_image(scene, folder):
+    (folder / "empty").mkdir()
+    return {"roots": {"mimic_cxr": folder / "empty"}}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (_no_log, "no sample log of lm-eval"),
+        (_another_task, "no sample log of medfaith_wrong_lung_gold"),
+        (_in_words, "4 of 4 answers name no heatmaps"),
+        (_twice, "a second run of zeppelin-gloria"),
+        (_another_store, "the heatmaps of 4 of 4 answers"),
+        (_no_store, "no such folder"),
+        (_another_build, "is not the sentence that a run was asked about"),
+        (_rows_that_are_not_there, "has 0 of the 1 sentences"),
+        (_no_image, "no such file below"),
+    ],
+)
+def test_what_cannot_be_judged_is_said_before_the_first_question(scene, tmp_path, make, said):
+    changes = make(scene, tmp_path)
+    with open_answers(tmp_path / "a.jsonl") as (answers, _), pytest.raises(MedfaithError) as refused:
+        start.prepare(wanted(scene, **changes), answers, {})
+    assert said in str(refused.value)
+
+
+def test_live_models_that_are_none(capsys):
+    assert start.load_aligners({}) == ({}, start.NO_MODEL)
+    found, said = start.load_aligners({"secret": ("nonsense:/secret/path", {})})
+    assert (found, said) == ({}, start.NOT_LOADED)
+    assert "nonsense:/secret/path" in capsys.readouterr().err

@@ -1,0 +1,308 @@
+"""Which second a boxed frame shows: what its number says, and what sources say that name each second's instruments."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from scipy.stats import binomtest
+
+from medfaith.builders import surgxbench
+from medfaith.builders.surgxbench import Options
+from medfaith.builders.surgxbench.frames import OTHER_TOOLS
+from medfaith.builders.surgxbench.seconds import (
+    LEVEL,
+    Numbering,
+    Shift,
+    agreeing,
+    better_shift,
+    boxed_instruments,
+    numbering,
+    sign_test,
+    tools_of,
+)
+from medfaith.cli import main
+from medfaith.loaders import cholec80, cholec80_boxes, cholec_triplets
+from medfaith.loaders.cholec80_boxes import BoxedFrame
+from medfaith.loaders.cholec_triplets import INSTRUMENTS
+from medfaith.loaders.errors import InputError
+from medfaith.loaders.phantom import surgery
+
+
+@pytest.fixture(autouse=True)
+def _own_configuration(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def frames_numbered(*numbers: int) -> list[BoxedFrame]:
+    return [BoxedFrame(42, number, f"Images/Video_42/Video_42_{number:05d}.png", ()) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "given", "expected"),
+    [
+        ((0, 25, 75), {}, Numbering(25, 0)),
+        ((1, 26, 76), {}, Numbering(25, 1)),
+        ((0, 1, 2, 25), {}, Numbering(1, 0)),
+        ((3, 4, 9), {}, Numbering(1, 0)),
+        ((0, 5, 10, 35), {}, Numbering(25, 0)),
+        ((3, 8, 28), {}, Numbering(25, 3)),
+        ((4, 14, 24), {"step": 10}, Numbering(10, 4)),
+        ((3, 4, 9), {"first": 1}, Numbering(1, 1)),
+        ((10, 20, 40), {"step": 5}, Numbering(5, 0)),
+        ((25,), {}, Numbering(1, 0)),
+        ((25,), {"step": 25}, Numbering(25, 0)),
+        ((), {}, Numbering(1, 0)),
+    ],
+)
+def test_numbering(numbers, given, expected):
+    assert numbering(frames_numbered(*numbers), **given) == expected
+
+
+@pytest.mark.parametrize(("number", "second"), [(1, 0), (26, 1), (25, None), (0, None), (2501, 100)])
+def test_seconds(number, second):
+    assert Numbering(25, 1).second(number) == second
+
+
+@pytest.mark.parametrize(("number", "place"), [(1, 0), (6, 5), (26, 25), (0, None)])
+def test_places_in_the_video(number, place):
+    assert Numbering(25, 1).video_frame(number) == place
+    assert Numbering(1, 1).video_frame(3) == 50
+    assert Numbering(10, 0).video_frame(3) is None
+
+
+@pytest.mark.parametrize("step", [2, 10, 30])
+def test_steps_that_say_nothing_have_to_be_named(step):
+    with pytest.raises(InputError, match=rf"in steps of {step}(.|\n)*--boxes-step"):
+        numbering(frames_numbered(0, step, 3 * step))
+
+
+# --- what the instruments of each second say --------------------------------------------------------------------------
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_the_sign_test_is_the_binomial_one(better, worse):
+    expected = binomtest(better, better + worse, alternative="greater").pvalue if better + worse else 1
+    assert sign_test(better, worse) == pytest.approx(expected, rel=1e-9)
+
+
+def later(named: dict, seconds: int) -> dict:
+    """What is named, `seconds` later in each video."""
+    return {(video, second + seconds): names for (video, second), names in named.items()}
+
+
+def drawn(seed: int) -> tuple[dict, dict]:
+    """What the clips of a seed show in each second: the instruments with a triplet, and those with a box."""
+    clips = {video: surgery.clip(video, seed=seed) for video in (42, 43)}
+    places = [(video, second) for video in clips for second in range(surgery.SECONDS)]
+    named = {(v, k): frozenset(name for name, *_ in clips[v].triplets(25 * k)) for v, k in places}
+    boxed = {(v, k): frozenset(name for name, _ in clips[v].boxes(25 * k)) & set(INSTRUMENTS) for v, k in places}
+    return named, boxed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_boxes_a_second_off_are_noticed_on_the_phantom(seed):
+    named, boxed = drawn(seed)
+    assert better_shift(named, boxed) is None
+    for off in (-1, 1):
+        shift = better_shift(named, later(boxed, off))
+        assert shift is not None
+        assert (shift.seconds, shift.worse) == (off, 0)
+    assert better_shift(named, later(boxed, 3)) is None  # not a neighbour
+
+
+def lasting(seed: int, n_seconds: int = 1500, mean_stay: float = 40.0) -> list[frozenset[str]]:
+    """The instruments in each second: they come and go, and stay for about 40 seconds."""
+    change = np.random.default_rng(seed).random((n_seconds, 3)) < 1 / mean_stay
+    present = np.cumsum(change, axis=0) % 2 == 1
+    return [frozenset(name for name, here in zip(INSTRUMENTS, row, strict=False) if here) for row in present]
+
+
+def placed(names: list[frozenset[str]]) -> dict:
+    return {(42, second): those for second, those in enumerate(names)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("off", [-1, 1])
+def test_instruments_that_stay_hide_a_shift_from_shares_and_not_from_the_test(seed, off):
+    named = placed(lasting(seed))
+    boxed = later(named, off)
+    assert np.mean(agreeing(named, boxed)) > 0.9
+    shift = better_shift(named, boxed)
+    assert shift == Shift(off, better=agreeing(named, boxed).count(False), worse=0)
+
+
+def noisy(names: list[frozenset[str]], seed: int) -> list[frozenset[str]]:
+    """One second of eight named at random."""
+    rng = np.random.default_rng(seed)
+    return [frozenset(rng.choice(INSTRUMENTS, 2).tolist()) if rng.random() < 1 / 8 else those for those in names]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("off", [-1, 1])
+def test_noise_hides_no_shift(seed, off):
+    truth = lasting(seed)
+    shift = better_shift(placed(truth), later(placed(noisy(truth, seed)), off))
+    assert shift is not None
+    assert shift.seconds == off
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_annotators_who_differ_make_no_shift(seed):
+    """Boxes that are there a second sooner, a second longer, or both; and some of them at random."""
+    truth = lasting(seed)
+    sooner = [here | there for here, there in zip(truth, truth[1:] + truth[-1:], strict=True)]
+    longer = [here | there for here, there in zip(truth, truth[:1] + truth[:-1], strict=True)]
+    both = [one | other for one, other in zip(sooner, longer, strict=True)]
+    for names in (truth, sooner, longer, both):
+        assert better_shift(placed(truth), placed(noisy(names, seed))) is None
+
+
+@pytest.mark.parametrize(("n", "found"), [(9, None), (10, Shift(1, 10, 0))])
+def test_few_frames_that_tell_say_nothing(n, found):
+    """2^-9 is above the level of a thousandth, 2^-10 below; the other frames agree either way."""
+    assert 2.0**-10 < LEVEL < 2.0**-9
+    hook, none = frozenset({"hook"}), frozenset()
+    names = [none, none, hook, hook] * n  # a hook that comes or goes every other second
+    named = placed(names[: 2 * n + 2])
+    boxed = later(named, 1)
+    assert agreeing(named, boxed).count(False) == n
+    assert better_shift(named, boxed) == found
+
+
+def test_what_is_not_labelled_says_nothing():
+    named = placed(lasting(0))
+    assert better_shift(named, {}) is None
+    assert better_shift({}, named) is None
+    assert better_shift(named, {place: names for place, names in named.items() if place[1] % 3 == 0}) is None
+
+
+def test_sources_name_the_instruments_of_the_phantom(phantom_surgx_roots):
+    """Through the readers: boxes, triplets and tools of the same seconds, a second being 25 numbers."""
+    boxes = [f for f in cholec80_boxes.read_frames(phantom_surgx_roots["cholec80_boxes"]) if f.video in (42, 43)]
+    numbered = numbering(boxes)
+    boxed = boxed_instruments(boxes, numbered, cholec80.INSTRUMENTS)
+    tools = tools_of(phantom_surgx_roots["cholec80"], (42, 43))
+    assert tools.keys() > boxed.keys()
+    assert {place: names for place, names in tools.items() if names} == boxed
+    assert boxed_instruments(boxes, numbered, INSTRUMENTS) == {
+        at: names & set(INSTRUMENTS) for at, names in boxed.items()
+    }
+    assert boxed_instruments([BoxedFrame(42, 12, "", (("hook", (0, 0, 1, 1)),))], numbered, INSTRUMENTS) == {}
+    assert better_shift(tools, boxed) is None
+    assert better_shift(tools, later(dict(boxed), -1)) is not None
+
+
+# --- in a build -------------------------------------------------------------------------------------------------------
+
+
+def renumbered(root: Path, folder: Path, by: int, videos=("42", "43")) -> Path:
+    """The csv of `root` in `folder`, of some videos, with all frame numbers `by` higher; no pictures."""
+    with (root / "ROI_Labels.csv").open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file, delimiter=";")
+    made = [[*row[:2], f"{row[2][:-9]}{int(row[2][-9:-4]) + by:05d}.png", *row[3:]] for row in rows if row[0] in videos]
+    folder.mkdir()
+    with (folder / "ROI_Labels.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=";").writerows([header, *made])
+    return folder
+
+
+def rows_of(folder: Path, config: str) -> list[dict]:
+    return pq.read_table(next((folder / config).glob("test-*.parquet"))).to_pylist()
+
+
+@pytest.mark.parametrize("config", ["triplets", "triplets_t50"])
+def test_a_build_stops_at_boxes_a_second_off(phantom_surgx_roots, phantom_surgx_build, tmp_path, config):
+    """Numbers that begin with 25 look like those that begin with 0."""
+    roots = phantom_surgx_roots | {
+        "cholec80_boxes": renumbered(phantom_surgx_roots["cholec80_boxes"], tmp_path / "boxes", 25)
+    }
+    message = (
+        r"boxes: of 28 frames 8 have the instruments of their boxes and 28 those of the boxes a second later; "
+        r"of the 20 that agree with one alone, 20 with the latter\n"
+        r"  expected: boxes of the same seconds\n"
+        r"  what to do: give --boxes-first 25, or --boxes-first 0 to keep the numbering"
+    )
+    with pytest.raises(InputError, match=message):
+        surgxbench.build(roots, tmp_path / "out", configs=[config])
+    assert not (tmp_path / "out").exists()
+    (folder,) = surgxbench.build(roots, tmp_path / "out", configs=[config], options=Options(boxes_first=25))
+    plain = rows_of(phantom_surgx_build / folder.name, config)
+    assert rows_of(folder, config) == [row | {"motion": None, "camera": None} for row in plain]
+
+
+def long_roots(folder: Path, n: int = 120, stay: int = 8) -> dict[str, Path]:
+    """A CholecT45 of one video whose instruments stay for eight seconds each, and boxes numbered by seconds from 1."""
+    t45, boxes = folder / "t45", folder / "boxes"
+    (t45 / "data/VID42").mkdir(parents=True)
+    boxes.mkdir()
+    names = [INSTRUMENTS[second // stay % len(INSTRUMENTS)] for second in range(n)]
+    for second in range(n):
+        Image.new("RGB", (8, 6)).save(t45 / f"data/VID42/{second:06d}.png")
+    triplets = np.zeros((n, 100), dtype=int)
+    triplets[np.arange(n), [cholec_triplets.triplet_id(name, "null_verb", "null_target") for name in names]] = 1
+    parts = cholec_triplets.parts_of(triplets > 0)
+    for part, labels in zip(("triplet", "instrument", "verb", "target"), (triplets, *parts), strict=True):
+        (t45 / part).mkdir()
+        np.savetxt(t45 / f"{part}/VID42.txt", np.column_stack([np.arange(n), labels]), fmt="%d", delimiter=",")
+    header = "Surgery_num;Dir;FrameName;NumBBox_inFrame;ToolName;BBox_X;BBox_Y;BBox_Width;BBox_Height"
+    lines = [f"42;Images/Video_42;Video_42_{k:05d}.png;1;{name};1;1;4;4" for k, name in enumerate(names, start=1)]
+    (boxes / "ROI_Labels.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    return {"cholect45": t45, "cholec80_boxes": boxes}
+
+
+def test_the_users_word_is_taken_and_what_speaks_against_it_counted(tmp_path, capsys):
+    """Most frames agree either way: 15 changes in 120 seconds, one of them at the end."""
+    given = [part for name, root in long_roots(tmp_path).items() for part in ("--root", f"{name}={root}")]
+    command = ["build", "surgxbench", *given, "--config", "triplets", "--out"]
+    assert main([*command, str(tmp_path / "guessed")]) == 2
+    error = capsys.readouterr().err
+    assert "of 120 frames 105 have the instruments of their boxes and 120 those of the boxes a second later" in error
+    assert "give --boxes-first 1, or --boxes-first 0 to keep the numbering" in error
+    assert not (tmp_path / "guessed").exists()
+    against = "left out, or counted: 15 frames that agree with the boxes a second later and not with their own"
+    for first, noted in ((0, True), (1, False)):
+        out = tmp_path / f"stated-{first}"
+        assert main([*command, str(out), "--boxes-first", str(first)]) == 0
+        assert (against in capsys.readouterr().out) == noted
+
+
+def test_frames_of_the_video_are_held_against_cholec80s_tools(phantom_surgx_roots, tmp_path):
+    """Where successors are frames of the video, which rest on the seconds; there is no other source for them."""
+    boxes = phantom_surgx_roots["cholec80_boxes"]
+    plain = renumbered(boxes, tmp_path / "plain", 0)
+    for video in (42, 43):
+        shutil.copytree(boxes / f"Images/Video_{video}", plain / f"Images/Video_{video}")
+    cholec = tmp_path / "cholec80"
+    (cholec / "tool_annotations").mkdir(parents=True)
+    shutil.copytree(phantom_surgx_roots["cholec80"] / "videos", cholec / "videos")
+    for video in (42, 43):
+        path = cholec80.tool_file(phantom_surgx_roots["cholec80"], video)
+        lines = path.read_text().splitlines(keepends=True)
+        if video == 43:  # one second's tools, turned round
+            number, *cells = lines[1].split()
+            lines[1] = "\t".join([number, *("01"[cell == "0"] for cell in cells)]) + "\n"
+        (cholec / "tool_annotations" / path.name).write_text("".join(lines))
+    roots = {"cholec80_boxes": plain, "cholec80": cholec}
+    how = {"configs": ["instruments"], "options": Options(successor="frame")}
+    (folder,) = surgxbench.build(roots, tmp_path / "out", **how)
+    record = json.loads((folder / "build.json").read_text())
+    assert record["skipped"] == {OTHER_TOOLS: 1}
+    assert sorted(record["sources"]["cholec80"]["files"]) == ["video42-tool.txt", "video43-tool.txt"]
+    (folder,) = surgxbench.build(roots, tmp_path / "seconds", configs=["instruments"])
+    assert "cholec80" not in json.loads((folder / "build.json").read_text())["sources"]
+    shifted = roots | {"cholec80_boxes": renumbered(boxes, tmp_path / "shifted", 25)}
+    with pytest.raises(InputError, match=r"those of the boxes a second later(.|\n)*--boxes-first 25"):
+        surgxbench.build(shifted, tmp_path / "none", **how)
+    (cholec / "tool_annotations/video43-tool.txt").unlink()
+    with pytest.raises(InputError, match=r"video43-tool\.txt: no such file"):
+        surgxbench.build(roots, tmp_path / "none", **how)
+    assert not (tmp_path / "none").exists()

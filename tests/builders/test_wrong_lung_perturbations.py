@@ -1,0 +1,235 @@
+"""Perturbed partners: what each changes, what it keeps, what it cannot make, and what its draws depend on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.builders.wrong_lung import perturbations
+from medfaith.builders.wrong_lung.perturbations import without_large
+from tests.builders.wrong_lung_gold import ANATOMY, LUNGS, gold, rows
+
+SEEDS = st.integers(0, 2**32)
+UPPER = ("left upper lung zone", "right upper lung zone")
+
+
+def anatomy_of(of_rows, names=tuple(ANATOMY)):
+    return {row["image"]["key"]: {name: ANATOMY[name] for name in names} for row in of_rows}
+
+
+def some_rows(n_studies=6):
+    """Two or more sentences a study, every study of another patient."""
+    names = [LUNGS, ("left lung", "left costophrenic angle"), ("trachea",), UPPER]
+    texts = ["Clear lungs.", "Small left effusion.", "Midline trachea.", "Apical scars."]
+    of_gold = [
+        gold(i, texts[i], names[i], study=study) for study in range(n_studies) for i in range(2 + study % 3)
+    ]  # fmt: skip
+    return [row for row, _ in rows(*of_gold)]
+
+
+def labels(boxes):
+    return [box["label"] for box in boxes]
+
+
+def test_swapping_describes_the_other_side_where_the_image_has_it():
+    of_rows = [row for row, _ in rows(
+        gold(1, "Right lung: opacity.", ("right lung", "right costophrenic angle", "trachea")),
+        gold(2, "Clear.", ("left lung",)),
+    )]  # fmt: skip
+    anatomy = anatomy_of(of_rows, ("left lung", "trachea"))
+    (first, second), counted = perturbations.swap_left_right(of_rows, anatomy)
+    assert first == of_rows[0] | {
+        "id": "wrong-lung:50000001|1:swap_left_right",
+        "original_id": "wrong-lung:50000001|1",
+        "perturbation": "swap_left_right",
+        "sentence": "Left lung: opacity.",
+        "described": [
+            {"label": "left lung", "xywh": [220, 50, 160, 400]},
+            {"label": "trachea", "xywh": [190, 0, 20, 100]},
+        ],
+    }
+    assert (second["sentence"], second["described"]) == ("Clear.", of_rows[1]["boxes"])
+    assert +counted == {
+        "sentences without left and right, which swap_left_right leaves as they are": 1,
+        "anatomies that changed sentences name and their image has no box of": 1,
+    }
+
+
+def test_swapping_letters_as_the_reference_code_does():
+    of_rows = [row for row, _ in rows(gold(1, "Bright left lung.", ("left lung",)))]
+    (found,), _ = perturbations.swap_left_right(of_rows, anatomy_of(of_rows), swap="substring")
+    assert found["sentence"] == "bleft right lung."
+    assert labels(found["described"]) == ["right lung"]
+
+
+def test_shuffling_gives_each_report_its_own_sets_of_boxes_in_any_order():
+    of_rows = some_rows(3)
+    seen = set()
+    for seed in range(120):
+        made, counted = perturbations.shuffle_in_report(of_rows, seed=seed)
+        assert [row["original_id"] for row in made] == [row["id"] for row in of_rows]
+        for study in {row["study_id"] for row in of_rows}:
+            had, given_ = ([labels(r["boxes"]) for r in some if r["study_id"] == study] for some in (of_rows, made))
+            assert sorted(had) == sorted(given_)
+        seen.add(tuple(labels(row["boxes"])[-1] for row in made if row["study_id"] == "50000001"))
+        kept = sum(row["boxes"] == row["described"] for row in made)
+        assert counted["sentences that shuffle_in_report gives the boxes they had"] == kept
+        assert all(row["described"] == original["boxes"] for row, original in zip(made, of_rows, strict=True))
+    assert len(seen) == 6  # all orders of three, the first included
+
+
+def test_every_order_of_a_report_is_as_likely():
+    of_rows = [row for row in some_rows(2) if row["study_id"] == "50000001"]
+    orders = Counter(
+        tuple(labels(row["boxes"])[-1] for row in perturbations.shuffle_in_report(of_rows, seed=seed)[0])
+        for seed in range(1200)
+    )
+    assert len(orders) == 6
+    assert set(range(150, 250)) >= set(orders.values())
+
+
+def test_a_patients_reports_are_shuffled_apart():
+    of_gold = [gold(i, names=(name,), study=study, patient=1) for study, pair in
+               ((1, LUNGS), (2, ("trachea", "left costophrenic angle"))) for i, name in enumerate(pair)]  # fmt: skip
+    for seed in range(10):
+        made, _ = perturbations.shuffle_in_report([row for row, _ in rows(*of_gold)], seed=seed)
+        assert {labels(row["boxes"])[0] for row in made[:2]} == set(LUNGS)
+
+
+def test_a_sentence_alone_in_its_report_is_not_shuffled():
+    of_rows = [row for row, _ in rows(gold(1), gold(1, study=2), gold(2, study=2))]
+    made, counted = perturbations.shuffle_in_report(of_rows, seed=0)
+    assert [row["study_id"] for row in made] == ["50000002"] * 2
+    assert counted["sentences alone in their report, which shuffle_in_report leaves out"] == 1
+
+
+def test_random_sentences_are_another_patients_and_describe_where_they_lie_here():
+    of_rows = some_rows()
+    anatomy = anatomy_of(of_rows, ("left lung", "right lung", "left upper lung zone"))
+    made, counted = perturbations.random_sentences(of_rows, anatomy, seed=3)
+    patients = {}
+    for row in of_rows:
+        patients.setdefault(row["sentence"], set()).add(row["patient_id"])
+    lacking = 0
+    for row, original in zip(made, of_rows, strict=True):
+        assert patients[row["sentence"]] - {row["patient_id"]}
+        assert (row["boxes"], row["subsets"]) == (original["boxes"], original["subsets"])
+        source = next(o for o in of_rows if o["sentence"] == row["sentence"])
+        assert row["labels"] == source["labels"]
+        named = labels(source["boxes"])
+        here = [name for name in named if name in (*anatomy[row["image"]["key"]], *labels(original["boxes"]))]
+        assert labels(row["described"]) == here
+        lacking += len(named) - len(here)
+    assert counted["anatomies that changed sentences name and their image has no box of"] == lacking > 0
+    same = sum(row["sentence"] == original["sentence"] for row, original in zip(made, of_rows, strict=True))
+    assert counted["random sentences that read as the ones they replace"] == same
+
+
+def test_random_boxes_lie_at_the_same_shares_or_the_same_pixels():
+    small = rows(gold(1, names=("left lung",), boxes={"left lung": (110, 25, 189, 224)}), size=(250, 200))
+    large = rows(gold(1, names=("trachea",), study=2, boxes={"trachea": (380, 0, 399, 99)}))
+    one, other = small[0].row, large[0].row
+    share, _ = perturbations.random_boxes([one, other], seed=0)
+    assert share[0]["boxes"] == [{"label": "trachea", "xywh": [190, 0, 10, 50]}]
+    assert share[1]["boxes"] == [{"label": "left lung", "xywh": [220, 50, 160, 400]}]
+    assert share[0]["described"] == one["boxes"]
+    pixels, counted = perturbations.random_boxes([one, other], seed=0, place="pixels")
+    assert [row["id"] for row in pixels] == [f"{other['id']}:random_boxes"]  # the trachea lies right of the small image
+    assert pixels[0]["boxes"] == one["boxes"]
+    assert sum(counted.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("right lung", "right costophrenic angle"), ["right costophrenic angle"]),
+        (("left lung", "right lung"), ["left lung", "right lung"]),
+        (("left lung", "right lung", "left upper lung zone"), ["right lung", "left upper lung zone"]),
+        (("left lung", "right costophrenic angle"), ["left lung", "right costophrenic angle"]),
+        (("left lung", "right lung", *UPPER), list(UPPER)),
+        (("left lung", "trachea"), ["left lung", "trachea"]),
+        (UPPER, list(UPPER)),
+    ],
+)
+def test_large_boxes_are_trimmed(names, expected):
+    boxes = [{"label": name, "xywh": [0, 0, 1, 1]} for name in names]
+    assert labels(without_large(boxes)) == expected
+
+
+def test_trimmed_rows_keep_what_they_describe():
+    of_rows = [row for row, _ in rows(gold(1, names=("left lung", "left costophrenic angle")), gold(2))]
+    made, counted = perturbations.trimmed(of_rows)
+    assert [labels(row["boxes"]) for row in made] == [["left costophrenic angle"], list(LUNGS)]
+    assert [row["described"] for row in made] == [row["boxes"] for row in of_rows]
+    assert counted["sentences without a box to trim, which trimmed leaves as they are"] == 1
+
+
+def test_synthetic_rows_and_their_swapped_partners():
+    of_gold = rows(
+        gold(1, names=("left lung",), said=[("abnormal", "yes"), ("edema", "yes")]),
+        gold(2, names=("left lung",), said=[("atelectasis", "no")]),
+        gold(1, names=("trachea",), said=[("normal", "yes")], study=2),
+    )
+    made, _ = perturbations.synthetic(of_gold)
+    assert [row["sentence"] for row in made] == [
+        "The left lung is abnormal. There is edema in the left lung.",
+        "There is no atelectasis.",
+        "The trachea is normal.",
+    ]
+    swapped, counted = perturbations.synthetic_swapped_conditions(of_gold, seed=0)
+    assert [row["original_id"] for row in swapped] == [row["id"] for row in made]
+    # Both conditions of the first become the only other one there, which is denied.
+    assert swapped[0]["sentence"] == "There is no atelectasis."
+    assert swapped[0]["labels"] == [{"name": "atelectasis", "context": "no"}]
+    assert swapped[1]["sentence"] in (
+        "The left lung is abnormal.", "There is edema in the left lung.",
+    )  # fmt: skip
+    assert swapped[2]["sentence"] == made[2]["sentence"]
+    assert swapped[0]["subsets"] == made[0]["subsets"]
+    assert counted["conditions that synthetic_swapped_conditions has no other for"] == 1
+    assert counted["sentences that synthetic_swapped_conditions leaves as they are"] == 1
+
+
+@given(SEEDS, st.randoms(use_true_random=False))
+def test_rows_do_not_depend_on_the_order(seed, random):
+    of_rows = some_rows(4)
+    anatomy = anatomy_of(of_rows)
+    mixed = of_rows[:]
+    random.shuffle(mixed)
+    for make in (
+        lambda given_: perturbations.shuffle_in_report(given_, seed=seed),
+        lambda given_: perturbations.random_sentences(given_, anatomy, seed=seed),
+        lambda given_: perturbations.random_boxes(given_, seed=seed),
+    ):
+        first, second = ({row["id"]: row for row in make(given_)[0]} for given_ in (of_rows, mixed))
+        assert first == second
+
+
+def test_without_another_patient_nothing_is_drawn():
+    of_rows = [row for row, _ in rows(gold(1), gold(2), gold(1, study=2, patient=1))]
+    for made, counted in (
+        perturbations.random_sentences(of_rows, {}, seed=0),
+        perturbations.random_boxes(of_rows, seed=0),
+    ):
+        assert not made
+        assert sum(counted.values()) == 3
+
+
+def test_draws_are_over_all_sentences_of_other_patients():
+    of_rows = some_rows()
+    texts = Counter(
+        row["sentence"]
+        for seed in range(300)
+        for row in perturbations.random_sentences(of_rows[:1] + of_rows[2:], {}, seed=seed)[0][:1]
+    )
+    others = Counter(row["sentence"] for row in of_rows[2:])
+    for text, n in others.items():
+        assert texts[text] == pytest.approx(300 * n / others.total(), abs=40)
+
+
+def test_another_place_of_random_boxes_is_refused():
+    with pytest.raises(ValueError, match="random boxes 'inches'; expected one of share, pixels"):
+        perturbations.random_boxes(some_rows(2), seed=0, place="inches")

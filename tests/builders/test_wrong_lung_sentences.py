@@ -1,0 +1,142 @@
+"""Rows of the gold sentences and their subsets, against boxes and overlaps that are plain to see."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import jaccard_score
+
+from medfaith.builders.wrong_lung.sentences import (
+    CUT,
+    DISAGREEING,
+    NO_BOX,
+    NO_IMAGE,
+    OUTSIDE,
+    mean_overlap,
+    most_diverse,
+    sentences,
+)
+from medfaith.builders.wrong_lung.view import mask
+from medfaith.loaders.errors import InputError
+from tests.builders.wrong_lung_gold import LUNGS, SIZE, gold, image, rows
+
+
+def made(*of_gold, images=None):
+    images = {one.image_id: image(one) for one in of_gold} if images is None else images
+    return sentences(of_gold, images, benchmark="wrong-lung")
+
+
+def test_a_row_is_what_the_sources_say():
+    one = gold(7, " Small  effusion.\n", ["left lung", "left costophrenic angle"], study=3, patient=9,
+               said=[("abnormal", "yes"), ("pleural effusion", "yes"), ("pneumothorax", "no")])  # fmt: skip
+    (found, said), = made(one)[0]  # fmt: skip
+    assert found == {
+        "id": "wrong-lung:50000003|7",
+        "image": {
+            "source": "mimic_cxr",
+            "key": f"files/p10/p10000009/s50000003/{one.image_id}.jpg",
+            "view": "AP",
+        },
+        "width": 400,
+        "height": 500,
+        "patient_id": "10000009",
+        "study_id": "50000003",
+        "sentence": "Small effusion.",
+        # Both corners' pixels are in the box.
+        "boxes": [
+            {"label": "left lung", "xywh": [220, 50, 160, 400]},
+            {"label": "left costophrenic angle", "xywh": [340, 400, 40, 50]},
+        ],
+        "labels": [
+            {"name": "abnormal", "context": "yes"},
+            {"name": "pleural effusion", "context": "yes"},
+            {"name": "pneumothorax", "context": "no"},
+        ],
+        "subsets": {"abnormal": True, "one_lung": True, "mdrb": False},
+    }
+    assert set(said.values()) == {("left lung", "left costophrenic angle")}
+
+
+@pytest.mark.parametrize(
+    ("said", "names", "abnormal", "one_lung", "disagrees"),
+    [
+        ([("abnormal", "yes"), ("edema", "yes")], LUNGS, True, False, 0),
+        ([("normal", "yes")], LUNGS, False, False, 0),
+        ([("abnormal", "no")], ["left lung"], False, True, 0),
+        ([("edema", "no")], ["right lung", "left costophrenic angle"], False, True, 0),
+        ([("edema", "yes")], ["trachea"], False, False, 1),
+        ([("abnormal", "yes")], ["left costophrenic angle"], True, False, 1),
+    ],
+)
+def test_abnormal_and_one_lung(said, names, abnormal, one_lung, disagrees):
+    (found, _), = (result := made(gold(1, names=names, said=said)))[0]  # fmt: skip
+    assert found["subsets"] == {"abnormal": abnormal, "one_lung": one_lung, "mdrb": False}
+    assert result[1][DISAGREEING] == disagrees
+
+
+def test_what_is_left_out_is_counted():
+    far = {"trachea": (400, 0, 450, 90)}
+    edge = {"trachea": (-5, 450, 9, 520), "left lung": (0, 0, 399, 499), "right lung": (0, 600, 5, 700)}
+    of_gold = [
+        gold(1, study=1), gold(1, study=2), gold(2, study=2), gold(1, names=["trachea"], study=3, boxes=far),
+        gold(1, names=list(edge), study=4, boxes=edge),
+    ]  # fmt: skip
+    images = {one.image_id: image(one) for one in of_gold if not one.study_id.endswith("2")}
+    kept, counted = made(*of_gold, images=images)
+    assert [row["id"] for row, _ in kept] == ["wrong-lung:50000001|1", "wrong-lung:50000004|1"]
+    assert kept[1].row["boxes"] == [
+        {"label": "trachea", "xywh": [0, 450, 10, 50]},
+        {"label": "left lung", "xywh": [0, 0, 400, 500]},
+    ]
+    wanted = {NO_IMAGE: 1, NO_BOX: 1, OUTSIDE: 2, CUT: 1}
+    assert {reason: counted[reason] for reason in wanted} == wanted
+
+
+@pytest.mark.parametrize("other", ["patient_id", "study_id"])
+def test_an_image_of_another_study_is_refused(other):
+    one = gold(1)
+    images = {one.image_id: image(one)}
+    with pytest.raises(
+        InputError, match=r"(?s)image 00000001-.*in Chest ImaGenome, and of study .*what to do: use the"
+    ):
+        made(replace(one, **{other: "19999999"}), images=images)
+
+
+def test_overlap_is_the_mean_jaccard_index_in_the_view():
+    of_report = [
+        gold(1, names=LUNGS), gold(2, names=["right lung"]), gold(3, names=["left costophrenic angle", "left lung"]),
+    ]  # fmt: skip
+    found = [row for row, _ in rows(*of_report)]
+    drawn = [mask([box["xywh"] for box in row["boxes"]], SIZE).ravel() for row in found]
+    ious = [jaccard_score(drawn[i], drawn[j]) for i, j in [(0, 1), (0, 2), (1, 2)]]
+    assert mean_overlap(found) == pytest.approx(np.mean(ious), abs=1e-12)
+    assert ious[2] == 0 < ious[0]
+    assert math.isnan(mean_overlap(found[:1]))
+
+
+def test_a_report_that_the_view_does_not_show_has_no_overlap():
+    corner = {"trachea": (0, 0, 5, 5)}  # beyond the centre crop
+    found = [row for row, _ in rows(*(gold(i, names=["trachea"], boxes=corner) for i in range(3)))]
+    assert not mask([found[0]["boxes"][0]["xywh"]], SIZE).any()
+    assert math.isnan(mean_overlap(found))
+    assert most_diverse(found) == [False] * 3
+    seen = [row for row, _ in rows(gold(4, names=["left lung"]))]
+    assert mean_overlap(found + seen) == 0  # of the three pairs with the sentence that the view shows
+
+
+def test_the_most_diverse_tenth_are_whole_reports():
+    """30 sentences in reports of several: 3 are a tenth, and the report of the third has four."""
+    lone = [gold(1, study=1, names=["trachea"])]
+    apart = [gold(1, study=2, names=["left lung"]), gold(2, study=2, names=["right lung"])]  # IoU 0
+    near = [gold(i, study=3, names=names) for i, names in enumerate([LUNGS, LUNGS, ["left lung"], ["right lung"]])]
+    same = [gold(i, study=4 + i // 4) for i in range(24)]  # IoU 1
+    found = [row for row, _ in rows(*lone, *apart, *near, *same)]
+    flags = [row["subsets"]["mdrb"] for row in found]
+    assert flags == [False] + [True] * 6 + [False] * 24
+    assert most_diverse(found[::-1]) == flags[::-1]
+    assert most_diverse(found[1:3] + found[7:25]) == [True] * 2 + [False] * 18  # two are a tenth of 20
+    assert Counter(most_diverse(found[:7])) == {False: 7}  # a tenth of six is none

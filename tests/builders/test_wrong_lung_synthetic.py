@@ -1,0 +1,161 @@
+"""Sentences from labels: the paper's own examples (Table 5, Figure 10), the rules of A.3.1, and other conditions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.builders.wrong_lung.synthetic import (
+    Condition,
+    at_locations,
+    said,
+    sentence,
+    with_other_conditions,
+)
+from medfaith.loaders.chest_imagenome import Mention
+
+BOTH = ("left lung", "right lung")
+UPPER = ("left mid lung zone", "left upper lung zone", "left lung", "right mid lung zone", "right upper lung zone")
+BASES = ("left lower lung zone", "left lung", "right lung", "right lower lung zone")
+
+
+def yes(label: str) -> Condition:
+    return Condition(label, "yes")
+
+
+def no(label: str) -> Condition:
+    return Condition(label, "no")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        # Table 5, row by row, with the locations in the order that it prints them.
+        ({yes("low lung volumes"): BOTH}, "There is low lung volumes in the lungs."),
+        ({yes("abnormal"): UPPER}, "The left lung, upper lung zones, and mid lung zones are abnormal."),
+        ({yes("atelectasis"): ("left costophrenic angle",)}, "There is atelectasis in the left costophrenic angle."),
+        ({no("pneumonia"): BOTH, no("consolidation"): BOTH}, "There is no pneumonia. There is no consolidation."),
+        (
+            {yes("abnormal"): BASES, yes("atelectasis"): BASES, yes("lung opacity"): BASES},
+            "The lungs and lower lung zones are abnormal. There is atelectasis in the lungs and lower lung zones. "
+            "There is lung opacity in the lungs and lower lung zones.",
+        ),
+        # Figure 10.
+        (
+            {
+                yes("abnormal"): ("right costophrenic angle",),
+                yes("lung opacity"): ("right costophrenic angle",),
+                yes("pleural effusion"): ("right costophrenic angle", "right lung"),
+            },
+            "The right costophrenic angle is abnormal. There is lung opacity in the right costophrenic angle. "
+            "There is pleural effusion in the right lung and right costophrenic angle.",
+        ),
+        # Table 5 prints "in the lungs" here, although its locations have no right lung: by the rule of A.3.1 a side
+        # without its partner keeps its name, as in the sentence on "abnormal" above, which has the same locations.
+        (
+            {yes("copd/emphysema"): UPPER},
+            "There is copd/emphysema in the left lung, upper lung zones, and mid lung zones.",
+        ),
+    ],
+)
+def test_the_papers_examples(conditions, expected):
+    assert sentence(conditions) == expected
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ({yes("normal"): ("trachea",)}, "The trachea is normal."),
+        ({yes("normal"): BOTH}, "The lungs are normal."),
+        ({yes("normal"): ("left hilar structures", "right hilar structures")}, "The hilar structures are normal."),
+        ({yes("normal"): ("left hilar structures",)}, "The left hilar structures are normal."),
+        ({yes("normal"): ("left main bronchus", "right main bronchus")}, "The main bronchi are normal."),
+        ({yes("normal"): ("left main bronchus",)}, "The left main bronchus is normal."),
+        ({yes("normal"): ("trachea", "carina")}, "The carina and trachea are normal."),
+        ({yes("normal"): ("left lung", "right clavicle")}, "The right clavicle and left lung are normal."),
+        (
+            {yes("edema"): ("left costophrenic angle", "right costophrenic angle")},
+            "There is edema in the costophrenic angles.",
+        ),
+        ({no("normal"): BOTH}, "There is no normal."),
+        # One label both ways: one clause each, beside one another.
+        (
+            {yes("edema"): ("left lung",), no("pneumonia"): BOTH, no("edema"): ("right lung",)},
+            "There is edema in the left lung. There is no edema. There is no pneumonia.",
+        ),
+    ],
+)
+def test_rules(conditions, expected):
+    assert sentence(conditions) == expected
+
+
+def test_conditions_stand_in_the_order_of_their_first_mention():
+    mentions = [
+        Mention("right lung", "edema", "no", True),
+        Mention("left lung", "abnormal", "yes", False),
+        Mention("left lung", "edema", "no", True),
+        Mention("left lung", "abnormal", "yes", True),
+    ]
+    found = said(mentions)
+    assert list(found.items()) == [(no("edema"), ("right lung", "left lung")), (yes("abnormal"), ("left lung",))]
+
+
+KNOWN = at_locations(
+    [
+        {yes("edema"): BOTH, no("pneumonia"): BOTH},
+        {yes("edema"): ("right lung", "left lung"), yes("atelectasis"): ("left lung",)},
+        {yes("abnormal"): BOTH},
+    ]
+)
+
+
+def test_which_conditions_are_seen_where():
+    assert KNOWN[frozenset(BOTH)] == [yes("abnormal"), yes("edema"), no("pneumonia")]
+    assert KNOWN[frozenset(["left lung"])] == [yes("atelectasis")]
+    assert len(KNOWN) == 2
+
+
+def test_another_condition_comes_from_exactly_the_same_anatomies_and_each_is_as_likely():
+    drawn = [with_other_conditions({yes("edema"): BOTH}, KNOWN, f"row {i}", seed=0) for i in range(400)]
+    assert {tuple(each.values()) for each in drawn} == {(BOTH,)}
+    counts = {c: sum(c in each for each in drawn) for c in (yes("abnormal"), no("pneumonia"))}
+    assert sum(counts.values()) == 400
+    assert 150 < counts[yes("abnormal")] < 250
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {yes("atelectasis"): ("left lung",)},  # nothing else was seen there
+        {yes("edema"): ("trachea",)},  # nothing was seen there
+        {yes("abnormal"): BOTH, no("edema"): BOTH, yes("pneumonia"): BOTH},  # only its own labels were
+    ],
+)
+def test_a_condition_without_another_stays(conditions):
+    assert with_other_conditions(conditions, KNOWN, "row", seed=0) == conditions
+
+
+def test_two_conditions_that_become_one_are_said_once():
+    known = {frozenset(["left lung"]): [yes("edema")], frozenset(["trachea"]): [yes("edema")]}
+    conditions = {yes("mass"): ("left lung",), yes("nodule"): ("trachea",)}
+    swapped = with_other_conditions(conditions, known, "row", seed=0)
+    assert sentence(swapped) == "There is edema in the trachea and left lung."
+
+
+@given(
+    st.dictionaries(
+        st.builds(Condition, st.sampled_from("abcd"), st.sampled_from(["yes", "no"])),
+        st.lists(st.sampled_from(BASES), min_size=1, unique=True).map(tuple),
+        min_size=1,
+    ),
+    st.integers(0, 5),
+)
+def test_swapped_conditions_keep_their_anatomies_and_are_new(conditions, seed):
+    known = at_locations([conditions, {Condition("e", "no"): BOTH, Condition("a", "yes"): BOTH}])
+    swapped = with_other_conditions(conditions, known, "row", seed)
+    assert {name for names in swapped.values() for name in names} == {n for names in conditions.values() for n in names}
+    for condition, names in swapped.items():
+        assert condition in conditions or condition.label not in {own.label for own in conditions}
+        assert len(set(names)) == len(names)
+    assert sentence(swapped).count(".") == len(swapped)

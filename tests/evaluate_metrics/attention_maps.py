@@ -1,0 +1,82 @@
+"""Heatmaps and boxes, and the attention region as one would write it down."""
+
+import numpy as np
+from hypothesis import strategies as st
+from pycocotools import mask as coco
+
+from medfaith.evaluate_metrics.attention_alignment.frames import to_frame
+from medfaith.loaders import rle
+
+NAN = float("nan")
+
+
+def plain_region(heatmap, top_fraction=0.2):
+    """As one would write it down."""
+    if heatmap.max() == heatmap.min():
+        return np.zeros(heatmap.shape, dtype=bool)
+    return (heatmap >= np.quantile(heatmap, 1 - top_fraction)) & (heatmap > 0)
+
+
+def plain_union(boxes, size):
+    """The COCO tools' union of the boxes' masks."""
+    masks = rle.from_boxes(np.asarray(boxes, dtype=float).reshape(-1, 4), size)
+    return coco.decode(coco.merge(masks)).astype(bool) if masks else np.zeros(size, dtype=bool)
+
+
+def plain_share(heatmap, boxes, top_fraction=0.2, motion=None):
+    region, inside = plain_region(heatmap, top_fraction), plain_union(boxes, heatmap.shape)
+    inside = inside if motion is None else inside | motion
+    return (region & inside).sum() / region.sum() if region.any() else NAN
+
+
+KINDS = ["noise", "smooth", "sparse", "few_values", "signed", "negative", "constant", "zero", "spike"]
+
+
+def heatmap_of(kind, size, rng):
+    height, width = size
+    noise = rng.random(size, dtype=np.float32)
+    if kind == "smooth":
+        cells = np.maximum(rng.normal(size=(5, 7)), 0).tolist()
+        return to_frame(cells, size, [0, 0, width, height])
+    if kind == "spike":
+        noise[:] = 0
+        noise[rng.integers(height), rng.integers(width)] = 3
+    return {
+        "sparse": np.where(noise > 0.9, noise, np.float32(0)),
+        "few_values": np.floor(noise * 4),
+        "signed": noise - np.float32(0.85),
+        "negative": -noise,
+        "constant": np.full(size, 0.3, dtype=np.float32),
+        "zero": np.zeros(size, dtype=np.float32),
+    }.get(kind, noise)
+
+
+@st.composite
+def batches(draw, largest=70):
+    """Maps of one size, two lists of boxes for each, and masks."""
+    size = draw(st.integers(1, largest)), draw(st.integers(1, largest))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))
+    maps = np.stack([heatmap_of(kind, size, rng) for kind in kinds])
+    sides = np.array([size[1], size[0], size[1], size[0]])
+
+    def boxes():
+        found = (rng.random((rng.integers(0, 5), 4)) * 1.4 - 0.2) * sides
+        found[:, 2:] = np.abs(found[:, 2:])
+        found = np.round(found, rng.integers(0, 3))  # whole numbers and halves, too
+        found[:, 2:] += 0.01
+        return found
+
+    return maps, [boxes() for _ in maps], [boxes() for _ in maps], rng.random(maps.shape) < 0.3
+
+
+fractions = st.sampled_from([0.2, 0.2, 0.05, 0.5, 0.9, 1.0, 1e-6])
+
+
+def bright(size, top, left, bottom, right, value=1.0):
+    heatmap = np.zeros(size, dtype=np.float32)
+    heatmap[top:bottom, left:right] = value
+    return heatmap
+
+
+SIZE = (20, 30)

@@ -1,0 +1,352 @@
+"""Localization: rows by hand and against scipy, pairs and candidates, the module, bad inputs."""
+
+import math
+from pathlib import Path
+
+import evaluate
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import entropy as scipy_entropy
+from scipy.stats import pearsonr
+from sklearn.metrics import roc_auc_score
+
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+from medfaith.evaluate_metrics.localization.pairs import (
+    SUBSETS,
+    VALUES,
+    candidate_accuracy,
+    correlations,
+    deltas,
+    pairs,
+    summarise,
+)
+from medfaith.evaluate_metrics.localization.predictions import score_predictions
+from medfaith.evaluate_metrics.localization.score import (
+    FLOOR,
+    METRICS,
+    RANKED,
+    STATES,
+    distribution,
+    entropy,
+    no_attn,
+    score_row,
+    symmetric_kl,
+)
+from medfaith.evaluate_metrics.localization.view import mask, scores, window
+
+ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
+NAN = float("nan")
+SIZE = (256, 256)
+LEFT, RIGHT = [128, 0, 128, 256], [0, 0, 128, 256]  # of the patient
+
+
+@st.composite
+def grids(draw, shape=None, total=None):
+    shape = shape or (draw(st.integers(1, 8)), draw(st.integers(1, 8)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    cells = rng.random(shape) ** draw(st.sampled_from([1, 8])) * (rng.random(shape) < draw(st.sampled_from([0.5, 1])))
+    cells.flat[0] += 0.01
+    return cells / cells.sum() * (draw(st.sampled_from([1, 0.6, 0.01])) if total is None else total)
+
+
+@settings(max_examples=50, deadline=None)
+@given(grids())
+def test_entropy_is_that_of_scipy_and_at_most_uniform(grid):
+    rest = 1 - grid.sum()
+    assert entropy(grid) == pytest.approx(scipy_entropy([*grid.ravel(), max(rest, 0)]), abs=1e-9)
+    assert 0 <= entropy(grid) <= math.log(grid.size + (rest > 1e-6)) + 1e-9
+    assert no_attn(grid) == pytest.approx(max(rest, 0), abs=1e-9)
+
+
+def test_entropy_of_even_attention_is_the_published_one():
+    assert round(entropy(np.full((19, 19), 1 / 361)), 3) == 5.889  # Table 10, +Rand Sents: ln 361
+    assert round(entropy(np.full((19, 19), 1 / 362)), 3) == 5.892  # ln 362: "No Attn" as one more cell
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_divergence_is_symmetric_never_negative_and_that_of_scipy(data):
+    shape = (3, 4)
+    first, second = data.draw(grids(shape)), data.draw(grids(shape))
+    found = symmetric_kl(first, second)
+    assert found == symmetric_kl(second, first)
+    assert found >= 0
+    assert symmetric_kl(first, first) == 0
+    p, q = distribution(first), distribution(second)
+    if min(p[:-1].min(), q[:-1].min()) > FLOOR and (p[-1] > 0) == (q[-1] > 0):
+        assert found == pytest.approx((scipy_entropy(p, q) + scipy_entropy(q, p)) / 2, abs=1e-9)
+
+
+def test_divergence_is_finite_where_a_cell_is_zero_and_counts_no_attn_as_one():
+    assert symmetric_kl([[1, 0]], [[0, 1]]) == pytest.approx(23 * math.log(2))
+    assert symmetric_kl([[0.5]], [[0.25]]) == pytest.approx(0.25 * math.log(3) / 2)
+
+
+@pytest.mark.parametrize(
+    ("total", "expected"),
+    [(1 - 5e-7, 0), (1 + 5e-5, 0), (1 - 1e-5, 1e-5), (0.25, 0.75)],
+)
+def test_rounding_of_a_sum_is_no_attention_on_nothing(total, expected):
+    assert no_attn([[total / 2, total / 2]]) == pytest.approx(expected, abs=1e-12)
+    assert distribution([[total]]).sum() == 1
+
+
+@settings(deadline=None, max_examples=20)
+@given(grids(), st.sampled_from(["bilinear", "nearest"]))
+def test_a_row_is_the_upsampled_map_against_the_mask(grid, upsampling):
+    box, covered = [150, 20, 200, 200], [-10, 0, 400, 280]
+    row = score_row(grid, covered, (300, 400), [box], upsampling=upsampling)
+    inside, ranked = mask([box], (300, 400)), scores(grid, (300, 400), covered, upsampling)
+    assert row["auroc"] == pytest.approx(roc_auc_score(inside.ravel(), ranked.ravel()), abs=1e-12)
+    assert row["state"] == "scored"
+    assert set(row) == {*METRICS, "state"}
+
+
+EVEN = np.full((2, 2), 0.25)
+ON_LEFT = np.array([[0, 0.5], [0, 0.5]])
+HALF = math.log(2)
+
+
+@pytest.mark.parametrize(
+    ("grid", "boxes", "state", "auroc", "nats", "none"),
+    [
+        (None, [LEFT], "without_map", None, None, None),
+        (EVEN, [LEFT], "scored", 0.5, 2 * HALF, 0),
+        (EVEN * 0, [LEFT], "degenerate", None, 0, 1),
+        (EVEN, [], "without_box", None, 2 * HALF, 0),
+        (EVEN, [[500, 0, 10, 10]], "without_box", None, 2 * HALF, 0),
+        (EVEN, [LEFT, RIGHT], "scored", None, 2 * HALF, 0),  # every pixel is labelled
+        (ON_LEFT, [LEFT], "scored", 1, HALF, 0),
+        (ON_LEFT / 2, [LEFT], "scored", 1, 1.5 * HALF, 0.5),
+        (ON_LEFT, [RIGHT], "scored", 0, HALF, 0),
+        (ON_LEFT, [[128, 0, 128, 128]], "scored", 5 / 6, HALF, 0),  # a quarter; a third of the rest ties with it
+    ],
+)
+def test_rows_worked_out_by_hand(grid, boxes, state, auroc, nats, none):
+    row = score_row(grid, window(SIZE), SIZE, boxes, upsampling="nearest")
+    assert (row["state"], row["auroc"]) == (state, auroc)
+    assert row["entropy"] == (None if nats is None else pytest.approx(nats))
+    assert row["no_attn"] == none
+    defined = state == "scored"
+    assert all(
+        (row[name] is None) != defined for name in RANKED if not name.startswith("precision") and name != "auroc"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": [[NAN, 0.5]]}, "a7: attention with NaN, infinity or a negative number"),
+        ({"grid": [[-0.1, 0.5]]}, "a7: attention with NaN"),
+        ({"grid": [[0.6, 0.5]]}, "a7: attention that sums to 1.1; expected 1 less"),
+        ({"grid": [0.6, 0.4]}, r"a7: attention of shape \(2,\)"),
+        ({"grid": [["x"]]}, "a7: no grid of attention"),
+        ({"boxes": [[0, 0, 0, 4]]}, "a7: box 1"),
+        ({"boxes": [[0, 0, 4]], "grid": None}, "a7: boxes of shape"),
+        ({"window": [0, 0, 0, 4]}, "a7: window"),
+        ({"window": None}, "a7: attention without a window"),
+        ({"size": (0, 4)}, "a7: size"),
+        ({"upsampling": "cubic"}, "a7: upsampling 'cubic'"),
+    ],
+)
+def test_bad_rows_are_named(changes, message):
+    given_ = {"grid": EVEN, "window": [0, 0, 9, 9], "size": (9, 9), "boxes": [[0, 0, 4, 4]]} | changes
+    with pytest.raises(ValueError, match=message):
+        score_row(**given_, name="a7")
+
+
+def test_grids_of_other_cells_have_no_divergence():
+    with pytest.raises(ValueError, match=r"attention of shapes \(1, 2\) and \(2, 2\)"):
+        symmetric_kl([[0.5, 0.5]], EVEN)
+
+
+def row_(id_, values, original_id=None, perturbation=None, cluster="p1", **subsets):
+    return {
+        "id": id_,
+        "original_id": original_id,
+        "perturbation": perturbation,
+        "cluster": cluster,
+        "subsets": dict.fromkeys(SUBSETS[1:], False) | subsets,
+        "state": "scored",
+        "values": dict.fromkeys(VALUES) | values,
+    }
+
+
+ROWS = [
+    row_("a", {"auroc": 0.8, "local": 0.5, "global": 0.9}, abnormal=True),
+    row_("b", {"auroc": 0.6, "local": 0.5}, cluster="p2", abnormal=True, one_lung=True),
+    row_("c", {"auroc": None, "local": 0.1}, cluster="p2"),
+    row_("a:r", {"auroc": 0.5, "local": 0.4, "global": 0.9, "kl": 0.3}, "a", "random_sentences", abnormal=True),
+    row_(
+        "b:r", {"auroc": 0.7, "local": 0.6, "kl": None}, "b", "random_sentences", "p2", abnormal=True, one_lung=True
+    ),
+    row_("c:r", {"auroc": 0.7, "local": 0.0, "kl": 0.1}, "c", "random_sentences", "p2"),
+    row_("d:r", {"auroc": 0.1, "local": 0.1, "kl": None}, "d", "random_sentences", "p3"),
+    row_("a:s", {"auroc": 0.2}, "a", "synthetic", abnormal=True),
+    row_("a:x", {"auroc": 0.3}, "a:s", "synthetic_swapped_conditions", abnormal=True),
+]  # fmt: skip
+
+
+def test_pairs_by_hand():
+    found = deltas(ROWS, n_resamples=200)
+    assert list(found) == ["random_sentences", "synthetic", "synthetic_swapped_conditions"]
+    all_, abnormal, lung, diverse = (found["random_sentences"][subset] for subset in SUBSETS)
+    assert (all_["n_pairs"], all_["n_unpaired"], all_["n_delta_auroc"]) == (3, 1, 2)
+    assert all_["delta_auroc"] == pytest.approx((-0.3 + 0.1) / 2)
+    assert all_["delta_local"] == pytest.approx((-0.1 + 0.1 - 0.1) / 3)
+    assert (all_["kl"], all_["n_kl"]) == (pytest.approx(0.2), 2)
+    assert abnormal["delta_auroc"] == pytest.approx(all_["delta_auroc"])
+    assert lung["delta_auroc"] == pytest.approx(0.1)
+    assert math.isnan(lung["delta_auroc_ci_low"])  # one patient
+    assert (diverse["n_pairs"], diverse["n_delta_auroc"]) == (0, 0)
+    assert math.isnan(diverse["delta_auroc"])
+    swapped = found["synthetic_swapped_conditions"]["all"]
+    assert swapped["delta_auroc"] == pytest.approx(0.1)  # its original is the synthetic sentence
+    assert "kl" not in swapped
+
+
+def test_candidates_by_hand():
+    found = candidate_accuracy(ROWS, n_resamples=200)
+    assert found["all"]["local_accuracy"] == pytest.approx(2 / 3)
+    assert (found["all"]["global_accuracy"], found["all"]["n_global_accuracy"]) == (0, 1)  # equal is not greater
+    assert found["abnormal"]["local_accuracy"] == 0.5
+    assert math.isnan(found["mdrb"]["local_accuracy"])
+    unknown = [row | {"values": row["values"] | {"local": NAN}} for row in ROWS]  # as None
+    assert candidate_accuracy(unknown)["all"]["n_local_accuracy"] == 0
+    assert math.isnan(candidate_accuracy(ROWS, perturbation="none")["all"]["local_accuracy"])
+
+
+def test_summary_by_hand():
+    found = summarise(ROWS[:3])
+    assert (found["auroc"], found["n_auroc"], found["n_rows"], found["n_clusters"]) == (pytest.approx(0.7), 2, 3, 2)
+    assert {found[f"n_{state}"] for state in STATES} == {3, 0}
+    assert summarise(ROWS[:3], "one_lung")["auroc"] == 0.6
+    assert math.isnan(summarise([])["auroc"])
+    with pytest.raises(ValueError, match="subset 'left'; expected one of all, abnormal, one_lung, mdrb"):
+        summarise(ROWS, "left")
+
+
+def test_intervals_draw_whole_patients():
+    rng = np.random.default_rng(0)
+    values, patients = rng.random(40), [f"p{number % 7}" for number in range(40)]
+    rows = [row_(str(n), {"auroc": float(v)}, cluster=p) for n, (v, p) in enumerate(zip(values, patients, strict=True))]
+    found = summarise(rows, n_resamples=300, seed=3, confidence_level=0.9)
+    expected = bootstrap_mean(values, groups=patients, n_resamples=300, seed=3, confidence_level=0.9)
+    assert (found["auroc"], found["auroc_ci_low"], found["auroc_ci_high"]) == expected[:3]
+
+
+def test_a_row_that_stands_twice_is_named():
+    with pytest.raises(ValueError, match="a: stands twice"):
+        pairs([*ROWS, ROWS[0]])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 30), st.integers(0, 2**32 - 1))
+def test_correlations_are_those_of_scipy_over_what_both_have(n, seed):
+    rng = np.random.default_rng(seed)
+    table = rng.random((n, 3)).round(2)
+    table[rng.random((n, 3)) < 0.3] = NAN
+    rows = [row_(str(number), {}) for number in range(n)]
+    for row, values in zip(rows, table, strict=True):
+        row["values"] |= {
+            name: None if math.isnan(v) else v for name, v in zip(("auroc", "iou_5", "local"), values, strict=True)
+        }
+    found = correlations(rows, ("auroc", "iou_5", "local"))
+    assert list(found) == [("auroc", "iou_5"), ("auroc", "local"), ("iou_5", "local")]
+    for (r, count), columns in zip(found.values(), ((0, 1), (0, 2), (1, 2)), strict=True):
+        both = table[:, columns][~np.isnan(table[:, columns]).any(axis=1)]
+        assert count == len(both)
+        if count < 2 or (np.ptp(both, axis=0) == 0).any():
+            assert math.isnan(r)
+        else:
+            assert r == pytest.approx(pearsonr(*both.T).statistic, abs=1e-9)
+
+
+def reference(id_, boxes, original_id=None, perturbation=None, cluster="p1", **changes):
+    return {
+        "id": id_,
+        "original_id": original_id,
+        "perturbation": perturbation,
+        "cluster": cluster,
+        "size": list(SIZE),
+        "boxes": [{"label": "lung", "xywh": box} for box in boxes],
+        "abnormal": False,
+        "one_lung": True,
+        "mdrb": False,
+    } | changes
+
+
+def prediction(grid, covered=None, local=None, overall=None):
+    attention = None if grid is None else np.asarray(grid).tolist()
+    return {"attention": attention, "window": covered, "local": local, "global": overall}
+
+
+PREDICTIONS = [
+    prediction(None),
+    prediction(ON_LEFT, local=0.5),
+    prediction(ON_LEFT[:, ::-1], local=0.4, overall=1.0),
+    prediction(ON_LEFT, list(window(SIZE))),
+    prediction(np.full((3, 3), 1 / 9)),
+]
+REFERENCES = [
+    reference("a", [LEFT]),
+    reference("b", [LEFT], cluster="p2", abnormal=True),
+    reference("b:r", [LEFT], "b", "random_sentences", cluster="p2", abnormal=True),
+    reference("b:x", [RIGHT], "b", "random_boxes", cluster="p2", abnormal=True),
+    reference("a:r", [LEFT], "a", "random_sentences"),
+]
+
+
+def test_predictions_by_hand():
+    found = score_predictions(PREDICTIONS, REFERENCES, upsampling="nearest", per_sample=True)
+    assert list(found) == ["original", "random_sentences", "random_boxes", "per_sample"]
+    original, random = found["original"]["all"], found["random_sentences"]["all"]
+    assert (original["auroc"], original["n_auroc"], original["n_without_map"]) == (1, 1, 1)
+    assert (random["auroc"], random["delta_auroc"], random["n_pairs"]) == (0.25, -1, 2)
+    assert (random["local_accuracy"], random["n_local_accuracy"]) == (1, 1)
+    assert (random["kl"], random["n_kl"]) == (pytest.approx(22 * HALF), 1)
+    assert found["random_boxes"]["abnormal"]["kl"] == 0
+    assert "local_accuracy" not in found["random_boxes"]["all"]
+    assert [row["state"] for row in found["per_sample"]] == ["without_map", *["scored"] * 4]
+    assert found["original"]["mdrb"]["n_rows"] == 0
+
+
+def test_no_predictions():
+    found = score_predictions([], [])
+    assert list(found) == ["original"]
+    assert found["original"]["all"]["n_rows"] == 0
+
+
+@pytest.mark.parametrize("first", range(5))  # whatever is missing in the first row
+def test_module_agrees_with_the_function(first):
+    predictions, references = (rows[first:] + rows[:first] for rows in (PREDICTIONS, REFERENCES))
+    module = evaluate.load(str(ROOM / "localization"))
+    options = {"upsampling": "nearest", "per_sample": True, "n_resamples": 50}
+    expected = repr(score_predictions(predictions, references, **options))
+    assert repr(module.compute(predictions=predictions, references=references, **options)) == expected
+    for one, other in zip(predictions, references, strict=True):
+        module.add(prediction=one, reference=other)
+    assert repr(module.compute(**options)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": "a"}, "a: stands twice"),
+        ({"original_id": "a"}, "b: original_id 'a' and perturbation None; expected both, or neither"),
+        ({"perturbation": "x"}, "b: original_id None and perturbation 'x'"),
+        ({"original_id": "a", "perturbation": "original"}, "b: original_id 'a' and perturbation 'original'"),
+        ({"size": [0, 4]}, "b: size"),
+        ({"boxes": [{"label": "lung", "xywh": [0, 0, -1, 1]}]}, "b: box 1"),
+    ],
+)
+def test_bad_references_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        score_predictions(PREDICTIONS[:2], [REFERENCES[0], REFERENCES[1] | changes])
+
+
+def test_lengths_are_checked():
+    with pytest.raises(ValueError, match="5 predictions for 4 references"):
+        score_predictions(PREDICTIONS, REFERENCES[:4])

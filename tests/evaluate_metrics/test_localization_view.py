@@ -1,0 +1,143 @@
+"""The view: its window, its masks against a drawn mask resized by PIL, its scores against torch, bad inputs."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw
+
+from medfaith.evaluate_metrics.localization import view
+from medfaith.evaluate_metrics.localization.view import mask, scores, window
+
+sizes = st.one_of(
+    st.sampled_from([(3056, 2544), (2544, 3056), (2500, 3056), (256, 256), (512, 256), (2022, 2022)]),
+    st.tuples(st.integers(1, 700), st.integers(1, 700)),
+)
+
+
+def shown(drawn):
+    """A mask as the paper's pipeline brings it to the view: resize, pad, crop."""
+    height, width = drawn.size[::-1]
+    longest = max(height, width)
+    resized = drawn.resize((max(width * 256 // longest, 1), max(height * 256 // longest, 1)), Image.Resampling.NEAREST)
+    padded = Image.new("L", (256, 256))
+    padded.paste(resized, ((256 - resized.width) // 2, (256 - resized.height) // 2))
+    return np.asarray(padded.crop((16, 16, 240, 240))) > 0
+
+
+def on_an_edge(size):
+    """The view's pixels whose centre is between two of the image's: PIL's running sum may land on either side."""
+    edges = []
+    for start, extent in zip(window(size)[1::-1], window(size)[:1:-1], strict=True):
+        centres = start + (np.arange(224) + 0.5) * (extent / 224)
+        edges.append(np.abs(centres - centres.round()) < 1e-6)
+    return edges[0][:, None] | edges[1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(sizes, st.data())
+def test_a_mask_is_the_drawn_one_resized(size, data):
+    height, width = size
+    drawn = Image.new("L", (width, height))
+    boxes = []
+    for _ in range(data.draw(st.integers(0, 3))):
+        x, y = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
+        w, h = data.draw(st.integers(1, width - x)), data.draw(st.integers(1, height - y))
+        boxes.append([x, y, w, h])
+        ImageDraw.Draw(drawn).rectangle((x, y, x + w - 1, y + h - 1), fill=255)
+    clear = ~on_an_edge(size)
+    assert np.array_equal(mask(boxes, size)[clear], shown(drawn)[clear])
+
+
+def test_a_centre_on_an_edge_is_in_the_box_that_begins_there():
+    # Scale 2: the centres are at 1, 3, 5, ... of the image from 32 on.
+    assert mask([[33, 0, 1, 512]], (512, 512)).sum(axis=0).tolist()[:2] == [224, 0]
+    assert not mask([[32, 0, 1, 512]], (512, 512)).any()
+
+
+@settings(deadline=None, max_examples=40)
+@given(sizes, st.integers(1, 30), st.integers(1, 30), st.integers(0, 2**32 - 1))
+def test_scores_of_a_grid_over_the_view_are_those_of_torch(size, h, w, seed):
+    grid = np.random.default_rng(seed).random((h, w))
+    tensor = torch.from_numpy(grid)[None, None]
+    smooth = torch.nn.functional.interpolate(tensor, size=(224, 224), mode="bilinear", align_corners=False)
+    assert np.allclose(scores(grid, size, window(size)), smooth[0, 0].numpy(), rtol=0, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(sizes, st.sampled_from([1, 2, 7, 8, 14, 19, 28, 224]))
+def test_nearest_is_that_of_torch(size, cells):
+    grid = np.arange(cells * cells, dtype=np.float64).reshape(cells, cells)
+    tensor = torch.from_numpy(grid)[None, None]
+    steps = torch.nn.functional.interpolate(tensor, size=(224, 224), mode="nearest")
+    assert np.array_equal(scores(grid, size, window(size), "nearest"), steps[0, 0].numpy())
+
+
+@settings(deadline=None, max_examples=40)
+@given(sizes, st.sampled_from(["bilinear", "nearest"]), st.data())
+def test_nothing_is_seen_outside_the_grids_window_and_an_even_grid_is_even_inside(size, upsampling, data):
+    height, width = size
+    x, y = data.draw(st.integers(-9, width - 1)), data.draw(st.integers(-9, height - 1))
+    box = [x, y, data.draw(st.integers(1, 2 * width)), data.draw(st.integers(1, 2 * height))]
+    found = scores(np.full((3, 5), 0.1), size, box, upsampling)
+    assert np.array_equal(found, np.where(mask([box], size), 0.1, 0))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.tuples(st.integers(1, 9), st.integers(1, 9)), st.integers(0, 2**32 - 1))
+def test_a_flipped_image_has_a_flipped_view(shape, seed):
+    grid = np.random.default_rng(seed).random(shape)
+    size, box = (512, 512), [40, 10, 300, 480]
+    flipped = [512 - 40 - 300, 10, 300, 480]
+    assert np.allclose(scores(grid[:, ::-1], size, flipped), scores(grid, size, box)[:, ::-1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((256, 256), (16, 16, 224, 224)),
+        ((512, 512), (32, 32, 448, 448)),
+        ((256, 101), (16 - 77, 16, 224, 224)),  # 77 columns of padding on the left, 78 on the right
+        ((256, 1), (16 - 127, 16, 224, 224)),
+        ((1, 1024), (64, -111, 896, 224)),  # never thinner than a pixel
+        ((300, 400), (25, -16 * 300 / 192, 350, 224 * 300 / 192)),
+    ],
+)
+def test_windows_worked_out_by_hand(size, expected):
+    assert window(size) == pytest.approx(expected)
+
+
+@given(sizes)
+def test_the_view_is_the_middle(size):
+    x, y, width, height = window(size)
+    assume(min(size) * 256 // max(size) > 0)
+    for start, extent, pixels in ((x, width, size[1]), (y, height, size[0])):
+        assert abs((start + extent / 2) - pixels / 2) <= extent / 224  # padding may be odd
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: window((0, 5)), r"size \[0, 5\]; expected \[height, width\]"),
+        (lambda: window((2.5, 5)), "whole numbers"),
+        (lambda: window((5,)), r"size \[5\]"),
+        (lambda: mask([[0, 0, 1, 1], [0, 0, 0, 5]], (9, 9)), r"box 2: .*with a size"),
+        (lambda: mask([[0, 0, float("nan"), 5]], (9, 9)), "box 1"),
+        (lambda: mask([[0, 0, 1]], (9, 9)), r"shape \(1, 3\)"),
+        (lambda: mask([["a", 0, 1, 1]], (9, 9)), "not all four numbers"),
+        (lambda: scores([[0, 1], [2]], (9, 9), (0, 0, 9, 9)), "all of one length"),
+        (lambda: scores([0, 1], (9, 9), (0, 0, 9, 9)), r"shape \(2,\)"),
+        (lambda: scores([[0, np.inf]], (9, 9), (0, 0, 9, 9)), "NaN or infinity"),
+        (lambda: scores([[0, 1]], (9, 9), (0, 0, 0, 9)), "positive size"),
+        (lambda: scores([[0, 1]], (9, 9), (0, 0, 9)), "expected .x, y, width, height"),
+        (lambda: scores([[0, 1]], (9, 9), (0, 0, 9, 9), "bicubic"), "expected bilinear or nearest"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_published_sizes():
+    assert (view.RESIZED, view.SIDE) == (256, 224)

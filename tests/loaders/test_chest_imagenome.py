@@ -1,0 +1,316 @@
+"""The Chest ImaGenome reader: sentences, boxes and scaling of the gold dataset, and every fault by name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from medfaith.loaders import chest_imagenome, images, mimic_cxr
+from medfaith.loaders.chest_imagenome import Mention, Scaling
+from medfaith.loaders.errors import InputError
+
+GOLD, ANATOMY = "gold_object_attribute_with_coordinates.txt", "gold_bbox_coordinate_annotations_1000images.csv"
+SCALING = "gold_bbox_scaling_factors_original_to_224x224.csv"
+COMPARISONS, SENTENCES = "gold_object_comparison_with_coordinates.txt", "gold_all_sentences_500pts_1000studies.txt"
+PATIENT, STUDY = "10000032", "50414267"
+BOXES = {"left lung": [1300, 200, 2300, 2100], "right lung": [150, 190, 1200, 2000.5], "trachea": [-8, 0, 90, 0]}
+CSV_ORDER = ("original_x1", "original_x2", "original_y1", "original_y2")
+
+
+def dicom(n: int = 0) -> str:
+    return f"02aa804e-bde0afdd-112c0b34-7bc16630-{n:08x}"
+
+
+def row(number=1, box="left lung", label="lung opacity", context="yes", n=0, **other):
+    return {
+        "patient_id": PATIENT,
+        "study_id": STUDY,
+        "image_id": f"{dicom(n)}.dcm",
+        "row_id": f"{STUDY}|{number}",
+        "sentence": f"Sentence {number}.",
+        "bbox": box,
+        "relation": 1,
+        "label_name": label,
+        "categoryID": "anatomicalfinding",
+        "context": context,
+        "coord_original": str(BOXES[box]),
+        "coord224": "[0, 0, 9, 9]",
+    } | other
+
+
+def anatomy_row(n=0, box="left lung", corners=None, **other):
+    x1, y1, x2, y2 = corners or BOXES[box]
+    cells = {"image_id": f"{dicom(n)}.dcm", "x1": 0, "y1": 0, "x2": 9, "y2": 9, "bbox_name": box}
+    return cells | dict(zip(CSV_ORDER, (x1, x2, y1, y2), strict=True)) | {"annotator": "C"} | other
+
+
+def write(root: Path, *rows, anatomy=None, order=None) -> Path:
+    """Both required files, as pandas writes them; `anatomy` is all boxes of two images unless given."""
+    (root / "gold_dataset").mkdir(exist_ok=True)
+    frame = pd.DataFrame(rows or [row()])
+    frame.to_csv(root / "gold_dataset" / GOLD, sep="\t", index=False, columns=order)
+    anatomy = anatomy or [anatomy_row(n, box) for n in range(2) for box in BOXES]
+    pd.DataFrame(anatomy).to_csv(root / "gold_dataset" / ANATOMY, index=False)
+    return root
+
+
+def fault(read, root, **place) -> str:
+    """The message of the InputError that reading raises; `place` is the file, row and column that it names."""
+    with pytest.raises(InputError) as error:
+        read(root)
+    expected = {"where": str(root / "gold_dataset" / place.pop("file", GOLD)), "row": None, "column": None} | place
+    assert {name: getattr(error.value, name) for name in expected} == expected
+    assert "PhysioNet" in error.value.action or "complete the copy" in error.value.action
+    return str(error.value)
+
+
+def test_rows_of_one_row_id_make_a_sentence(tmp_path):
+    write(
+        tmp_path,
+        row(2, "trachea", "normal", sentence="Midline  trachea. "),
+        row(1, "right lung", "pneumothorax", "no", relation=0),
+        row(1, "left lung", "pneumothorax", "no", relation=0),
+        row(1, "left lung", "abnormal"),
+        row(2, "left lung", n=0, sentence="Midline  trachea. "),
+    )
+    second, first = chest_imagenome.read_gold(tmp_path)
+    assert (second.id, first.id) == (f"{STUDY}|2", f"{STUDY}|1")
+    assert (first.patient_id, first.study_id, first.image_id) == (PATIENT, STUDY, dicom())
+    assert second.sentence == "Midline  trachea."
+    assert list(first.boxes.items()) == [
+        ("right lung", (150, 190, 1200, 2000.5)),
+        ("left lung", (1300, 200, 2300, 2100)),
+    ]
+    assert first.mentions == (
+        Mention("right lung", "pneumothorax", "no", False),
+        Mention("left lung", "pneumothorax", "no", False),
+        Mention("left lung", "abnormal", "yes", True),
+    )
+    assert second.boxes["trachea"] == (-8, 0, 90, 0)
+    assert chest_imagenome.key(first) == mimic_cxr.key(PATIENT, STUDY, dicom())
+    assert chest_imagenome.image_paths("files/a.jpg") == ("files/a.jpg",)
+
+
+def test_the_header_decides_which_column_is_which(tmp_path):
+    names = list(row())
+    expected = chest_imagenome.read_gold(write(tmp_path, row(), row(2, "trachea")))
+    assert chest_imagenome.read_gold(write(tmp_path, row(), row(2, "trachea"), order=names[::-1])) == expected
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]) | st.sampled_from('\n\t"|'), min_size=1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(st.lists(TEXT.filter(str.strip), min_size=1, max_size=6))
+def test_any_text_that_pandas_writes_is_read_as_pandas_reads_it(tmp_path, texts):
+    write(tmp_path, *(row(number, sentence=text) for number, text in enumerate(texts)))
+    frame = pd.read_csv(tmp_path / "gold_dataset" / GOLD, sep="\t", dtype=str, keep_default_na=False)
+    read = chest_imagenome.read_gold(tmp_path)
+    assert [one.sentence for one in read] == [text.strip() for text in frame["sentence"]] == [t.strip() for t in texts]
+
+
+def test_sentences_over_several_lines_in_a_file_of_several_megabytes(tmp_path):
+    text = 'The\n heart is "large".' + 300 * " x"
+    write(tmp_path, *(row(number, sentence=text) for number in range(9000)))
+    assert (tmp_path / "gold_dataset" / GOLD).stat().st_size > 6e6
+    read = chest_imagenome.read_gold(tmp_path)
+    assert (len(read), {one.sentence for one in read}) == (9000, {text})
+
+
+NUMBER = st.integers(0, 4000) | st.floats(0, 4000)
+ORDERED = st.tuples(NUMBER, NUMBER).map(sorted)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(ORDERED, ORDERED)
+def test_corners_are_what_python_reads(tmp_path, x, y):
+    corners = [x[0], y[0], x[1], y[1]]
+    write(tmp_path, row(coord_original=str(corners)), anatomy=[anatomy_row(corners=corners)])
+    (sentence,) = chest_imagenome.read_gold(tmp_path)
+    assert sentence.boxes["left lung"] == tuple(ast.literal_eval(str(corners)))
+    assert chest_imagenome.read_anatomy(tmp_path) == {dicom(): {"left lung": pytest.approx(tuple(corners))}}
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "words"),
+    [
+        ({"context": "maybe"}, "context", "yes or no"),
+        ({"context": "Yes"}, "context", "'Yes'"),
+        ({"context": ""}, "context", "is blank"),
+        ({"relation": 2}, "relation", "0 or 1"),
+        ({"relation": ""}, "relation", "is blank"),
+        ({"sentence": ""}, "sentence", "is blank"),
+        ({"sentence": "  "}, "sentence", "is blank"),
+        ({"row_id": ""}, "row_id", "is blank"),
+        ({"bbox": ""}, "bbox", "is blank"),
+        ({"label_name": ""}, "label_name", "is blank"),
+        ({"patient_id": "p10000032"}, "patient_id", "8 digits"),
+        ({"study_id": "../50414267"}, "study_id", "8 digits"),
+        ({"image_id": "image.dcm"}, "image_id", "hexadecimal"),
+        ({"coord_original": ""}, "coord_original", "is blank"),
+        ({"coord_original": "[1, 2, 3]"}, "coord_original", "four numbers"),
+        ({"coord_original": "[1, 2, 3, 4, 5]"}, "coord_original", "four numbers"),
+        ({"coord_original": "[1, 2, 3, '4']"}, "coord_original", "four numbers"),
+        ({"coord_original": "[1, 2, 3, true]"}, "coord_original", "four numbers"),
+        ({"coord_original": "[1, 2, 3, NaN]"}, "coord_original", "four numbers"),
+        ({"coord_original": "[1, 2, 3, 1e999]"}, "coord_original", "four numbers"),
+        ({"coord_original": f"[1, 2, 3, {'9' * 400}]"}, "coord_original", "four numbers"),
+        ({"coord_original": "7"}, "coord_original", "four numbers"),
+        ({"coord_original": "__import__('os')"}, "coord_original", "four numbers"),
+        ({"coord_original": "[9, 2, 8, 4]"}, "coord_original", "ends before it begins"),
+        ({"coord_original": "[1, 5, 8, 4]"}, "coord_original", "ends before it begins"),
+        ({"coord_original": "[-9, 2, -1, 4]"}, "coord_original", "outside of the image"),
+        ({"coord_original": "[1, -9, 8, -0.5]"}, "coord_original", "outside of the image"),
+        ({"row_id": f"{STUDY}|1", "image_id": dicom(1)}, "image_id", "differs from row 1"),
+        ({"row_id": f"{STUDY}|1", "study_id": "50414268"}, "study_id", "differs from row 1"),
+        ({"row_id": f"{STUDY}|1"}, "sentence", "differs from row 1"),
+        (
+            {"row_id": f"{STUDY}|1", "sentence": "Sentence 1.", "coord_original": "[0, 0, 1, 1]"},
+            "coord_original",
+            "another box for 'left lung'",
+        ),
+        ({"bbox": "spine"}, "bbox", ANATOMY),
+        ({"image_id": f"{dicom(5)}.dcm"}, "bbox", ANATOMY),
+    ],
+)
+def test_a_fault_of_a_gold_row_is_named(tmp_path, change, column, words):
+    write(tmp_path, row(1), row(2, **change))
+    assert words in fault(chest_imagenome.read_gold, tmp_path, row=2, column=column)
+
+
+@pytest.mark.parametrize("name", [n for n in row() if n not in ("categoryID", "coord224")])
+def test_a_missing_column_is_named(tmp_path, name):
+    write(tmp_path, row(), order=[other for other in row() if other != name])
+    assert "is missing" in fault(chest_imagenome.read_gold, tmp_path, column=name)
+
+
+def gold_text(root: Path) -> str:
+    return (root / "gold_dataset" / GOLD).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "place", "words"),
+    [
+        (lambda text: text.replace("\t", ","), {}, "not parted by tabs"),
+        (lambda text: "", {}, "not parted by tabs"),
+        (lambda text: text.split("\n", 1)[1], {"column": "patient_id"}, "is missing"),
+        (lambda text: text.split("\n", 1)[0], {}, "a header and no rows"),
+        (lambda text: text.replace("bbox", "sentence"), {"column": "sentence"}, "more than once"),
+        (lambda text: text.rstrip("\n") + "\textra\n", {"row": 2}, "13 cells under a header of 12"),
+        (lambda text: text[:-40], {"row": 2}, "cells under a header of 12"),
+        (lambda text: text.replace("Sentence 2.", '"Sentence 2.'), {}, "cannot be read after row 1"),
+        (lambda text: text.replace("Sentence 2.", "Lücke").encode("cp1252"), {}, "cannot be read after row 0"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(tmp_path, damage, place, words):
+    write(tmp_path, row(1), row(2))
+    damaged = damage(gold_text(tmp_path))
+    (tmp_path / "gold_dataset" / GOLD).write_bytes(damaged if isinstance(damaged, bytes) else damaged.encode())
+    assert words in fault(chest_imagenome.read_gold, tmp_path, **place)
+
+
+@pytest.mark.parametrize("name", [GOLD, ANATOMY])
+def test_a_required_file_that_is_missing_is_named(tmp_path, name):
+    write(tmp_path)
+    (tmp_path / "gold_dataset" / name).unlink()
+    with pytest.raises(InputError, match=f"holds no gold_dataset/{name}"):
+        chest_imagenome.label_files(tmp_path)
+    with pytest.raises(InputError, match=f"holds no gold_dataset/{name}"):
+        chest_imagenome.read_gold(tmp_path)
+
+
+# --- boxes and scaling ------------------------------------------------------------------------------------------------
+
+
+def test_anatomy_is_read_by_the_names_of_its_columns(tmp_path):
+    write(tmp_path)
+    assert chest_imagenome.read_anatomy(tmp_path) == {
+        dicom(n): {name: tuple(corners) for name, corners in BOXES.items()} for n in range(2)
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "words"),
+    [
+        ({"image_id": "1.dcm"}, "image_id", "hexadecimal"),
+        ({"bbox_name": ""}, "bbox_name", "is blank"),
+        ({"bbox_name": "left lung"}, "bbox_name", "'left lung' again"),
+        ({"original_x2": ""}, "original_x2", "is blank"),
+        ({"original_y1": "many"}, "original_y1", "a number"),
+        ({"original_y1": "inf"}, "original_y1", "a number"),
+        # the values of x2 and y1 taken for one another, as the file's order of columns invites to
+        ({"original_x2": 190, "original_y1": 1200}, "original_x1 to original_y2", "ends before it begins"),
+        ({"original_x1": -9, "original_x2": -5}, "original_x1 to original_y2", "outside of the image"),
+    ],
+)
+def test_a_fault_of_an_annotation_is_named(tmp_path, change, column, words):
+    rows = [anatomy_row(), anatomy_row(box="right lung") | {"original_x1": 900} | change]
+    write(tmp_path, anatomy=rows)
+    assert words in fault(chest_imagenome.read_anatomy, tmp_path, file=ANATOMY, row=2, column=column)
+
+
+def test_scaling(tmp_path):
+    write(tmp_path)
+    path = tmp_path / "gold_dataset" / SCALING
+    header = "image_id,top,bottom,left,right,ratio\n"
+    path.write_text(f"{header}{dicom()}.dcm,0,0,18,19,0.0733\n", encoding="utf-8")
+    assert chest_imagenome.label_files(tmp_path)["scaling"] == path
+    assert chest_imagenome.read_scaling(tmp_path) == {dicom(): Scaling(0, 0, 18, 19, 0.0733)}
+    for line, column in (
+        (f"{dicom()}.dcm,0,0,,1,0.1", "left"),
+        (f"{dicom()}.dcm,0,0,1,1,0", "ratio"),
+        ("x,0,0,0,0,1", "image_id"),
+    ):
+        path.write_text(f"{header}{line}\n", encoding="utf-8")
+        fault(chest_imagenome.read_scaling, tmp_path, file=SCALING, row=1, column=column)
+
+
+# --- the other files --------------------------------------------------------------------------------------------------
+
+
+def test_comparisons_and_all_sentences(tmp_path):
+    write(tmp_path)
+    comparison = {
+        "patient_id": PATIENT,
+        "subject_id": f"{dicom(1)}_left lung",
+        "bbox": "left lung",
+        "comparison": "no change;;improved",
+        "sentence": "Less\neffusion.",
+        "label_name": "pleural effusion",
+        "current_image_id": dicom(1),
+        "previous_image_id": f"{dicom(0)}.dcm",
+    }
+    pd.DataFrame([comparison]).to_csv(tmp_path / "gold_dataset" / COMPARISONS, sep="\t", index=False)
+    (read,) = chest_imagenome.read_comparisons(tmp_path).to_pylist()
+    assert read == {name: comparison[name] for name in comparison if name != "subject_id"} | {
+        "previous_image_id": dicom(0)
+    }
+    frame = pd.DataFrame([row(1), row(2)])[["patient_id", "study_id", "image_id", "row_id", "sentence"]]
+    frame.to_csv(tmp_path / "gold_dataset" / SENTENCES, sep="\t", index=False)
+    table = chest_imagenome.read_all_sentences(tmp_path)
+    assert table["row_id"].to_pylist() == [f"{STUDY}|1", f"{STUDY}|2"]
+    assert table["image_id"].to_pylist() == 2 * [dicom()]
+    frame.assign(sentence=["One.", " "]).to_csv(tmp_path / "gold_dataset" / SENTENCES, sep="\t", index=False)
+    fault(chest_imagenome.read_all_sentences, tmp_path, file=SENTENCES, row=2, column="sentence")
+
+
+@pytest.mark.parametrize("read", ["read_scaling", "read_comparisons", "read_all_sentences"])
+def test_a_file_that_only_some_need_is_missed_when_it_is_read(tmp_path, read):
+    write(tmp_path)
+    assert set(chest_imagenome.label_files(tmp_path)) == {"gold", "anatomy"}
+    with pytest.raises(InputError, match="holds no gold_dataset/gold_"):
+        getattr(chest_imagenome, read)(tmp_path)
+
+
+def test_rows_made_of_it_open_images_of_mimic(tmp_path):
+    (sentence,) = chest_imagenome.read_gold(write(tmp_path))
+    file = tmp_path / "mimic" / chest_imagenome.key(sentence)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x")
+    ref = {"source": "mimic_cxr", "key": chest_imagenome.key(sentence), "view": "PA"}
+    assert images.locate(ref, {"mimic_cxr": tmp_path / "mimic"}) == file.resolve()

@@ -1,0 +1,80 @@
+"""Opening files that are cut, damaged or no image at all: refused by name, never opened as another image."""
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from medfaith.loaders.errors import ImageError
+from tests.loaders.image_files import RAMP_8, RAMP_12, open_key, write_dicom
+
+
+def _write(name, path):
+    if name.endswith(".dcm"):
+        write_dicom(path, RAMP_12, bits=12, WindowCenter=1500, WindowWidth=800)
+    else:
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)).save(path)
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.dcm"])
+def test_a_file_cut_anywhere_is_refused(tmp_path, name):
+    _write(name, tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    reference = open_key(tmp_path, name).tobytes()
+    refused = 0
+    for length in range(0, len(whole) - 1, 37):
+        (tmp_path / name).write_bytes(whole[:length])
+        try:
+            opened = open_key(tmp_path, name)
+        except ImageError:
+            refused += 1
+        else:  # only the end marker is gone
+            assert length >= len(whole) - 64, f"cut at {length} of {len(whole)} bytes it still opens"
+            assert opened.tobytes() == reference, f"cut at {length} bytes it opens as another image"
+    assert refused > 20
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
+@pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.dcm"])
+def test_damaged_bytes_raise_nothing_but_image_error(tmp_path, name):
+    _write(name, tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    rng = np.random.default_rng(1)
+    refused = 0
+    for _ in range(150):
+        damaged = np.frombuffer(whole, np.uint8).copy()
+        damaged[rng.integers(0, min(len(damaged), 1200), 6)] = rng.integers(0, 256, 6)
+        (tmp_path / name).write_bytes(damaged.tobytes())
+        try:
+            open_key(tmp_path, name)
+        except ImageError:
+            refused += 1
+    assert refused > 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"\0" * 128 + b"DICM", b"GIF89a" + b"\0" * 99]
+)
+def test_what_is_no_image_is_refused(tmp_path, content):
+    (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(ImageError, match=r"'a\.png' of source 'chest_imagenome'"):
+        open_key(tmp_path, "a.png")
+
+
+def test_a_dicom_without_pixels_is_refused(tmp_path):
+    dataset = write_dicom(tmp_path / "a.dcm", RAMP_8)
+    del dataset.PixelData
+    dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    with pytest.raises(ImageError, match="truncated, corrupt or unreadable"):
+        open_key(tmp_path, "a.dcm")
+
+
+def test_messages_name_the_decoder_cause(tmp_path):
+    _write("a.png", tmp_path / "a.png")
+    whole = (tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ImageError) as caught:
+        open_key(tmp_path, "a.png")
+    assert re.search(r"a\.png is truncated, corrupt or unreadable \(\w+: .+\)", str(caught.value))
+    assert type(caught.value) is ImageError

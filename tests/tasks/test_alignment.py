@@ -1,0 +1,329 @@
+"""medfaith-alignment: each image and sentence once, whole in the store, the same after a kill; CLIP and BLIP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from lm_eval.api.instance import Instance
+from PIL import Image
+
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.tasks import EXPLAINED, MODELS
+from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.store import open_store
+from medfaith.tasks.models import alignment
+from medfaith.tasks.models.alignment import Alignment, AlignmentLM, load_aligner
+from medfaith.tasks.models.contrastive import ContrastiveLM
+from medfaith.tasks.rows import LazyImages
+from tests.tasks import tiny_contrastive, tiny_gloria
+from tests.tasks.tiny_contrastive import PROMPTS
+from tests.tasks.tiny_gloria import SENTENCES
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory) -> dict[str, dict[str, Any]]:
+    """How each family's tiny model is named in model_args."""
+    folder = tmp_path_factory.mktemp("models")
+    path, text_model = tiny_gloria.save(folder / "gloria", no_attn=True)
+    return {
+        "gloria": {"pretrained": f"gloria:{path}", "text_model": text_model, "attention": "code"},
+        "clip": {"pretrained": f"clip:{tiny_contrastive.save_clip(folder / 'clip')}"},
+        "blip": {"pretrained": f"blip:{tiny_contrastive.save_blip(folder / 'blip')}"},
+    }
+
+
+class Counting:
+    """A model by arithmetic: what it says of an image and a sentence is known, and so is what it was asked."""
+
+    def __init__(self, identity: str = "counting", weight: float = 1.0, fail_after: int | None = None) -> None:
+        self.identity, self.weight, self.fail_after = {"model": identity}, weight, fail_after
+        self.asked: list[tuple[int, str]] = []
+
+    def align(self, images, sentences):
+        if self.fail_after is not None and len(self.asked) >= self.fail_after:
+            raise KeyboardInterrupt
+        self.asked += [(image.width, sentence) for image, sentence in zip(images, sentences, strict=True)]
+        return [self.of(image, sentence) for image, sentence in zip(images, sentences, strict=True)]
+
+    def of(self, image, sentence):
+        grid = np.full((2, 3), self.weight * len(sentence) / 1000, dtype=np.float32)
+        geometry = Geometry.whole((image.height, image.width))
+        return Alignment(grid, geometry, len(sentence) / 7, image.width / 1000, len(sentence) > 30)
+
+
+@pytest.fixture
+def roots(tmp_path) -> dict[str, Any]:
+    """Three images of different widths, in a source's folder."""
+    for number in range(3):
+        noise = np.random.default_rng(number).integers(0, 256, (30, 40 + number, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"{number}.png")
+    return {"mimic_cxr": tmp_path}
+
+
+def request_of(
+    row: str, image: Any, sentence: str | None = "Clear.", task="medfaith_wrong_lung_gold", **doc
+) -> Instance:
+    content = {"id": row, "images": image} | ({} if sentence is None else {"sentence": sentence}) | doc
+    return Instance(
+        request_type="generate_until",
+        doc=content,
+        arguments=("<image> Is it true?", {"until": []}, {"visual": image}),  # pyright: ignore[reportArgumentType]
+        idx=0,
+        metadata=(task, 0, 1),
+    )
+
+
+class Opened(LazyImages):
+    """Lazy images that keep count."""
+
+    count: list[str] = []  # noqa: RUF012 - of the test that clears it
+
+    def _opened(self, reference):
+        Opened.count.append(reference["key"])
+        return Image.open(self._roots[reference["source"]] / reference["key"]).convert("RGB")
+
+
+def rows_of(roots) -> list[Instance]:
+    """Rows of two tasks: gold sentences, and pairs that show them again beside changed ones."""
+    Opened.count.clear()
+
+    def shown(row: str, number: int) -> Opened:
+        return Opened(row, [{"source": "mimic_cxr", "key": f"{number}.png"}], roots)
+
+    told = [
+        ("a", 0, "Left lung is clear."),
+        ("b", 1, "Left lung is clear."),
+        ("c", 0, "Right lung is clear of anything."),
+    ]
+    gold = [request_of(row, shown(row, number), sentence) for row, number, sentence in told]
+    swapped = [("a", 0, "Left lung is clear."), ("a/swap", 0, "Right lung is clear."), ("a/boxes", 0, told[0][2])]
+    task = "medfaith_wrong_lung_swap"
+    return [*gold, *(request_of(row, shown(row, number), text, task) for row, number, text in swapped)]
+
+
+def made(monkeypatch, tmp_path, aligner, **options) -> AlignmentLM:
+    monkeypatch.setattr(alignment, "load_aligner", lambda pretrained, device, **_: aligner)
+    return AlignmentLM("gloria:x", store=str(tmp_path / "store"), **options)
+
+
+# The model class
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, "auto"])
+def test_each_image_and_sentence_is_computed_once_and_kept_for_every_row(monkeypatch, tmp_path, roots, batch_size):
+    aligner, requests = Counting(), rows_of(roots)
+    replies = [
+        json.loads(text)
+        for text in made(monkeypatch, tmp_path, aligner, batch_size=batch_size).generate_until(requests, True)
+    ]
+    sentences = [str(r.doc["sentence"]) for r in requests]
+    widths = [40, 41, 40, 40, 40, 40]
+    assert sorted(aligner.asked) == sorted(set(zip(widths, sentences, strict=True)))
+    assert sorted(Opened.count) == ["0.png", "1.png"]
+    store = open_store(tmp_path / "store")
+    for request, reply, width, sentence in zip(requests, replies, widths, sentences, strict=True):
+        assert reply.keys() == {"heatmaps", "local", "global"}
+        assert (reply["local"], reply["global"]) == (len(sentence) / 7, width / 1000)
+        entry = store.read(reply["heatmaps"], request.doc["id"])
+        assert list(entry.maps) == ["attention"]
+        np.testing.assert_allclose(entry.maps["attention"], np.full((2, 3), len(sentence) / 1000), rtol=1e-3)
+        assert entry.geometry == Geometry.whole((30, width))
+    assert len({reply["heatmaps"] for reply in replies}) == 4
+    assert len(list((tmp_path / "store").glob("*/*.npz"))) == 5  # a, b, c, a/swap, a/boxes
+
+
+def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path, roots):
+    whole = made(monkeypatch, tmp_path / "whole", Counting()).generate_until(rows_of(roots), True)
+    with pytest.raises(KeyboardInterrupt):
+        made(monkeypatch, tmp_path, Counting(fail_after=2), batch_size=1).generate_until(rows_of(roots), True)
+    second = Counting()
+    assert made(monkeypatch, tmp_path, second, batch_size=1).generate_until(rows_of(roots), True) == whole
+    assert len(second.asked) == 2
+    third = Counting()
+    assert made(monkeypatch, tmp_path, third).generate_until(rows_of(roots), True) == whole
+    assert third.asked == []
+
+
+def test_another_row_of_a_known_image_and_sentence_is_not_computed_again(monkeypatch, tmp_path, roots):
+    lm = made(monkeypatch, tmp_path, Counting())
+    lm.generate_until(rows_of(roots)[:1], True)
+    lm = made(monkeypatch, tmp_path, again := Counting())
+    lm.generate_until(rows_of(roots), True)
+    assert len(again.asked) == 3
+    assert made(monkeypatch, tmp_path, other := Counting("other")).generate_until(rows_of(roots)[:1], True)
+    assert len(other.asked) == 1  # another model
+
+
+def test_another_image_of_the_same_row_has_maps_of_its_own(monkeypatch, tmp_path, roots):
+    lm = made(monkeypatch, tmp_path, aligner := Counting())
+    images = [Image.new("RGB", (40, 30), colour) for colour in ("white", "black")]
+    first, second = (json.loads(lm.generate_until([request_of("a", [image])], True)[0]) for image in images)
+    assert first["heatmaps"] != second["heatmaps"]
+    assert len(aligner.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"), [(float("nan"), "not numbers: its weights are broken"), (float("inf"), "not numbers")]
+)
+def test_attention_that_is_no_number_stops_the_run(monkeypatch, tmp_path, roots, weight, message):
+    with pytest.raises(MedfaithError, match=f"gloria:x gives attention or similarities that are {message}"):
+        made(monkeypatch, tmp_path, Counting(weight=weight)).generate_until(rows_of(roots), True)
+    assert not list((tmp_path / "store").glob("*/*.npz"))
+
+
+def test_attention_to_nothing_is_kept_as_it_is(monkeypatch, tmp_path, roots):
+    (reply,) = made(monkeypatch, tmp_path, Counting(weight=0)).generate_until(rows_of(roots)[:1], True)
+    entry = open_store(tmp_path / "store").read(json.loads(reply)["heatmaps"], "a")
+    assert entry.maps["attention"].tolist() == [[0, 0, 0]] * 2
+
+
+def test_sentences_that_were_cut_are_counted(monkeypatch, tmp_path, roots, capsys):
+    made(monkeypatch, tmp_path, Counting()).generate_until(rows_of(roots), True)
+    assert "1 sentences were longer than the model takes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sentence": None}, "medfaith_wrong_lung_gold, row 0: the document has no sentence"),
+        ({"image": []}, "row a: 0 images"),
+        ({"image": [Image.new("L", (3, 3))] * 2}, "row a: 2 images"),
+    ],
+)
+def test_documents_that_are_none(monkeypatch, tmp_path, change, message):
+    request = request_of(**({"row": "a", "image": [Image.new("L", (3, 3))]} | change))
+    with pytest.raises(InputError, match=message):
+        made(monkeypatch, tmp_path, Counting()).generate_until([request], True)
+
+
+def test_what_a_model_that_aligns_does_not_do(monkeypatch, tmp_path):
+    lm = made(monkeypatch, tmp_path, Counting())
+    assert lm.generate_until([], True) == []
+    with pytest.raises(TypeError, match="no probability of text"):
+        lm.loglikelihood([])
+    with pytest.raises(TypeError, match="no probability of text"):
+        lm.loglikelihood_rolling([])
+    assert lm.apply_chat_template([{"content": "a"}, {"content": "b"}]) == "a\n\nb"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pretrained": "clip:x"}, "store: is not named"),
+        ({"pretrained": "uniter:x", "store": "s"}, "pretrained: is 'uniter:x'"),
+        ({"pretrained": "clip:", "store": "s"}, "pretrained: is 'clip:'"),
+        ({"pretrained": "clip:x", "store": "s", "batch_size": 0}, "batch_size: is 0"),
+        ({"pretrained": "clip:x", "store": "s", "tau": 1}, "model_args: unknown: tau"),
+        ({"pretrained": "gloria:x", "store": "s", "explainer": "rollout"}, "model_args: unknown: explainer"),
+        ({"pretrained": "gloria:/no/file", "store": "s"}, "/no/file: cannot be loaded"),
+    ],
+)
+def test_arguments_that_are_none(options, message):
+    with pytest.raises(InputError, match=message):
+        AlignmentLM(**options)
+
+
+def test_the_model_is_known_by_its_name():
+    assert MODELS["medfaith-alignment"] == "medfaith.tasks.models.alignment:AlignmentLM"
+    assert "medfaith-alignment" in EXPLAINED
+
+
+def test_the_protocol_imports_without_torch():
+    code = (
+        "import sys; sys.modules.update(torch=None, transformers=None, torchvision=None)\n"
+        "from medfaith.tasks.models.alignment import load_aligner\n"
+        "from medfaith.loaders.errors import MedfaithError\n"
+        "try:\n    load_aligner('gloria:x', device='cpu')\n"
+        "except MedfaithError as error:\n    print(error)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "torch is not installed" in found.stdout
+
+
+# Real models
+
+
+@pytest.mark.parametrize("family", ["gloria", "clip", "blip"])
+def test_models_through_lm_evals_interface(arguments, tmp_path, roots, family):
+    requests = [
+        request_of(f"{number}", LazyImages(f"{number}", [{"source": "mimic_cxr", "key": f"{number}.png"}], roots), text)
+        for number, text in enumerate(SENTENCES)
+    ]
+    lm = AlignmentLM(**arguments[family], store=str(tmp_path / "store"), batch_size=2, device="cpu")
+    replies = [json.loads(text) for text in lm.generate_until(requests, True)]
+    for number, (request, reply) in enumerate(zip(requests, replies, strict=True)):
+        entry = open_store(tmp_path / "store").read(reply["heatmaps"], request.doc["id"])
+        total = entry.maps["attention"].sum()
+        assert entry.geometry.size == (30, 40 + number)
+        assert -1 <= reply["global"] <= 1
+        assert (reply["local"] is None) == (family != "gloria")
+        assert total < 0.9999 if family == "gloria" else total == pytest.approx(1, abs=2e-3)
+    again = AlignmentLM(**arguments[family], store=str(tmp_path / "store"), batch_size=3, device="cpu")
+    assert [json.loads(text) for text in again.generate_until(requests, True)] == replies
+
+
+@pytest.mark.parametrize("family", ["clip", "blip"])
+@pytest.mark.parametrize("explainer", ["auto", "rollout_last"])
+def test_gradient_attention_is_that_of_the_contrastive_model(arguments, family, explainer):
+    pretrained = arguments[family]["pretrained"]
+    contrastive = ContrastiveLM(pretrained.partition(":")[2], explainer=explainer, device="cpu")
+    images = [Image.fromarray(np.random.default_rng(n).integers(0, 256, (60, 80, 3), dtype=np.uint8)) for n in range(2)]
+    found = load_aligner(pretrained, "cpu", explainer=explainer).align(images, PROMPTS[:2])
+    for image, prompt, alignment_ in zip(images, PROMPTS, found, strict=False):
+        grids, geometry = contrastive.explain(image, [prompt], [0])
+        np.testing.assert_allclose(alignment_.attention, grids[0] / grids[0].sum(), atol=1e-4)
+        assert alignment_.attention.dtype == np.float32
+        assert alignment_.geometry == geometry
+        assert alignment_.overall == pytest.approx(contrastive.scores([image], [prompt])[0, 0] / 100, abs=1e-5)
+        assert (alignment_.local, alignment_.cut) == (None, False)
+
+
+def test_a_sentence_that_clip_has_no_room_for_loses_its_last_words(arguments):
+    aligner = load_aligner(arguments["clip"]["pretrained"], "cpu")
+    image = Image.new("RGB", (40, 40), "grey")
+    short = " ".join(["photo"] * 14)  # and a start and an end: 16
+    whole, cut = aligner.align([image] * 2, [short, f"{short} of the image"])
+    assert (whole.cut, cut.cut) == (False, True)
+    assert whole.overall == pytest.approx(cut.overall, abs=1e-6)
+
+
+def test_a_similarity_without_gradient_attends_to_nothing(arguments, tmp_path):
+    folder = arguments["clip"]["pretrained"].partition(":")[2]
+    model = transformers.CLIPModel.from_pretrained(folder)
+    torch.nn.init.zeros_(model.vision_model.post_layernorm.weight)
+    model.save_pretrained(tmp_path / "flat")
+    transformers.CLIPProcessor.from_pretrained(folder).save_pretrained(tmp_path / "flat")
+    torch.nn.init.ones_(model.vision_model.post_layernorm.bias)
+    model.save_pretrained(tmp_path / "flat")
+    (found,) = load_aligner(f"clip:{tmp_path / 'flat'}", "cpu").align([Image.new("RGB", (40, 40))], ["a photo"])
+    assert found.attention.sum() == 0
+    assert np.isfinite(found.overall)
+
+
+@pytest.mark.parametrize("option", ["weights", "attention", "tau", "vocabulary"])
+def test_what_changes_an_alignment_changes_its_identity(arguments, tmp_path, option):
+    own = arguments["gloria"] | {"attention": "paper"}
+    changed = {
+        "weights": lambda: {"pretrained": f"gloria:{tiny_gloria.save(tmp_path, no_attn=True, seed=1)[0]}"},
+        "attention": lambda: {"attention": "code"},
+        "tau": lambda: {"tau": 0.5},
+        "vocabulary": lambda: {"text_model": tiny_gloria.save_tokenizer(tmp_path, tiny_gloria.VOCABULARY[::-1])},
+    }[option]()
+    assert load_aligner(**own, device="cpu").identity == load_aligner(**own, device="cpu").identity
+    assert load_aligner(**(own | changed), device="cpu").identity != load_aligner(**own, device="cpu").identity
+
+
+def test_a_model_of_the_other_kind_or_explainer(arguments):
+    folder = arguments["clip"]["pretrained"].partition(":")[2]
+    with pytest.raises(InputError, match="is a clip model") as caught:
+        load_aligner(f"blip:{folder}", "cpu")
+    assert f"name it clip:{folder}" in str(caught.value)
+    with pytest.raises(InputError, match="explainer: is 'grad_cam'"):
+        load_aligner(f"clip:{folder}", "cpu", explainer="grad_cam")

@@ -1,0 +1,143 @@
+"""Arguments, weights and documents that are none are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import transformers
+
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.tasks.heatmaps import Heatmaps
+from medfaith.tasks.models import contrastive_encoders, contrastive_frames
+from medfaith.tasks.models.contrastive import ContrastiveLM
+from tests.tasks import tiny_contrastive
+from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, requests_of
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory) -> dict[str, dict[str, Any]]:
+    return tiny_contrastive.save_families(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def models(arguments) -> dict[str, Any]:
+    return tiny_contrastive.load_families(arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"threshold": "global"}, "threshold: is 'global'"),
+        ({"percentile": 101}, "percentile: is 101"),
+        (
+            {"explainer": "grad_cam"},
+            "explainer: is 'grad_cam'\n  expected: auto, rollout, rollout_last, rollout_forward",
+        ),
+        ({"batch_size": 0}, "batch_size: is 0"),
+        ({"batch_size": "many"}, "batch_size: is 'many'"),
+        ({"pretrained": "/no/such/folder"}, "/no/such/folder: cannot be loaded"),
+        ({"pretrained": "open_clip:RN50"}, "names no weights"),
+        ({"pretrained": "open_clip:tiny-rn:/no/such/file.pt"}, "cannot be loaded"),
+        ({"pretrained": "open_clip:no-such-model:openai"}, "cannot be loaded"),
+        ({"pretrained": "surgvlp:/no/such/file.pth"}, "/no/such/file.pth: cannot be loaded"),
+    ],
+)
+def test_arguments_that_are_none(arguments, change, message):
+    with pytest.raises(MedfaithError) as caught:
+        ContrastiveLM(**(arguments["clip"] | change))
+    assert message in str(caught.value)
+
+
+def test_an_automatic_batch_size(arguments):
+    assert contrastive_frames.number_at_once("auto", None) == 16
+    assert contrastive_frames.number_at_once("auto:4", 8) == 8
+    assert contrastive_frames.number_at_once("3", None) == 3
+
+
+def test_a_model_of_another_kind(tmp_path):
+    transformers.BertConfig(hidden_size=4, num_attention_heads=2).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="is a bert model"):
+        ContrastiveLM(str(tmp_path))
+
+
+def test_weights_that_would_be_random(arguments, tmp_path):
+    model = transformers.CLIPModel.from_pretrained(arguments["clip"]["pretrained"])
+    kept = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("visual_projection")}
+    model.save_pretrained(tmp_path, state_dict=kept)
+    transformers.AutoProcessor.from_pretrained(arguments["clip"]["pretrained"]).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"has no weights for visual_projection\.weight: they would be random"):
+        ContrastiveLM(str(tmp_path))
+
+
+def test_a_vision_transformer_of_open_clip(tmp_path):
+    vision = {"image_size": 32, "layers": 1, "width": 16, "head_width": 8, "patch_size": 16}
+    name = tiny_contrastive.save_open_clip(tmp_path, "tiny-vit", vision_cfg=vision)
+    with pytest.raises(MedfaithError, match="has no ResNet"):
+        ContrastiveLM(f"open_clip:{name}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompts": PROMPTS[:6]}, "7 classes, 6 prompts, 1 images"),
+        ({"classes": [], "prompts": []}, "0 classes, 0 prompts, 1 images"),
+    ],
+)
+def test_documents_that_are_none(models, change, message):
+    (request,) = requests_of(FRAMES[:1])
+    request.doc |= change
+    with pytest.raises(InputError, match=message) as caught:
+        models["clip"].generate_until([request])
+    assert "medfaith_surgx_instruments, row VID42/0" in str(caught.value)
+
+
+def test_documents_of_another_task_or_with_other_than_one_image(models):
+    (request,) = requests_of(FRAMES[:1])
+    del request.doc["prompts"], request.doc["top_k"]
+    with pytest.raises(InputError, match="the document has no prompts, top_k"):
+        models["clip"].generate_until([request])
+    for visual in ([], FRAMES[:2]):
+        (request,) = requests_of(FRAMES[:1])
+        request.arguments = ("", {}, {"visual": visual})  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(InputError, match=f"7 prompts, {len(visual)} images"):
+            models["clip"].generate_until([request])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_prompt_is_not_cut_in_silence(family, models):
+    limit = {"clip": 16, "blip": 64, "open_clip": 16, "surgvlp": 77}[family]
+    fits = " ".join(["a"] * (limit - 2))  # with a start and an end
+    assert len(models[family]._text([fits])) == 1
+    with pytest.raises(InputError, match=rf"has {limit + 1} tokens\n  expected: at most {limit}"):
+        models[family]._text([fits + " a"])
+
+
+def test_broken_weights_give_no_reply(arguments, monkeypatch):
+    lm = ContrastiveLM(**arguments["clip"], device="cpu")
+    lm._encoder.network.visual_projection.weight[0, 0] = float("nan")
+    with pytest.raises(MedfaithError, match="similarities that are not numbers"):
+        lm.scores(FRAMES[:1], PROMPTS)
+
+
+@pytest.mark.parametrize("named", [None, "elsewhere"])
+def test_heatmaps_that_could_not_be_found_stop_the_run_before_its_first_answer(arguments, tmp_path, monkeypatch, named):
+    lm = ContrastiveLM(**arguments["clip"], store=str(tmp_path / "store"), device="cpu")
+    monkeypatch.setattr(lm._encoder, "pixels", lambda _: pytest.fail("scored"))
+    heatmaps = Heatmaps(named and str(tmp_path / named))
+    with pytest.raises(InputError, match=r"store=(.|\n)*--heatmaps DIR"):
+        lm.generate_until(requests_of(heatmaps=heatmaps))
+
+
+def test_probabilities_of_text_are_refused(models):
+    with pytest.raises(TypeError, match="no probability of text"):
+        models["clip"].loglikelihood([])
+    with pytest.raises(TypeError, match="no probability of text"):
+        models["clip"].loglikelihood_rolling([])
+
+
+def test_a_name_without_its_folder(tmp_path):
+    (tmp_path / "clip").mkdir()
+    assert contrastive_encoders.short_name(str(tmp_path / "clip")) == "clip"
+    assert contrastive_encoders.short_name(f"open_clip:RN50:{tmp_path / 'clip'}") == "open_clip:RN50:clip"
+    assert contrastive_encoders.short_name("openai/clip-vit-base-patch32") == "openai/clip-vit-base-patch32"

@@ -1,0 +1,280 @@
+"""GLoRIA's parts against formulas written apart from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from torchvision.models.resnet import Bottleneck, ResNet
+
+from medfaith.evaluate_metrics.localization.view import window
+from medfaith.tasks.models import gloria_image, gloria_text
+from medfaith.tasks.models.gloria import GloriaAligner, GloriaModel, load_gloria
+from medfaith.tasks.models.gloria_text import Sentence
+from tests.tasks import tiny_gloria
+from tests.tasks.tiny_gloria import SENTENCES
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> dict[bool, tuple[str, str]]:
+    """Without and with a "No Attn" vector: a checkpoint and its tokenizer."""
+    folder = tmp_path_factory.mktemp("gloria")
+    return {no_attn: tiny_gloria.save(folder / str(no_attn), no_attn) for no_attn in (False, True)}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(saved) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(saved[False][1])
+
+
+def picture(seed: int, size: tuple[int, int] = (320, 256)) -> Image.Image:
+    """Smooth noise of (height, width), so that resampling leaves something of it."""
+    small = np.random.default_rng(seed).integers(0, 256, (8, 6, 3), dtype=np.uint8)
+    return Image.fromarray(small).resize((size[1], size[0]), Image.Resampling.BICUBIC)
+
+
+# The image
+
+
+@pytest.mark.parametrize(
+    ("shape", "resized", "times"),  # of the image; in the view before padding; each pixel so often: whole blocks
+    [
+        ((512, 512), (256, 256), 1),
+        ((768, 576), (256, 192), 1),
+        ((192, 384), (128, 256), 2),
+        ((640, 320), (256, 128), 2),
+        ((128, 100), (256, 200), 4),
+        ((513, 260), (256, 129), 256 * 129),
+    ],
+)
+def test_the_view_is_the_image_resized_by_area_padded_and_cropped(shape, resized, times):
+    image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    expected = np.zeros((256, 256))
+    top, left = (256 - resized[0]) // 2, (256 - resized[1]) // 2
+    inside = expected[top : top + resized[0], left : left + resized[1]]
+    if times <= 4:
+        large = Image.fromarray(np.kron(image, np.ones((times, times), np.uint8)))
+        inside[:] = np.asarray(large.resize(resized[::-1], Image.Resampling.BOX))
+    else:  # a side of no common multiple: one axis after the other, block means in floating point
+        tall = image.astype(float).repeat(256, axis=0).reshape(256, shape[0], -1).mean(axis=1)
+        inside[:] = tall.repeat(resized[1], axis=1).reshape(256, resized[1], shape[1]).mean(axis=2)
+    found = gloria_image.view(Image.fromarray(image))
+    assert found.dtype == np.uint8
+    assert np.abs(found - expected[16:240, 16:240]).max() <= 1
+
+
+def test_pixels_are_between_minus_one_and_one_three_times_the_same():
+    pixels = gloria_image.pixels([picture(0), Image.new("RGB", (300, 100), "white")])
+    assert pixels.shape == (2, 3, 224, 224)
+    assert torch.equal(pixels[:, 0], pixels[:, 1])
+    assert set(pixels[1].unique().tolist()) == {-1.0, 1.0}  # padding is black
+    expected = torch.from_numpy(gloria_image.view(picture(0)) / 255.0)
+    torch.testing.assert_close(pixels[0, 2].double(), (expected - 0.5) / 0.5, atol=1e-6, rtol=0)
+
+
+def test_image_embeddings_are_those_of_the_librarys_resnet(saved):
+    model = load_gloria(saved[False][0]).eval()
+    weights = tiny_gloria.weights()
+    resnet = ResNet(Bottleneck, [1, 2, 1, 1], width_per_group=4)
+    resnet.fc = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
+    prefix = "gloria.img_encoder."
+    resnet.load_state_dict({n.removeprefix(f"{prefix}model."): t for n, t in weights.items() if f"{prefix}model." in n})
+    seen = []
+    resnet.layer3.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+    pixels = gloria_image.pixels([picture(0), picture(1)])
+    with torch.no_grad():
+        whole = resnet.eval()(torch.nn.Upsample((299, 299), mode="bilinear", align_corners=True)(pixels))
+        local, found = model.encode_images(pixels)
+    linear = weights[f"{prefix}global_embedder.weight"], weights[f"{prefix}global_embedder.bias"]
+    torch.testing.assert_close(found, whole @ linear[0].T + linear[1])
+    assert local.shape == (2, tiny_gloria.DIM, 19, 19)
+    expected = torch.einsum("nchw,dc->ndhw", seen[0], weights[f"{prefix}local_embedder.weight"][..., 0, 0])
+    torch.testing.assert_close(local, expected, atol=1e-5, rtol=1e-4)
+
+
+# The text
+
+
+@pytest.mark.parametrize(
+    ("text", "min_words", "expected"),
+    [
+        ("Small RIGHT pleural effusion.", 1, "small right pleural effusion"),
+        ("1. Clear lungs. 2. Normal heart.", 1, "clear lungs normal heart"),
+        ("Right-sided\nPICC, tip in SVC", 1, "right sided picc tip in svc"),
+        ("Cardiomegaly.", 1, "cardiomegaly"),
+        ("Cardiomegaly.", 2, ""),
+        ("No change. Stable.", 2, "no change"),
+        ("No change. Stable.", 1, "no change stable"),
+        ("Sjögren's disease", 1, "sjgren s disease"),
+        ("é left", 2, "left"),  # two words when they are counted
+        ("...", 1, ""),
+    ],
+)
+def test_texts_are_cleaned_as_in_the_released_code(text, min_words, expected):
+    assert gloria_text.clean(text, min_words) == expected
+
+
+def test_words_are_the_sums_of_their_pieces_over_the_last_four_layers(saved, tokenizer):
+    model = load_gloria(saved[False][0]).eval()
+    tokens = gloria_text.tokenize(tokenizer, SENTENCES)
+    with torch.no_grad():
+        sentences, texts = model.encode_texts(tokens)
+        for sentence, found, text in zip(SENTENCES, sentences, texts, strict=True):
+            ids = tokenizer(sentence.lower().replace(".", ""), return_tensors="pt")
+            states = model.text_encoder.model(**ids, output_hidden_states=True).hidden_states
+            pieces = states[-1][0] + states[-2][0] + states[-3][0] + states[-4][0]
+            words: list[torch.Tensor] = []
+            for piece, vector in zip(tokenizer.convert_ids_to_tokens(ids["input_ids"][0]), pieces, strict=True):
+                if piece.startswith("##"):
+                    words[-1] = words[-1] + vector
+                else:
+                    words.append(vector)
+            assert len(found.words) == len(sentence.split())
+            torch.testing.assert_close(
+                torch.stack([found.start, *found.words, found.end]), torch.stack(words), atol=1e-4, rtol=1e-4
+            )
+            torch.testing.assert_close(text, torch.stack(words).sum(0) / 97, atol=1e-5, rtol=1e-4)
+            assert found.n_pieces == len(pieces) - 2
+
+
+def test_a_long_sentence_is_cut_where_the_tokenizer_would_cut_it(tokenizer):
+    text = " ".join(["left"] * 90 + ["pneumothorax"])  # 90 + 12 + 2 pieces
+    tokens = gloria_text.tokenize(tokenizer, [text, "left lung"])
+    assert tokens.cut == [True, False]
+    expected = tokenizer(text, truncation=True, max_length=97)["input_ids"]
+    assert tokens.ids[0].tolist() == expected
+    assert tokens.n_words == [93, 4]
+    assert tokens.mask.sum(dim=1).tolist() == [97, 4]
+
+
+# Attention and similarities
+
+
+def by_hand(queries: np.ndarray, regions: np.ndarray, kind: str, tau: float) -> np.ndarray:
+    """Attention (queries, regions) in loops, of equation 1 or of the released code as its formulas read."""
+    products = [[sum(a * b for a, b in zip(q, r, strict=True)) for r in regions] for q in queries]
+    if kind == "paper":
+        logits = [[value / tau for value in row] for row in products]
+    else:
+        columns = []
+        for region in range(len(regions)):
+            terms = [np.exp(row[region]) for row in products]
+            columns.append([term / sum(terms) for term in terms])
+        logits = [[4.0 * column[n] for column in columns] for n in range(len(queries))]
+    return np.array([[np.exp(value) / sum(np.exp(v) for v in row) for value in row] for row in logits])
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-8))
+
+
+@pytest.mark.parametrize("no_attn", [False, True])
+@pytest.mark.parametrize(("kind", "tau"), [("paper", 0.25), ("paper", 2.0), ("code", 0.25)])
+def test_attention_and_local_similarity_are_the_formulas(kind, tau, no_attn):
+    torch.manual_seed(1)
+    model = GloriaModel([1, 1, 1, 1], 4, tiny_gloria.bert_config(), no_attn, kind, tau).double()
+    if model.no_attn_vec is not None:
+        model.no_attn_vec.data = torch.randn(5, dtype=torch.double)
+    vectors = torch.randn(5, 5, dtype=torch.double)
+    sentence = Sentence(vectors[:3], vectors[3], vectors[4], n_pieces=5)
+    local = torch.randn(2, 5, 3, 2, dtype=torch.double)
+    attention = model.attention(sentence, local).detach().numpy()
+    similar, overall = model.similarities((local, vectors[:2]), ([sentence, sentence], vectors[1:3]))
+    words, start, end = vectors[:3].numpy(), vectors[3:4].numpy(), vectors[4:5].numpy()
+    for n in range(2):
+        regions = local[n].reshape(5, 6).T.numpy()
+        if model.no_attn_vec is not None:
+            regions = np.concatenate([regions, model.no_attn_vec.detach().numpy()[None]])
+        asked = words if kind == "paper" else np.concatenate([start, words])
+        np.testing.assert_allclose(attention[n], by_hand(asked, regions, kind, tau), rtol=1e-9)
+        compared = words if kind == "paper" else np.concatenate([words, end, np.zeros((2, 5))])
+        context = by_hand(compared, regions, kind, tau) @ regions
+        cosines = [5 * cosine(word, attended) for word, attended in zip(compared, context, strict=True)]
+        expected = np.log(np.exp(cosines).sum()) if kind == "paper" else max(cosines)
+        np.testing.assert_allclose(similar[n].detach().numpy(), [expected] * 2, rtol=1e-7)
+        expected = [cosine(vectors[n].numpy(), vectors[k].numpy()) for k in (1, 2)]
+        np.testing.assert_allclose(overall[n].detach().numpy(), expected, rtol=1e-7)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.01, 100), st.sampled_from(["paper", "code"]))
+def test_attention_sums_to_one_and_the_codes_stays_close_to_uniform(seed, scale, kind):
+    generator = torch.Generator().manual_seed(seed)
+    model = GloriaModel.__new__(GloriaModel)
+    torch.nn.Module.__init__(model)
+    model.kind, model.tau, model.no_attn_vec = kind, 0.25, None
+    vectors = torch.randn(6, 8, generator=generator) * scale
+    attention = model.attention(
+        Sentence(vectors[:4], vectors[4], vectors[5], 4), torch.randn(1, 8, 3, 3, generator=generator)
+    )
+    torch.testing.assert_close(attention.sum(dim=-1), torch.ones(1, attention.shape[1]))
+    if kind == "code":
+        assert (attention.amax(-1) / attention.amin(-1)).max() <= np.exp(4) * 1.0001
+
+
+# The aligner
+
+
+@pytest.mark.parametrize("no_attn", [False, True])
+@pytest.mark.parametrize("kind", ["paper", "code"])
+def test_alignments_are_those_of_each_image_and_sentence_alone(saved, no_attn, kind):
+    path, text_model = saved[no_attn]
+    aligner = GloriaAligner(path, "cpu", text_model=text_model, attention=kind, tau=20.0)
+    first, second = picture(0), picture(1, (200, 300))
+    images = [first, second, first]
+    together = aligner.align(images, SENTENCES)
+    for image, sentence, found in zip(images, SENTENCES, together, strict=True):
+        (alone,) = aligner.align([image], [sentence])
+        np.testing.assert_allclose(found.attention, alone.attention, rtol=1e-3)
+        assert found.geometry == alone.geometry
+        assert (found.local, found.overall) == pytest.approx((alone.local, alone.overall), abs=1e-4)
+        assert found.geometry.size == (image.height, image.width)
+        assert found.geometry.window == window((image.height, image.width))
+        assert found.attention.dtype == np.float32
+        assert found.attention.shape == (19, 19)
+        assert not found.cut
+        assert (found.attention.sum() < 0.9999) == no_attn
+        assert found.attention.sum() == pytest.approx(1.0, abs=1e-5) or no_attn
+    assert np.abs(together[0].attention - together[2].attention).max() > 1e-7  # the text matters
+
+
+def test_an_alignment_is_put_together_from_the_models_parts(saved, tokenizer):
+    path, text_model = saved[True]
+    image, model = picture(0), load_gloria(path).eval()
+    (found,) = GloriaAligner(path, "cpu", text_model=text_model).align([image], SENTENCES[:1])
+    with torch.no_grad():
+        embedded = model(gloria_image.pixels([image]), gloria_text.tokenize(tokenizer, SENTENCES[:1]))
+        local, overall = model.similarities((embedded.local, embedded.whole), (embedded.sentences, embedded.text))
+    assert embedded.attention[0].shape == (6, 362)
+    expected = embedded.attention[0].mean(dim=0)
+    np.testing.assert_allclose(found.attention, expected[:361].reshape(19, 19), rtol=1e-5)
+    assert 1 - found.attention.sum() == pytest.approx(float(expected[361]), abs=1e-5)
+    assert (found.local, found.overall) == pytest.approx((float(local), float(overall)), rel=1e-5)
+
+
+def test_a_sentence_without_a_word_attends_to_nothing(saved):
+    path, text_model = saved[False]
+    (found,) = GloriaAligner(path, "cpu", text_model=text_model).align([picture(0)], ["..."])
+    assert found.attention.sum() == 0
+    assert found.local is None
+    assert np.isfinite(found.overall)
+    (by_code,) = GloriaAligner(path, "cpu", text_model=text_model, attention="code").align([picture(0)], ["Clear."])
+    assert by_code.attention.sum() == pytest.approx(1, abs=1e-5)  # [CLS] is left
+
+
+def test_gradients_reach_every_part():
+    torch.manual_seed(0)
+    model = GloriaModel([1, 1, 1, 1], 4, tiny_gloria.bert_config(), no_attn=True)
+    ids = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]])
+    tokens = gloria_text.Tokens(ids, (ids > 0).long(), torch.tensor([[0, 1, 2, 3], [0, 1, 2, -1]]), [4, 3], [False] * 2)
+    embedded = model(torch.randn(2, 3, 64, 64), tokens)
+    local, overall = model.similarities((embedded.local, embedded.whole), (embedded.sentences, embedded.text))
+    (local.sum() + overall.sum() + sum(own[:, :3].sum() for own in embedded.attention)).backward()
+    without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert all("pooler" in name for name in without)

@@ -1,0 +1,248 @@
+"""That's the Wrong Lung! through lm-eval: reference models whose scores and deltas follow from the rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import lm_eval
+import numpy as np
+import pytest
+from datasets import load_dataset
+from lm_eval.api.registry import get_model
+from lm_eval.tasks import TaskManager
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from medfaith import tasks
+from medfaith.cli import main
+from medfaith.evaluate_metrics.localization.view import mask
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.models.reference_attention import KINDS, attention
+from medfaith.tasks.wrong_lung import adapter, aggregations
+
+GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
+ASKED = {
+    "box": ("gold", "swap_left_right", "random_sentences", "synthetic"),
+    "mirror": ("gold",),
+    "uniform": ("gold", "random_boxes", "synthetic_swapped_conditions"),
+    "image_only": ("swap_left_right", "random_sentences", "shuffle_in_report"),
+}
+
+
+def evaluate(kind: str, asked: Sequence[str], data: Path, roots: dict[str, Path], store: Path) -> dict[str, Any]:
+    """Task -> its scores and samples."""
+    tasks.register_models()
+    named = {source: str(root) for source, root in roots.items()}
+    metadata = {"data": str(data), "roots": named, "heatmaps": str(store)}
+    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
+    model = cast(Any, get_model("oracle"))(store=str(store), heatmap=kind)
+    run: Any = lm_eval.evaluate
+    result = run(model, task_dict=manager.load([f"{GROUP}_{name}" for name in asked]), bootstrap_iters=0)
+    return {
+        name.removeprefix(f"{GROUP}_"): {
+            "scores": {key.removesuffix(",none"): value for key, value in scores.items()},
+            "samples": result["samples"][name],
+        }
+        for name, scores in result["results"].items()
+    }
+
+
+@pytest.fixture(scope="module")
+def runs(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory) -> dict[str, dict[str, Any]]:
+    """What the oracle gets with each kind of attention."""
+    return {
+        kind: evaluate(
+            kind,
+            asked,
+            phantom_wrong_lung_build,
+            phantom_wrong_lung_roots,
+            tmp_path_factory.mktemp(f"attention-{kind}"),
+        )
+        for kind, asked in ASKED.items()
+    }
+
+
+def rows_of(build: Path, config: str) -> list[dict[str, Any]]:
+    return cast(Any, load_dataset(str(build / REPOSITORY), config, split="test")).to_list()
+
+
+def boxes_of(row: dict[str, Any], column: str = "boxes") -> np.ndarray:
+    return mask([box["xywh"] for box in row[column]], (row["height"], row["width"])).ravel()
+
+
+def mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def test_attention_on_the_boxes_is_right_everywhere(runs):
+    scores = runs["box"]["gold"]["scores"]
+    for subset in ("", "_abnormal", "_one_lung", "_mdrb"):
+        assert scores[f"auroc{subset}"] == scores[f"average_precision{subset}"] == 1
+        assert scores[f"auroc{subset}_ci_low"] == scores[f"auroc{subset}_ci_high"] == 1
+    assert scores["n_scored"] == len(runs["box"]["gold"]["samples"]) > 100
+    assert scores["n_without_map"] == scores["n_degenerate"] == scores["n_rows_skipped"] == 0
+    assert scores["no_attn"] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_oracle_follows_a_swapped_side_and_loses_what_the_rows_say(runs, phantom_wrong_lung_build):
+    """The oracle's AUROC of a swapped row is that of the other side's boxes as a score, by scikit-learn."""
+    scores = runs["box"]["swap_left_right"]["scores"]
+    swapped = rows_of(phantom_wrong_lung_build, "swap_left_right")
+    for subset in ("", "_one_lung"):
+        chosen = [row for row in swapped if not subset or row["subsets"]["one_lung"]]
+        pairs = [(boxes_of(row), boxes_of(row, "described")) for row in chosen]
+        ranked = mean([float(roc_auc_score(*pair)) for pair in pairs])
+        precise = mean([float(average_precision_score(*pair)) for pair in pairs])
+        assert scores[f"delta_auroc{subset}"] == pytest.approx(ranked - 1)
+        assert scores[f"delta_average_precision{subset}"] == pytest.approx(precise - 1)
+    assert scores["delta_auroc_one_lung"] < -0.5
+    assert scores["n_pairs"] == len(swapped)
+    assert scores["n_undefined"] == 0
+
+
+def test_the_oracle_is_as_good_on_synthetic_sentences(runs):
+    scores = runs["box"]["synthetic"]["scores"]
+    assert scores["delta_auroc"] == 0
+    assert scores["auroc"] == 1
+
+
+def test_the_oracle_tells_a_random_sentence_from_the_own(runs):
+    scores = runs["box"]["random_sentences"]["scores"]
+    for subset in ("", "_abnormal", "_one_lung", "_mdrb"):
+        assert scores[f"local_accuracy{subset}"] == scores[f"global_accuracy{subset}"] == 1
+        assert scores[f"delta_auroc{subset}"] < 0 < scores[f"kl{subset}"]
+
+
+@pytest.mark.parametrize("perturbation", ["swap_left_right", "random_sentences"])
+def test_a_model_that_ignores_the_text_does_not_move(runs, perturbation):
+    scores = runs["image_only"][perturbation]["scores"]
+    for subset in ("", "_abnormal", "_one_lung", "_mdrb"):
+        assert scores[f"delta_auroc{subset}"] == scores[f"delta_average_precision{subset}"] == 0
+        assert scores[f"delta_auroc{subset}_ci_low"] == scores[f"delta_auroc{subset}_ci_high"] == 0
+    if perturbation == "random_sentences":
+        assert scores["kl"] == 0
+        assert math.isnan(scores["local_accuracy"])  # it has no similarity
+
+
+def test_boxes_that_a_report_exchanges_do_not_move_it_on_average(runs):
+    """To it the report's sentences are one: each box set is scored once, whichever sentence has it."""
+    run = runs["image_only"]["shuffle_in_report"]
+    values = [sample["delta_auroc"]["values"]["auroc"] for sample in run["samples"]]
+    assert run["scores"]["delta_auroc"] == pytest.approx(0, abs=1e-12)
+    assert values[::2] != values[1::2]
+
+
+def test_uniform_attention_ranks_nothing(runs):
+    scores = runs["uniform"]["gold"]["scores"]
+    assert scores["auroc"] == 0.5
+    assert scores["entropy"] == pytest.approx(math.log(361), abs=1e-6)
+    assert scores["iou_5"] == scores["iou_30"] == 0
+    assert math.isnan(scores["precision_5"])
+    for name in ("random_boxes", "synthetic_swapped_conditions"):
+        assert runs["uniform"][name]["scores"]["delta_auroc"] == 0
+
+
+def test_the_mirror_looks_at_the_other_lung(runs, phantom_wrong_lung_build):
+    gold = rows_of(phantom_wrong_lung_build, "gold")
+    masks = [(boxes_of(row), boxes_of(row).reshape(224, 224)[:, ::-1].ravel()) for row in gold]
+    expected = mean([float(roc_auc_score(*pair)) for pair in masks])
+    scores = runs["mirror"]["gold"]["scores"]
+    assert scores["auroc"] == pytest.approx(expected)
+    assert scores["auroc_one_lung"] < 0.5 < scores["auroc"]
+
+
+def test_each_perturbed_row_stands_behind_its_original(runs):
+    samples = sorted(runs["box"]["swap_left_right"]["samples"], key=lambda sample: sample["doc_id"])
+    for original, changed in zip(samples[::2], samples[1::2], strict=True):
+        assert original["doc"]["perturbation"] is None
+        assert changed["doc"]["original_id"] == original["doc"]["id"]
+        assert changed["doc"]["boxes"] == original["doc"]["boxes"]
+
+
+def test_a_kind_that_is_none_is_refused(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
+    with pytest.raises(InputError, match=r"heatmap=corner(.|\n)*box, uniform, image_only, mirror"):
+        evaluate("corner", ["gold"], phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_sums_to_one_or_is_none(kind, phantom_wrong_lung_build, phantom_wrong_lung_roots):
+    from medfaith.tasks.rows import LazyImages
+
+    for row in rows_of(phantom_wrong_lung_build, "gold")[:5]:
+        shown = LazyImages(row["id"], [row["image"]], phantom_wrong_lung_roots)
+        grid, geometry = attention(kind, row | {"images": shown, "described": row["boxes"]})
+        assert grid.sum() == pytest.approx(1)
+        assert geometry.size == (row["height"], row["width"])
+    nothing, _ = attention("box", row | {"described": []})
+    assert not nothing.any()
+
+
+def test_all_tasks_run_from_the_command_line(phantom_wrong_lung_build, tmp_path):
+    """Every metric that a YAML declares comes out as a number, for each task of the group, and for two rows."""
+    out = tmp_path / "results"
+    arguments = ["eval", "--data", str(phantom_wrong_lung_build), "--heatmaps", str(tmp_path / "maps"), "--model"]
+    arguments += ["oracle", "--tasks", GROUP, "--limit", "5", "--output_path", str(out), "--log_samples"]
+    assert main(arguments) == 0
+    (results,) = out.rglob("results_*.json")
+    found = json.loads(results.read_text())["results"]
+    assert {name.removeprefix(f"{GROUP}_") for name in found} - {GROUP} == {
+        path.stem for path in (tasks.include_path() / "wrong_lung").glob("*.yaml") if path.stem != GROUP
+    }
+    assert found[f"{GROUP}_gold"]["auroc,none"] == 1
+    assert found[f"{GROUP}_trimmed"]["n_pairs,none"] == 2
+    (log,) = out.rglob("samples_medfaith_wrong_lung_random_sentences_*.jsonl")
+    sample = json.loads(log.read_text().splitlines()[0])
+    assert sample["delta_auroc"]["values"]["auroc"] == 1
+    assert adapter.unpacked(sample["delta_auroc"]["attention"]).sum() == pytest.approx(1)
+    assert sample["delta_auroc_one_lung"] == ""
+
+
+def test_a_run_without_a_folder_for_the_attention_counts_what_it_cannot_score(
+    phantom_wrong_lung_build, phantom_wrong_lung_roots
+):
+    metadata: dict[str, Any] = {"data": str(phantom_wrong_lung_build)}
+    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
+    tasks.register_models()
+    run: Any = lm_eval.evaluate
+    task = f"{GROUP}_swap_left_right"
+    result = run(cast(Any, get_model("always_yes"))(), task_dict=manager.load([task]), bootstrap_iters=0)
+    scores = result["results"][task]
+    assert scores["n_without_map,none"] == scores["sample_len"]
+    assert scores["n_undefined,none"] == scores["n_pairs,none"] > 100
+    assert math.isnan(scores["delta_auroc,none"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Yes", "", "[1]", "null", '{"heatmaps": 3}', '{"heatmaps": null, "local": "high", "global": true}', "{broken"],
+)
+def test_replies_without_attention(text):
+    assert adapter.read_reply(text) == adapter.Reply()
+
+
+def test_similarities_that_are_no_numbers_are_none():
+    reply = adapter.read_reply('{"heatmaps": "a/b", "local": NaN, "global": 0.25}')
+    assert reply == adapter.Reply("a/b", None, 0.25)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (19, 19), (3, 7)])
+def test_attention_survives_the_log(shape):
+    grid = np.random.default_rng(0).random(shape, dtype=np.float32)
+    assert np.array_equal(adapter.unpacked(json.loads(json.dumps(adapter.packed(grid)))), grid)
+
+
+def test_only_declared_names_are_aggregations():
+    with pytest.raises(AttributeError, match="delta_entropy"):
+        _ = aggregations.delta_entropy
+
+
+@pytest.mark.parametrize("name", ["delta_auroc", "kl_mdrb", "n_pairs", "local_accuracy", "auroc_one_lung_ci_low"])
+def test_one_row_alone_is_undefined_not_an_error(name):
+    """A limit may cut a pair, or leave a subset empty."""
+    row = {"id": "a", "original_id": None, "perturbation": None, "cluster": "p", "state": "scored"}
+    row |= {"subsets": dict.fromkeys(("abnormal", "one_lung", "mdrb"), False), "values": {"auroc": 1.0}}
+    value = getattr(aggregations, name)([row])
+    assert value == 0 if name == "n_pairs" else math.isnan(value)

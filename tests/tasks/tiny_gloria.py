@@ -1,0 +1,64 @@
+"""Tiny randomly initialised checkpoints in the layout of GLoRIA's released one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+SENTENCES = [
+    "Small right pleural effusion is stable.",
+    "There is no pneumothorax in the left lung.",
+    "Lungs are clear.",
+]
+WHOLE = {word for text in SENTENCES for word in text.lower().strip(".").split()} - {"pneumothorax"}
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+VOCABULARY = [*SPECIAL, *sorted(WHOLE), *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+DIM = 64
+
+
+def save_tokenizer(folder: Path, vocabulary: list[str] = VOCABULARY) -> str:
+    """A BertTokenizerFast that splits unknown words into letters, in a folder."""
+    from transformers import BertTokenizerFast
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    return str(folder)
+
+
+def bert_config() -> Any:
+    from transformers import BertConfig
+
+    return BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=DIM, intermediate_size=48, num_hidden_layers=4, num_attention_heads=1,
+        max_position_embeddings=128,
+    )  # fmt: skip
+
+
+def weights(no_attn: bool = False, seed: int = 0) -> dict[str, Any]:
+    """Tensors under the released names, from the libraries' own modules: the parts' parameters, prefixed."""
+    import torch
+    from torchvision.models.resnet import Bottleneck, ResNet
+    from transformers import BertModel
+
+    torch.manual_seed(seed)
+    resnet = ResNet(Bottleneck, [1, 2, 1, 1], width_per_group=4).state_dict()
+    parts = {
+        "img_encoder.model.": {name: tensor for name, tensor in resnet.items() if not name.startswith("fc.")},
+        "img_encoder.global_embedder.": torch.nn.Linear(2048, DIM).state_dict(),
+        "img_encoder.local_embedder.": {"weight": torch.randn(DIM, 1024, 1, 1) / 100},
+        "text_encoder.model.": BertModel(bert_config()).state_dict(),
+    }
+    named = {f"gloria.{part}{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
+    named["gloria.text_encoder.model.embeddings.position_ids"] = torch.arange(128)[None]  # as transformers did then
+    return named | ({"gloria.no_attn_vec": torch.randn(DIM)} if no_attn else {})
+
+
+def save(folder: Path, no_attn: bool = False, seed: int = 0) -> tuple[str, str]:
+    """A checkpoint's path, and the folder of its tokenizer."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save({"state_dict": weights(no_attn, seed), "epoch": 3}, folder / "gloria.ckpt")
+    return str(folder / "gloria.ckpt"), save_tokenizer(folder / "bert")
