@@ -193,14 +193,11 @@ def stems(image_ids: pa.ChunkedArray, path: Path, column: str) -> list[str]:
 
 
 def check_corners(corners: Corners, where: str | Path, *, row: int | str | None, column: str | None) -> None:
-    """Raises InputError for corners that end before they begin, or before the image begins."""
+    """Raises InputError for corners that end before they begin; they may lie outside of the image."""
     x1, y1, x2, y2 = corners
-    if x2 < x1 or y2 < y1:
-        found = f"{list(corners)} ends before it begins"
-    elif x2 < 0 or y2 < 0:
-        found = f"{list(corners)} lies outside of the image"
-    else:
+    if x1 <= x2 and y1 <= y2:
         return
+    found = f"{list(corners)} ends before it begins"
     expected = "x1 <= x2 and y1 <= y2, in pixels of the image"
     raise InputError(where, found, row=row, column=column, expected=expected, action=ACTION)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medfaith import cards
-from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench
+from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
 from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
@@ -17,7 +17,11 @@ from medfaith.printing import percent, table
 from medfaith.tasks.run import run_baselines
 
 CONTRABENCH, HEAL, SURGX = "medfaith_contrabench", "medfaith_heal_vindr", "medfaith_surgx"
-SOURCES = ("chexpert", "openi", *heal_medvqa.NEEDS["vindr"], *surgxbench.NEEDS["triplets"])
+GOLD, SWAPPED = "medfaith_wrong_lung_gold", "medfaith_wrong_lung_swap_left_right"
+LUNG_CONFIGS = ("gold", "swap_left_right")
+SOURCES = (
+    "chexpert", "openi", *heal_medvqa.NEEDS["vindr"], *surgxbench.NEEDS["triplets"], *wrong_lung.NEEDS["gold"],
+)  # fmt: skip
 
 Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 
@@ -34,17 +38,21 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     folders = cxr_contrabench.build(roots, out / "data", wording=wording, card=cards.body)
     folders += heal_medvqa.build(roots, out / "data", card=cards.body)
     folders += surgxbench.build(roots, out / "data", card=cards.body)
+    folders += wrong_lung.build(roots, out / "data", configs=LUNG_CONFIGS, card=cards.body)
     print("3/4  verify")
     verify(folders)
     print("4/4  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
     results = {group: run_baselines(group, metadata) for group in (CONTRABENCH, HEAL)}
-    results[SURGX] = run_baselines(SURGX, metadata | {"heatmaps": str(out / "heatmaps")}, _looking(out / "heatmaps"))
+    kept = metadata | {"heatmaps": str(out / "heatmaps")}
+    results[SURGX] = run_baselines(SURGX, kept, _looking(out / "heatmaps"))
+    results |= {task: run_baselines(task, kept, _attending(out / "heatmaps")) for task in (GOLD, SWAPPED)}
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
     return (
         contrabench_tables(results[CONTRABENCH])
         + heal_table(results[HEAL])
         + surgx_table(results[SURGX])
+        + wrong_lung_table(results[GOLD], results[SWAPPED])
         + _closing(wording, out)
     )
 
@@ -124,6 +132,34 @@ def surgx_table(results: Results) -> str:
     return f"\nSurgXBench ({frames}): what is named, and how much of what is looked at lies on it, in %\n" + (
         f"{table(['model, heatmap', *columns], rows)}\n"
     )
+
+
+def _attending(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
+    """Row of the table -> the oracle and its attention: on what a sentence names, on the other side, and elsewhere."""
+    kinds = ("box", "mirror", "image_only", "uniform")
+    return {f"oracle, {kind}": ("oracle", {"heatmap": kind, "store": str(store)}) for kind in kinds}
+
+
+def wrong_lung_table(gold: Results, swapped: Results) -> str:
+    """Rows attention; AUROC of it on the boxes, all and of one lung, and what swapping left and right changes."""
+    columns = {  # header -> results, metric
+        "AUROC": (gold, "auroc"),
+        "of one lung": (gold, "auroc_one_lung"),
+        "swapped, change": (swapped, "delta_auroc"),
+        "of one lung, change": (swapped, "delta_auroc_one_lung"),
+    }
+    rows = []
+    for model in gold:
+        cells = []
+        for found, metric in columns.values():
+            (scores,) = (found[model]["results"][task] for task in found[model]["results"])
+            cells.append(percent(scores[f"{metric},none"]))
+        rows.append([model, *cells])
+    sentences = next(iter(next(iter(gold.values()))["n-samples"].values()))["effective"]
+    title = (
+        f"That's the Wrong Lung! ({sentences} sentences): where attention lies, and whether it follows the text, in %"
+    )
+    return f"\n{title}\n{table(['attention', *columns], rows)}\n"
 
 
 def _size(results: Results, task: str) -> int:

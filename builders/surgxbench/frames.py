@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ...loaders import cholec80, cholec80_boxes, images
 from ...loaders.cholec80_boxes import BoxedFrame
-from ...loaders.errors import ImageError
+from ...loaders.errors import ImageError, InputError
 from .seconds import Numbering, agreeing, boxed_instruments, check_seconds, tools_of
 
 SOURCE, VIDEOS = "cholec80_boxes", "cholec80"
@@ -129,6 +129,13 @@ def _check_tools(frames: Sequence[BoxedFrame], roots: Mapping[str, Path], number
     boxed = boxed_instruments(frames, numbered, cholec80_boxes.INSTRUMENTS)
     counted = check_seconds(tools, boxed, numbered, roots[SOURCE])
     of_both = {place: names for place, names in tools.items() if place in boxed}
+    if not of_both:
+        raise InputError(
+            roots[SOURCE],
+            "no frame with boxes is at a second that Cholec80's tool tables name",
+            expected="frames numbered as --boxes-first and --boxes-step say",
+            action="give the number of the first second as --boxes-first, or leave it to be found out",
+        )
     counted[OTHER_TOOLS] = agreeing(of_both, boxed).count(False)
     return counted
 

@@ -26,6 +26,7 @@ from ..schemas.wrong_lung import PERTURBED, SENTENCE
 from ..verify import Verdict, verify_repository
 from ..write import Family, Split, sha256_of_files, write_repository
 from . import perturbations
+from .boxes import check_corners
 from .checks import pair_violations, perturbed_violations, sentence_violations
 from .laterality import SWAPS
 from .sentences import Sentence, sentences
@@ -99,6 +100,7 @@ def build(
             action=f"check that --root {IMAGES} is the MIMIC-CXR-JPG that Chest ImaGenome was made from",
         )
     of_image = chest_imagenome.read_anatomy(named[SOURCE])
+    counted += check_corners(read, of_image, named[SOURCE])
     anatomy = {row["key"]: of_image[image_id] for image_id, row in images.items() if image_id in of_image}
     splits = []
     for config in (config for config in CONFIGS if config in chosen):

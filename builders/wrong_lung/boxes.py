@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
+
+from ...loaders.errors import InputError
 
 Corners = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels of the image, both ends included
 Box = dict[str, Any]  # label, xywh: as in a row
 Size = tuple[int, int]  # height, width
+ELSEWHERE = "boxes of sentences that the annotations file has elsewhere"
 
 
 def box(label: str, corners: Corners, size: Size) -> Box | None:
@@ -40,3 +45,24 @@ def placed(names: Iterable[str], known: Iterable[Box], anatomy: Mapping[str, Cor
         if name in of_name or name in anatomy
     )
     return [each for each in found if each is not None]
+
+
+def check_corners(gold: Iterable[Any], anatomy: Mapping[str, Mapping[str, Corners]], root: Path) -> Counter[str]:
+    """How many boxes of the sentences are more than a pixel from those of their name in the annotations file.
+
+    Raises InputError where most are: then the corners of one of the files are in another order or scale.
+    """
+    far = [
+        max(abs(a - b) for a, b in zip(corners, anatomy[one.image_id][name], strict=True)) > 1
+        for one in gold
+        for name, corners in one.boxes.items()
+        if name in anatomy.get(one.image_id, ())
+    ]
+    if sum(far) > len(far) / 2:
+        raise InputError(
+            root,
+            f"{sum(far)} of {len(far)} boxes of the sentences are not where the annotations file has them",
+            expected="coord_original as [x1, y1, x2, y2] in pixels of the image, as original_x1 to original_y2",
+            action="use the unchanged files of the release",
+        )
+    return Counter({ELSEWHERE: sum(far)})

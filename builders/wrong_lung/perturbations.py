@@ -35,7 +35,7 @@ def swap_left_right(rows: Iterable[Row], anatomy: Anatomy, *, swap: str = "words
         text, described = swapped(row["sentence"], swap), row["boxes"]
         if text.lower() == row["sentence"].lower():
             counted["sentences without left and right, which swap_left_right leaves as they are"] += 1
-        else:
+        elif swapped(row["sentence"]) != row["sentence"]:  # letters within a word name no side
             described = _placed([swapped(box["label"]) for box in row["boxes"]], row, anatomy, counted)
         made.append(perturbed(row, "swap_left_right", sentence=text, described=described))
     return made, counted

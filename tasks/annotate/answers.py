@@ -126,7 +126,12 @@ def open_answers(path: Path) -> Iterator[tuple[Answers, list[str]]]:
             file.truncate(whole)
             yield Answers(path, choices, judgements, file), notes
     finally:
+        empty = path.is_file() and not path.stat().st_size
+        if empty:  # nothing was answered: what follows from a wrong argument leaves no file
+            path.unlink()
         lock.release()
+        if empty:
+            Path(lock.lock_file).unlink(missing_ok=True)
 
 
 def read_judgements(path: Path) -> tuple[list[Judgement], list[str]]:

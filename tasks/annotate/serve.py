@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,13 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
         site, page, path="/", server_name=HOST, server_port=listening.getsockname()[1], show_error=False,
         footer_links=[], ssr_mode=False, enable_monitoring=False, mcp_server=False, pwa=False, theme=theme, css=STYLE,
     )  # fmt: skip
-    uvicorn.Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listening])
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a page that is still open is cut off
+            await super().shutdown(sockets)
+
+    Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listening])
 
 
 class _Guarded:

@@ -31,7 +31,8 @@ class Baseline(LM):
     Args:
         store: a folder for heatmaps of what it says to be in a frame of SurgXBench, or of the attention to a sentence
             of That's the Wrong Lung!; none are made without.
-        heatmap: which, one of `reference_heatmaps.KINDS` or `reference_attention.KINDS`.
+        heatmap: which, one of `reference_heatmaps.KINDS` or `reference_attention.KINDS`. Attention that reads sentences
+            is the oracle's alone: that of the others is uniform in its place.
     """
 
     MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
@@ -40,7 +41,9 @@ class Baseline(LM):
         super().__init__()
         if heatmap not in KINDS:
             raise InputError(f"heatmap={heatmap}", "no such heatmap", expected=f"one of {', '.join(KINDS)}")
-        self._heatmaps = _Heatmaps(store, heatmap, self._identity()) if store else None
+        self._heatmaps = _Heatmaps(store, heatmap, self._identity(), self.reads_sentences) if store else None
+
+    reads_sentences = False  # whether its attention to a sentence is where the sentence's boxes are
 
     def _identity(self) -> dict[str, Any]:
         """What its answers depend on beside the documents: the key of its heatmaps."""
@@ -95,6 +98,8 @@ class Baseline(LM):
 
 class Oracle(Baseline):
     """Always right."""
+
+    reads_sentences = True
 
     def choose(self, docs: list[dict[str, Any]]) -> list[int]:
         return [doc["answer"] for doc in docs]
@@ -167,7 +172,8 @@ class QuestionPrior(Baseline):
 class _Heatmaps:
     """Answers with heatmaps beside them, in the form of the models that explain themselves."""
 
-    def __init__(self, folder: str, kind: str, identity: dict[str, Any]) -> None:
+    def __init__(self, folder: str, kind: str, identity: dict[str, Any], reads_sentences: bool) -> None:
+        self._of_sentences = kind if reads_sentences or kind not in reference_attention.READING else "uniform"
         self._kind, self._store = (
             kind,
             HeatmapStore(folder, identity | {"heatmap": kind}, exact=kind in reference_attention.KINDS),
@@ -196,11 +202,11 @@ class _Heatmaps:
 
     def _aligned(self, doc: dict[str, Any]) -> str:
         """Attention to a sentence."""
-        shown = self._shown([doc[field] for field in reference_attention.FIELDS.get(self._kind, ())])
+        shown = self._shown([doc[field] for field in reference_attention.FIELDS.get(self._of_sentences, ())])
         if not self._store.has(doc["id"], shown):
-            grid, geometry = reference_attention.attention(self._kind, doc)
+            grid, geometry = reference_attention.attention(self._of_sentences, doc)
             self._store.write(doc["id"], shown, {"attention": grid}, geometry)
-        similar = reference_attention.similarity(self._kind, doc)
+        similar = reference_attention.similarity(self._of_sentences, doc)
         return json.dumps({"heatmaps": self._store.reference(shown), "local": similar, "global": similar})
 
     def _shown(self, fields: list[Any]) -> str:

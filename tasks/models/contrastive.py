@@ -235,7 +235,8 @@ class ContrastiveLM(LM):
         return found
 
     def _painted(self, frame: Frame, grid: np.ndarray) -> Image.Image | None:
-        return occluded(frame.image, to_frame(grid[None], self._encoder.geometry(frame.size))[0])
+        geometry = self._encoder.geometry(frame.size)
+        return occluded(frame.image, to_frame(grid[None], geometry)[0], seen=geometry.window)
 
     def _names(self, job: Job, scores: np.ndarray) -> list[str]:
         ((*indices,),) = predicted(scores[None], job.top_k, self._percentile)

@@ -31,6 +31,7 @@ from ..explain.causal_plot import draw_causal_graph
 from ..explain.geometry import Geometry, of_processor
 from ..explain.store import HeatmapStore, check_readers, digest_of
 from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_grid, visual_positions
+from .contrastive_encoders import short_name
 from .hf_vlm import TOKEN_TYPES, HFVisionLM
 
 ATTENTION = "attention"  # name of a sentence's one map in the store
@@ -161,7 +162,7 @@ class ExplainedVLM(HFVisionLM):
         n_layers = len(self.model.get_decoder().layers)
         return {
             "model": "medfaith-explained-vlm",
-            "pretrained": str(self._pretrained),
+            "pretrained": short_name(str(self._pretrained)),
             "weights": self._weights,
             "dtype": str(self.model.dtype),
             "preprocessing": json.loads(self.processor.image_processor.to_json_string()),

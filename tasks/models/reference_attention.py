@@ -13,6 +13,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
 
 KINDS = ("box", "uniform", "image_only", "mirror")
+READING = ("box", "mirror")  # those that know where a sentence's boxes are
 CELLS = 19  # a side of the published model's grid
 SIZE = ("height", "width")
 FIELDS = {

@@ -223,7 +223,7 @@ def _of_model(model: ModelScores, number: int) -> Table:
         f"Pearson's r over original sentences in which both are known (n: {size}). Undefined where one of the two is "
         "the same in all. Local, Global: similarities of the image and its sentence; Abnormal: 1 where it is, else 0."
     ]
-    title = f"Wrong Lung Figures 6 and 17 to 24: correlations of {model.name}"
+    title = f"Wrong Lung Figures 17 to 24: correlations of {model.name}"
     return Table(f"wrong_lung_figures_17_24_correlations_{number:02d}", title, columns, rows, notes)
 
 

@@ -90,7 +90,8 @@ def _row(doc: Mapping[str, Any], results: Sequence[str], *, keep: bool = False) 
     if reply.heatmaps is not None:
         entry = doc["heatmaps"].entry(reply.heatmaps, doc["id"], size)
         grid, window = entry.maps.get(ATTENTION), entry.geometry.window
-    scored = score_row(grid, window, size, [box["xywh"] for box in doc["boxes"]], name=doc["id"])
+    boxes = [box["xywh"] for box in doc["boxes"]]
+    scored = score_row(grid, window, size, boxes, upsampling=doc["upsampling"], name=doc["id"])
     row = {
         "id": doc["id"],
         "original_id": doc["original_id"],

@@ -14,6 +14,7 @@ from medfaith.tasks.wrong_lung.prompts import QUESTION
 
 GOLD = "gold"
 ORIGINALS = {"synthetic_swapped_conditions": "synthetic"}  # of the others they are in GOLD
+UPSAMPLING = ("bilinear", "nearest")
 SUBSETS = ("abnormal", "one_lung", "mdrb")
 _TEXT, _INDEX, _FLAG = datasets.Value("string"), datasets.Value("int32"), datasets.Value("bool")
 DOCUMENT = {
@@ -34,19 +35,25 @@ DOCUMENT = {
     "negated": _INDEX,
     "reply_in_words": _FLAG,
     "topic": _TEXT,
+    "upsampling": _TEXT,
 }
 SHARED = ("id", "patient_id", "study_id", "width", "height", "sentence", "subsets", "boxes")
 
 
-def load(repository: str, config: str, heatmaps: str | None = None, **options: Any) -> dict[str, datasets.Dataset]:
+def load(
+    repository: str, config: str, heatmaps: str | None = None, upsampling: str = "bilinear", **options: Any
+) -> dict[str, datasets.Dataset]:
     """`rows.load` of one config: its sentences, or, of a perturbed config, each perturbed row behind its original.
 
     Args:
         heatmaps: the folder in which the model keeps its attention (its `store=`).
+        upsampling: of the attention on the view: "bilinear", as the paper says, or "nearest", as its code does.
 
     Raises:
-        InputError: a perturbed row whose original is not there.
+        InputError: a perturbed row whose original is not there, or another upsampling.
     """
+    if upsampling not in UPSAMPLING:
+        raise InputError("upsampling", f"is {upsampling!r}", expected=" or ".join(UPSAMPLING))
     originals = None if config == GOLD else rows.read(
         repository, ORIGINALS.get(config, GOLD), options["split"], options.get("data")
     )  # fmt: skip
@@ -60,6 +67,7 @@ def load(repository: str, config: str, heatmaps: str | None = None, **options: A
         else:
             of_id = {row["id"]: row for row in cast(Iterable[dict[str, Any]], originals)}
             docs = [doc for row in wanted for doc in _pair(row, of_id, f"{repository}, config {config!r}")]
+        docs = [doc | {"upsampling": upsampling} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
     shared = Heatmaps(heatmaps)

@@ -81,9 +81,11 @@ def test_going_back_and_answering_again(scene, tmp_path):
             for alias in ("Model A", "Model B"):
                 session.judge(alias, session.prompt(Place(where.instance, alias)), [1, 1, 1], 0)
         steps, where = [], session.next()
-        while (where := session.before(where)) is not None:
+        for _ in range(4):
+            where = session.before(where)
             steps.append(where)
         assert steps == [Place(n, alias) for n in (1, 0) for alias in ("Model B", "Model A")]
+        assert session.before(where) is None
         session.judge("Model B", session.prompt(steps[2]), [5, 5, 5], 0)
         assert session.judged(steps[2]).recall == 5
         assert session.judged(steps[3]).recall == 1

@@ -302,6 +302,9 @@ def test_frames_of_the_video_are_held_against_cholec80s_tools(phantom_surgx_root
     shifted = roots | {"cholec80_boxes": renumbered(boxes, tmp_path / "shifted", 25)}
     with pytest.raises(InputError, match=r"those of the boxes a second later(.|\n)*--boxes-first 25"):
         surgxbench.build(shifted, tmp_path / "none", **how)
+    stated = how | {"options": Options(successor="frame", boxes_first=10**6)}
+    with pytest.raises(InputError, match="no frame with boxes is at a second that Cholec80's tool tables name"):
+        surgxbench.build(roots, tmp_path / "none", **stated)
     (cholec / "tool_annotations/video43-tool.txt").unlink()
     with pytest.raises(InputError, match=r"video43-tool\.txt: no such file"):
         surgxbench.build(roots, tmp_path / "none", **how)

@@ -16,6 +16,7 @@ import pytest
 from medfaith.builders import wrong_lung
 from medfaith.builders.write import summarise
 from medfaith.builders.wrong_lung import CONFIGS, ORIGINALS, Options
+from medfaith.builders.wrong_lung.boxes import ELSEWHERE
 from medfaith.builders.wrong_lung.view import mask
 from medfaith.loaders import chest_imagenome, images, phantom
 from medfaith.loaders.errors import InputError, MissingSourceError
@@ -299,3 +300,36 @@ def test_verify_finds(repository, tmp_path, name):
         partner for partner, found in problems.items() if found == ("its originals, gold, are missing or faulty",)
     }
     assert faulty == ({partner for partner, original in ORIGINALS.items() if original == config == "gold"})
+
+
+def moved(root: Path, target: Path, change, most: int) -> Path:
+    """A copy of Chest ImaGenome in which `change` has moved the corners of the first `most` rows' boxes."""
+    shutil.copytree(root, target)
+    path = target / chest_imagenome.FILES["gold"]
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    column = header.split("\t").index("coord_original")
+    for number, line in enumerate(lines[:most]):
+        cells = line.split("\t")
+        cells[column] = str(change(json.loads(cells[column])))
+        lines[number] = "\t".join(cells)
+    path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    return target
+
+
+def test_corners_in_another_order_than_the_annotations_are_refused(phantom_wrong_lung_roots, tmp_path):
+    root = moved(
+        phantom_wrong_lung_roots["chest_imagenome"], tmp_path / "gold", lambda c: [c[1], c[0], c[3], c[2]], 10**6
+    )
+    with pytest.raises(InputError, match=r"of \d+ boxes of the sentences are not where the annotations file has them"):
+        wrong_lung.build(phantom_wrong_lung_roots | {"chest_imagenome": root}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_box_that_the_annotations_have_elsewhere_is_counted(phantom_wrong_lung_roots, tmp_path):
+    """The first sentence's first box has a row for each of its two labels."""
+    root = phantom_wrong_lung_roots["chest_imagenome"]
+    changed = moved(root, tmp_path / "gold", lambda c: [c[0] + 2, *c[1:]], 2)
+    (folder,) = wrong_lung.build(
+        phantom_wrong_lung_roots | {"chest_imagenome": changed}, tmp_path / "out", configs=["gold"]
+    )
+    assert json.loads((folder / "build.json").read_text())["skipped"][ELSEWHERE] == 1

@@ -34,3 +34,21 @@ def test_a_heatmap_without_a_top_region_occludes_nothing(value):
 def test_a_heatmap_of_another_size_is_refused():
     with pytest.raises(ValueError, match=r"\(30, 20\) for an image of \(20, 30\)"):
         occluded(Image.fromarray(PIXELS), np.ones((30, 20)))
+
+
+def test_the_fraction_is_that_of_what_the_model_saw():
+    """A model that sees a fifth of the frame would otherwise be left with nothing."""
+    heatmap = np.zeros((20, 30))
+    heatmap[4:16, 10:20] = np.random.default_rng(2).permutation(120).reshape(12, 10) + 1.0
+    result = occluded(Image.fromarray(PIXELS), heatmap, seen=(10, 4, 10, 12))
+    black = (np.asarray(result) == 0).all(axis=2)
+    assert black.sum() == 24
+    assert black[4:16, 10:20].sum() == 24
+    assert heatmap[black].min() > np.sort(heatmap, axis=None)[-25]
+
+
+@pytest.mark.parametrize("seen", [(-5, -5, 40, 30), (0, 0, 30, 20), None])
+def test_a_window_beyond_the_image_is_the_image(seen):
+    heatmap = np.random.default_rng(1).permutation(600).reshape(20, 30) + 1.0
+    black = (np.asarray(occluded(Image.fromarray(PIXELS), heatmap, seen=seen)) == 0).all(axis=2)
+    assert black.sum() == 120

@@ -27,7 +27,7 @@ RUNS, FIRST, SUBSETS, TRIMMED = (
 WHOLE, KL, ENTROPY = "Wrong Lung Table 7", "Wrong Lung Table 8", "Wrong Lung Table 10"
 CHOICE, CHOICE_OF_SUBSETS = "Wrong Lung Table 4", "Wrong Lung Table 9"
 PRECISION, IOU = "Wrong Lung Table 11", "Wrong Lung Table 12"
-DELTAS, CORRELATIONS = "Wrong Lung Figures 3, 5, 14 and 15", "Wrong Lung Figures 6 and 17 to 24"
+DELTAS, CORRELATIONS = "Wrong Lung Figures 3, 5, 14 and 15", "Wrong Lung Figures 17 to 24"
 TITLES = (RUNS, FIRST, SUBSETS, CHOICE, TRIMMED, WHOLE, KL, CHOICE_OF_SUBSETS, ENTROPY, PRECISION, IOU, DELTAS)
 PERTURBATIONS = (
     "swap_left_right", "shuffle_in_report", "random_sentences", "random_boxes", "synthetic_swapped_conditions",

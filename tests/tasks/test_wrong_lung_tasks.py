@@ -20,6 +20,8 @@ from medfaith import tasks
 from medfaith.cli import main
 from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders.errors import InputError
+from medfaith.tasks.explain.store import HeatmapStore
+from medfaith.tasks.heatmaps import Heatmaps
 from medfaith.tasks.models.reference_attention import KINDS, attention
 from medfaith.tasks.wrong_lung import adapter, aggregations
 
@@ -246,3 +248,33 @@ def test_one_row_alone_is_undefined_not_an_error(name):
     row |= {"subsets": dict.fromkeys(("abnormal", "one_lung", "mdrb"), False), "values": {"auroc": 1.0}}
     value = getattr(aggregations, name)([row])
     assert value == 0 if name == "n_pairs" else math.isnan(value)
+
+
+def test_attention_is_spread_over_pixels_as_was_asked(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
+    """A coarse grid ranks pixels otherwise where cells are blocks; another word is refused."""
+    from medfaith.tasks.wrong_lung import rows
+
+    named = {source: str(root) for source, root in phantom_wrong_lung_roots.items()}
+    given = {"config": "gold", "split": "test", "data": str(phantom_wrong_lung_build), "roots": named}
+    found = {}
+    for upsampling in rows.UPSAMPLING:
+        doc = rows.load(REPOSITORY, upsampling=upsampling, **given)["test"][0]
+        grid, geometry = attention("image_only", doc)
+        store = HeatmapStore(tmp_path, {"model": upsampling}, exact=True)
+        store.write(doc["id"], "0" * 16, {"attention": grid}, geometry)
+        reply = json.dumps({"heatmaps": store.reference("0" * 16)})
+        doc["heatmaps"] = Heatmaps(str(tmp_path))
+        found[upsampling] = adapter.gold_results(doc, [reply])["auroc"]["values"]["auroc"]
+    assert found["bilinear"] != found["nearest"]
+    with pytest.raises(InputError, match="upsampling: is 'cubic'"):
+        rows.load(REPOSITORY, upsampling="cubic", **given)
+
+
+def test_only_the_oracle_knows_where_boxes_are(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
+    arguments = ["eval", "--data", str(phantom_wrong_lung_build), "--heatmaps", str(tmp_path / "maps"), "--model"]
+    arguments += ["random", "--tasks", f"{GROUP}_random_sentences", "--limit", "6"]
+    assert main([*arguments, "--output_path", str(tmp_path)]) == 0
+    (results,) = tmp_path.rglob("results_*.json")
+    scores = json.loads(results.read_text())["results"][f"{GROUP}_random_sentences"]
+    assert scores["auroc,none"] == 0.5
+    assert math.isnan(scores["local_accuracy,none"])
