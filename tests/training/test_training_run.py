@@ -22,10 +22,10 @@ from medfaith.tasks.models.training import data as training_data
 from medfaith.tasks.models.training.__main__ import main, start
 from medfaith.tasks.models.training.data import Data, Example, by_patient
 from medfaith.tasks.models.training.recipes import named, word_list
-from medfaith.tasks.models.training.train import History, Options, auroc, train
+from medfaith.tasks.models.training.train import History, Options, auroc, settle, train
 from tests.tasks import tiny_gloria
 
-N_STUDIES, SEEDS = 100, (0, 1)
+N_STUDIES, SIDE, SEEDS = 100, 64, (0, 1)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def text_model(data, tmp_path_factory) -> str:
 @pytest.fixture(autouse=True)
 def small_images(monkeypatch):
     """4 x 4 regions instead of 19 x 19: what is shown here does not need more."""
-    monkeypatch.setattr(gloria_image, "INPUT", 64)
+    monkeypatch.setattr(gloria_image, "INPUT", SIDE)
 
 
 def test_rows_are_read_with_the_images_that_they_share(data, build, roots):
@@ -77,25 +77,60 @@ def test_rows_are_read_with_the_images_that_they_share(data, build, roots):
 
 
 def trained(recipe: str, data: Data, parts: Any, text_model: str, **options: Any) -> tuple[History, np.ndarray]:
-    """How a tiny model's training went, and by how much each held-out sentence's AUROC rose."""
+    """How a tiny model's training went, and by how much each held-out sentence's AUROC rose over the settled start."""
     settings = Options(**{"lr": 1e-3, "batch_size": 16} | options)
     model, tokenizer = start(None, text_model, tiny=True, seed=settings.seed)
+    settle(model, data, parts["train"], settings)
     before = auroc(model, tokenizer, data, parts["test"])
     history = train(model, tokenizer, data, parts, named(recipe), settings)
     return history, auroc(model, tokenizer, data, parts["test"]) - before
 
 
-def test_thirty_examples_are_learned_and_carry_over_to_other_patients(data, parts, text_model):
-    """25 of 500 steps, two seeds. The loss of the 30 is the evidence of learning; part of what held-out patients gain
-    is batch-norm statistics, which a random start has not and which settle in any training, of random sentences too.
+@pytest.fixture(scope="module")
+def rises(data, parts, text_model) -> dict[str, np.ndarray]:
+    """Of two recipes at the learning rate that validation patients chose, until they stop: (seeds, sentences)."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gloria_image, "INPUT", SIDE)
+        found = {}
+        for recipe in ("30_shot", "rand_sents"):
+            runs = [trained(recipe, data, parts, text_model, lr=3e-4, seed=seed) for seed in SEEDS]
+            rounds = [len(history.train) for history, _ in runs]
+            found[recipe] = np.stack([own for _, own in runs])
+            print(f"{recipe}: AUROC {found[recipe].mean(axis=1)}, rounds {rounds}")
+    return found
+
+
+def test_supervision_by_thirty_examples_raises_auroc_of_other_patients(rises):
+    """On every seed, by a margin of a third of what was measured (0.17); benchmarks/training.py has intervals."""
+    assert rises["30_shot"].mean(axis=1).min() > 0.05
+
+
+def test_supervision_raises_it_more_than_random_sentences_do(rises):
+    """One seed of random sentences moves attention by up to 0.1, up or down: only benchmarks/training.py, with more
+    seeds and intervals, says that on average they do not raise it.
     """
-    for seed in SEEDS:
-        history, rises = trained("30_shot", data, parts, text_model, seed=seed, rounds=25)
-        best = min(history.validation)
-        print(f"seed {seed}: AUROC {rises.mean():+.4f}, validation {history.validation[0]:.3f}, at best {best:.3f}")
-        assert history.train[-1] < history.train[0] - 0.05
-        assert best < history.validation[0] - 0.02
-        assert rises.mean() > 0
+    assert (rises["30_shot"] - rises["rand_sents"]).mean(axis=1).min() > 0.03
+
+
+def test_settling_takes_statistics_from_the_images_and_changes_no_weight(data, parts, text_model):
+    model, _ = start(None, text_model, tiny=True)
+    weights = [parameter.detach().clone() for parameter in model.parameters()]
+    settle(model, data, parts["test"], Options(batch_size=len(data.pixels)))
+    assert all(torch.equal(*pair) for pair in zip(weights, model.parameters(), strict=True))
+    net = model.img_encoder.model
+    images = data.images(sorted({example.image for example in parts["test"]}))
+    small = torch.nn.functional.interpolate(images, (SIDE, SIDE), mode="bilinear", align_corners=True)
+    with torch.no_grad():
+        answers = net.conv1(small)
+    torch.testing.assert_close(net.bn1.running_mean, answers.mean(dim=(0, 2, 3)), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(net.bn1.running_var, answers.var(dim=(0, 2, 3)), rtol=1e-3, atol=1e-5)
+    assert (net.bn1.momentum, net.training) == (0.1, False)
+
+
+def test_training_that_learns_nothing_moves_no_attention(data, parts, text_model):
+    """From a start that is not settled, the same run moves AUROC past this margin by its statistics alone."""
+    _, rises = trained("30_shot", data, parts, text_model, lr=1e-12, rounds=4)
+    assert abs(rises.mean()) < 0.01
 
 
 @pytest.mark.parametrize("recipe", ["word_masking", "30_shot"])

@@ -20,7 +20,7 @@ from ....loaders.errors import InputError, MedfaithError
 from ..gloria import TEXT_MODEL, GloriaModel, load_gloria, load_tokenizer
 from .data import Example, by_patient, read
 from .recipes import RECIPES, named
-from .train import Options, auroc, train
+from .train import Options, auroc, settle, train
 
 VOCABULARY = 28996  # of Bio_ClinicalBERT
 
@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> None:
     model, tokenizer = start(arguments.init, arguments.text_model, tiny=arguments.tiny, seed=options.seed)
     data = read(arguments.data, roots, arguments.limit)
     parts = by_patient(data.examples)
+    if arguments.init is None:
+        settle(model, data, parts["train"], options)
     before = auroc(model, tokenizer, data, parts["test"], options.device)
     history = train(model, tokenizer, data, parts, recipe, options)
     after = auroc(model, tokenizer, data, parts["test"], options.device)
@@ -69,6 +71,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def start(init: Path | None, text_model: str, *, tiny: bool = False, seed: int = 0) -> tuple[GloriaModel, Any]:
     """A checkpoint's model, or one of random weights, tiny or of the published sizes; and the tokenizer.
+
+    One of random weights has no batch-norm statistics yet: `train.settle` gives it those of the training images, so
+    that what training is compared with is a model that differs from the trained one in its weights alone.
 
     Raises:
         InputError: as `load_gloria` and `load_tokenizer`.

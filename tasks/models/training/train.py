@@ -137,6 +137,27 @@ def train(
     return history
 
 
+def settle(model: GloriaModel, data: Data, examples: Iterable[Example], options: Options) -> None:
+    """Gives a model of random weights the batch-norm statistics of the examples' images; no weight changes.
+
+    They are the means over batches of `options.batch_size`. Without them the statistics that come with any training,
+    even with one that learns nothing, would count as what it does to attention. Leaves the model in eval mode.
+    """
+    images, _ = _shared(data, list(examples))
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a plain mean over the batches
+    model.to(options.device).train()
+    with torch.no_grad():
+        for batch in images.split(options.batch_size):
+            model.encode_images(batch.to(options.device))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    model.eval()
+
+
 def stopped(losses_so_far: Sequence[float], patience: int) -> bool:
     """Whether the last `patience` losses are none below the least before them.
 
