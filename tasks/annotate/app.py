@@ -136,7 +136,10 @@ def _own_prompts(page: gr.Blocks, session: Session) -> None:
         with gr.Column(scale=1):
             plain = gr.HTML()
         with gr.Column(scale=1):
-            number = gr.Number(label=f"Image, 1 to {n}", precision=0, minimum=1, maximum=n)
+            where = session.next()
+            # Not set when the page loads: that would take back what an early hand has typed, and file it elsewhere.
+            first = 1 if where is None else where.instance + 1
+            number = gr.Number(first, label=f"Image, 1 to {n}", precision=0, minimum=1, maximum=n)
             text = gr.Textbox(label="Your sentence", lines=2)
             start = gr.Button("Show the heatmaps", variant="primary")
     panel = _panel(own=True)
@@ -144,11 +147,6 @@ def _own_prompts(page: gr.Blocks, session: Session) -> None:
 
     def image(which: float | None) -> str:
         return _tried(lambda: _figures((session.plain(_instance(which, n)), "X-ray")), CANNOT)
-
-    def first() -> Update:
-        where = session.next()
-        which = 1 if where is None else where.instance + 1
-        return {number: which, plain: image(which)}
 
     def after(prompt: Prompt) -> Update:
         """The first model that is not judged for this prompt; at the end an empty prompt."""
@@ -168,7 +166,7 @@ def _own_prompts(page: gr.Blocks, session: Session) -> None:
         assert of is not None
         return after(of[0]) if _judge(session, of[1], of[0], points, since) else {asked: of}
 
-    page.load(first, None, [number, plain], **EVENT)
+    page.load(image, [number], plain, **EVENT)
     number.input(image, [number], plain, **EVENT)
     start.click(ask, [number, text], outputs, **EVENT)
     panel.next.click(judge, [asked, panel.since, *panel.points], outputs, **EVENT)

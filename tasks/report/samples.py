@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,7 +104,7 @@ class Kept(Protocol[_Run_co]):
 
 
 @dataclass
-class Rows:
+class Rows(ABC):
     """What is kept of the lines of one setting in which each question has one line; subclasses read it."""
 
     columns: ClassVar[Collection[str]]  # of a document, which tell the benchmark's from others
@@ -115,9 +116,9 @@ class Rows:
         return has_columns(sample, cls.columns)
 
     @staticmethod
+    @abstractmethod
     def row(sample: Mapping[str, Any]) -> Any:
         """The question and its answer, with an `id`; raises as `Kept.add`."""
-        raise NotImplementedError
 
     def add(self, sample: Mapping[str, Any]) -> None:
         row = self.row(sample)

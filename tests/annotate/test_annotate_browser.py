@@ -173,6 +173,7 @@ def test_own_prompts_with_live_models(scene, browser, tmp_path):
         live += ["--live", f"{name}=gloria:{checkpoint},text_model={text_model}"]
     with served(scene, out, *live) as (_, url), visited(browser, url) as page:
         page.get_by_role("tab", name="Own prompt").click()
+        page.get_by_label("Image, 1 to 2").fill("2")
         page.get_by_label("Your sentence").fill("Small right pleural effusion.")
         page.get_by_role("button", name="Show the heatmaps").locator("visible=true").click()
         answer(page, "Model A", (1, 2, 3))
@@ -181,7 +182,7 @@ def test_own_prompts_with_live_models(scene, browser, tmp_path):
     found, _ = read_judgements(out)
     assert {one.model for one in found} == {"live-one", "live-two"}
     assert {(one.custom, one.row_id, one.sentence) for one in found} == {(True, None, "Small right pleural effusion.")}
-    assert {one.instance for one in found} == {scene.plan().instances[0].key}
+    assert {one.instance for one in found} == {scene.plan().instances[1].key}
 
 
 def test_without_live_models_the_tab_says_why(scene, browser, tmp_path):
