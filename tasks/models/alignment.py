@@ -172,7 +172,11 @@ class AlignmentLM(LM):
     ) -> None:
         super().__init__()
         if store is None:
-            raise InputError("store", "is not named", action="name a folder for the attention: store=...")
+            raise InputError(
+                "store",
+                "is not named",
+                action="name a folder for the attention: --heatmaps DIR to medfaith eval, or store=DIR in --model_args",
+            )
         self._pretrained, self._batch_size = pretrained, number_at_once(batch_size, max_batch_size)
         self._aligner = load_aligner(pretrained, device, **options)
         self._store = HeatmapStore(store, self._aligner.identity, exact=True)
