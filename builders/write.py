@@ -33,6 +33,7 @@ from ..loaders.errors import InputError, MedfaithError
 from .rowset import rowset_sha256, value_counts
 
 ROWS_PER_FILE = 500_000
+ROWS_PER_GROUP = 10_000  # a few megabytes: what a reader that streams fetches at a time
 MANIFEST = "build.json"
 
 
@@ -95,7 +96,7 @@ def write_repository(
             for path, data in (exports or {}).items():
                 (partial / path).write_bytes(data)
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            (partial / "README.md").write_text(_header(splits, families, manifest) + card, encoding="utf-8")
+            (partial / "README.md").write_text(_readme(name, splits, families, manifest, card), encoding="utf-8")
             _replace(partial, target)
         except OSError as error:
             raise _explain(error, out) from error
@@ -106,12 +107,18 @@ def write_repository(
 
 def _write_split(folder: Path, split: Split, family: Family) -> dict[str, Any]:
     table = split.make().cast(family.features.arrow_schema)
-    (folder / split.config).mkdir(exist_ok=True)
+    write_split(folder, split.config, split.name, table)
+    return summarise(table, family.counted)
+
+
+def write_split(folder: Path, config: str, split: str, table: pa.Table) -> None:
+    """The Parquet files of one split, `<config>/<split>-00000-of-0000N.parquet` below a folder."""
+    (folder / config).mkdir(exist_ok=True)
     n_files = max(1, -(-table.num_rows // ROWS_PER_FILE))
     for i in range(n_files):
         part = table.slice(i * ROWS_PER_FILE, ROWS_PER_FILE)
-        pq.write_table(part, folder / split.config / f"{split.name}-{i:05d}-of-{n_files:05d}.parquet")
-    return summarise(table, family.counted)
+        path = folder / config / f"{split}-{i:05d}-of-{n_files:05d}.parquet"
+        pq.write_table(part, path, row_group_size=ROWS_PER_GROUP, write_page_index=True)
 
 
 def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
@@ -153,32 +160,63 @@ def sha256_of_files(files: Sequence[Path]) -> dict[str, str]:
     return {f"{len(hashes)} files": hashlib.sha256(listing.encode()).hexdigest()}
 
 
-def _header(splits: Sequence[Split], families: Callable[[str], Family], record: dict[str, Any]) -> str:
-    """The YAML header that the Hub and `load_dataset` read: configs with their files and features."""
-    configs: dict[str, list[Split]] = {}
-    for split in splits:
-        configs.setdefault(split.config, []).append(split)
-    described = {
-        config: datasets.DatasetInfo(features=families(config).features)._to_yaml_dict()["features"]
-        for config in configs
-    }
-    header = {
-        "pretty_name": record["benchmark"],
-        "language": ["en"],
+def configs_header(
+    features: Mapping[str, datasets.Features], splits: Mapping[tuple[str, str], str]
+) -> dict[str, list[dict[str, Any]]]:
+    """What the Hub and `load_dataset` read of a README.md's header: configs with their files and features.
+
+    Args:
+        features: by config. splits: (config, split) -> hash of its rows.
+    """
+    configs: dict[str, dict[str, str]] = {}
+    for (config, split), digest in splits.items():
+        configs.setdefault(config, {})[split] = digest
+    return {
         "configs": [
             {
-                "config_name": c,
+                "config_name": config,
                 # load_dataset caches a folder by this header and not by its files: without the hashes it would go on
                 # giving the rows of an older build.
-                "description": "rows " + " ".join(record["splits"][f"{c}/{s.name}"]["sha256"] for s in of_config),
-                "data_files": [{"split": s.name, "path": f"{c}/{s.name}-*.parquet"} for s in of_config],
+                "description": "rows " + " ".join(of_config.values()),
+                "data_files": [{"split": split, "path": f"{config}/{split}-*.parquet"} for split in of_config],
             }
-            for c, of_config in configs.items()
+            for config, of_config in configs.items()
         ],
-        "dataset_info": [{"config_name": c, "features": of_config} for c, of_config in described.items()],
+        "dataset_info": [
+            {
+                "config_name": config,
+                "features": datasets.DatasetInfo(features=features[config])._to_yaml_dict()["features"],
+            }
+            for config in configs
+        ],
     }
-    text = yaml.dump(header, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
+
+
+def front_matter(header: Mapping[str, Any]) -> str:
+    """A README.md's YAML header as text."""
+    text = yaml.dump(dict(header), Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
     return f"---\n{text}---\n\n"
+
+
+def _readme(
+    name: str, splits: Sequence[Split], families: Callable[[str], Family], record: Mapping[str, Any], card: str
+) -> str:
+    """README.md of a build: header, card and how to load it."""
+    features = {split.config: families(split.config).features for split in splits}
+    hashes = {(s.config, s.name): record["splits"][f"{s.config}/{s.name}"]["sha256"] for s in splits}
+    header = {"pretty_name": record["benchmark"], "language": ["en"], **configs_header(features, hashes)}
+    first = splits[0]
+    return f"""{front_matter(header)}{card}
+## Load it
+
+```python
+from datasets import load_dataset
+
+rows = load_dataset("DIR/{name}", "{first.config}", split="{first.name}")
+```
+
+`DIR` is the folder that `medfaith build --out DIR` wrote to.
+"""
 
 
 class _PlainDumper(yaml.SafeDumper):

@@ -8,18 +8,19 @@ The automatic annotations of the other images (silver dataset) are read by `ches
 
 from __future__ import annotations
 
-import csv
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from . import chest_imagenome_tsv as tsv
 from . import csv_table, mimic_cxr
+from .chest_imagenome_tsv import ACTION, IMAGE_ID
 from .errors import InputError
 
 FILES = {
@@ -28,19 +29,24 @@ FILES = {
     "scaling": "gold_dataset/gold_bbox_scaling_factors_original_to_224x224.csv",
     "comparisons": "gold_dataset/gold_object_comparison_with_coordinates.txt",
     "all_sentences": "gold_dataset/gold_all_sentences_500pts_1000studies.txt",
+    "attributes": "gold_dataset/gold_attributes_relations_500pts_500studies1st.txt",
+    "automatic_boxes": "gold_dataset/auto_bbox_pipeline_coordinates_1000_images.txt",
 }
 REQUIRED = ("gold", "anatomy")
 GOLD_COLUMNS = (
     "patient_id", "study_id", "image_id", "row_id", "sentence", "bbox", "relation", "label_name", "context",
     "coord_original",
 )  # fmt: skip
+ATTRIBUTE_COLUMNS = (
+    "patient_id", "study_id", "image_id", "row_id", "sentence", "bbox", "relation", "label_name", "categoryID",
+    "context",
+)  # fmt: skip
 OF_ONE_SENTENCE = ("patient_id", "study_id", "image_id", "sentence")
 # The csv has them in the order x1, x2, y1, y2.
 CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 CONTEXTS = ("yes", "no")
 RELATIONS = {"1": True, "1.0": True, "0": False, "0.0": False}
-IMAGE_ID = r"^[0-9a-f]{8}(-[0-9a-f]{8}){4}(\.dcm)?$"
-ACTION = "use the files of Chest ImaGenome 1.0.0 (PhysioNet), unchanged"
+CLOSED = (("context", CONTEXTS, "yes or no"), ("relation", tuple(RELATIONS), "0 or 1"))
 
 Corners = tuple[float, float, float, float]
 
@@ -122,7 +128,7 @@ def read_gold(root: Path) -> list[GoldSentence]:
     path = label_files(root)["gold"]
     anatomy = read_anatomy(root)
     groups: dict[str, list[tuple[int, dict[str, str]]]] = {}
-    for number, row in enumerate(_tsv_rows(path, GOLD_COLUMNS), start=1):
+    for number, row in enumerate(tsv.rows(path, GOLD_COLUMNS), start=1):
         _check_gold(row, path, number)
         groups.setdefault(row["row_id"], []).append((number, row))
     return [_sentence(rows, anatomy, path) for rows in groups.values()]
@@ -133,21 +139,17 @@ def read_anatomy(root: Path) -> dict[str, dict[str, Corners]]:
 
     Raises InputError naming file, row and column, also for a name that an image has twice.
     """
-    path = label_files(root)["anatomy"]
-    types = {"image_id": pa.string(), "bbox_name": pa.string()} | {column: pa.float64() for column in CORNERS}
-    table = csv_table.read(path, types, action=ACTION)
-    for column in types:
-        _require_values(table[column], path, column)
-    images: dict[str, dict[str, Corners]] = {}
-    boxes = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
-    rows = zip(stems(table["image_id"], path, "image_id"), table["bbox_name"].to_pylist(), boxes, strict=True)
-    for number, (image, name, corners) in enumerate(rows, start=1):
-        check_corners(corners, path, row=number, column="original_x1 to original_y2")
-        if name in images.setdefault(image, {}):
-            expected = "each name once an image"
-            raise InputError(path, f"{name!r} again", row=number, column="bbox_name", expected=expected, action=ACTION)
-        images[image][name] = corners
-    return images
+    return _boxes(label_files(root)["anatomy"], ",", detected=False)
+
+
+def read_automatic_boxes(root: Path) -> dict[str, dict[str, Corners]]:
+    """The boxes that a detector found in the annotated images before people corrected them, as `read_anatomy` has them.
+
+    An anatomy without coordinates was not found: it is no box, and neither is one wholly before the image's first row
+    or column, as in the silver dataset. An image where nothing was found is there, empty. Raises InputError as
+    `read_anatomy` does.
+    """
+    return _boxes(_file(root, "automatic_boxes"), "\t", detected=True)
 
 
 def read_scaling(root: Path) -> dict[str, Scaling]:
@@ -156,7 +158,8 @@ def read_scaling(root: Path) -> dict[str, Scaling]:
     names = ("top", "bottom", "left", "right", "ratio")
     table = csv_table.read(path, {"image_id": pa.string()} | dict.fromkeys(names, pa.float64()), action=ACTION)
     for column in table.column_names:
-        _require_values(table[column], path, column)
+        good = pc.is_valid(table[column])
+        csv_table.require(good, table[column], path, column, expected="a value in each row", action=ACTION)
     csv_table.require(
         pc.greater(table["ratio"], 0), table["ratio"], path, "ratio", expected="a number above 0", action=ACTION
     )
@@ -173,7 +176,7 @@ def read_comparisons(root: Path) -> pa.Table:
     ("no change", "improved", "worsened", or several parted by ";;"), sentence. Raises InputError as `read_gold` does.
     """
     names = ("patient_id", "current_image_id", "previous_image_id", "bbox", "label_name", "comparison", "sentence")
-    return _tsv_table(_file(root, "comparisons"), names)
+    return tsv.table(_file(root, "comparisons"), names)
 
 
 def read_all_sentences(root: Path) -> pa.Table:
@@ -181,7 +184,22 @@ def read_all_sentences(root: Path) -> pa.Table:
 
     Columns: patient_id, study_id, image_id (without ".dcm"), row_id, sentence. Raises InputError as `read_gold` does.
     """
-    return _tsv_table(_file(root, "all_sentences"), ("patient_id", "study_id", "image_id", "row_id", "sentence"))
+    return tsv.table(_file(root, "all_sentences"), ("patient_id", "study_id", "image_id", "row_id", "sentence"))
+
+
+def read_attributes(root: Path) -> pa.Table:
+    """What the sentences say of each anatomy, before the release joined it with boxes; all columns are strings.
+
+    Beside the rows of `read_gold` it has those of anatomies without a box, and of "unknown" where none is named.
+    Columns: those of ATTRIBUTE_COLUMNS, image_id without ".dcm". Raises InputError as `read_gold` does for a cell.
+    """
+    path = _file(root, "attributes")
+    table = tsv.table(path, ATTRIBUTE_COLUMNS)
+    for column, known, expected in CLOSED:
+        values = table[column]
+        good = pc.is_in(values, value_set=pa.array(known))
+        csv_table.require(good, values, path, column, expected=expected, action=ACTION)
+    return table
 
 
 def stems(image_ids: pa.ChunkedArray, path: Path, column: str) -> list[str]:
@@ -225,7 +243,7 @@ def _sentence(rows: Sequence[tuple[int, dict[str, str]]], anatomy: Mapping, path
 
 
 def _check_gold(row: Mapping[str, str], path: Path, number: int) -> None:
-    for column, known, expected in (("context", CONTEXTS, "yes or no"), ("relation", RELATIONS, "0 or 1")):
+    for column, known, expected in CLOSED:
         if row[column] not in known:
             raise InputError(path, f"{row[column]!r}", row=number, column=column, expected=expected, action=ACTION)
 
@@ -244,63 +262,27 @@ def _parsed(text: str, path: Path, row: int) -> Corners:
     return numbers
 
 
-def _tsv_table(path: Path, names: Sequence[str]) -> pa.Table:
-    rows = list(_tsv_rows(path, names))
-    columns = {name: [row[name] for row in rows] for name in names}
-    columns |= {n: [v.removesuffix(".dcm") for v in columns[n]] for n in names if n.endswith("image_id")}
-    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-
-
-def _tsv_rows(path: Path, names: Sequence[str]) -> Iterator[dict[str, str]]:
-    """The cells `names` of each row, none of them blank; a sentence in quotes may go over several lines."""
-    expected = "a complete file of cells parted by tabs, with " + " ".join(names)
-    number = 0
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter="\t", strict=True)
-            header = next(reader, [])
-            _check_header(header, names, path)
-            for number, cells in enumerate(reader, start=1):
-                if len(cells) != len(header):
-                    found = f"{len(cells)} cells under a header of {len(header)}"
-                    raise InputError(path, found, row=number, expected=expected, action=ACTION)
-                row = {name: cells[header.index(name)].strip() for name in names}
-                _check_cells(row, path, number)
-                yield row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(
-            path, f"cannot be read after row {number} ({error})", expected=expected, action=ACTION
-        ) from None
-    if not number:
-        raise InputError(path, "the file has a header and no rows", action=ACTION)
-
-
-def _check_header(header: Sequence[str], names: Sequence[str], path: Path) -> None:
-    expected = "the official header, tabs between its names: " + " ".join(names)
-    if len(header) < 2:
-        raise InputError(path, "its cells are not parted by tabs", expected=expected, action=ACTION)
-    for name in names:
-        if header.count(name) != 1:
-            found = "the column stands more than once" if name in header else "the column is missing"
-            raise InputError(path, found, column=name, expected=expected, action=ACTION)
-
-
-def _check_cells(row: Mapping[str, str], path: Path, number: int) -> None:
-    for column, value in row.items():
-        if not value:
-            expected = "a value in each row"
-        elif column.endswith("image_id") and not re.match(IMAGE_ID, value):
-            expected = "five groups of 8 hexadecimal digits, with .dcm or without"
-        elif column in ("patient_id", "study_id") and not re.match(mimic_cxr.NUMBER, value):
-            expected = "8 digits"
-        else:
-            continue
-        found = f"{value!r}" if value else "is blank"
-        raise InputError(path, found, row=number, column=column, expected=expected, action=ACTION)
-
-
-def _require_values(values: pa.ChunkedArray, path: Path, column: str) -> None:
-    csv_table.require(pc.is_valid(values), values, path, column, expected="a value in each row", action=ACTION)
+def _boxes(path: Path, delimiter: str, *, detected: bool) -> dict[str, dict[str, Corners]]:
+    """{image_id: {name of the anatomy: corners}} of a table of boxes; what a detector did not find is left out."""
+    types = {"image_id": pa.string(), "bbox_name": pa.string()} | {column: pa.float64() for column in CORNERS}
+    table = csv_table.read(path, types, action=ACTION, delimiter=delimiter)
+    not_found = reduce(pc.and_, (pc.is_null(table[column]) for column in CORNERS)) if detected else pa.scalar(False)
+    for column in types:
+        good = pc.is_valid(table[column])
+        good = pc.or_(good, not_found) if column in CORNERS else good  # blank in part is a damaged row
+        csv_table.require(good, table[column], path, column, expected="a value in each row", action=ACTION)
+    images: dict[str, dict[str, Corners | None]] = {}
+    corners = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
+    rows = zip(stems(table["image_id"], path, "image_id"), table["bbox_name"].to_pylist(), corners, strict=True)
+    for number, (image, name, box) in enumerate(rows, start=1):
+        if name in images.setdefault(image, {}):
+            expected = "each name once an image"
+            raise InputError(path, f"{name!r} again", row=number, column="bbox_name", expected=expected, action=ACTION)
+        found = not detected or not (None in box or box[0] <= box[2] < 0 or box[1] <= box[3] < 0)
+        if found:
+            check_corners(box, path, row=number, column="original_x1 to original_y2")
+        images[image][name] = box if found else None
+    return {image: {name: box for name, box in boxes.items() if box} for image, boxes in images.items()}
 
 
 def _file(root: Path, kind: str) -> Path:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,13 @@ EXPECTED = "a scene graph with image_id, patient_id, study_id, objects and attri
 @dataclass(frozen=True, slots=True)
 class SilverSentence(GoldSentence):
     """A sentence of a scene graph; the fields are those of the gold dataset's, and every mention's relation is True."""
+
+
+class Graph(NamedTuple):
+    """A scene graph's file: where it lies, and its bytes."""
+
+    where: str
+    data: bytes
 
 
 class SceneGraphs:
@@ -66,32 +73,23 @@ class SceneGraphs:
 
         Raises InputError for a graph that is damaged, or not of this form or image.
         """
-        found = self._content(f"{dicom_id}{SUFFIX}")
-        if found is None:
-            return []
-        where, data = found
-        try:
-            graph = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise _fault(where, f"is no JSON ({error})") from None
-        try:
-            return _sentences(graph, dicom_id, where)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise _fault(where, f"is not of the release's form ({type(error).__name__}: {error})") from None
+        found = self.find(dicom_id)
+        return [] if found is None else parse(found, dicom_id)
 
-    def _content(self, name: str) -> tuple[str, bytes] | None:
-        """Where a graph lies, and its bytes."""
+    def find(self, dicom_id: str) -> Graph | None:
+        """The file of one image; None where the release has none. Raises InputError where it cannot be unpacked."""
+        name = f"{dicom_id}{SUFFIX}"
         if self._zip is not None:
             if name not in self._members:
                 return None
             where = f"{self._zip.filename}:{self._members[name]}"
             try:
-                return where, self._zip.read(self._members[name])
+                return Graph(where, self._zip.read(self._members[name]))
             except (OSError, zipfile.BadZipFile, zlib.error) as error:
                 raise _fault(where, f"cannot be unpacked ({error})") from None
         for path in (self._folder / name, self._folder / "scene_graph" / name):
             if path.is_file():
-                return str(path), path.read_bytes()
+                return Graph(str(path), path.read_bytes())
         return None
 
 
@@ -101,15 +99,32 @@ def read_scene_graph(root: Path, dicom_id: str) -> list[SilverSentence]:
         return graphs.read(dicom_id)
 
 
+def parse(file: Graph, dicom_id: str) -> list[SilverSentence]:
+    """The sentences of a graph. Raises InputError for one that is damaged, or not of this form or image."""
+    try:
+        graph = json.loads(file.data)
+    except (ValueError, RecursionError) as error:
+        raise _fault(file.where, f"is no JSON ({error})") from None
+    try:
+        return _sentences(graph, dicom_id, file.where)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _fault(file.where, f"is not of the release's form ({type(error).__name__}: {error})") from None
+
+
+def split_file(root: Path, split: str) -> Path:
+    """Where the images of a split, one of SPLITS, are listed. Raises ValueError for another split."""
+    if split not in SPLITS:
+        raise ValueError(f"split {split!r}: expected one of {', '.join(SPLITS)}")
+    return root / "silver_dataset" / "splits" / f"{SPLITS[split]}.csv"
+
+
 def read_split(root: Path, split: str) -> pa.Table:
     """The images of a split, in the file's order: subject_id, study_id, dicom_id, path and view, all strings.
 
     `split` is train, validation or test, or "avoid": all images of the gold dataset's patients, which are in none of
     the three. Raises InputError naming file, row and column, and ValueError for another split.
     """
-    if split not in SPLITS:
-        raise ValueError(f"split {split!r}: expected one of {', '.join(SPLITS)}")
-    path = root / "silver_dataset" / "splits" / f"{SPLITS[split]}.csv"
+    path = split_file(root, split)
     if not path.is_file():
         name = path.relative_to(root).as_posix()
         raise InputError(root, f"holds no {name}", expected="the release's folders and names", action=ACTION)

@@ -36,6 +36,7 @@ class Source:
     publish: str
     access: str
     files: tuple[tuple[str, ...], ...]
+    ids: str = "published"
     reader: str | None = None
     torchxrayvision: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import annotate, build
+from medfaith import annotate, build, publish
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
 
@@ -60,7 +60,13 @@ def _parser() -> argparse.ArgumentParser:
 
     job = jobs.add_parser("verify", help="recompute a build's counts and hashes and compare them with the references")
     job.add_argument("directory", type=Path, metavar="DIR")
+    job.add_argument(
+        "--against", metavar="ORG/NAME",
+        help="compare it row by row with the one on the Hub: exit status 0 equal, 3 rows missing, 4 extra, 5 different",
+    )  # fmt: skip
     job.set_defaults(job=_verify)
+
+    publish.add_jobs(jobs)
 
     job = jobs.add_parser("tasks", help="print the include path for plain lm_eval --include_path")
     job.add_argument("--list", action="store_true", help="list the task names instead")
@@ -78,6 +84,11 @@ def _parser() -> argparse.ArgumentParser:
         "--skip-missing-images", action="store_true", help="leave out rows without their images, and count them"
     )
     job.add_argument("--heatmaps", metavar="DIR", help="where models that show what they look at keep it")
+    job.add_argument(
+        "--patients",
+        metavar="FILE.ckpt.json",
+        help="of That's the Wrong Lung!, ask about the patients only that a model trained on gold has not seen",
+    )
     job.set_defaults(job=_eval)
 
     job = jobs.add_parser(
@@ -145,7 +156,10 @@ def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 def _verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.builders.verify import repositories
 
-    return 0 if build.print_verdicts(repositories(arguments.directory)) else 2
+    folders = repositories(arguments.directory)
+    if arguments.against:
+        return publish.print_against(folders, arguments.against)
+    return 0 if build.print_verdicts(folders) else 2
 
 
 def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
@@ -169,6 +183,7 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         **({"roots": roots} if roots else {}),
         **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
         **({"heatmaps": arguments.heatmaps} if arguments.heatmaps else {}),
+        **({"patients": arguments.patients} if arguments.patients else {}),
     }
     return run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
 

@@ -17,6 +17,8 @@ from ..loaders.compose import compose
 from ..loaders.errors import ImageError, InputError, MedfaithError
 
 ORIGINALS = "use the source's original images: masks and boxes are in their pixels"
+RECIPE = "manifest"  # the one config of a data set on the Hub whose rows its licences keep with those who hold them
+BUILT = "medfaith verify DIR --against proves that they are the published ones"
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
 
 
@@ -124,6 +126,9 @@ def read(repository: str, config: str, split: str, data: str | None) -> datasets
         rows = datasets.load_dataset(path, config, split=split)
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         cause = str(error.__cause__ or error).splitlines()[0]
+        if f"Available: ['{RECIPE}']" in cause:
+            action = f"get its sources (its page says how), medfaith build, and name that folder as data; {BUILT}"
+            raise InputError(path, "holds the recipe, not the rows: its licences forbid it", action=action) from error
         raise InputError(
             path,
             f"config {config!r}, split {split!r} cannot be loaded ({cause})",

@@ -20,6 +20,7 @@ from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lu
 from medfaith.builders.surgxbench.motion_rows import MotionOptions  # noqa: E402
 from medfaith.loaders import phantom  # noqa: E402
 from medfaith.loaders.phantom import surgery  # noqa: E402
+from tests.hub.fixture import hub  # noqa: E402, F401
 
 
 @pytest.fixture(scope="session")

@@ -24,13 +24,14 @@ from ..verify import Verdict
 from ..write import Family, Split, sha256_of_files, write_repository
 from . import chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, LORA
+from .longest import longest
 from .plans import Arguments, plan_chexpert, plan_chexstruct, plan_openi, plan_rexvqa
 from .questions import Wording, violations
 from .repository import verify_exports
 from .variants import VARIANTS
 from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS
 
-__all__ = ["CONFIGS", "COUNTED", "FAMILY", "NAME", "SETS", "VARIANTS", "build", "check_wording", "verify"]
+__all__ = ["CONFIGS", "COUNTED", "FAMILY", "NAME", "SETS", "VARIANTS", "build", "check_wording", "longest", "verify"]
 
 NAME = "cxr-contrabench"
 # Config -> the source whose repository holds it. Beside the protocols stand their VARIANTS, and the SETS for training
@@ -49,6 +50,11 @@ SETS = (LORA, *FEWSHOT)
 COUNTED = ("protocol", "polarity", "finding")
 FAMILY = Family(features=QUESTION, counted=COUNTED, violations=violations)
 PLANS = {"chexpert": plan_chexpert, "openi": plan_openi, "chexstruct": plan_chexstruct, "rexvqa": plan_rexvqa}
+
+
+def family(config: str) -> Family:
+    """What the rows of a config are: of all the same."""
+    return FAMILY
 
 
 def build(
@@ -105,7 +111,7 @@ def build(
                     name,
                     tracked,
                     exports=plan.exports,
-                    families=lambda config: FAMILY,
+                    families=family,
                     record=partial(_record, source_id, seed, wording, hashes.result),
                     card=card(name),
                     workers=workers,
@@ -131,7 +137,7 @@ def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[V
 
     Raises InputError for a build.json or Parquet that cannot be read. references: records in the form of build.json.
     """
-    return verify_exports(folder, {NAME: lambda config: FAMILY}, references)
+    return verify_exports(folder, {NAME: family}, references)
 
 
 def check_wording(wording: Wording) -> None:

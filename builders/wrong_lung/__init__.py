@@ -25,16 +25,17 @@ from ..configs import wanted
 from ..schemas.wrong_lung import PERTURBED, SENTENCE
 from ..verify import Verdict, verify_repository
 from ..write import Family, Split, sha256_of_files, write_repository
-from . import perturbations
+from . import perturbations, silver
 from .boxes import check_corners
 from .checks import pair_violations, perturbed_violations, sentence_violations
 from .laterality import SWAPS
-from .sentences import Sentence, sentences
+from .sentences import Sentence, sentences, without_anatomy
 
 NAME = "wrong-lung"
 SPLIT = "test"
 SOURCE, IMAGES = "chest_imagenome", "mimic_cxr"
-GOLD, SYNTHETIC = "gold", "synthetic"
+ALL_SENTENCES = "all_sentences"  # the file is not required: only a count is made of it
+GOLD, SILVER, SYNTHETIC = "gold", "silver", "synthetic"
 # Perturbed config -> the config of its originals.
 ORIGINALS = {
     "swap_left_right": GOLD,
@@ -46,7 +47,7 @@ ORIGINALS = {
     "trimmed": GOLD,
 }
 CONFIGS = dict.fromkeys((GOLD, *ORIGINALS), SOURCE)
-NEEDS = dict.fromkeys(CONFIGS, (SOURCE, IMAGES))
+NEEDS = dict.fromkeys((*CONFIGS, SILVER), (SOURCE, IMAGES))  # silver, of a quarter of a million images, if asked for
 FAMILIES = {GOLD: Family(SENTENCE, (), sentence_violations), "perturbed": Family(PERTURBED, (), perturbed_violations)}
 
 
@@ -64,7 +65,7 @@ class Options:
 
 def family(config: str) -> Family:
     """What the rows of a config are."""
-    return FAMILIES[GOLD if config == GOLD else "perturbed"]
+    return FAMILIES[GOLD if config in (GOLD, SILVER) else "perturbed"]
 
 
 def build(
@@ -77,7 +78,9 @@ def build(
     workers: int = 1,
     card: Callable[[str], str] = lambda name: f"# {name}\n",
 ) -> list[Path]:
-    """Builds the configs (default: all), and those that hold their originals, below `out`; returns the one repository.
+    """Builds the configs (default: all but silver), with gold and those that hold their originals, below `out`.
+
+    Returns the one repository.
 
     Args:
         roots: source id -> folder. card: README body for a repository's name.
@@ -87,11 +90,12 @@ def build(
     """
     options = options or Options()
     check_options(options)
-    chosen = set(wanted(NAME, NEEDS, configs, roots)) | {GOLD}
+    chosen = set(wanted(NAME, NEEDS, configs, roots)) - (set() if configs else {SILVER}) | {GOLD}
     chosen |= {original for config, original in ORIGINALS.items() if config in chosen}
     named = {source: sources.root_of(source, roots) for source in (SOURCE, IMAGES)}
     read = chest_imagenome.read_gold(named[SOURCE])
-    images = _images(named[IMAGES], {sentence.image_id for sentence in read})
+    all_images = mimic_cxr.read_images(named[IMAGES], None)  # whatever a view is called, the data set chose them
+    images = _images(all_images, {sentence.image_id for sentence in read})
     gold, counted = sentences(read, images, benchmark=NAME)
     if not gold:
         raise InputError(
@@ -101,6 +105,10 @@ def build(
         )
     of_image = chest_imagenome.read_anatomy(named[SOURCE])
     counted += check_corners(read, of_image, named[SOURCE])
+    if ALL_SENTENCES in chest_imagenome.label_files(named[SOURCE]):
+        listed = chest_imagenome.read_all_sentences(named[SOURCE])
+        ids = (listed[column].to_pylist() for column in ("image_id", "row_id"))
+        counted += without_anatomy(read, zip(*ids, strict=True))
     anatomy = {row["key"]: of_image[image_id] for image_id, row in images.items() if image_id in of_image}
     splits = []
     for config in (config for config in CONFIGS if config in chosen):
@@ -111,17 +119,21 @@ def build(
         if not rows:  # a split without a row cannot be loaded, and would take the other configs with it
             continue
         splits.append(Split(config, SPLIT, partial(_table, rows, family(config))))
+    others = None
+    if SILVER in chosen:
+        others = silver.read(named[SOURCE], all_images, {sentence.patient_id for sentence in read})
+        of_row = FAMILIES[GOLD].features.arrow_schema
+        splits += [Split(SILVER, split, partial(others.table, split, of_row, NAME)) for split in silver.SPLITS]
     name = f"{NAME}-{SOURCE}"
     with ThreadPoolExecutor(1) as beside:
-        hashes = beside.submit(_hashes, named)
-        record = partial(_record, seed, options, hashes.result, +counted)
+        hashes = beside.submit(_hashes, named, others.label_files if others else ())
+        record = partial(_record, seed, options, hashes.result, +counted, others)
         written = write_repository(out, name, splits, families=family, record=record, card=card(name), workers=workers)
     return [written]
 
 
-def _images(root: Path, wanted_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+def _images(table: pa.Table, wanted_ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Rows of `mimic_cxr.read_images` by dicom_id: those of the wanted images that it has."""
-    table = mimic_cxr.read_images(root, None)  # the gold images are frontal, whatever their view is called
     table = table.filter(pc.is_in(table["dicom_id"], value_set=pa.array(sorted(wanted_ids), pa.string())))
     return {row["dicom_id"]: row for row in table.to_pylist()}
 
@@ -147,24 +159,38 @@ def _table(rows: list[dict[str, Any]], of_config: Family) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=of_config.features.arrow_schema)
 
 
-def _record(seed: int, options: Options, hashes: Callable[[], dict[str, Any]], counted: Counter[str]) -> dict[str, Any]:
-    """What build.json says of a build beside its rows. `counted`: what was left out, or is worth a count, by reason."""
+def _record(
+    seed: int,
+    options: Options,
+    hashes: Callable[[], dict[str, Any]],
+    counted: Counter[str],
+    others: silver.Silver | None,
+) -> dict[str, Any]:
+    """What build.json says of a build beside its rows. `counted`: what was left out, or is worth a count, by reason.
+
+    others: the silver dataset, where it has been built.
+    """
+    of_sources = hashes()
+    if others is not None:
+        graphs = {f"scene graphs of {split}": made.sha256 for split, made in sorted(others.made.items())}
+        of_sources[SOURCE]["files"] |= graphs
+        counted += others.counted
     return {
         "benchmark": NAME,
         "source": SOURCE,
         "medfaith": importlib.metadata.version("medfaith"),
         "seed": seed,
         "arguments": asdict(options),
-        "sources": hashes(),
+        "sources": of_sources,
         "skipped": dict(sorted(counted.items())),
     }
 
 
-def _hashes(roots: Mapping[str, Path]) -> dict[str, Any]:
-    """Of the files that rows are made of."""
+def _hashes(roots: Mapping[str, Path], lists: Sequence[Path]) -> dict[str, Any]:
+    """Of the files that rows, or counts of what is in no row, are made of. lists: of the silver dataset's images."""
     gold = chest_imagenome.label_files(roots[SOURCE])
     files = {
-        SOURCE: [gold[kind] for kind in chest_imagenome.REQUIRED],
+        SOURCE: [*(gold[kind] for kind in (*chest_imagenome.REQUIRED, ALL_SENTENCES) if kind in gold), *lists],
         IMAGES: [mimic_cxr.label_files(roots[IMAGES])["metadata"]],
     }
     return {
@@ -174,7 +200,7 @@ def _hashes(roots: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:
-    """Verifies every split of one repository, and that perturbed rows belong to their originals.
+    """Verifies every split of one repository, that perturbed rows belong to their originals, silver ones to others.
 
     Raises InputError for a build.json or Parquet that cannot be read. references: records in the form of build.json.
     """
@@ -182,6 +208,8 @@ def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[V
     sound = {verdict.config for verdict in verdicts if not verdict.problems}
 
     def with_originals(verdict: Verdict) -> Verdict:
+        if verdict.config == SILVER and not verdict.problems and GOLD in sound:
+            return replace(verdict, problems=tuple(_of_gold(folder, verdict.split)))
         original = ORIGINALS.get(verdict.config)
         if verdict.problems or original is None:
             return verdict
@@ -193,9 +221,17 @@ def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[V
     return [with_originals(verdict) for verdict in verdicts]
 
 
-def _read(folder: Path, config: str) -> pa.Table:
-    parts = sorted((folder / config).glob(f"{SPLIT}-*-of-*.parquet"))
-    return pa.concat_tables([pq.ParquetFile(part).read() for part in parts])
+def _of_gold(folder: Path, split: str) -> list[str]:
+    """What is wrong with a silver split that has patients of gold."""
+    gold, other = (
+        set(_read(folder, *of, ["patient_id"])["patient_id"].to_pylist()) for of in ((GOLD, SPLIT), (SILVER, split))
+    )
+    return [f"{len(both)} of its patients are in {GOLD}, such as {min(both)}"] if (both := gold & other) else []
+
+
+def _read(folder: Path, config: str, split: str = SPLIT, columns: Sequence[str] | None = None) -> pa.Table:
+    parts = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
+    return pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts])
 
 
 def check_options(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""The gold sentences of Chest ImaGenome as rows, and their subsets (That's the Wrong Lung!, sections 2.3, 3.2, A.6)."""
+"""Sentences of Chest ImaGenome as rows, and their subsets (That's the Wrong Lung!, sections 2.3, 3.2, A.6)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ LUNGS = ("left lung", "right lung")
 MOST_DIVERSE = 0.1  # share of the sentences that MDRB takes
 NO_IMAGE = "gold images that MIMIC-CXR-JPG's metadata has not"
 NO_BOX = "sentences without a box in their image"
+NO_ANATOMY = "sentences of the gold images' reports that name no anatomy with a box"
+UNLISTED = "gold sentences that the list of all sentences has not"
 CUT = "boxes that their image's edge cuts off"
 OUTSIDE = "boxes that lie outside of their image"
 DISAGREEING = "sentences that affirm a condition and are not labelled abnormal, or the reverse"
@@ -52,25 +54,51 @@ def sentences(
         if image is None:
             without.add(one.image_id)
             continue
-        if (image["subject_id"], image["study_id"]) != (one.patient_id, one.study_id):
-            raise InputError(
-                f"image {one.image_id}",
-                f"is of study {one.study_id} of patient {one.patient_id} in Chest ImaGenome, and of study "
-                f"{image['study_id']} of patient {image['subject_id']} in MIMIC-CXR-JPG",
-                action="use the unchanged files of both",
-            )
-        boxes = _boxes(one.boxes, (image["height"], image["width"]), counted)
-        if not boxes:
-            counted[NO_BOX] += 1
-            continue
-        conditions = said(one.mentions)
-        counted[DISAGREEING] += (ABNORMAL in conditions) != _affirms(conditions)
-        kept.append(Sentence(_row(f"{benchmark}:{one.id}", one, image, boxes, conditions), conditions))
+        made = in_image(one, image, f"{benchmark}:{one.id}", counted)
+        if made is not None:
+            kept.append(made)
     counted[NO_IMAGE] += len(without)
     for row, diverse in zip((each.row for each in kept), most_diverse([each.row for each in kept]), strict=True):
         row["subsets"]["mdrb"] = diverse
         counted.update(text for name, text in SUBSETS.items() if row["subsets"][name])
     return kept, counted
+
+
+def without_anatomy(gold: Sequence[Any], listed: Iterable[tuple[str, str]]) -> Counter[str]:
+    """How many sentences of the gold images are in no row of gold, since they name no anatomy that has a box.
+
+    By their ids. The list also has each patient's later study, which nobody linked to anatomies: images of which gold
+    has no sentence do not count. Gold sentences whose id the list has not are counted, too: with any, the two files
+    do not name sentences alike, and the first count is too high.
+
+    Args:
+        gold: `chest_imagenome.read_gold`. listed: image_id, row_id of `chest_imagenome.read_all_sentences`.
+    """
+    known, images = {one.id for one in gold}, {one.image_id for one in gold}
+    told = {row_id for image_id, row_id in listed if image_id in images}
+    return Counter({NO_ANATOMY: len(told - known), UNLISTED: len(known - told)})
+
+
+def in_image(one: Any, image: Mapping[str, Any], row_id: str, counted: Counter[str]) -> Sentence | None:
+    """A sentence with its boxes in its image, not yet in subset MDRB; None without one. `counted` goes on counting.
+
+    Raises:
+        InputError: an image that MIMIC-CXR-JPG has in another study than Chest ImaGenome.
+    """
+    if (image["subject_id"], image["study_id"]) != (one.patient_id, one.study_id):
+        raise InputError(
+            f"image {one.image_id}",
+            f"is of study {one.study_id} of patient {one.patient_id} in Chest ImaGenome, and of study "
+            f"{image['study_id']} of patient {image['subject_id']} in MIMIC-CXR-JPG",
+            action="use the unchanged files of both",
+        )
+    boxes = _boxes(one.boxes, (image["height"], image["width"]), counted)
+    if not boxes:
+        counted[NO_BOX] += 1
+        return None
+    conditions = said(one.mentions)
+    counted[DISAGREEING] += (ABNORMAL in conditions) != _affirms(conditions)
+    return Sentence(_row(row_id, one, image, boxes, conditions), conditions)
 
 
 def _boxes(corners: Mapping[str, Corners], size: Size, counted: Counter[str]) -> list[dict[str, Any]]:
@@ -129,19 +157,23 @@ def report_of(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def most_diverse(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Subset MDRB: which sentences are in reports whose sentences overlap least.
-
-    Of the sentences in reports of several, sorted by their report's `mean_overlap`, the first tenth (rounded down), and
-    all that have no more than the last of these.
-    """
+    """Subset MDRB: which sentences are in reports whose sentences overlap least (`least`)."""
     reports: defaultdict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         reports[report_of(row)].append(row)
     means = {report: mean_overlap(of_report) for report, of_report in reports.items()}
-    known = sorted(mean for row in rows if not math.isnan(mean := means[report_of(row)]))
+    return least([means[report_of(row)] for row in rows]).tolist()
+
+
+def least(overlaps: Sequence[float]) -> np.ndarray:
+    """Of sentences, by their report's `mean_overlap` (NaN: it has none): which are among the first tenth, bool (n,).
+
+    The first tenth of those that have one, rounded down, and all that have no more than the last of these.
+    """
+    values = np.asarray(overlaps, dtype=np.float64)
+    known = np.sort(values[~np.isnan(values)])
     n_first = int(MOST_DIVERSE * len(known))
-    threshold = known[n_first - 1] if n_first else -math.inf
-    return [means[report_of(row)] <= threshold for row in rows]
+    return values <= (known[n_first - 1] if n_first else -math.inf)
 
 
 def mean_overlap(rows: Sequence[Mapping[str, Any]]) -> float:

@@ -3,8 +3,8 @@
 Gold: of every study that has a report, the first frontal image, each sentence with the boxes of the anatomies that it
 names, drawn around the regions of the drawn chest. As in the original, the whole lung is boxed too where a zone of it
 is named, both lungs where no side is, a doubted finding counts as stated, and what has no box (chest walls, soft
-tissues) is in no row. Every fifth patient is left out of gold and makes the splits; scene graphs are there for all
-frontal images with a report that are not gold.
+tissues) is in no row but those of the attributes before they were joined with boxes. Every fifth patient is left out of
+gold and makes the splits; scene graphs are there for all frontal images with a report that are not gold.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import io
 import json
 import zipfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .cases import Radiograph
-from .chest import box, chest
-from .frontal import SIDES
+import numpy as np
+
+from .chest_imagenome_annotated import Annotated, Corners, Said, annotated
 from .mimic_cxr import FRONTAL, SPLITS
-from .mimic_cxr_reports import N_STUDIES, Sentence, Study, sentences, studies
+from .mimic_cxr_reports import N_STUDIES, studies
 
 GOLD = (
     "patient_id", "study_id", "image_id", "row_id", "sentence", "bbox", "relation", "label_name", "categoryID",
@@ -32,58 +32,18 @@ ANATOMY = (
     "image_id", "x1", "y1", "x2", "y2", "width", "height", "bbox_name", "annot_id", "original_x1", "original_x2",
     "original_y1", "original_y2", "original_width", "original_height", "annotator", "coord224", "coord_original",
 )  # fmt: skip
+COMPARISON = (
+    "patient_id", "relationship_id", "subject_id", "object_id", "bbox", "comparison", "attribute", "sentence",
+    "bbox_coord_224_subject", "bbox_coord_224_object", "bbox_coord_original_subject", "bbox_coord_original_object",
+    "label_name", "current_image_id", "previous_image_id",
+)  # fmt: skip
+AUTOMATIC = ("image_id", "bbox_name", "original_x1", "original_y1", "original_x2", "original_y2")
 SPLIT = ("subject_id", "study_id", "dicom_id", "path", "ViewPosition")
 SPLIT_FILES = {"train": "train", "validate": "valid", "test": "test"}
 SQUARE = 224
 SIDE_NAMES = ("x1", "y1", "x2", "y2")
-# Category and label in ImaGenome's terms of each class; a lesion of the trachea is there only called abnormal.
-LABELS = {
-    "Aortic enlargement": ("anatomicalfinding", "tortuous aorta"),
-    "Atelectasis": ("anatomicalfinding", "atelectasis"),
-    "Calcification": ("anatomicalfinding", "vascular calcification"),
-    "Cardiomegaly": ("anatomicalfinding", "enlarged cardiac silhouette"),
-    "Consolidation": ("anatomicalfinding", "consolidation"),
-    "Emphysema": ("disease", "copd/emphysema"),
-    "Lung Opacity": ("anatomicalfinding", "lung opacity"),
-    "Nodule/Mass": ("anatomicalfinding", "mass/nodule (not otherwise specified)"),
-    "Pleural effusion": ("anatomicalfinding", "pleural effusion"),
-    "Pleural thickening": ("anatomicalfinding", "pleural/parenchymal scarring"),
-    "Pneumothorax": ("anatomicalfinding", "pneumothorax"),
-    "Rib fracture": ("anatomicalfinding", "rib fracture"),
-}
-MIDLINE = {
-    "Aortic enlargement": "aortic arch",
-    "Calcification": "aortic arch",
-    "Cardiomegaly": "cardiac silhouette",
-    "Other lesion": "trachea",
-}
-# Classes whose statement names a zone of the lung.
-ZONED = ("Atelectasis", "Consolidation", "Emphysema", "Lung Opacity", "Nodule/Mass")
-ZONES = {"upper": "upper", "middle": "mid", "lower": "lower"}
-REGIONS = {
-    "cardiac silhouette": "heart",
-    "mediastinum": "mediastinum",
-    "aortic arch": "aorta",
-    "trachea": "trachea",
-} | {f"{side} {name} lung zone": f"{side} {zone} lung" for side in SIDES for zone, name in ZONES.items()}
-NORMAL = {
-    "The trachea runs in the midline.": "trachea",
-    "The mediastinal contours are smooth.": "mediastinum",
-}
-
-Corners = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels, both ends included
-Said = tuple[str, str, str, str]  # anatomy, category, label, context
-
-
-@dataclass(frozen=True)
-class Annotated:
-    """One frontal image. boxes: by anatomy. said: (number in the report, sentence, what it says), all sentences."""
-
-    study: Study
-    view: str
-    image: Radiograph
-    boxes: dict[str, Corners]
-    said: tuple[tuple[int, str, tuple[Said, ...]], ...]
+NOWHERE: Said = ("unknown", "nlp", "normal", "yes")  # what a sentence says that names no anatomy
+MOST_MOVED = 4  # pixels between a box and what the detector makes of it
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
@@ -94,6 +54,9 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
     folder = root / "gold_dataset"
     _table(folder / "gold_object_attribute_with_coordinates.txt", GOLD, _gold_rows(gold), "\t")
     _table(folder / "gold_all_sentences_500pts_1000studies.txt", GOLD[:5], _all_sentences(gold), "\t")
+    _table(folder / "gold_attributes_relations_500pts_500studies1st.txt", GOLD[:10], _attribute_rows(gold), "\t")
+    _table(folder / "gold_object_comparison_with_coordinates.txt", COMPARISON, _comparison_rows(gold), "\t")
+    _table(folder / "auto_bbox_pipeline_coordinates_1000_images.txt", AUTOMATIC, _automatic_rows(gold), "\t")
     _table(folder / "gold_bbox_coordinate_annotations_1000images.csv", ANATOMY, _anatomy_rows(gold))
     scaling = ([f"{one.image.name}.dcm", *_scaling(one.image.size)] for one in gold)
     _table(
@@ -131,62 +94,8 @@ def _plan(seed: int, n: int) -> tuple[list[Annotated], list[Annotated], dict[str
             splits[split].append((study.subject, study.id, image.name, path, view))
             if study.has_report:
                 chosen = gold if in_gold and index == 0 else silver
-                chosen.append(_annotated(study, view, image, seed))
+                chosen.append(annotated(study, view, image, seed))
     return gold, silver, splits
-
-
-def _annotated(study: Study, view: str, image: Radiograph, seed: int) -> Annotated:
-    numbered = enumerate(sentences(study, seed), start=1)
-    said = tuple((number, sentence.text, tuple(_said(sentence))) for number, sentence in numbered)
-    return Annotated(study, view, image, _boxes(image), said)
-
-
-def _boxes(image: Radiograph) -> dict[str, Corners]:
-    """The box of every anatomy, around what is drawn of it; fluid counts to the lung that it fills."""
-    picture = chest(image.drawn, seed=image.seed, size=image.size)
-    boxes = {}
-    for side in SIDES:
-        lung = picture.regions[f"{side} lung"]
-        x1, y1, x2, y2 = _corners(lung | picture.findings.get(f"{side} pleural effusion", lung))
-        middle, low = (x1 + x2) // 2, y1 + 4 * (y2 - y1) // 5
-        boxes[f"{side} lung"] = (x1, y1, x2, y2)
-        boxes[f"{side} costophrenic angle"] = (middle, low, x2, y2) if SIDES[side] > 0 else (x1, low, middle, y2)
-    return boxes | {name: _corners(picture.regions[region]) for name, region in REGIONS.items()}
-
-
-def _corners(mask: Any) -> Corners:
-    x, y, width, height = box(mask)
-    return x, y, x + width - 1, y + height - 1
-
-
-def _said(sentence: Sentence) -> Iterable[Said]:
-    """What a sentence says of each anatomy."""
-    if sentence.text in NORMAL:
-        yield NORMAL[sentence.text], "nlp", "normal", "yes"
-    for name in sentence.labels:
-        for place in _places(name, sentence):
-            if name in LABELS:
-                yield place, *LABELS[name], "no" if sentence.kind == "denied" else "yes"
-            if sentence.kind != "denied":
-                yield place, "nlp", "abnormal", "yes"
-
-
-def _places(name: str, sentence: Sentence) -> list[str]:
-    """The anatomies that a class is said of: of the side and zone that the sentence names, else of both sides."""
-    if name in MIDLINE:
-        return [MIDLINE[name]]
-    side, zone = sentence.finding.anatomies[0].split()[:2] if sentence.finding else ("", "")
-    places = []
-    for one in (side,) if side else SIDES:
-        if name == "Rib fracture":
-            places.append(f"{one} chest wall")
-            continue
-        places.append(f"{one} lung")
-        if zone and name in ZONED:
-            places.append(f"{one} {ZONES[zone]} lung zone")
-        if name == "Pleural effusion":
-            places.append(f"{one} costophrenic angle")
-    return places
 
 
 def _gold_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
@@ -201,6 +110,46 @@ def _gold_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
 
 def _all_sentences(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
     return (_ids(one, number, text) for one in gold for number, text, _ in one.said)
+
+
+def _attribute_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
+    """As gold has it, and what is said of anatomies without a box, and of none."""
+    for one in gold:
+        for number, text, said in one.said:
+            for place, category, label, context in said or (NOWHERE,):
+                yield *_ids(one, number, text), place, int(context == "yes"), label, category, context
+
+
+def _comparison_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
+    """What both reports of a patient say of one anatomy, in the sentence of the later one.
+
+    No patient with two studies has a finding: what both say is that something is not there, and so nothing changed.
+    """
+    for before, now in pairwise(gold):
+        if before.study.subject != now.study.subject:
+            continue
+        earlier = {each for *_, said in before.said for each in said}
+        for number, text, said in now.said:
+            for place, category, label, context in (each for each in said if each in earlier and each[0] in now.boxes):
+                name = f"{now.study.id}|{number}|{place}|{label}"
+                ids = (f"{one.image.name}_{place}" for one in (now, before))
+                small = (_small(one.boxes[place], one.image.size) for one in (now, before))
+                original = (list(one.boxes[place]) for one in (now, before))
+                yield (
+                    *(now.study.subject, name, *ids, place, "no change", f"{category}|{context}|{label}", text),
+                    *(*small, *original, label, now.image.name, before.image.name),
+                )
+
+
+def _automatic_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
+    """Every box a few pixels off; of each image one or two were not found, and have no coordinates."""
+    for one in gold:
+        rng = np.random.default_rng([one.image.seed, *b"detector"])
+        missed = rng.choice(len(one.boxes), rng.integers(1, 3), replace=False)
+        for number, (name, (x1, y1, x2, y2)) in enumerate(one.boxes.items()):
+            right, down = rng.integers(-MOST_MOVED, MOST_MOVED + 1, 2).tolist()
+            moved = (x1 + right, y1 + down, x2 + right, y2 + down)
+            yield f"{one.image.name}.dcm", name, *(("",) * 4 if number in missed else moved)
 
 
 def _ids(one: Annotated, number: int, text: str) -> tuple[object, ...]:

@@ -16,13 +16,8 @@ SEED = 42
 _CI = ("", "_ci_low", "_ci_high")
 
 
-def tables(paths: Sequence[Path]) -> list[Table]:
-    """The judgements in files of answers; a table without rows is left out.
-
-    Raises:
-        InputError: a file that cannot be read, no judgement in any, or one annotator's answer to one question in two.
-    """
-    judgements, notes = _read(paths)
+def tables(judgements: Sequence[Judgement], notes: Sequence[str] = ()) -> list[Table]:
+    """What `read` found, in tables; one without rows is left out."""
     scores = model_scores(judgements, SEED)
     return [
         *_scores_table(
@@ -37,7 +32,12 @@ def tables(paths: Sequence[Path]) -> list[Table]:
     ]  # fmt: skip
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
+def read(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
+    """The judgements in files of answers, and notes on lines that do not count.
+
+    Raises:
+        InputError: a file that cannot be read, no judgement in any, or one annotator's answer to one question in two.
+    """
     found: dict[tuple, tuple[Judgement, Path]] = {}
     notes = []
     for path in dict.fromkeys(Path(path).expanduser().resolve() for path in paths):

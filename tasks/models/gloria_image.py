@@ -64,8 +64,13 @@ def view(image: Image.Image) -> np.ndarray:
 
 def pixels(images: Sequence[Image.Image]) -> torch.Tensor:
     """What the model is given: float32 (n, 3, 224, 224) in [-1, 1]."""
-    grey = torch.from_numpy(np.stack([view(image) for image in images])).float() / 255
-    return ((grey - MEAN) / STD)[:, None].expand(-1, 3, -1, -1).contiguous()
+    return normalised(np.stack([view(image) for image in images])).contiguous()
+
+
+def normalised(views: np.ndarray) -> torch.Tensor:
+    """`pixels` of views, uint8 (n, 224, 224); the three channels share their memory."""
+    grey = torch.from_numpy(views).float() / 255
+    return ((grey - MEAN) / STD)[:, None].expand(-1, 3, -1, -1)
 
 
 def _shares(start: float, extent: float, n_pixels: int) -> np.ndarray:

@@ -46,6 +46,7 @@ from .surgx_figures import Sheet, surgx_pictures
 from .surgx_tables import surgx_tables
 from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, percent
 from .wrong_lung import WrongLungRun, read_wrong_lung_runs
+from .wrong_lung_annotations import annotation_correlations
 from .wrong_lung_figures import wrong_lung_pictures
 from .wrong_lung_scores import score_models
 from .wrong_lung_tables import wrong_lung_tables
@@ -103,7 +104,7 @@ def write_report(
 
     Raises:
         InputError: see `read.find_sample_files`, `samples.read_lines`, `option_scores.read_states`,
-            `annotate.tables.tables`; or `out` holds other files or cannot be written.
+            `annotate.tables.read`; or `out` holds other files or cannot be written.
         MedfaithError: see `extractors.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
@@ -118,9 +119,12 @@ def write_report(
     tables += [polarity_gap_table(results.scored)] if results.scored else []
     tables += heal_tables(results.heal) + surgx_tables(results.surgx) + lung_tables
     if annotations:
-        from ..annotate.tables import tables as annotation_tables  # which is built on this folder's modules
+        from ..annotate import tables as annotated  # which is built on this folder's modules
 
-        tables += annotation_tables(annotations)
+        judgements, of_files = annotated.read(annotations)
+        correlated, unmatched = annotation_correlations(lung, judgements)
+        tables += annotated.tables(judgements, of_files) + correlated
+        notes += unmatched
     if extractor is not None:
         compared = extractors_table(results.heal, extractor)
         tables += [compared] if compared else []

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ...evaluate_metrics.localization.pairs import RANDOM_SENTENCES, SIMILARITIES, SUBSETS, VALUES, Row
 from ...evaluate_metrics.localization.score import RANKED, SCORED, STATES, distribution
 from ...loaders.errors import InputError
-from ..wrong_lung.adapter import unpacked
+from ..wrong_lung.adapter import read_reply, unpacked
 from ..wrong_lung.aggregations import with_divergence
 from .naming import model_name
 from .read import SampleFile
@@ -38,7 +38,10 @@ class WrongLungSetting(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """One row of a log, see `evaluate_metrics.localization.pairs`; attention: as `adapter.packed`, where it is kept."""
+    """One row of a log, see `evaluate_metrics.localization.pairs`.
+
+    attention: as `adapter.packed`, where it is kept. heatmaps: where the store has it, None of an answer in words.
+    """
 
     id: str
     original_id: str | None
@@ -48,17 +51,20 @@ class Sentence(NamedTuple):
     state: str
     values: Mapping[str, float | None]
     attention: Mapping[str, Any] | None
+    heatmaps: str | None
 
 
 @dataclass(frozen=True, eq=False)
 class WrongLungRun(Logged):
     """One model's answers in one task, ordered by the rows' ids.
 
-    rows: as `evaluate_metrics.localization.pairs` has them; those of random sentences with a value "kl".
+    rows: as `evaluate_metrics.localization.pairs` has them, each with `heatmaps`; those of random sentences with a
+    value "kl". n_left_out: rows of patients that were not asked about (`--patients`).
     """
 
     setting: WrongLungSetting
     rows: tuple[Row, ...]
+    n_left_out: int
 
     @property
     def n(self) -> int:
@@ -97,8 +103,10 @@ def read_wrong_lung_runs(file: SampleFile, progress: Callable[[int], Any] = lamb
     return read_lines(file, _WrongLungLines, progress)
 
 
+@dataclass
 class _WrongLungLines(Rows):
     columns = ("sentence", "subsets", "perturbation", "patient_id")
+    n_left_out: int = 0
 
     @staticmethod
     def setting(doc: Mapping[str, Any], task: str) -> WrongLungSetting:
@@ -114,15 +122,21 @@ class _WrongLungLines(Rows):
     def row(sample: Mapping[str, Any]) -> Sentence:
         return _sentence(sample)
 
+    def add(self, sample: Mapping[str, Any]) -> None:
+        super().add(sample)
+        self.n_left_out = max(self.n_left_out, int(sample["doc"].get("n_rows_left_out") or 0))
+
     def run(self, setting: WrongLungSetting, file: SampleFile, *, single: bool) -> WrongLungRun:
         logged = self.logged(file, single=single)
+        logged["n_data"] += self.n_left_out
         rows = [row._asdict() for row in logged["rows"]]
         if setting.config == RANDOM_SENTENCES:
             try:
                 rows = with_divergence(rows)
             except ValueError as error:
                 raise InputError(file.path, f"has a pair without divergence: {error}", action=AGAIN) from error
-        return WrongLungRun(**logged | {"setting": setting._replace(variant=_variant(file)), "rows": tuple(rows)})
+        own = {"setting": setting._replace(variant=_variant(file)), "rows": tuple(rows), "n_left_out": self.n_left_out}
+        return WrongLungRun(**logged | own)
 
 
 def _variant(file: SampleFile) -> str:
@@ -147,7 +161,7 @@ def _sentence(sample: Mapping[str, Any]) -> Sentence:
         raise SampleError(f"{where}.subsets", f"{subsets!r}; expected true or false of each")
     return Sentence(
         row["id"], row["original_id"], row["perturbation"], row["cluster"], subsets, row["state"],
-        _values(row, where), _attention(row, where),
+        _values(row, where), _attention(row, where), read_reply(sample["filtered_resps"][0]).heatmaps,
     )  # fmt: skip
 
 

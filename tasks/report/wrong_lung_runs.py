@@ -29,16 +29,17 @@ def runs_table(models: Sequence[ModelScores]) -> Table:
     rows = [_run(run) for model in models for run in model.runs.values()]
     columns = [
         MODEL, Column("Sentences", ("config",)), SIZE, Column("Patients", ("n_patients",), count),
-        Column("Without images", ("n_skipped",), count), Column("scored", ("n_auroc",), count),
-        *SIZES[1:],
+        Column("Without images", ("n_skipped",), count), Column("Other patients", ("n_left_out",), count),
+        Column("scored", ("n_auroc",), count), *SIZES[1:],
         Column("Pairs", ("n_pairs",), count), Column("without Δ", ("n_pairs_undefined",), count),
         Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = [
-        "n: sentences asked, each changed one behind its original; “a of b” marks a run with --limit or without the "
-        "rows whose images are missing. scored: those with an AUROC; the others have no attention (without map), none "
-        "on any region (degenerate), boxes that hold no pixel of the view (without box) or all of them. Pairs: of a "
-        "changed sentence and its original; without Δ: where one of the two has no AUROC."
+        "n: sentences asked, each changed one behind its original; “a of b” marks a run with --limit, without the "
+        "rows whose images are missing or whose patients --patients leaves out (Other patients). scored: those with an "
+        "AUROC; the others have no attention (without map), none on any region (degenerate), boxes that hold no pixel "
+        "of the view (without box) or all of them. Pairs: of a changed sentence and its original; without Δ: where one "
+        "of the two has no AUROC."
     ]
     return Table("wrong_lung_runs", "Wrong Lung runs", columns, rows, notes)
 
@@ -50,7 +51,7 @@ def _run(run: WrongLungRun) -> list[Any]:
     pairs = [row for row in run.changed if row["original_id"] in ids]
     return [
         run.name, run.setting.config, run.n, run.n_data, len({row["cluster"] for row in run.rows}), run.n_skipped,
-        len(known), *(states.count(state) for state in (WITHOUT_MAP, DEGENERATE, WITHOUT_BOX)),
+        run.n_left_out, len(known), *(states.count(state) for state in (WITHOUT_MAP, DEGENERATE, WITHOUT_BOX)),
         len(pairs), sum(not {row["id"], row["original_id"]} <= known for row in pairs), run.source.task,
         run.source.date,
     ]  # fmt: skip

@@ -82,7 +82,7 @@ def _score(runs: Mapping[str, WrongLungRun]) -> ModelScores:
         found,
         candidate_accuracy(random, seed=SEED) if random else {},
         {subset: _NO_PAIRS | of for subset, of in found.get(RANDOM_SENTENCES, {}).items()},
-        correlations([_flagged(row) for row in originals], COMPARED) if originals else {},
+        correlations([flagged(row) for row in originals], COMPARED) if originals else {},
     )
 
 
@@ -102,6 +102,6 @@ def _with(rows: Sequence[Row], wanted: Sequence[str]) -> list[dict[str, Any]]:
     return [{**row, "values": {name: row["values"][name] for name in wanted if name in row["values"]}} for row in rows]
 
 
-def _flagged(row: Row) -> dict[str, Any]:
+def flagged(row: Row) -> dict[str, Any]:
     """With 1 among its values where it is abnormal, else 0."""
     return {**row, "values": {**row["values"], ABNORMAL: float(row["subsets"][ABNORMAL])}}

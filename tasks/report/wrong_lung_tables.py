@@ -31,7 +31,7 @@ _UNSCORED = (
     "scored: sentences with an AUROC, “a of b” of all. Without: sentences without attention (map), with none on any "
     "region (degenerate), with boxes that hold no pixel of the view (box)."
 )
-_TITLES = {
+TITLES = {
     "auroc": "AUROC", "average_precision": "Avg. P", **{f"iou_{top}": f"IOU@{top}" for top in TOPS},
     **{f"precision_{top}": f"P@{top}" for top in TOPS}, "entropy": "Entropy", "no_attn": "No Attn",
     "local": "Local", "global": "Global", ABNORMAL: "Abnormal",
@@ -213,10 +213,10 @@ def _of_model(model: ModelScores, number: int) -> Table:
     rows: list[list[Any]] = []
     for a in COMPARED:
         cells = [("", "") if a == b else found.get((a, b)) or found[b, a] for b in COMPARED]
-        rows.append([model.name, _TITLES[a], *(value for cell in cells for value in cell)])
+        rows.append([model.name, TITLES[a], *(value for cell in cells for value in cell)])
     columns = [
         Column(None, ("model",)), Column("", ("value",)),
-        *(Column(_TITLES[name], (name, f"n_{name}"), _r) for name in COMPARED),
+        *(Column(TITLES[name], (name, f"n_{name}"), _r) for name in COMPARED),
     ]  # fmt: skip
     size = f"{min(of):,}" if min(of) == max(of) else f"{min(of):,} to {max(of):,}, the CSV has each"
     notes = [

@@ -18,7 +18,7 @@ import numpy as np
 from medfaith.evaluate_metrics.localization.score import score_row
 from medfaith.tasks.surgx.adapter import under_each
 
-SKIPPED = "n_rows_skipped"
+COUNTS = ("n_rows_skipped", "n_rows_left_out")  # of the task; every row repeats them
 ATTENTION = "attention"  # name of the one map of a row in the heatmap store
 ENDS = ("", "_ci_low", "_ci_high")
 OF = ("", "_abnormal", "_one_lung", "_mdrb")  # all rows, and the subsets
@@ -69,18 +69,22 @@ def _number(given: Mapping[str, Any], name: str) -> float | None:
 
 def gold_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a sentence."""
-    return under_each(GOLD, _row(doc, results)) | {SKIPPED: doc[SKIPPED]}
+    return under_each(GOLD, _row(doc, results)) | _counts(doc)
 
 
 def perturbed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of an original or of its perturbed partner."""
-    return under_each(PERTURBED, _row(doc, results)) | {SKIPPED: doc[SKIPPED]}
+    return under_each(PERTURBED, _row(doc, results)) | _counts(doc)
 
 
 def random_sentences_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """As `perturbed_results`, with the attention itself, two of which the divergence compares."""
     row = _row(doc, results, keep=True)
-    return under_each(RANDOM_SENTENCES, row) | {SKIPPED: doc[SKIPPED]}
+    return under_each(RANDOM_SENTENCES, row) | _counts(doc)
+
+
+def _counts(doc: Mapping[str, Any]) -> dict[str, int]:
+    return {name: doc[name] for name in COUNTS}
 
 
 def _row(doc: Mapping[str, Any], results: Sequence[str], *, keep: bool = False) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import datasets
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows
 from medfaith.tasks.heatmaps import Heatmaps
+from medfaith.tasks.wrong_lung.held_out import of_patients
 from medfaith.tasks.wrong_lung.prompts import QUESTION
 
 GOLD = "gold"
@@ -36,21 +37,28 @@ DOCUMENT = {
     "reply_in_words": _FLAG,
     "topic": _TEXT,
     "upsampling": _TEXT,
+    "n_rows_left_out": _INDEX,  # of the task, for the sake of `patients`; every row repeats it
 }
 SHARED = ("id", "patient_id", "study_id", "width", "height", "sentence", "subsets", "boxes")
 
 
 def load(
-    repository: str, config: str, heatmaps: str | None = None, upsampling: str = "bilinear", **options: Any
+    repository: str,
+    config: str,
+    heatmaps: str | None = None,
+    upsampling: str = "bilinear",
+    patients: str | None = None,
+    **options: Any,
 ) -> dict[str, datasets.Dataset]:
     """`rows.load` of one config: its sentences, or, of a perturbed config, each perturbed row behind its original.
 
     Args:
         heatmaps: the folder in which the model keeps its attention (its `store=`).
         upsampling: of the attention on the view: "bilinear", as the paper says, or "nearest", as its code does.
+        patients: the record that training on gold writes beside a checkpoint: ask about those it has held out only.
 
     Raises:
-        InputError: a perturbed row whose original is not there, or another upsampling.
+        InputError: a perturbed row whose original is not there, another upsampling, or as `of_patients`.
     """
     if upsampling not in UPSAMPLING:
         raise InputError("upsampling", f"is {upsampling!r}", expected=" or ".join(UPSAMPLING))
@@ -67,7 +75,9 @@ def load(
         else:
             of_id = {row["id"]: row for row in cast(Iterable[dict[str, Any]], originals)}
             docs = [doc for row in wanted for doc in _pair(row, of_id, f"{repository}, config {config!r}")]
-        docs = [doc | {"upsampling": upsampling} for doc in docs]
+        asked_of = docs if patients is None else of_patients(docs, patients)
+        of_run = {"upsampling": upsampling, "n_rows_left_out": len(docs) - len(asked_of)}
+        docs = [doc | of_run for doc in asked_of]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
     shared = Heatmaps(heatmaps)

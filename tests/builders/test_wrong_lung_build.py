@@ -17,6 +17,7 @@ from medfaith.builders import wrong_lung
 from medfaith.builders.write import summarise
 from medfaith.builders.wrong_lung import CONFIGS, ORIGINALS, Options
 from medfaith.builders.wrong_lung.boxes import ELSEWHERE
+from medfaith.builders.wrong_lung.sentences import NO_ANATOMY, UNLISTED
 from medfaith.builders.wrong_lung.view import mask
 from medfaith.loaders import chest_imagenome, images, phantom
 from medfaith.loaders.errors import InputError, MissingSourceError
@@ -79,6 +80,37 @@ def test_gold_is_what_the_file_says(repository, phantom_wrong_lung_roots):
     record = json.loads((repository / "build.json").read_text())
     for name, title in (("abnormal", "Abnormal"), ("one_lung", "One Lung"), ("mdrb", "MDRB")):
         assert record["skipped"][f"sentences of subset {title}"] == counted[name]
+
+
+def test_sentences_that_are_in_no_row_are_counted(repository, phantom_wrong_lung_roots, tmp_path):
+    """The file of all sentences has 29 more than gold has rows; a copy without it builds the same rows."""
+    root = phantom_wrong_lung_roots["chest_imagenome"]
+    with (root / chest_imagenome.FILES["all_sentences"]).open(encoding="utf-8") as file:
+        ids = {line["row_id"] for line in csv.DictReader(file, delimiter="\t")}
+    record = json.loads((repository / "build.json").read_text())
+    kept = {row["id"].removeprefix("wrong-lung:") for row in rows_of(repository, "gold")}
+    assert record["skipped"][NO_ANATOMY] == len(ids - kept) == 29
+    assert UNLISTED not in record["skipped"]
+    name = Path(chest_imagenome.FILES["all_sentences"]).name
+    hashed = record["sources"]["chest_imagenome"]["files"]
+    assert hashed[name] == hashlib.sha256((root / chest_imagenome.FILES["all_sentences"]).read_bytes()).hexdigest()
+    shutil.copytree(root, tmp_path / "source")
+    (tmp_path / "source" / chest_imagenome.FILES["all_sentences"]).unlink()
+    roots = phantom_wrong_lung_roots | {"chest_imagenome": tmp_path / "source"}
+    (folder,) = wrong_lung.build(roots, tmp_path / "out", configs=["gold"])
+    assert digests(folder)["gold"] == digests(repository)["gold"]
+    without = json.loads((folder / "build.json").read_text())
+    assert NO_ANATOMY not in without["skipped"]
+    assert without["sources"]["chest_imagenome"]["files"] == {key: hashed[key] for key in hashed if key != name}
+
+
+def test_a_fault_of_the_file_of_all_sentences_stops_the_build(phantom_wrong_lung_roots, tmp_path):
+    root = shutil.copytree(phantom_wrong_lung_roots["chest_imagenome"], tmp_path / "source")
+    path = root / chest_imagenome.FILES["all_sentences"]
+    path.write_text(path.read_text().replace("\t", ","))
+    with pytest.raises(InputError, match=rf"{path.name}: its cells are not parted by tabs"):
+        wrong_lung.build(phantom_wrong_lung_roots | {"chest_imagenome": root}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_images_open_and_have_the_rows_size(repository, phantom_wrong_lung_roots):

@@ -13,16 +13,19 @@ from sklearn.metrics import jaccard_score
 from medfaith.builders.wrong_lung.sentences import (
     CUT,
     DISAGREEING,
+    NO_ANATOMY,
     NO_BOX,
     NO_IMAGE,
     OUTSIDE,
+    UNLISTED,
     mean_overlap,
     most_diverse,
     sentences,
+    without_anatomy,
 )
 from medfaith.builders.wrong_lung.view import mask
 from medfaith.loaders.errors import InputError
-from tests.builders.wrong_lung_gold import LUNGS, SIZE, gold, image, rows
+from tests.builders.wrong_lung_gold import LUNGS, SIZE, dicom, gold, image, rows
 
 
 def made(*of_gold, images=None):
@@ -94,6 +97,23 @@ def test_what_is_left_out_is_counted():
     ]
     wanted = {NO_IMAGE: 1, NO_BOX: 1, OUTSIDE: 2, CUT: 1}
     assert {reason: counted[reason] for reason in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("listed", "missing", "unlisted"),
+    [
+        ([(1, 1), (1, 2), (2, 1)], 0, 0),
+        ([(1, 1), (1, 2), (2, 1), (1, 3), (1, 4), (2, 2)], 3, 0),
+        ([(1, 1), (1, 2), (2, 1), (1, 3), (1, 3)], 1, 0),  # an id that stands twice is one sentence
+        ([(1, 1), (1, 2), (2, 1), (3, 1), (3, 2)], 0, 0),  # of an image that gold has not
+        ([(1, 1), (2, 9)], 1, 2),
+        ([], 0, 3),
+    ],
+)
+def test_sentences_that_name_no_anatomy_are_counted_by_their_ids(listed, missing, unlisted):
+    of_gold = [gold(1, study=1), gold(2, study=1), gold(1, study=2)]
+    pairs = [(dicom(study), f"{50_000_000 + study}|{number}") for study, number in listed]
+    assert without_anatomy(of_gold, pairs) == Counter({NO_ANATOMY: missing, UNLISTED: unlisted})
 
 
 @pytest.mark.parametrize("other", ["patient_id", "study_id"])

@@ -31,6 +31,7 @@ def test_build_and_verify_print_verdicts_and_what_was_counted(phantom_wrong_lung
     assert main(build(phantom_wrong_lung_roots, "--out", str(out), "--workers", "2")) == 0
     printed = capsys.readouterr().out
     assert "sentences of subset One Lung\n" in printed
+    assert "29 sentences of the gold images' reports that name no anatomy with a box\n" in printed
     assert printed.endswith(f"written to {out}\n")
     assert main(["verify", str(out)]) == 0
     again = capsys.readouterr().out
@@ -64,6 +65,19 @@ def test_bad_input_is_explained_with_status_2_and_nothing_is_written(phantom_wro
     assert not out.exists()
 
 
+def test_a_bad_file_of_all_sentences_is_explained_with_status_2(phantom_wrong_lung_roots, tmp_path, capsys):
+    root = shutil.copytree(phantom_wrong_lung_roots["chest_imagenome"], tmp_path / "chest_imagenome")
+    path = root / chest_imagenome.FILES["all_sentences"]
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:2], lines[2].replace(".dcm", ".jpg"), *lines[3:]]))
+    out = tmp_path / "out"
+    assert main(build(phantom_wrong_lung_roots | {"chest_imagenome": root}, "--out", str(out))) == 2
+    error = capsys.readouterr().err
+    for word in ("medfaith: ", f"{path.name}, row 2, column 'image_id'", "hexadecimal", "what to do"):
+        assert word in error
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -86,13 +100,18 @@ def test_help_names_every_option_with_its_default(capsys):
         main(["build", "wrong-lung", "--help"])
     assert stop.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
-    for words in ("--swap", "as the paper's code has it (default: words)", "the same pixels (default: share)"):
+    for words in (
+        "--swap",
+        "as the paper's code has it (default: words)",
+        "the same pixels (default: share)",
+        "--config silver",
+    ):
         assert words in text
 
 
 def test_the_card_and_the_published_figures_name_what_is_built():
     body = cards.body(REPOSITORY)
-    assert all(f"`{config}`" in body for config in wrong_lung.CONFIGS)
+    assert all(f"`{config}`" in body for config in wrong_lung.NEEDS)
     assert "Research only" in body
     for name, paper in cards.published("wrong-lung").items():
         assert name.split("/")[0] in wrong_lung.CONFIGS

@@ -16,7 +16,6 @@ from medfaith.loaders.errors import InputError
 
 GOLD, ANATOMY = "gold_object_attribute_with_coordinates.txt", "gold_bbox_coordinate_annotations_1000images.csv"
 SCALING = "gold_bbox_scaling_factors_original_to_224x224.csv"
-COMPARISONS, SENTENCES = "gold_object_comparison_with_coordinates.txt", "gold_all_sentences_500pts_1000studies.txt"
 PATIENT, STUDY = "10000032", "50414267"
 BOXES = {"left lung": [1300, 200, 2300, 2100], "right lung": [150, 190, 1200, 2000.5], "trachea": [-8, 0, 90, 0]}
 CSV_ORDER = ("original_x1", "original_x2", "original_y1", "original_y2")
@@ -265,43 +264,6 @@ def test_scaling(tmp_path):
     ):
         path.write_text(f"{header}{line}\n", encoding="utf-8")
         fault(chest_imagenome.read_scaling, tmp_path, file=SCALING, row=1, column=column)
-
-
-# --- the other files --------------------------------------------------------------------------------------------------
-
-
-def test_comparisons_and_all_sentences(tmp_path):
-    write(tmp_path)
-    comparison = {
-        "patient_id": PATIENT,
-        "subject_id": f"{dicom(1)}_left lung",
-        "bbox": "left lung",
-        "comparison": "no change;;improved",
-        "sentence": "Less\neffusion.",
-        "label_name": "pleural effusion",
-        "current_image_id": dicom(1),
-        "previous_image_id": f"{dicom(0)}.dcm",
-    }
-    pd.DataFrame([comparison]).to_csv(tmp_path / "gold_dataset" / COMPARISONS, sep="\t", index=False)
-    (read,) = chest_imagenome.read_comparisons(tmp_path).to_pylist()
-    assert read == {name: comparison[name] for name in comparison if name != "subject_id"} | {
-        "previous_image_id": dicom(0)
-    }
-    frame = pd.DataFrame([row(1), row(2)])[["patient_id", "study_id", "image_id", "row_id", "sentence"]]
-    frame.to_csv(tmp_path / "gold_dataset" / SENTENCES, sep="\t", index=False)
-    table = chest_imagenome.read_all_sentences(tmp_path)
-    assert table["row_id"].to_pylist() == [f"{STUDY}|1", f"{STUDY}|2"]
-    assert table["image_id"].to_pylist() == 2 * [dicom()]
-    frame.assign(sentence=["One.", " "]).to_csv(tmp_path / "gold_dataset" / SENTENCES, sep="\t", index=False)
-    fault(chest_imagenome.read_all_sentences, tmp_path, file=SENTENCES, row=2, column="sentence")
-
-
-@pytest.mark.parametrize("read", ["read_scaling", "read_comparisons", "read_all_sentences"])
-def test_a_file_that_only_some_need_is_missed_when_it_is_read(tmp_path, read):
-    write(tmp_path)
-    assert set(chest_imagenome.label_files(tmp_path)) == {"gold", "anatomy"}
-    with pytest.raises(InputError, match="holds no gold_dataset/gold_"):
-        getattr(chest_imagenome, read)(tmp_path)
 
 
 def test_rows_made_of_it_open_images_of_mimic(tmp_path):

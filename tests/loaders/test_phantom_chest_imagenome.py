@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -67,18 +68,33 @@ def rows_of(root, name):
         ),
         ("gold_bbox_scaling_factors_original_to_224x224.csv", "image_id,top,bottom,left,right,ratio"),
         ("gold_all_sentences_500pts_1000studies.txt", "patient_id,study_id,image_id,row_id,sentence"),
+        (
+            "gold_attributes_relations_500pts_500studies1st.txt",
+            "patient_id,study_id,image_id,row_id,sentence,bbox,relation,label_name,categoryID,context",
+        ),
+        (
+            "gold_object_comparison_with_coordinates.txt",
+            "patient_id,relationship_id,subject_id,object_id,bbox,comparison,attribute,sentence,bbox_coord_224_subject,"
+            "bbox_coord_224_object,bbox_coord_original_subject,bbox_coord_original_object,label_name,current_image_id,"
+            "previous_image_id",
+        ),
+        (
+            "auto_bbox_pipeline_coordinates_1000_images.txt",
+            "image_id,bbox_name,original_x1,original_y1,original_x2,original_y2",
+        ),
     ],
 )
 def test_files_have_the_official_headers(roots, name, header):
     columns, rows = rows_of(roots["chest_imagenome"], name)
     assert columns == header.split(",")
-    assert all(row["image_id"].endswith(".dcm") for row in rows)
+    assert rows
+    assert all(row["image_id"].endswith(".dcm") for row in rows if "image_id" in row)
 
 
 def test_it_is_complete_and_small(roots):
     assert sources.status("chest_imagenome", roots).state == "found"
     root = roots["chest_imagenome"]
-    assert {"scaling", "all_sentences"} < set(chest_imagenome.label_files(root))
+    assert set(chest_imagenome.label_files(root)) == set(chest_imagenome.FILES)
     assert sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) < 500_000
 
 
@@ -209,6 +225,69 @@ def test_all_sentences_are_the_reports_sentences(roots, gold, frontal):
     assert told == {image: report_sentences(roots, frontal[image]) for image in by_image(gold)}
 
 
+def test_attributes_are_gold_and_what_has_no_box(roots, gold, frontal):
+    found = {}
+    for row in chest_imagenome.read_attributes(roots["chest_imagenome"]).to_pylist():
+        assert (row["patient_id"], row["study_id"]) == tuple(
+            frontal[row["image_id"]][name] for name in ("subject_id", "study_id")
+        )
+        assert row["relation"] == ("1" if row["context"] == "yes" else "0")
+        said = (row["row_id"], row["sentence"], row["bbox"], row["label_name"], row["context"])
+        assert said not in found.setdefault(row["image_id"], set())
+        found[row["image_id"]].add(said)
+    of_gold = {
+        image: {(one.id, one.sentence, *said) for one in sentences for said in said_by(one)}
+        for image, sentences in by_image(gold).items()
+    }
+    assert found.keys() == of_gold.keys()
+    others = set()
+    for image, rows in found.items():
+        assert of_gold[image] <= rows
+        report = report_sentences(roots, frontal[image])
+        assert {(row_id, text) for row_id, text, *_ in rows} == {
+            (f"{frontal[image]['study_id']}|{number}", text) for number, text in report.items()
+        }
+        for _, text, box, label, context in rows - of_gold[image]:
+            others.add(box)
+            if box == "unknown":
+                assert (label, context) == ("normal", "yes")
+                assert not expected(text)
+                assert "rib fracture" not in text.lower()
+            else:
+                assert "rib fracture" in text.lower()
+    assert others == {"unknown", "left chest wall", "right chest wall"}
+
+
+def test_comparisons_hold_of_both_pictures(roots, frontal, drawn):
+    """A patient's later image against the one before: what both reports deny or call normal is drawn in neither."""
+    root = roots["chest_imagenome"]
+    anatomy = chest_imagenome.read_anatomy(root)
+    scaling = chest_imagenome.read_scaling(root)
+    _, rows = rows_of(root, "gold_object_comparison_with_coordinates.txt")
+    assert len({row["relationship_id"] for row in rows}) == len(rows) == 27
+    for row in rows:
+        now, before = row["current_image_id"], row["previous_image_id"]
+        dates = [(frontal[image]["subject_id"], drawn[image][0].number) for image in (before, now)]
+        assert [patient for patient, _ in dates] == 2 * [row["patient_id"]]
+        assert dates[0] < dates[1]
+        assert row["sentence"] in report_sentences(roots, frontal[now]).values()
+        _, context, label = row["attribute"].split("|")
+        assert label == row["label_name"]
+        for image in (now, before):
+            told = report_sentences(roots, frontal[image]).values()
+            assert any((row["bbox"], label, context) in expected(text) for text in told)
+            assert not drawn[image][1].findings
+        assert (row["comparison"], label == "normal" or context == "no") == ("no change", True)
+        for image, end in ((now, "subject"), (before, "object")):
+            assert row[f"{end}_id"] == f"{image}_{row['bbox']}"
+            corners = anatomy[image][row["bbox"]]
+            assert row[f"bbox_coord_original_{end}"] == str([int(value) for value in corners])
+            one = scaling[image]
+            small = [value * one.ratio + shift for value, shift in zip(corners, 2 * (one.left, one.top), strict=True)]
+            assert np.allclose(json.loads(row[f"bbox_coord_224_{end}"]), small, atol=0.5)
+    assert {row["bbox"] for row in rows} > {"left lung", "right lung"}
+
+
 # --- where the boxes lie ----------------------------------------------------------------------------------------------
 
 
@@ -265,6 +344,23 @@ def test_boxes_are_the_annotations_around_the_anatomy(roots, gold, drawn):
         for name, region in (("cardiac silhouette", "heart"), ("aortic arch", "aorta"), ("trachea", "trachea")):
             ys, xs = np.nonzero(regions[region])
             assert boxes[name] == (xs.min(), ys.min(), xs.max(), ys.max())
+
+
+def test_automatic_boxes_are_the_true_ones_a_few_pixels_off_or_missing(roots):
+    root = roots["chest_imagenome"]
+    anatomy, automatic = chest_imagenome.read_anatomy(root), chest_imagenome.read_automatic_boxes(root)
+    assert list(automatic) == list(anatomy)
+    missing, moves = set(), set()
+    for image, boxes in anatomy.items():
+        assert len(boxes) - len(automatic[image]) in (1, 2)
+        missing |= set(boxes) - set(automatic[image])
+        for name, found in automatic[image].items():
+            x1, y1, x2, y2 = np.subtract(found, boxes[name])
+            assert (x1, y1) == (x2, y2)
+            moves.add((x1, y1))
+    assert len(missing) > 10
+    assert len(moves) > 40
+    assert max(np.abs(list(moves)).ravel()) == 4
 
 
 def test_coordinates_of_the_square_follow_from_the_scaling(roots, frontal):

@@ -68,7 +68,7 @@ def test_gold_by_hand(tmp_path):
         0,
     ]
     assert rows_of(report, RUNS) == [
-        ["m", "gold", "5 of 11", "3", "2", "2", "1", "1", "0", "0", "0", f"{TASK}gold", DATE]
+        ["m", "gold", "5 of 11", "3", "2", "0", "2", "1", "1", "0", "0", "0", f"{TASK}gold", DATE]
     ]
     one = [shown([0.75, 0.25], [1, 1]), shown([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
     assert rows_of(report, FIRST) == [["m", *one, "2 of 5", "1", "1", "0"]]
@@ -128,7 +128,7 @@ def test_changes_by_hand(tmp_path):
         ["m", "Swap Left Right", "One Lung*", "-25.00 [–, –]", "1", "+25.00 [–, –]", "0"],
         ["m", "Swap Left Right", "MDRB", "+25.00 [–, –]", "1", "–", "0"],
     ]
-    assert rows_of(report, RUNS)[0][9:11] == ["3", "1"]
+    assert rows_of(report, RUNS)[0][10:12] == ["3", "1"]
     assert rows_of(report, FIRST)[0][4] == "2 of 3", "the originals stand in for the gold sentences"
     assert f"m: {TASK}gold is not logged; Wrong Lung Tables 1 to 3, 7 and 10 to 12 and the correlations take the 3 " \
         f"originals of {TASK}swap_left_right" in report  # fmt: skip

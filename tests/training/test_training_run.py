@@ -69,7 +69,7 @@ def small_images(monkeypatch):
 def test_rows_are_read_with_the_images_that_they_share(data, build, roots):
     stored: list[Any] = list(rows.read(training_data.REPOSITORY, "gold", "test", str(build)))
     assert [example.id for example in data.examples] == [row["id"] for row in stored]
-    assert len(data.pixels) == len({row["image"]["key"] for row in stored}) < len(stored)
+    assert len(data.views) == len({row["image"]["key"] for row in stored}) < len(stored)
     for row, example in list(zip(stored, data.examples, strict=True))[:: len(stored) // 5]:
         assert torch.equal(data.images([example.image]), gloria_image.pixels([open_image(row["image"], roots)]))
         assert (example.size, example.patient) == ((row["height"], row["width"]), row["patient_id"])
@@ -115,7 +115,7 @@ def test_supervision_raises_it_more_than_random_sentences_do(rises):
 def test_settling_takes_statistics_from_the_images_and_changes_no_weight(data, parts, text_model):
     model, _ = start(None, text_model, tiny=True)
     weights = [parameter.detach().clone() for parameter in model.parameters()]
-    settle(model, data, parts["test"], Options(batch_size=len(data.pixels)))
+    settle(model, data, parts["test"], Options(batch_size=len(data.views)))
     assert all(torch.equal(*pair) for pair in zip(weights, model.parameters(), strict=True))
     net = model.img_encoder.model
     images = data.images(sorted({example.image for example in parts["test"]}))

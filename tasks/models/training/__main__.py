@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -18,11 +19,12 @@ from transformers import BertConfig
 from ....loaders import sources
 from ....loaders.errors import InputError, MedfaithError
 from ..gloria import TEXT_MODEL, GloriaModel, load_gloria, load_tokenizer
-from .data import Example, by_patient, read
+from .data import GOLD, SILVER, Example, read
 from .recipes import RECIPES, named
 from .train import Options, auroc, settle, train
 
 VOCABULARY = 28996  # of Bio_ClinicalBERT
+CACHE = 4.0  # GiB
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,8 +47,9 @@ def run(arguments: argparse.Namespace) -> None:
     given = sources.parse_root_arguments(arguments.root)
     roots = sources.resolve_roots(given, environ=os.environ, config=sources.user_config())
     model, tokenizer = start(arguments.init, arguments.text_model, tiny=arguments.tiny, seed=options.seed)
-    data = read(arguments.data, roots, arguments.limit)
-    parts = by_patient(data.examples)
+    how = {"cache": int(arguments.image_cache * 2**30), "workers": arguments.workers}
+    data = read(arguments.data, roots, arguments.limit, config=arguments.config, **how)
+    parts = data.parts
     if arguments.init is None:
         settle(model, data, parts["train"], options)
     before = auroc(model, tokenizer, data, parts["test"], options.device)
@@ -58,8 +61,9 @@ def run(arguments: argparse.Namespace) -> None:
         "recipe": {"name": arguments.recipe, **asdict(recipe)},
         "options": asdict(options),
         "init": None if arguments.init is None else arguments.init.name,
+        "config": arguments.config,
         "n_without_words": data.n_without_words,
-        "patients": {part: sorted({example.patient for example in own}) for part, own in parts.items()},
+        "patients": {part: patients(own, arguments.config) for part, own in parts.items()},
         "loss": asdict(history),
         "auroc": means,
     }
@@ -95,6 +99,16 @@ def start(init: Path | None, text_model: str, *, tiny: bool = False, seed: int =
         return model, tokenizer
 
 
+def patients(examples: Sequence[Example], config: str) -> list[str] | dict[str, Any]:
+    """The patients of a part: of gold their sorted ids, which `medfaith eval --patients` reads; of silver, which has
+    60,000, how many they are and the SHA-256 of the sorted ids, one a line.
+    """
+    ids = sorted({example.patient for example in examples})
+    if config == GOLD:
+        return ids
+    return {"n": len(ids), "sha256": hashlib.sha256("".join(f"{one}\n" for one in ids).encode()).hexdigest()}
+
+
 def compared(examples: Sequence[Example], before: np.ndarray, after: np.ndarray) -> dict[str, dict[str, float | int]]:
     """Mean AUROC, (n,) each, of all examples and of those about one lung, where it is defined."""
     found = {}
@@ -118,13 +132,17 @@ def _write(path: Path, record: Mapping[str, Any]) -> None:
 
 def _options(arguments: argparse.Namespace) -> Options:
     """Raises InputError for a number or a place that is none, before anything is read."""
-    for name in ("epochs", "limit"):
+    if arguments.config not in (GOLD, SILVER):
+        raise InputError("--config", f"is {arguments.config!r}", expected=f"{GOLD} or {SILVER}")
+    for name in ("epochs", "limit", "workers"):
         if (value := getattr(arguments, name)) is not None and value < 1:
             raise InputError(f"--{name}", f"is {value}", expected="1 or more")
     if arguments.batch_size < 2:
         raise InputError("--batch-size", f"is {arguments.batch_size}", expected="2 images or more")
     if not 0 < arguments.lr < float("inf"):
         raise InputError("--lr", f"is {arguments.lr}", expected="a positive number")
+    if not 0 <= arguments.image_cache < float("inf"):
+        raise InputError("--image-cache", f"is {arguments.image_cache}", expected="GiB, 0 or more")
     if arguments.seed < 0:
         raise InputError("--seed", f"is {arguments.seed}", expected="0 or more")
     if not arguments.out.parent.is_dir() or arguments.out.is_dir():
@@ -142,16 +160,21 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m medfaith.tasks.models.training",
-        description="Train a GLoRIA by a recipe of That's the Wrong Lung! (section 4.1) on the gold sentences of a "
-        "build, split by patient: 60%% training, 20%% validation, 20%% held out. Writes FILE.ckpt, and FILE.ckpt.json "
-        "with the patients of each part, losses, and AUROC on the held-out sentences before and after.",
+        description="Train a GLoRIA by a recipe of That's the Wrong Lung! (section 4.1): on the silver sentences of a "
+        "build, as the paper does, with the data set's own splits; or on the gold ones, split by patient: 60%% "
+        "training, 20%% validation, 20%% held out. Writes FILE.ckpt, and FILE.ckpt.json with the patients of each "
+        "part, losses, and AUROC on the held-out sentences before and after.",
         epilog="Example: python -m medfaith.tasks.models.training 30_shot --data medfaith-data --root mimic_cxr=PATH "
         "--init gloria.ckpt --out 30_shot.ckpt; then medfaith eval --model medfaith-alignment --model_args "
-        "pretrained=gloria:30_shot.ckpt ...",
+        "pretrained=gloria:30_shot.ckpt --patients 30_shot.ckpt.json ..., which asks about the held-out patients "
+        "only. A model trained on silver has seen none of gold's patients and needs no --patients.",
     )
     parser.add_argument("recipe", metavar="RECIPE", help=", ".join(RECIPES))
     parser.add_argument("--data", required=True, help="what medfaith build wrong-lung wrote, or a Hub organisation")
     parser.add_argument("--root", action="append", default=[], metavar="SOURCE=PATH", help="mimic_cxr: the images")
+    parser.add_argument(
+        "--config", default=GOLD, help="gold, or silver (medfaith build wrong-lung --config silver) (default: gold)"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.ckpt")
     parser.add_argument("--init", type=Path, metavar="FILE.ckpt", help="weights to start from (default: random ones)")
     parser.add_argument(
@@ -163,7 +186,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, default=Options.batch_size, help="images (default: %(default)s)")
     parser.add_argument("--lr", type=float, default=Options.lr, help="of Adam (default: %(default)s)")
     parser.add_argument("--device", default=Options.device, help="cpu, cuda, ... (default: %(default)s)")
-    parser.add_argument("--limit", type=int, metavar="N", help="take the first N sentences only")
+    parser.add_argument("--limit", type=int, metavar="N", help="take the first N sentences of a split only")
+    parser.add_argument("--workers", type=int, default=4, help="images opened at a time (default: %(default)s)")
+    parser.add_argument(
+        "--image-cache",
+        type=float,
+        default=CACHE,
+        metavar="GIB",
+        help="memory for images; all of silver's take 12, others are opened anew (default: %(default)s)",
+    )
     return parser
 
 

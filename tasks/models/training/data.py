@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,19 +14,20 @@ from tqdm import tqdm
 
 from ....evaluate_metrics.localization.view import mask
 from ....loaders.errors import InputError
-from ....loaders.images import open_image
 from ... import rows
-from ..gloria_image import pixels
 from ..gloria_text import clean
+from .views import Views
 
-REPOSITORY, CONFIG, SPLIT = "wrong-lung-chest_imagenome", "gold", "test"
+REPOSITORY = "wrong-lung-chest_imagenome"
+GOLD, SILVER = "gold", "silver"
+SPLITS = {GOLD: ("test",), SILVER: ("train", "validation", "test")}  # in a build
 SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
 
 class Example(NamedTuple):
-    """One row of the gold sentences.
+    """One row of the sentences.
 
-    image: its place in `Data.pixels`. size: (height, width) of the image. boxes: k times xywh in the image's pixels.
+    image: its place in `Data.views`. size: (height, width) of the image. boxes: k times xywh in the image's pixels.
     terms: names of the anatomies and conditions that the row is labelled with. subsets: those that it is in.
     """
 
@@ -39,45 +42,70 @@ class Example(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Examples and the views that they share: float32 (n_images, 1, 224, 224), grey, as `gloria_image.pixels`.
+    """The examples of every split of a build, and the views of the images that they share.
 
     n_without_words: rows whose sentence has none, which were left out.
     """
 
-    examples: list[Example]
-    pixels: torch.Tensor
+    splits: dict[str, list[Example]]
+    views: Views
     n_without_words: int = 0
+
+    @property
+    def examples(self) -> list[Example]:
+        return [example for own in self.splits.values() for example in own]
+
+    @property
+    def parts(self) -> dict[str, list[Example]]:
+        """What to train on, to stop by and to hold out: silver's own splits; of gold's one split, `by_patient`."""
+        return self.splits if len(self.splits) > 1 else by_patient(self.examples)
 
     def images(self, numbers: Sequence[int]) -> torch.Tensor:
         """What the model is given of some images: (n, 3, 224, 224)."""
-        return self.pixels[list(numbers)].expand(-1, 3, -1, -1)
+        return self.views.pixels(numbers)
 
 
-def read(data: str | Path, roots: Mapping[str, Path], limit: int | None = None) -> Data:
-    """The gold sentences of a build that have a word.
+def read(
+    data: str | Path,
+    roots: Mapping[str, Path],
+    limit: int | None = None,
+    *,
+    config: str = GOLD,
+    cache: int = 2**31,
+    workers: int = 1,
+) -> Data:
+    """The sentences of a build that have a word.
 
     Args:
-        data: what `medfaith build wrong-lung` wrote. roots: of the images. limit: rows at most, the first ones.
+        data: what `medfaith build wrong-lung` wrote. roots: of the images. limit: rows of a split at most, the first
+            ones. config: gold or silver. cache, workers: as of `Views`.
 
     Raises:
-        InputError: the build is not there, or no sentence is left. MissingSourceError, ImageError: an image is not.
+        InputError: the build is not there, or no sentence is left of a split. MissingSourceError, ImageError: an image
+            is not.
     """
-    stored: Any = rows.read(REPOSITORY, CONFIG, SPLIT, str(data))
-    asked = stored if limit is None else stored.select(range(min(limit, len(stored))))
     places: dict[str, int] = {}
-    views: list[torch.Tensor] = []
-    examples = []
-    for row in tqdm(asked, desc="read images", disable=None, leave=False):
-        if not clean(row["sentence"]):
-            continue
-        key = row["image"]["key"]
-        if key not in places:
-            places[key] = len(views)
-            views.append(pixels([open_image(row["image"], roots)])[:, :1])
-        examples.append(_example(row, places[key]))
-    if not examples:
-        raise InputError(data, f"none of {len(asked)} sentences has a word", action="build it again, or raise --limit")
-    return Data(examples, torch.cat(views), len(asked) - len(examples))
+    references: list[Mapping[str, str]] = []
+    splits: dict[str, list[Example]] = {}
+    n_without_words = 0
+    for split in SPLITS[config]:
+        stored: Any = rows.read(REPOSITORY, config, split, str(data))
+        asked = stored if limit is None else stored.select(range(min(limit, len(stored))))
+        examples = splits[split] = []
+        for row in tqdm(asked, desc=f"read {config}, {split}", disable=None, leave=False):
+            if not clean(row["sentence"]):
+                continue
+            place = places.setdefault(row["image"]["key"], len(references))
+            if place == len(references):
+                references.append(row["image"])
+            examples.append(_example(row, place))
+        if not examples:
+            found = f"none of {len(asked)} sentences of {config}, {split} has a word"
+            raise InputError(data, found, action="build it again, or raise --limit")
+        n_without_words += len(asked) - len(examples)
+    views = Views(references, roots, cache=cache, workers=workers)
+    views.check()
+    return Data(splits, views, n_without_words)
 
 
 def by_patient(examples: Sequence[Example], seed: int = 0) -> dict[str, list[Example]]:
@@ -110,13 +138,20 @@ def regions(examples: Sequence[Example]) -> torch.Tensor:
 
 
 def _example(row: Mapping[str, Any], image: int) -> Example:
+    """Silver has a million: what many say alike is kept once."""
+    terms = [box["label"] for box in row["boxes"]] + [label["name"] for label in row["labels"]]
     return Example(
         id=row["id"],
-        patient=row["patient_id"],
+        patient=sys.intern(row["patient_id"]),
         image=image,
         sentence=row["sentence"],
         size=(row["height"], row["width"]),
         boxes=[box["xywh"] for box in row["boxes"]],
-        terms=[box["label"] for box in row["boxes"]] + [label["name"] for label in row["labels"]],
-        subsets=frozenset(name for name, inside in row["subsets"].items() if inside),
+        terms=[sys.intern(one) for one in terms],
+        subsets=_once(tuple(name for name, inside in row["subsets"].items() if inside)),
     )
+
+
+@functools.cache
+def _once(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)

@@ -143,16 +143,17 @@ def settle(model: GloriaModel, data: Data, examples: Iterable[Example], options:
     They are the means over batches of `options.batch_size`. Without them the statistics that come with any training,
     even with one that learns nothing, would count as what it does to attention. Leaves the model in eval mode.
     """
-    images, _ = _shared(data, list(examples))
+    images = list(dict.fromkeys(example.image for example in examples))
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean over the batches
     model.to(options.device).train()
+    starts = range(0, len(images), options.batch_size)
     with torch.no_grad():
-        for batch in images.split(options.batch_size):
-            model.encode_images(batch.to(options.device))
+        for start in tqdm(starts, desc="settle", disable=None, leave=False):
+            model.encode_images(data.images(images[start : start + options.batch_size]).to(options.device))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     model.eval()
@@ -174,7 +175,7 @@ def auroc(
     """Of each sentence's attention on the pixels of its boxes (section 2.3), NaN where it is undefined: (n,)."""
     model.to(device).eval()
     todo, found = list(examples), []
-    for start in range(0, len(todo), AT_ONCE):
+    for start in tqdm(range(0, len(todo), AT_ONCE), desc="score", disable=None, leave=False):
         own = todo[start : start + AT_ONCE]
         images, image_of = _shared(data, own)
         tokens = tokenize(tokenizer, [example.sentence for example in own]).to(device)

@@ -1,0 +1,153 @@
+"""The silver sentences of Chest ImaGenome as rows: those of scene graphs, which programs made, of patients not in gold.
+
+The paper's models are trained on them (section 4.1). There are a quarter of a million graphs, so an image's rows are in
+memory as such only until they are in a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from tqdm import tqdm
+
+from ...loaders import chest_imagenome, csv_table
+from ...loaders.chest_imagenome_silver import SceneGraphs, parse, read_split, split_file
+from ...loaders.errors import InputError
+from .sentences import SUBSETS, in_image, least, mean_overlap
+
+SPLITS = ("train", "validation", "test")
+AVOID = "avoid"
+AT_ONCE = 500  # images whose rows are in memory
+NO_IMAGE = "images that MIMIC-CXR-JPG's metadata has not"
+NO_GRAPH = "images without a scene graph"
+NO_TEXT = "sentences without a text"
+IN_TWO = "patients in two of the splits"
+
+
+class Made(NamedTuple):
+    """What build.json says of a split beside its rows. sha256: of its scene graphs, however they are packed."""
+
+    counted: Counter[str]
+    sha256: str
+
+
+@dataclass
+class Silver:
+    """The silver dataset below a root. images: `mimic_cxr.read_images`. made: of every split that `table` has made."""
+
+    root: Path
+    splits: Mapping[str, pa.Table]
+    images: pa.Table
+    made: dict[str, Made] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> Counter[str]:
+        """Of all splits made, by split and reason."""
+        found = Counter({f"silver: {IN_TWO}": _in_two(self.splits)})
+        for split, made in self.made.items():
+            found.update({f"silver, {split}: {reason}": n for reason, n in made.counted.items()})
+        return found
+
+    @property
+    def label_files(self) -> list[Path]:
+        """The lists of images; the graphs' hashes are in `made`."""
+        return [split_file(self.root, split) for split in (*SPLITS, AVOID)]
+
+    def table(self, split: str, schema: pa.Schema, benchmark: str) -> pa.Table:
+        """The rows of a split, in the order of its list and of each graph; `benchmark` begins each id.
+
+        Raises:
+            InputError: no graphs, one that is damaged, an image in another study than MIMIC-CXR-JPG's, no row.
+        """
+        listed, counted, digest = self.splits[split], Counter(), hashlib.sha256()
+        places = pc.index_in(listed["dicom_id"].combine_chunks(), value_set=self.images["dicom_id"].combine_chunks())
+        batches, overlaps = [], []
+        title = f"silver, {split}"
+        with (
+            SceneGraphs(self.root) as graphs,
+            tqdm(total=len(places), desc=title, unit=" images", disable=None, leave=False) as bar,
+        ):
+            for start in range(0, len(places), AT_ONCE):
+                names = listed["dicom_id"].slice(start, AT_ONCE).to_pylist()
+                found = self.images.take(places.slice(start, AT_ONCE)).to_pylist()
+                rows = []
+                for name, image in zip(names, found, strict=True):
+                    own = _rows(name, image, graphs, digest, counted, benchmark)
+                    overlaps += [mean_overlap(own)] * len(own)
+                    rows += own
+                batches.append(pa.RecordBatch.from_pylist(rows, schema=schema))
+                bar.update(len(names))
+        if not overlaps:
+            reasons = "".join(f"; {n} {reason}" for reason, n in counted.items())
+            action = "check that both roots are complete and of the same release"
+            raise InputError(split_file(self.root, split), f"no sentence of its images{reasons}", action=action)
+        table = _with_mdrb(pa.Table.from_batches(batches, schema), least(overlaps))
+        inside = table["subsets"].combine_chunks()
+        counted.update({text: pc.sum(inside.field(name)).as_py() for name, text in SUBSETS.items()})
+        self.made[split] = Made(counted, digest.hexdigest())
+        return table
+
+
+def read(root: Path, images: pa.Table, gold: Collection[str]) -> Silver:
+    """The splits, of which no patient may be in gold; `gold`: its patients' ids.
+
+    Raises:
+        InputError: a list that is missing or broken, or with a patient of gold, or of images_to_avoid.csv.
+    """
+    avoided = pa.array(sorted({*gold, *read_split(root, AVOID)["subject_id"].to_pylist()}), pa.string())
+    splits = {split: read_split(root, split) for split in SPLITS}
+    for split, table in splits.items():
+        other = pc.invert(pc.is_in(table["subject_id"], value_set=avoided))
+        csv_table.require(
+            other,
+            table["subject_id"],
+            split_file(root, split),
+            "subject_id",
+            expected="no patient of gold_dataset or of images_to_avoid.csv",
+            action=chest_imagenome.ACTION,
+        )
+    columns = ["dicom_id", "study_id", "subject_id", "key", "view", "width", "height"]
+    return Silver(root, splits, images.select(columns).combine_chunks())  # of many chunks, `take` would copy all
+
+
+def _rows(
+    name: str, image: Mapping[str, Any], graphs: SceneGraphs, digest: Any, counted: Counter[str], benchmark: str
+) -> list[dict[str, Any]]:
+    """Of one image; a study may have several, with the same sentences, so that its name is a part of their ids."""
+    if image["dicom_id"] is None:
+        counted[NO_IMAGE] += 1
+        return []
+    graph = graphs.find(name)
+    if graph is None:
+        counted[NO_GRAPH] += 1
+        return []
+    digest.update(hashlib.sha256(graph.data).digest())
+    rows = []
+    for one in parse(graph, name):
+        if not one.sentence.strip():
+            counted[NO_TEXT] += 1
+        elif (made := in_image(one, image, f"{benchmark}:{one.id}|{name}", counted)) is not None:
+            rows.append(made.row)
+    return rows
+
+
+def _with_mdrb(table: pa.Table, flags: Any) -> pa.Table:
+    """The table with the flags as subset MDRB, which only all rows decide."""
+    subsets = table["subsets"].combine_chunks()
+    fields = list(subsets.type)
+    columns = [pa.array(flags) if field.name == "mdrb" else subsets.field(field.name) for field in fields]
+    place = table.schema.get_field_index("subsets")
+    return table.set_column(place, table.schema.field(place), pa.StructArray.from_arrays(columns, fields=fields))
+
+
+def _in_two(splits: Mapping[str, pa.Table]) -> int:
+    """How many patients more than one split has."""
+    times = Counter(patient for table in splits.values() for patient in pc.unique(table["subject_id"]).to_pylist())
+    return sum(n > 1 for n in times.values())

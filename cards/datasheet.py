@@ -1,0 +1,236 @@
+"""README.md of a published repository: the Hub's header, and the questions of Datasheets for Datasets (Gebru et al.).
+
+What is true of one benchmark alone stands in cards/<repository>.md under fixed headings; everything else is generated.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..builders.rowset import rowset_sha256
+from ..builders.write import configs_header, front_matter
+from ..loaders import sources
+from ..loaders.sources import Source
+from . import FOLDER, body, command, composition, examples, licences, policy
+from .publication import Publication
+
+WRITTEN = ("Motivation", "Annotations", "Rules", "Intended use", "Misuse", "Biases", "Limits")  # headings of a body
+SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+LARGEST = "1M<n<10M"
+TAGS = ("medfaith", "medical", "evaluation", "hallucination", "vision-language")
+
+
+@cache
+def benchmark(name: str) -> dict[str, Any]:
+    """What benchmarks.toml says of a benchmark."""
+    return tomllib.loads((FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))[name]
+
+
+def readme(publication: Publication, staged: Path, repo_id: str) -> str:
+    """README.md of the repository `repo_id`; `staged` holds its Parquet files."""
+    parts = [f"# {title(publication.name)}", introduction(publication.name)]
+    parts += [f"## {heading}\n\n{text}" for heading, text in sections(publication, repo_id).items()]
+    return front_matter(header(publication, staged)) + "\n\n".join(parts) + "\n"
+
+
+def sections(publication: Publication, repo_id: str) -> dict[str, str]:
+    """Heading -> Markdown, in the order of the card."""
+    written = written_sections(publication.name)
+    referenced = _referenced(publication)
+    return {
+        "Motivation": written["Motivation"],
+        "Composition": composition.text(publication),
+        "An example row": _example(publication),
+        "Collection": _collection(publication),
+        "Annotations": written["Annotations"],
+        "Rules": written["Rules"],
+        "Intended use": written["Intended use"],
+        "Misuse": written["Misuse"],
+        "Biases": written["Biases"],
+        "Limits": written["Limits"],
+        "Personal and sensitive information": _sensitive(publication),
+        "How to get it": _use(publication, repo_id, referenced),
+        "Licences": licences.chain(publication.sources, [one for one in referenced if one not in publication.sources]),
+        "Citation": f"```bibtex\n{benchmark(publication.record['benchmark'])['bibtex'].strip()}\n```",
+        "Contact": f"Questions, errors, requests to take something down: {issues()}. Rows were built by medfaith "
+        f"{publication.record['medfaith']}, this card was written by medfaith {version()}.",
+    }
+
+
+def title(name: str) -> str:
+    return body(name).splitlines()[0].removeprefix("# ")
+
+
+def introduction(name: str) -> str:
+    return body(name).split("\n## ", 1)[0].split("\n", 1)[1].strip()
+
+
+def written_sections(name: str) -> dict[str, str]:
+    """Heading -> Markdown of cards/<name>.md."""
+    parts = (part.split("\n", 1) for part in body(name).split("\n## ")[1:])
+    return {heading.strip(): text.strip() for heading, text in parts}
+
+
+def header(publication: Publication, staged: Path) -> dict[str, Any]:
+    """The YAML header: what the Hub shows and filters by, and what `load_dataset` reads."""
+    about = benchmark(publication.record["benchmark"])
+    hashes, sizes = _measured(publication, staged)
+    rows = sum(publication.splits.values())
+    size = next((name for limit, name in SIZES if rows < limit), LARGEST)
+    found: dict[str, Any] = {
+        "pretty_name": title(publication.name),
+        "language": ["en"],
+        **licences.of_header(publication.record["source"], publication.sources),
+        "task_categories": about["task_categories"],
+        "tags": [*TAGS, publication.record["benchmark"], *about["tags"]],
+        "size_categories": [size],
+        "source_datasets": ["extended"],
+    }
+    if publication.policy == policy.RECIPE:
+        found |= licences.gate(publication.sources)
+    found |= configs_header(publication.features, hashes)
+    found["dataset_info"] = [info | sizes[info["config_name"]] for info in found["dataset_info"]]
+    return found
+
+
+def version() -> str:
+    return importlib.metadata.version("medfaith")
+
+
+def issues() -> str:
+    """The project's page for questions, from the package's metadata."""
+    links = (entry.split(", ", 1) for entry in importlib.metadata.metadata("medfaith").get_all("Project-URL") or ())
+    return dict(links)["Issues"]
+
+
+def _measured(publication: Publication, staged: Path) -> tuple[dict[tuple[str, str], str], dict[str, dict[str, Any]]]:
+    """Of the staged Parquet: the hash of each split's rows, and by config what dataset_info says of sizes in bytes.
+
+    num_bytes is that of the rows in memory (Arrow), download_size that of the files: as `datasets` counts.
+    """
+    hashes: dict[tuple[str, str], str] = {}
+    sizes: dict[str, dict[str, Any]] = {}
+    for config, split in publication.splits:
+        files = sorted((staged / config).glob(f"{split}-*.parquet"))
+        table = pa.concat_tables([pq.read_table(path) for path in files])
+        hashes[config, split] = rowset_sha256(table)
+        of_config = sizes.setdefault(config, {"splits": [], "download_size": 0, "dataset_size": 0})
+        of_config["splits"].append({"name": split, "num_bytes": table.nbytes, "num_examples": table.num_rows})
+        of_config["download_size"] += sum(path.stat().st_size for path in files)
+        of_config["dataset_size"] += table.nbytes
+    return hashes, sizes
+
+
+def _referenced(publication: Publication) -> tuple[Source, ...]:
+    """Sources whose images rows reference."""
+    found: dict[str, None] = {}
+    for _, _, table in publication.tables():
+        for column in table.columns:
+            values = column.combine_chunks()
+            kind = values.type
+            if pa.types.is_list(kind):
+                values, kind = values.flatten(), kind.value_type
+            if pa.types.is_struct(kind) and {"source", "key"} <= {field.name for field in kind}:
+                found |= dict.fromkeys(values.field("source").drop_null().unique().to_pylist())
+    return tuple(sources.source(source_id) for source_id in sorted(found))
+
+
+def _example(publication: Publication) -> str:
+    """One row of each form that rows have."""
+    if publication.policy == policy.ROWS:
+        note = "The first row of the build."
+        rows = {config: examples.shown(first) for config, first in _first_rows(publication)}
+    else:
+        note = "Synthetic, not from the sources; identifiers are shown as `...`, and masks cut off."
+        committed = examples.examples(publication.name)
+        rows = {config: committed[config] for config in publication.built if config in committed}
+    forms: dict[tuple[str, ...], list[str]] = {}
+    for config, row in rows.items():
+        forms.setdefault(tuple(row), []).append(config)
+    parts = [note]
+    for config, *others in forms.values():
+        same = f" (the same columns: {', '.join(f'`{other}`' for other in others)})" if others else ""
+        parts.append(f"`{config}`{same}:\n\n```json\n{examples.pretty(rows[config])}\n```")
+    return "\n\n".join(parts)
+
+
+def _first_rows(publication: Publication) -> Iterator[tuple[str, dict[str, Any]]]:
+    seen: set[str] = set()
+    for config, _, table in publication.tables():
+        if config not in seen and table.num_rows:
+            seen.add(config)
+            yield config, table.slice(0, 1).to_pylist()[0]
+
+
+def _collection(publication: Publication) -> str:
+    """Which sources, in which version, and which label files by their hash."""
+    lines = ["Nothing was collected for this data set: it is made from these sources by rules, with a seed.", ""]
+    lines += ["| source | version | label file | SHA-256 |", "|---|---|---|---|"]
+    for source in publication.sources:
+        read: Mapping[str, Any] = publication.record["sources"][source.id]
+        for name, digest in read["files"].items():
+            lines.append(f"| {source.title} | {read['version']} | `{name}` | `{digest}` |")
+    lines += ["", "A packed file counts as what is inside; of many files the hash is over all names and hashes."]
+    return "\n".join(lines)
+
+
+def _sensitive(publication: Publication) -> str:
+    common = "No pixels and no report text are in this repository."
+    if publication.policy == policy.ROWS:
+        return (
+            f"{common} Rows hold identifiers of studies and images as the sources publish them, de-identified there, "
+            "and what was found in them. Do not try to identify anybody."
+        )
+    ids = (
+        "SHA-256 hashes stand for its rows' ids, which contain identifiers that the sources' licences keep with their "
+        "holders"
+        if policy.withholds_ids(publication.record)
+        else "its rows' ids name images or frames as the sources do"
+    )
+    return (
+        f"{common} It holds hashes of rows, and no row: {ids}. The rows, which you build from your licensed copy, "
+        "describe patients who were de-identified by the sources: treat them as the sources' terms say, and do not try "
+        "to identify anybody."
+    )
+
+
+def _use(publication: Publication, repo_id: str, referenced: tuple[Source, ...]) -> str:
+    record = publication.record
+    org = repo_id.split("/", 1)[0]
+    about = benchmark(record["benchmark"])
+    roots = [word for source in referenced for word in ("--root", f"{source.id}=PATH")]
+
+    def evaluate(data: str) -> str:
+        tasks = ["--tasks", about["tasks"][record["source"]]]
+        return _shell(["medfaith", "eval", "--data", data, *roots, *about["model"], *tasks])
+
+    rebuild = command.rebuild(record)
+    if publication.policy == policy.ROWS:
+        config, split = next(iter(publication.splits))
+        load = f'rows = load_dataset("{repo_id}", "{config}", split="{split}")'
+        return (
+            f"```python\nfrom datasets import load_dataset\n\n{load}\n```\n\n"
+            "Images are referenced (`source`, and `key` below that source's root), so that an evaluation needs your "
+            f"copy:\n\n{evaluate(org)}\n\nThe same rows come from the sources again with\n\n{_shell(rebuild)}"
+        )
+    return (
+        f"This repository has no rows. Build them with [medfaith]({issues().rpartition('/')[0]}) from your licensed "
+        "copies (`medfaith sources` says what each has to hold), and prove that they are the published ones:\n\n"
+        f"{_shell(rebuild, ['medfaith', 'verify', 'DIR', '--against', repo_id])}\n\n"
+        f"Then score a model:\n\n{evaluate('DIR')}\n\n"
+        f'`load_dataset("{repo_id}", "manifest")` has `config`, `split`, `id` and `sha256` of each row. `sha256` is '
+        "that of the row as JSON: keys sorted, no spaces, UTF-8."
+        + (" `id` is the SHA-256 of the row's id." if policy.withholds_ids(record) else "")
+    )
+
+
+def _shell(*commands: list[str]) -> str:
+    return "\n".join(["```sh", *map(command.lines, commands), "```"])

@@ -1,0 +1,99 @@
+"""The last look at a staged repository before it leaves: nothing in it that a licence keeps with its holders.
+
+`check` reads the staged folder as it lies on disk and trusts no step before it: it refuses files, columns, metadata and
+bytes that do not belong there, image data in any writing, paths of a machine, text longer than a template's, words of a
+report, and identifiers that a licence withholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from ...loaders.errors import InputError
+from .. import policy
+from ..publication import Publication
+from . import files, identifiers, lengths, paths, pixels, tables
+from .found import Found, Value, refusal
+from .quotes import Quotable, Text
+
+__all__ = ["Text", "check"]
+
+Rule = Callable[[str], Found | None]
+CHUNK = 500
+SEPARATOR = "\n" * 4  # no rule takes what stands on both sides for one
+
+
+def check(staged: Path, publication: Publication, texts: Iterable[Text]) -> None:
+    """Returns where a staged folder may be uploaded.
+
+    Args:
+        texts: reports that nothing published may quote; read once, one at a time.
+
+    Raises:
+        InputError: the first leak, with how many more there are; for rows of a benchmark without limits to its texts.
+    """
+    leaks = list(_leaks(staged, publication, texts))
+    if leaks:
+        first, more = leaks[0], len(leaks) - 1
+        found = f"{first.found} (and {more} more)" if more else first.found
+        raise InputError(
+            first.where, found, expected=first.expected, action=first.action, row=first.row, column=first.column
+        )
+
+
+def _leaks(staged: Path, publication: Publication, texts: Iterable[Text]) -> Iterator[InputError]:
+    """Every leak; of each column of a file and of each report the first."""
+    foreign = list(files.foreign(staged, publication))
+    yield from foreign
+    yield from tables.row_counts(staged, publication)
+    known = {leak.where for leak in foreign}
+    rules, quotable = _rules(staged, publication), Quotable()
+    limit = partial(lengths.find, limit=lengths.limits(publication))
+    hashed = lengths.hashed_columns(publication)
+    for path in sorted(path for path in staged.rglob("*") if path.is_file() and not path.is_symlink()):
+        where = f"{publication.name}/{path.relative_to(staged).as_posix()}"
+        if where in known:
+            continue
+        if path.suffix == ".parquet":
+            leaks, values = tables.inspect(path, where, publication.features[path.parent.name])
+        else:
+            leaks, values = files.texts(path, where, publication)
+        yield from leaks
+        for column, of_column in groupby(values, key=attrgetter("column")):
+            if path.suffix == ".parquet" and column in hashed:  # nothing else fits into 64 hexadecimal digits
+                yield from _first(list(of_column), [], lengths.no_hash)
+            else:
+                yield from _first(list(of_column), rules, limit)
+        for value in values:
+            quotable.add(value)
+    yield from quotable.quoted(texts)
+
+
+def _rules(staged: Path, publication: Publication) -> list[Rule]:
+    if not policy.withholds_ids(publication.record):
+        return [pixels.find, paths.find]
+    kept, figures = identifiers.withheld(publication), identifiers.figures(staged, publication.record)
+    return [pixels.find, paths.find, partial(identifiers.find, identifiers=kept, figures=figures)]
+
+
+def _first(
+    values: Sequence[Value], rules: Sequence[Rule], limit: Callable[[Value], Found | None]
+) -> Iterator[InputError]:
+    """The first leak of one column's values.
+
+    Values are looked at one by one only where CHUNK of them at once raise a suspicion: what a rule finds in one text,
+    it finds between others, too.
+    """
+    for start in range(0, len(values), CHUNK):
+        chunk = values[start : start + CHUNK]
+        together = SEPARATOR.join(value.text for value in chunk)
+        suspicious = [rule for rule in rules if rule(together)]
+        for value in chunk:
+            found = next((found for rule in suspicious if (found := rule(value.text))), None) or limit(value)
+            if found:
+                yield refusal(value, found)
+                return

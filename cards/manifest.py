@@ -1,0 +1,83 @@
+"""Which rows a data set has, without the rows: config, split, id and SHA-256 of each. Made, read back, compared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ..builders.rowset import row_sha256
+from . import policy
+from .publication import MANIFEST_FEATURES, Publication
+
+Rows = Mapping[str, str]  # id -> sha256
+Splits = dict[tuple[str, str], Rows]  # by config and split
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One split of a build beside the published one: how many rows are equal, and the ids of those that are not.
+
+    missing: published and not built. extra: built and not published. different: in both, with other values.
+    """
+
+    config: str
+    split: str
+    n_equal: int
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+    different: tuple[str, ...]
+
+
+def hashed(row_id: str) -> str:
+    """What stands for an id that a licence keeps with its holders."""
+    return hashlib.sha256(row_id.encode()).hexdigest()
+
+
+def of_build(publication: Publication) -> Splits:
+    """The rows of a build, with hashes in place of ids where a source's licence withholds them."""
+    withheld = policy.withholds_ids(publication.record)
+    found: Splits = {}
+    for config, split, table in publication.tables():
+        ids = table["id"].to_pylist()
+        names = map(hashed, ids) if withheld else ids
+        found[config, split] = dict(zip(names, row_sha256(table), strict=True))
+    return found
+
+
+def table(splits: Splits) -> pa.Table:
+    """As it is published, with MANIFEST_FEATURES; in the order of the build."""
+    rows = [(config, split, *row) for (config, split), of_split in splits.items() for row in of_split.items()]
+    columns = zip(*rows, strict=True) if rows else [()] * len(MANIFEST_FEATURES)
+    arrays = {name: pa.array(values, pa.string()) for name, values in zip(MANIFEST_FEATURES, columns, strict=True)}
+    return pa.table(arrays, schema=MANIFEST_FEATURES.arrow_schema)
+
+
+def of_table(published: pa.Table) -> Splits:
+    """What `table` made."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for row in published.select(list(MANIFEST_FEATURES)).to_pylist():
+        found.setdefault((row["config"], row["split"]), {})[row["id"]] = row["sha256"]
+    return dict(found)
+
+
+def compare(built: Splits, published: Splits) -> list[Difference]:
+    """Split by split, in the order of the published ones; those that were built alone come last."""
+    return [
+        _difference(config, split, built.get((config, split), {}), published.get((config, split), {}))
+        for config, split in dict.fromkeys([*published, *built])
+    ]
+
+
+def _difference(config: str, split: str, built: Rows, published: Rows) -> Difference:
+    both = [row_id for row_id in published if row_id in built]
+    different = tuple(row_id for row_id in both if built[row_id] != published[row_id])
+    return Difference(
+        config, split, len(both) - len(different), _without(published, built), _without(built, published), different
+    )
+
+
+def _without(ids: Iterable[str], others: Rows) -> tuple[str, ...]:
+    return tuple(row_id for row_id in ids if row_id not in others)

@@ -1,0 +1,88 @@
+"""What one repository on the Hub is made of: a build that was proved sound, and what its licences let out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..builders import benchmarks
+from ..builders.write import MANIFEST as RECORD
+from ..loaders.errors import InputError
+from ..loaders.sources import Source
+from . import policy
+
+MANIFEST = "manifest"  # config and split of a recipe's one table
+MANIFEST_FEATURES = datasets.Features(dict.fromkeys(("config", "split", "id", "sha256"), datasets.Value("string")))
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One repository of `medfaith build`.
+
+    record: its build.json. policy: "rows" or "recipe". sources: all that it was made of. built: config -> features.
+    """
+
+    folder: Path
+    record: Mapping[str, Any]
+    policy: str
+    sources: tuple[Source, ...]
+    built: Mapping[str, datasets.Features]
+
+    @property
+    def name(self) -> str:
+        """`<benchmark>-<source>`, which the repository on the Hub is called, too."""
+        return f"{self.record['benchmark']}-{self.record['source']}"
+
+    @property
+    def features(self) -> Mapping[str, datasets.Features]:
+        """Config -> features of what is published."""
+        return self.built if self.policy == policy.ROWS else {MANIFEST: MANIFEST_FEATURES}
+
+    @property
+    def splits(self) -> Mapping[tuple[str, str], int]:
+        """(config, split) -> rows, of what is published."""
+        rows = {tuple(key.split("/")): split["rows"] for key, split in self.record["splits"].items()}
+        return rows if self.policy == policy.ROWS else {(MANIFEST, MANIFEST): sum(rows.values())}
+
+    def tables(self) -> Iterator[tuple[str, str, pa.Table]]:
+        """Config, split and rows of the build, one split at a time."""
+        for key in self.record["splits"]:
+            config, split = key.split("/")
+            yield config, split, pa.concat_tables([pq.ParquetFile(part).read() for part in self.parts(config, split)])
+
+    def parts(self, config: str, split: str) -> list[Path]:
+        """The build's Parquet files of a split, in order."""
+        return sorted((self.folder / config).glob(f"{split}-*-of-*.parquet"))
+
+
+def read(folder: Path) -> Publication:
+    """The repository below `folder`, proved: every row, count and hash is what its build.json says.
+
+    Raises InputError where it is not, or is no build.
+    """
+    problems = [
+        f"{verdict.config}/{verdict.split}: {problem}"
+        for verdict in benchmarks.verify(folder)
+        for problem in verdict.problems
+    ]
+    if problems:
+        raise InputError(
+            folder, f"is not what its {RECORD} says: {'; '.join(problems[:3])}", action="build it again: medfaith build"
+        )
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    configs = dict.fromkeys(key.split("/")[0] for key in record["splits"])
+    families = benchmarks.families(record["benchmark"])
+    return Publication(
+        folder,
+        record,
+        policy.policy_of(record),
+        tuple(policy.sources_of(record)),
+        {config: families(config).features for config in configs},
+    )

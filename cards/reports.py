@@ -1,0 +1,36 @@
+"""The reports that a build was made from: what the guard looks for in everything that is to be published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from ..loaders import openi
+from ..loaders.errors import InputError
+from . import policy
+from .guard import Text
+from .publication import Publication
+
+
+def texts(publication: Publication, roots: Mapping[str, Path]) -> Iterator[Text]:
+    """Every report of every source whose text was read for these rows; none for a recipe, which has no rows.
+
+    Raises InputError where such a source has no root: rows cannot be checked against reports that are not there.
+    """
+    if publication.policy == policy.RECIPE:
+        return
+    for source in publication.sources:
+        if source.id in READERS:
+            if source.id not in roots:
+                found = f"its reports ({source.title}) are needed to check that no row quotes them"
+                raise InputError(publication.folder, found, action=f"name them: --root {source.id}=PATH")
+            yield from READERS[source.id](roots[source.id])
+
+
+def _openi(root: Path) -> Iterator[Text]:
+    for report in openi.read_reports(root):
+        sections = (report.findings, report.impression, report.indication, report.comparison)
+        yield Text(f"report {report.uid} of openi", "\n".join(filter(None, sections)))
+
+
+READERS: Mapping[str, Callable[[Path], Iterator[Text]]] = {"openi": _openi}

@@ -1,0 +1,80 @@
+"""The page of a metric's Space (there app.py): inputs to edit, first those of example.json; the scores; the card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def editable(inputs: dict[str, Any]) -> str:
+    """JSON of the arguments of `compute`, an example a line."""
+
+    def written(value: Any) -> str:
+        if not isinstance(value, list):
+            return json.dumps(value)
+        between = ", " if all(isinstance(one, int | float) for one in value) else ",\n    "
+        return f"[\n    {between.join(map(json.dumps, value))}\n  ]"
+
+    return "{\n" + ",\n".join(f'  "{name}": {written(value)}' for name, value in inputs.items()) + "\n}"
+
+
+def compute(module: Path, config: str | None, typed: str) -> dict[str, Any]:
+    """Scores of what was typed. Raises ValueError where it is no JSON object, or what the metric raises."""
+    import evaluate
+
+    inputs = json.loads(typed)
+    if not isinstance(inputs, dict):
+        raise ValueError('expected one JSON object: {"predictions": [...], "references": [...]}')
+    metric = evaluate.load(str(module), config, keep_in_memory=True)
+    if missing := [name for name in metric.features if inputs.get(name) is None]:
+        raise ValueError(f"{' and '.join(missing)}: missing")
+    return metric.compute(**inputs) or {}
+
+
+def table(scores: dict[str, Any], prefix: str = "") -> list[list[str]]:
+    """Name and value of each score, those of a group as group.name; lists are left to the JSON."""
+    rows = []
+    for name, value in scores.items():
+        if isinstance(value, dict):
+            rows += table(value, f"{prefix}{name}.")
+        elif not isinstance(value, list):
+            rows.append([f"{prefix}{name}", f"{value:.4f}" if isinstance(value, float) else str(value)])
+    return rows
+
+
+def page(folder: Path) -> Any:
+    """The Gradio page of the Space in `folder`."""
+    import gradio as gr
+
+    shipped = json.loads((folder / "example.json").read_text(encoding="utf-8"))
+    examples = shipped["examples"]
+    labels = [": ".join(filter(None, [f"example {i + 1}", one["config"]])) for i, one in enumerate(examples)]
+    _, _, card = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    head, below = card.split("\n## ", 1)
+
+    def score(example: int, typed: str) -> tuple[list[list[str]], dict[str, Any]]:
+        try:
+            scores = compute(folder / f"{shipped['metric']}.py", examples[example]["config"], typed)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            kind = "" if isinstance(error, ValueError) else f"not of the form below: {type(error).__name__}: "
+            raise gr.Error(f"{kind}{error}", print_exception=False) from None
+        return table(scores), scores
+
+    with gr.Blocks(title=shipped["metric"]) as blocks:
+        gr.Markdown(head)
+        chosen = gr.Dropdown(list(zip(labels, range(len(labels)), strict=True)), value=0, label="Start from")
+        typed = gr.Code(
+            editable(examples[0]["inputs"]), language="json", label="Arguments", max_lines=24, wrap_lines=True
+        )
+        button = gr.Button("Compute", variant="primary")
+        rows = gr.Dataframe(headers=["score", "value"], interactive=False, label="Scores")
+        scores = gr.JSON(label="All that compute returned", open=False)
+        gr.Markdown(f"## {below}")
+        chosen.change(lambda i: editable(examples[i]["inputs"]), chosen, typed, api_name="example")
+        button.click(score, [chosen, typed], [rows, scores], api_name="score")
+    return blocks
+
+
+if __name__ == "__main__":
+    page(Path(__file__).parent).launch()

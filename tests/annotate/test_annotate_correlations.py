@@ -1,0 +1,337 @@
+"""Annotators' judgement beside the values of the same heatmaps: joins by hand, figures that scipy computes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from medfaith.cli import main
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.annotate import start
+from medfaith.tasks.annotate.answers import Judgement, open_answers
+from medfaith.tasks.report import read_results, write_report
+from medfaith.tasks.report.wrong_lung_annotations import correlation_interval, judged, mean_points
+from tests.annotate.test_annotate_answers import judgement, write
+from tests.tasks.heal_logs import csv_rows
+from tests.tasks.report_logs import answered, rows_of, write_log
+from tests.tasks.wrong_lung_logs import NAMES, TASK, Row, changed, original, write_wrong_lung
+
+FIGURE = "Wrong Lung Figure 6"
+CSV = "wrong_lung_figure_06_correlations.csv"
+QUESTIONS = ("recall", "precision", "intuitiveness")
+TITLES = ("AUROC", "Avg. P", "IOU@5", "IOU@10", "IOU@30", "P@5", "P@10", "P@30", "Entropy", "No Attn", "Local",
+          "Global", "Abnormal")  # fmt: skip
+KEYS: dict[str, str] = dict(zip(TITLES, (*NAMES, "abnormal"), strict=True))
+
+
+def reference(row_id: str, model: str = "m") -> str:
+    return f"{model}/{row_id}"
+
+
+def of_heatmap(row: Row, points: Sequence[int], model: str = "m", **changes: Any) -> Judgement:
+    """What somebody said of a model's heatmap of a row."""
+    of = dict(zip(QUESTIONS, points, strict=True)) | {"row_id": row["id"], "instance": row["id"], "model": model}
+    return judgement(**of | {"heatmaps": reference(row["id"], model), "patient_id": row["cluster"]} | changes)
+
+
+def write_answers(folder: Path, rows: Sequence[Row], *, model: str = "m", config: str = "gold") -> Path:
+    """A log whose answers name a heatmap of each row."""
+    path = write_wrong_lung(folder, config, rows, model=model)
+    samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for sample in samples:
+        sample["filtered_resps"] = [json.dumps({"heatmaps": reference(sample["doc"]["id"], model)})]
+    path.write_text("".join(f"{json.dumps(sample)}\n" for sample in samples), encoding="utf-8")
+    return path
+
+
+ROW = original(0, auroc=0.5) | {"heatmaps": "m/gold/000"}
+THREE = {"recall": 1.0, "precision": 3.0, "intuitiveness": 5.0}
+JOINS: dict[str, tuple[Row, list[Judgement], Mapping[str, float] | None]] = {
+    "the very heatmap": (ROW, [of_heatmap(ROW, (1, 3, 5))], THREE),
+    "under another name of the model": (ROW, [of_heatmap(ROW, (1, 3, 5))._replace(model="m {}")], THREE),
+    "another model's heatmap": (ROW, [of_heatmap(ROW, (1, 3, 5), "other")], None),
+    "a heatmap of an earlier run": (ROW, [of_heatmap(ROW, (1, 3, 5), heatmaps="m/old")], None),
+    "the same heatmap of another sentence": (ROW, [of_heatmap(ROW, (1, 3, 5), row_id="gold/001")], None),
+    "an own prompt": (ROW, [of_heatmap(ROW, (1, 3, 5), row_id=None, custom=True, heatmaps=None)], None),
+    "an own prompt that says more than it knows": (ROW, [of_heatmap(ROW, (1, 3, 5), custom=True)], None),
+    "no reference on either side": (ROW | {"heatmaps": None}, [of_heatmap(ROW, (1, 3, 5), heatmaps=None)], None),
+    "nobody": (ROW, [], None),
+    "two annotators": (
+        ROW,
+        [of_heatmap(ROW, (1, 3, 5)), of_heatmap(ROW, (2, 3, 1), annotator="other")],
+        {"recall": 1.5, "precision": 3.0, "intuitiveness": 3.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JOINS)
+def test_a_judgement_belongs_to_the_sentence_whose_heatmap_was_judged(case):
+    row, judgements, expected = JOINS[case]
+    found = judged([row], mean_points(judgements))
+    assert [of["id"] for of in found] == ([] if expected is None else [row["id"]])
+    for of in found:
+        assert {name: of["values"][name] for name in QUESTIONS} == expected
+        assert (of["values"]["auroc"], of["values"]["abnormal"]) == (0.5, 0.0)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory) -> tuple[Path, list[Path], list[Row], dict[tuple[str, str], list[Judgement]]]:
+    """Logs of two models on 40 sentences of 13 patients, two files of answers to some of them: what was judged of each
+    model's heatmap by each annotator.
+    """
+    folder, random = tmp_path_factory.mktemp("correlations"), np.random.default_rng(3)
+    rows = []
+    for number in range(40):
+        values: dict[str, Any] = {
+            name: None if random.uniform() < 0.15 else float(random.uniform()) for name in (*NAMES[:11], "overall")
+        }
+        values |= {"iou_30": 0.25, "precision_5": number / 8 if number < 2 else None}
+        flags = "abnormal" if random.uniform() < 0.4 else ""
+        rows.append(original(number, f"p{number // 3}", flags, **values))
+    judgements: dict[tuple[str, str], list[Judgement]] = {}
+    for model in ("m", "n"):
+        write_answers(folder / model, rows, model=model)
+        for annotator, some in (("ann", rows[:30]), ("other", rows[:2] + rows[20:35])):
+            for row in some:
+                points = random.integers(1, 6, size=3).tolist()
+                of = of_heatmap(row, points, model, annotator=annotator)
+                judgements.setdefault((model, row["id"]), []).append(of)
+    files = [folder / f"{annotator}.jsonl" for annotator in ("ann", "other")]
+    for file in files:
+        write(file, *(one for of in judgements.values() for one in of if one.annotator == file.stem))
+    return folder, files, rows, judgements
+
+
+def test_correlations_agree_with_scipy(scene, tmp_path):
+    folder, files, rows, judgements = scene
+    report = write_report([folder], tmp_path / "out", annotations=files)
+    found = csv_rows(tmp_path / "out" / CSV)
+    assert [(row["model"], row["value"]) for row in found] == [(model, title) for model in "mn" for title in TITLES]
+    for row in found:
+        name = KEYS[row["value"]]
+        known = [(of, judgements.get((row["model"], of["id"]))) for of in rows]
+        pairs = [
+            ({"abnormal": float(of["subsets"]["abnormal"])} | of["values"], said) for of, said in known if said
+        ]  # fmt: skip
+        pairs = [(values[name], said) for values, said in pairs if values[name] is not None]
+        assert int(row["n"]) == len(pairs)
+        x = [value for value, _ in pairs]
+        for question in QUESTIONS:
+            y = [np.mean([getattr(one, question) for one in said]) for _, said in pairs]
+            if len(pairs) < 3 or len(set(x)) == 1:
+                assert row[question] == row[f"{question}_ci_low"] == row[f"{question}_ci_high"] == ""
+                continue
+            assert float(row[question]) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)
+            assert -1 <= float(row[f"{question}_ci_low"]) < float(row[f"{question}_ci_high"]) <= 1
+    undefined = {row["value"]: row for row in found if row["recall"] == ""}
+    assert {title: row["n"] for title, row in undefined.items()} == {"IOU@30": "35", "P@5": "2"}
+    printed = {row[1]: row[2:] for row in rows_of(report, FIGURE)}
+    first = {row["value"]: row for row in found if row["model"] == "n"}["No Attn"]
+    numbers = [float(first[f"precision{end}"]) for end in ("", "_ci_low", "_ci_high")]
+    assert printed["No Attn"][1] == "{:.2f} [{:.2f}, {:.2f}]".format(*numbers)
+    assert printed["IOU@30"] == ["–", "–", "–", "35"]
+    assert "the heatmap is as much fainter" in report
+    assert "left out of Wrong Lung Figure 6" not in report
+    assert write_report([folder], tmp_path / "out", annotations=files) == report, "its own files are replaced"
+
+
+def test_what_matches_no_log_is_counted(scene, tmp_path):
+    folder, files, _, judgements = scene
+    n = sum(len(of) for (model, _), of in judgements.items() if model == "n")
+    stale = of_heatmap(original(3), (1, 1, 1), heatmaps="m/old", annotator="third")
+    own = of_heatmap(original(4), (1, 1, 1), row_id=None, custom=True, heatmaps=None, annotator="third")
+    write(tmp_path / "third.jsonl", stale, own)
+    write_answers(tmp_path / "unseen", [original(0, auroc=0.5)], model="unseen")
+    report = write_report([folder / "m", tmp_path / "unseen"], annotations=[*files, tmp_path / "third.jsonl"])
+    assert {row[0] for row in rows_of(report, FIGURE)} == {"m"}
+    assert f"{n + 1} of {2 * n + 1} judgements of report sentences (m: 1, n: {n}) are of heatmaps that no log" in report
+    assert "unseen: none of its heatmaps was judged; left out of Wrong Lung Figure 6" in report
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_nothing_that_was_judged_is_logged(tmp_path, own):
+    write_answers(tmp_path / "logs", [original(0, auroc=0.5)])
+    row = {"row_id": None, "custom": True, "heatmaps": None} if own else {}
+    write(tmp_path / "a.jsonl", of_heatmap(original(7), (1, 2, 3), **row))
+    report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
+    assert f"## {FIGURE}" not in report
+    assert f"Wrong Lung Figure {13 if own else 4}: " in report
+    assert "m: none of its heatmaps was judged" in report
+    assert ("1 of 1 judgements of report sentences (m: 1)" in report) != own
+
+
+def test_without_a_log_of_the_benchmark(tmp_path):
+    write_log(tmp_path / "logs", "m", answered("chexpert_presence", 4, 2, 1))
+    write(tmp_path / "a.jsonl", of_heatmap(ROW, (1, 2, 3)))
+    report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
+    assert f"## {FIGURE}" not in report
+    assert rows_of(report, "Wrong Lung Figure 4")[0][:2] == ["m", "1"]
+    assert "no sample log of That's the Wrong Lung! is there: Wrong Lung Figure 6 needs those" in report
+
+
+def test_the_sentences_are_those_of_the_other_tables(tmp_path):
+    """Without gold, the originals of changed sentences; a changed sentence's own heatmap is none of an original."""
+    rows = [original(n, f"p{n}", auroc=n / 8) for n in range(5)]
+    pairs = [of for row in rows for of in (row, changed(row, "swap_left_right", auroc=0.5))]
+    write_answers(tmp_path / "logs", pairs, config="swap_left_right")
+    said = [of_heatmap(row, (1 + n, 5 - n, 3)) for n, row in enumerate(rows)]
+    write(tmp_path / "a.jsonl", *said, of_heatmap(pairs[1], (1, 1, 1)))
+    report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
+    assert rows_of(report, FIGURE)[0] == ["m", "AUROC", "1.00 [1.00, 1.00]", "-1.00 [-1.00, -1.00]", "–", "5"]
+    assert "1 of 6 judgements of report sentences (m: 1)" in report
+
+
+@pytest.mark.parametrize(
+    ("replies", "heatmaps"),
+    [(['{"heatmaps": "a/b"}'], "a/b"), (["Yes"], None), (['{"heatmaps": null}'], None), (["{}"], None)],
+)
+def test_answers_in_words_name_no_heatmap(tmp_path, replies, heatmaps):
+    change(write_wrong_lung(tmp_path, "gold", [original(0, auroc=0.5)]), filtered_resps=replies)
+    assert [row["heatmaps"] for row in read_results([tmp_path]).wrong_lung[0].rows] == [heatmaps]
+
+
+@pytest.mark.parametrize("replies", [[], None, [None]])
+def test_an_answer_that_is_none(tmp_path, replies):
+    path = change(write_wrong_lung(tmp_path, "gold", [original(0, auroc=0.5)]), filtered_resps=replies)
+    with pytest.raises(InputError) as error:
+        read_results([tmp_path])
+    assert str(error.value).startswith(f"{path}, row 1: cannot be read")
+
+
+def change(path: Path, **fields: Any) -> Path:
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | fields), encoding="utf-8")
+    return path
+
+
+def test_intervals_are_those_of_drawn_patients():
+    """The same draws, with each patient's sentences repeated as often as the patient was drawn."""
+    random = np.random.default_rng(0)
+    clusters = [f"p{n}" for n in random.integers(0, 9, size=30)]
+    x, y = random.normal(size=(2, 30))
+    names, group = np.unique(clusters, return_inverse=True)
+    share = np.full(len(names), 1 / len(names))
+    drawn = np.random.default_rng(5).multinomial(len(names), share, size=200)
+    r = [stats.pearsonr(np.repeat(x, of[group]), np.repeat(y, of[group])).statistic for of in drawn]
+    found = correlation_interval(x, y, clusters, n_resamples=200, seed=5)
+    assert found == pytest.approx(tuple(np.quantile(r, [0.025, 0.975])), abs=1e-9)
+
+
+def test_intervals_agree_with_scipys_bootstrap():
+    random = np.random.default_rng(1)
+    x = random.normal(size=80)
+    y = x + random.normal(size=80)
+    expected = stats.bootstrap(
+        (x, y), lambda *of: stats.pearsonr(*of).statistic, paired=True, vectorized=False, n_resamples=4000,
+        method="percentile", rng=2,
+    ).confidence_interval  # fmt: skip
+    found = correlation_interval(x, y, [str(n) for n in range(80)], n_resamples=4000)
+    assert found == pytest.approx(tuple(expected), abs=0.02)
+
+
+POINTS = st.lists(st.tuples(st.floats(-1e3, 1e3), st.integers(1, 5)), min_size=3, max_size=20)
+
+
+@given(POINTS, st.integers(0, 3))
+def test_intervals_lie_within_one_and_know_no_scale(points, extra):
+    x, y = np.array(points, dtype=np.float64).T
+    if x.std() < 1e-3 or not y.std():
+        return
+    clusters = [str(n // 2) for n in range(len(x))]
+    low, high = correlation_interval(x, y, clusters, n_resamples=100)
+    assert -1 <= low <= high <= 1
+    again = correlation_interval(2 * x + 8, y, clusters, n_resamples=100)
+    assert again == pytest.approx((low, high), abs=1e-6)
+    copies = [np.tile(of, 1 + extra) for of in (x, y)]
+    copied = correlation_interval(*copies, clusters * (1 + extra), n_resamples=100)
+    assert copied == pytest.approx((low, high), abs=1e-6)
+    assert all(math.isnan(end) for end in correlation_interval(x, y, ["p"] * len(x))), "one patient shows no spread"
+
+
+def test_all_the_way_from_models_to_the_table(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path, capsys):
+    """lm-eval asks two reference models, two people judge their heatmaps, the report joins what they said."""
+    data, images, logs = str(phantom_wrong_lung_build), phantom_wrong_lung_roots["mimic_cxr"], tmp_path / "logs"
+    metadata = {"data": data, "heatmaps": str(tmp_path / "maps"), "roots": {"mimic_cxr": str(images)}}
+    ask(("mirror", "image_only"), metadata, logs)
+    files = [tmp_path / f"{annotator}.jsonl" for annotator in ("one", "two")]
+    for seed, file in enumerate(files):
+        annotate(start.Wanted([logs], data, tmp_path / "maps", {"mimic_cxr": images}, file.stem, seed), file)
+    named = [of for file in files for of in ("--annotations", str(file))]
+    capsys.readouterr()
+    assert main(["report", str(logs), "--out", str(tmp_path / "out"), *named]) == 0
+    assert f"## {FIGURE}" in capsys.readouterr().out
+    said: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in "".join(file.read_text(encoding="utf-8") for file in files).splitlines():
+        if (record := json.loads(line))["kind"] == "judgement":
+            said.setdefault((record["row_id"], record["heatmaps"]), []).append(record)
+    table = csv_rows(tmp_path / "out" / CSV)
+    n_compared = 0
+    for kind in ("mirror", "image_only"):
+        (path,) = (logs / kind).rglob("samples_*.jsonl")
+        samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        keys = [(of["doc"]["id"], json.loads(of["filtered_resps"][0])["heatmaps"]) for of in samples]
+        of_kind = {row["value"]: row for row in table if row["model"] == f"oracle (heatmap={kind})"}
+        for title, name in list(KEYS.items())[:12]:
+            both = [
+                (of["auroc"]["values"][name], said[key])
+                for of, key in zip(samples, keys, strict=True)
+                if key in said and of["auroc"]["values"][name] is not None
+            ]
+            assert int(of_kind[title]["n"]) == len(both)
+            for question in QUESTIONS:
+                x, y = [value for value, _ in both], [np.mean([one[question] for one in of]) for _, of in both]
+                if of_kind[title][question]:
+                    r = stats.pearsonr(x, y).statistic
+                    assert float(of_kind[title][question]) == pytest.approx(r, abs=1e-9)
+                    n_compared += 1
+                else:
+                    assert len(both) < 3 or len(set(x)) == 1
+    assert n_compared >= 30
+
+
+def ask(kinds: Sequence[str], metadata: dict[str, Any], logs: Path) -> None:
+    """lm-eval's own logs of reference models, by what they attend to."""
+    import lm_eval
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.tasks import TaskManager
+
+    from medfaith.tasks import include_path, register_models
+
+    register_models()
+    evaluate: Any = lm_eval.simple_evaluate  # its decorator hides its signature from type checkers
+    tasks = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
+    for kind in kinds:
+        tracker = EvaluationTracker(output_path=str(logs / kind))
+        result = evaluate(
+            model="oracle",
+            model_args={"store": metadata["heatmaps"], "heatmap": kind},
+            tasks=[f"{TASK}gold"],
+            task_manager=tasks,
+            evaluation_tracker=tracker,
+            limit=40,
+            bootstrap_iters=0,
+        )
+        samples = result.pop("samples")
+        tracker.save_results_aggregated(results=result, samples=samples)
+        tracker.save_results_samples(task_name=f"{TASK}gold", samples=samples[f"{TASK}gold"])
+
+
+def annotate(wanted: start.Wanted, out: Path) -> None:
+    """One person's way through all images; points are drawn."""
+    random = np.random.default_rng(wanted.seed)
+    with open_answers(out) as (answers, _):
+        session, _ = start.prepare(wanted, answers, {})
+        while (place := session.next()) is not None:
+            if place.alias is None:
+                sentences = session.plan.instances[place.instance].sentences
+                session.choose(place.instance, int(random.integers(len(sentences))))
+            else:
+                session.judge(place.alias, session.prompt(place), random.integers(1, 6, size=3).tolist(), 1.0)

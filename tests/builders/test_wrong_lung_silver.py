@@ -1,0 +1,306 @@
+"""The silver sentences, from the phantom's scene graphs to verified rows; and that no gold patient is among them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import shutil
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import jaccard_score
+
+from medfaith.builders import wrong_lung
+from medfaith.builders.write import summarise
+from medfaith.builders.wrong_lung import silver
+from medfaith.builders.wrong_lung.view import mask
+from medfaith.loaders import images
+from medfaith.loaders.errors import InputError
+
+REPOSITORY = "wrong-lung-chest_imagenome"
+FILES = {"train": "train.csv", "validation": "valid.csv", "test": "test.csv"}
+LISTS, GRAPHS = "silver_dataset/splits", "silver_dataset/scene_graph.zip"
+Edit = Callable[[Path], Any]
+
+
+def build(roots: dict[str, Path], out: Path, **how: Any) -> Path:
+    (folder,) = wrong_lung.build(roots, out, configs=["silver"], **how)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def repository(phantom_wrong_lung_roots, tmp_path_factory) -> Path:
+    return build(phantom_wrong_lung_roots, tmp_path_factory.mktemp("silver"))
+
+
+@pytest.fixture
+def edited(phantom_wrong_lung_roots, tmp_path) -> Callable[[Edit], dict[str, Path]]:
+    """The roots with a copy of Chest ImaGenome that a function has changed."""
+
+    def make(edit: Edit) -> dict[str, Path]:
+        root = tmp_path / "chest_imagenome"
+        shutil.copytree(phantom_wrong_lung_roots["chest_imagenome"], root)
+        edit(root)
+        return phantom_wrong_lung_roots | {"chest_imagenome": root}
+
+    return make
+
+
+def rows_of(folder: Path, split: str) -> list[dict[str, Any]]:
+    return pq.read_table(next((folder / "silver").glob(f"{split}-*.parquet"))).to_pylist()
+
+
+def listed(root: Path, split: str) -> list[dict[str, str]]:
+    with (root / LISTS / FILES[split]).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def graph_of(root: Path, dicom_id: str) -> dict[str, Any] | None:
+    with zipfile.ZipFile(root / GRAPHS) as packed:
+        name = f"scene_graph/{dicom_id}_SceneGraph.json"
+        return json.loads(packed.read(name)) if name in packed.namelist() else None
+
+
+def read_alone(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any], dict[str, list[float]], set]]:
+    """By the release's description: image, its line, and of each sentence its boxes and labels, by its id."""
+    for line in listed(root, split):
+        graph = graph_of(root, line["dicom_id"])
+        if graph is None:
+            continue
+        places = {one["object_id"]: one for one in graph["objects"]}
+        boxes: defaultdict[str, dict[str, list[float]]] = defaultdict(dict)
+        labels: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        for about in graph["attributes"]:
+            place = places.get(about["object_id"])
+            for phrase, found in zip(about["phrase_IDs"], about["attributes"], strict=True):
+                if place is not None:
+                    x1, y1, x2, y2 = (place[f"original_{side}"] for side in ("x1", "y1", "x2", "y2"))
+                    boxes[phrase][about["bbox_name"]] = [x1, y1, x2 - x1 + 1, y2 - y1 + 1]
+                    labels[phrase] |= {(one.split("|")[2], one.split("|")[1]) for one in found}
+        for phrase in boxes:
+            yield phrase, line, boxes[phrase], labels[phrase]
+
+
+@pytest.mark.parametrize("split", FILES)
+def test_rows_are_what_the_graphs_say(repository, phantom_wrong_lung_roots, split):
+    expected = list(read_alone(phantom_wrong_lung_roots["chest_imagenome"], split))
+    rows = rows_of(repository, split)
+    assert {row["id"] for row in rows} == {f"wrong-lung:{phrase}|{line['dicom_id']}" for phrase, line, *_ in expected}
+    of_id = {row["id"]: row for row in rows}
+    assert len(of_id) == len(rows) == len(expected) > 8
+    for phrase, line, boxes, labels in expected:
+        row = of_id[f"wrong-lung:{phrase}|{line['dicom_id']}"]
+        assert (row["patient_id"], row["study_id"]) == (line["subject_id"], line["study_id"])
+        assert Path(row["image"]["key"]).stem == line["dicom_id"]
+        assert row["image"]["view"] == line["ViewPosition"]
+        assert {box["label"]: box["xywh"] for box in row["boxes"]} == boxes
+        assert {(label["name"], label["context"]) for label in row["labels"]} == labels
+        assert row["subsets"]["abnormal"] == (("abnormal", "yes") in labels)
+        assert row["subsets"]["one_lung"] == (len(boxes.keys() & {"left lung", "right lung"}) == 1)
+
+
+def test_a_study_with_two_images_has_its_sentences_once_for_each(repository):
+    of_study: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for split in FILES:
+        for row in rows_of(repository, split):
+            of_study[row["study_id"]][row["image"]["key"]].append(row["sentence"])
+    several = [list(of_image.values()) for of_image in of_study.values() if len(of_image) > 1]
+    assert several
+    assert all(first == other for first, *others in several for other in others)
+
+
+@pytest.mark.parametrize("split", FILES)
+def test_the_most_diverse_reports_are_a_tenth_of_each_split(repository, split):
+    reports: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows_of(repository, split):
+        reports[row["image"]["key"]].append(row)
+    means = {}
+    for key, own in reports.items():
+        drawn = [mask([box["xywh"] for box in row["boxes"]], (row["height"], row["width"])).ravel() for row in own]
+        means[key] = np.mean([jaccard_score(a, b) for a, b in combinations(drawn, 2)])
+    known = sorted(means[key] for key, own in reports.items() for _ in own)
+    n_first = len(known) // 10
+    for key, own in reports.items():
+        assert {row["subsets"]["mdrb"] for row in own} == {bool(n_first) and means[key] <= known[n_first - 1]}
+
+
+def test_a_build_is_sound_and_opens(repository, phantom_wrong_lung_roots):
+    verdicts = wrong_lung.verify(repository)
+    assert [(v.config, v.split, v.problems) for v in verdicts] == [
+        ("gold", "test", ()),
+        *(("silver", split, ()) for split in FILES),
+    ]
+    for split in FILES:
+        loaded = datasets.load_dataset(str(repository), "silver", split=split)
+        assert isinstance(loaded, datasets.Dataset)
+        assert loaded.features == wrong_lung.family("gold").features
+        row = loaded[0]
+        assert images.open_image(row["image"], phantom_wrong_lung_roots).size == (row["width"], row["height"])
+    record = json.loads((repository / "build.json").read_text())
+    abnormal = sum(row["subsets"]["abnormal"] for row in rows_of(repository, "train"))
+    assert record["skipped"]["silver, train: sentences of subset Abnormal"] == abnormal > 0
+
+
+def test_no_patient_is_in_gold_or_in_two_splits(repository):
+    gold = {row["patient_id"] for row in pq.read_table(repository / "gold").to_pylist()}
+    of_split = [{row["patient_id"] for row in rows_of(repository, split)} for split in FILES]
+    assert len(gold) + sum(map(len, of_split)) == len(gold.union(*of_split))
+
+
+def test_silver_is_built_only_when_it_is_asked_for(phantom_wrong_lung_build):
+    assert not (phantom_wrong_lung_build / REPOSITORY / "silver").exists()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def unpack(root: Path) -> None:
+    with zipfile.ZipFile(root / GRAPHS) as packed:
+        packed.extractall(root / "silver_dataset")
+    (root / GRAPHS).unlink()
+
+
+def test_the_bytes_depend_on_neither_workers_nor_batches_nor_packing(
+    phantom_wrong_lung_roots, repository, edited, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(silver, "AT_ONCE", 1)
+    assert digests(build(phantom_wrong_lung_roots, tmp_path / "a", workers=3)) == digests(repository)
+    assert digests(build(edited(unpack), tmp_path / "b")) == digests(repository)
+
+
+def add(split: str, line: dict[str, str]) -> Edit:
+    def edit(root: Path) -> None:
+        with (root / LISTS / FILES[split]).open("a", newline="") as file:
+            csv.writer(file).writerow(["99", *(line[name] for name in list(line) if name)])
+
+    return edit
+
+
+@pytest.mark.parametrize("split", FILES)
+@pytest.mark.parametrize("avoided", ["gold", "images_to_avoid.csv"])
+def test_a_patient_of_gold_stops_the_build(phantom_wrong_lung_roots, edited, tmp_path, split, avoided):
+    """A patient whom only one of the two names is enough; the new line's own image need not exist."""
+    with (phantom_wrong_lung_roots["chest_imagenome"] / LISTS / "images_to_avoid.csv").open(newline="") as file:
+        line = next(csv.DictReader(file)) | {"dicom_id": "-".join(["0" * 8] * 5)}
+    if avoided == "images_to_avoid.csv":
+        line["subject_id"] = "19999999"
+
+    def edit(root: Path) -> None:
+        add(split, line)(root)
+        path = root / LISTS / "images_to_avoid.csv"
+        header, *lines = path.read_text().splitlines(keepends=True)
+        if avoided == "gold":
+            lines = [one for one in lines if not one.startswith(line["subject_id"])]
+        else:
+            lines.append(",".join(line.values()) + "\n")
+        path.write_text(header + "".join(lines))
+
+    root = edited(edit)
+    number = len(listed(root["chest_imagenome"], split))
+    with pytest.raises(InputError) as error:
+        build(root, tmp_path / "out")
+    found = str(error.value)
+    assert f"{FILES[split]}, row {number}, column 'subject_id': '{line['subject_id']}'" in found
+    assert "no patient of gold_dataset or of images_to_avoid.csv" in found
+    assert not (tmp_path / "out").exists()
+
+
+def test_verify_finds_a_gold_patient(repository, tmp_path):
+    folder = tmp_path / REPOSITORY
+    shutil.copytree(repository, folder)
+    patient = pq.read_table(folder / "gold")["patient_id"][0].as_py()
+    path, family = next((folder / "silver").glob("validation-*.parquet")), wrong_lung.family("silver")
+    rows = pq.read_table(path).to_pylist()
+    rows[0]["patient_id"] = patient
+    table = pa.Table.from_pylist(rows, schema=family.features.arrow_schema)
+    pq.write_table(table, path)
+    record = json.loads((folder / "build.json").read_text())
+    record["splits"]["silver/validation"] = summarise(table, family.counted)
+    (folder / "build.json").write_text(json.dumps(record))
+    problems = {(v.config, v.split): v.problems for v in wrong_lung.verify(folder)}
+    assert problems.pop(("silver", "validation")) == (f"1 of its patients are in gold, such as {patient}",)
+    assert set(problems.values()) == {()}
+
+
+def rewrite(change: Callable[[dict[str, bytes]], Any]) -> Edit:
+    """Changes the zip's files, by the name of the image."""
+
+    def edit(root: Path) -> None:
+        with zipfile.ZipFile(root / GRAPHS) as packed:
+            files = {Path(name).name.split("_")[0]: packed.read(name) for name in packed.namelist()}
+        change(files)
+        with zipfile.ZipFile(root / GRAPHS, "w") as packed:
+            for name, data in files.items():
+                packed.writestr(f"{name}_SceneGraph.json", data)
+
+    return edit
+
+
+def test_what_is_left_out_is_counted(phantom_wrong_lung_roots, repository, edited, tmp_path):
+    lines = listed(phantom_wrong_lung_roots["chest_imagenome"], "test")
+    gone, blank = lines[0]["dicom_id"], lines[1]["dicom_id"]
+
+    def change(files: dict[str, bytes]) -> None:
+        del files[gone]
+        graph = json.loads(files[blank])
+        first = graph["attributes"][0]["phrase_IDs"][0]
+        for about in graph["attributes"]:
+            for number, phrase in enumerate(about["phrase_IDs"]):
+                about["phrases"][number] = " " if phrase == first else about["phrases"][number]
+        files[blank] = json.dumps(graph).encode()
+
+    unknown = lines[0] | {"dicom_id": "-".join(["0" * 8] * 5), "subject_id": "19999999"}
+    roots = edited(lambda root: (rewrite(change)(root), add("test", unknown)(root)))
+    folder = build(roots, tmp_path / "out")
+    counted = json.loads((folder / "build.json").read_text())["skipped"]
+    reasons = (silver.NO_GRAPH, silver.NO_TEXT, silver.NO_IMAGE)
+    assert [counted.get(f"silver, test: {reason}") for reason in reasons] == [1, 1, 1]
+    before = [row for row in rows_of(repository, "test") if gone not in row["id"]]
+    assert len(rows_of(folder, "test")) == len(before) - 1
+    assert not any(f"train: {reason}" in name for name in counted for reason in reasons)
+
+
+def test_patients_in_two_splits_are_counted(phantom_wrong_lung_roots, edited, tmp_path):
+    line = listed(phantom_wrong_lung_roots["chest_imagenome"], "train")[0]
+    other = line | {"dicom_id": "-".join(["0" * 8] * 5)}
+    folder = build(edited(add("test", other)), tmp_path / "out")
+    assert json.loads((folder / "build.json").read_text())["skipped"][f"silver: {silver.IN_TWO}"] == 1
+
+
+BROKEN: dict[str, tuple[Edit, str]] = {
+    "no graphs": (lambda root: (root / GRAPHS).unlink(), "holds no silver_dataset/scene_graph.zip"),
+    "a damaged graph": (
+        rewrite(lambda files: files.update(dict.fromkeys(files, b"{broken"))),
+        "is no JSON",
+    ),
+    "no graph of a split": (rewrite(lambda files: files.clear()), "no sentence of its images; "),
+    "no list": (lambda root: (root / LISTS / "valid.csv").unlink(), "holds no silver_dataset/splits/valid.csv"),
+    "a graph of another patient": (
+        rewrite(
+            lambda files: files.update(
+                {name: json.dumps(json.loads(data) | {"patient_id": 19999999}).encode() for name, data in files.items()}
+            )
+        ),
+        "of patient 19999999 in Chest ImaGenome, and of study",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_sources_are_named_and_nothing_is_written(edited, tmp_path, name):
+    edit, words = BROKEN[name]
+    with pytest.raises(InputError, match=words):
+        build(edited(edit), tmp_path / "out")
+    assert not list((tmp_path / "out").rglob("*.parquet"))

@@ -1,0 +1,75 @@
+"""Stagings of phantom builds, and changes to them as real mistakes would make them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from medfaith import cards
+from medfaith.builders.write import write_split
+from medfaith.cards import manifest, policy
+from medfaith.cards.publication import MANIFEST, Publication
+
+
+def stage(publication: Publication, into: Path) -> Path:
+    """A folder as it is uploaded, with the card's body and a small croissant.json."""
+    into.mkdir(parents=True)
+    if publication.policy == policy.ROWS:
+        for config, split in publication.splits:
+            (into / config).mkdir(exist_ok=True)
+            for part in publication.parts(config, split):
+                shutil.copyfile(part, into / config / part.name)
+        for name in publication.record.get("exports", {}):
+            shutil.copyfile(publication.folder / name, into / name)
+    else:
+        write_split(into, MANIFEST, MANIFEST, manifest.table(manifest.of_build(publication)))
+    shutil.copyfile(publication.folder / "build.json", into / "build.json")
+    header = "---\ndataset_info:\n- config_name: x\n  splits:\n  - name: test\n    num_bytes: 50666899\n---\n"
+    (into / "README.md").write_text(header + cards.body(publication.name), encoding="utf-8")
+    croissant = {"@type": "sc:Dataset", "url": f"https://huggingface.co/datasets/org/{publication.name}"}
+    (into / "croissant.json").write_text(json.dumps(croissant), encoding="utf-8")
+    return into
+
+
+def first_parquet(staged: Path) -> Path:
+    return min(staged.glob("*/*.parquet"))
+
+
+def rewrite(path: Path, change: Callable[[pa.Table], pa.Table], **options: Any) -> None:
+    """Writes a Parquet file again with another table."""
+    pq.write_table(change(pq.ParquetFile(path).read()), path, **options)
+
+
+def replace_value(path: Path, row: int, column: str, value: Any) -> None:
+    """Writes one value of a row (from 1) anew; column: dotted, the first item of a list."""
+
+    def change(table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        *outer, last = column.split(".")
+        holder: Any = rows[row - 1]
+        for name in outer:
+            holder = holder[name]
+            holder = holder[0] if isinstance(holder, list) else holder
+        if isinstance(holder[last], list):
+            holder[last][0] = value
+        else:
+            holder[last] = value
+        return pa.Table.from_pylist(rows, schema=table.schema)
+
+    rewrite(path, change)
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def put_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Adds names to a JSON file's object."""
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | dict(values)), encoding="utf-8")

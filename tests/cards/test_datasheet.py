@@ -1,0 +1,218 @@
+"""The card of a published repository: the Hub's libraries read it, and what it says is what the build is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from huggingface_hub import DatasetCard
+
+from medfaith import cards, cli
+from medfaith.builders import benchmarks
+from medfaith.builders.rowset import row_sha256
+from medfaith.cards import command, composition, datasheet, licences, manifest, publication
+from medfaith.loaders import sources
+
+BODIES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))
+ROWS = ("cxr-contrabench-chexstruct", "cxr-contrabench-openi")
+TASKS = Path(cards.FOLDER).parent / "tasks"
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_every_body_answers_the_fixed_questions(name):
+    assert list(datasheet.written_sections(name)) == list(datasheet.WRITTEN)
+    assert all(datasheet.written_sections(name).values())
+    assert datasheet.introduction(name)
+    assert "Research only" in datasheet.written_sections(name)["Misuse"]
+    assert "DIR/" not in cards.body(name), "how rows are loaded is generated"
+
+
+def test_every_repository_has_a_body(builds):
+    assert set(builds) == set(BODIES)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_hubs_library_reads_the_header(name, staged, builds):
+    card = DatasetCard.load(staged[name] / "README.md")
+    data = card.data.to_dict()
+    assert data["license"] in licences.KNOWN or (data["license"] == "other" and data["license_link"].startswith("http"))
+    assert data["pretty_name"] == cards.body(name).splitlines()[0].removeprefix("# ")
+    assert ("extra_gated_prompt" in data) is (name not in ROWS)
+    if name not in ROWS:
+        assert [config["config_name"] for config in data["configs"]] == ["manifest"]
+        for source in publication.read(builds[name]).sources:
+            assert source.terms in data["extra_gated_prompt"]
+            assert source.licence_url in data["extra_gated_prompt"]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_load_dataset_gives_the_staged_rows(name, staged, builds, tmp_path):
+    one = publication.read(builds[name])
+    header = {info["config_name"]: info for info in DatasetCard.load(staged[name] / "README.md").data["dataset_info"]}
+    for (config, split), n_rows in one.splits.items():
+        rows = datasets.load_dataset(str(staged[name]), config, split=split, cache_dir=str(tmp_path))
+        assert isinstance(rows, datasets.Dataset)
+        assert rows.num_rows == n_rows
+        assert rows.features == one.features[config]
+        files = sorted((staged[name] / config).glob(f"{split}-*.parquet"))
+        assert rows.to_list() == pa.concat_tables([pq.read_table(path) for path in files]).to_pylist()
+        (stated,) = [of for of in header[config]["splits"] if of["name"] == split]
+        assert rows.info.splits is not None
+        assert (stated["num_examples"], stated["num_bytes"]) == (n_rows, rows.info.splits[split].num_bytes)
+    for config, info in header.items():
+        assert info["download_size"] == sum(path.stat().st_size for path in (staged[name] / config).iterdir())
+        assert info["dataset_size"] == sum(of["num_bytes"] for of in info["splits"])
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_card_has_every_section_once_and_the_builds_counts(name, staged, builds):
+    text = (staged[name] / "README.md").read_text(encoding="utf-8")
+    record = json.loads((builds[name] / "build.json").read_text(encoding="utf-8"))
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert len(headings) == len(set(headings))
+    assert set(datasheet.WRITTEN) | {"Composition", "Collection", "How to get it", "Licences", "Citation"} <= set(
+        headings
+    )
+    for key, split in record["splits"].items():
+        config, of_split = key.split("/")
+        assert f"| `{config}` | `{of_split}` | {split['rows']:,} |" in text
+    for source_id, read in record["sources"].items():
+        assert sources.source(source_id).licence in text
+        for label_file, digest in read["files"].items():
+            assert f"`{label_file}` | `{digest}`" in text
+    for reason, count in record.get("skipped", {}).items():
+        assert f"- {count:,} {reason}" in text
+
+
+def test_published_rows_of_chexstruct_name_the_licence_of_the_images(staged):
+    chain = (staged["cxr-contrabench-chexstruct"] / "README.md").read_text(encoding="utf-8").split("## Licences")[1]
+    assert "CC BY-NC 4.0" in chain
+    assert "(images that rows reference): [CC BY-NC-ND 4.0]" in chain
+
+
+@pytest.mark.parametrize("name", [name for name in BODIES if name not in ROWS])
+def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, staged, builds):
+    published = pq.read_table(staged[name] / "manifest").to_pylist()
+    config, split, table = next(publication.read(builds[name]).tables())
+    row = table.slice(0, 1).to_pylist()[0]
+    text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert published[0]["sha256"] == hashlib.sha256(text.encode("utf-8")).hexdigest() == next(row_sha256(table))
+    assert (published[0]["config"], published[0]["split"]) == (config, split)
+    assert published[0]["id"] in (row["id"], manifest.hashed(row["id"]))
+    hashed = "`id` is the SHA-256" in (staged[name] / "README.md").read_text(encoding="utf-8")
+    assert hashed is (published[0]["id"] != row["id"])
+
+
+@pytest.fixture(scope="session")
+def all_roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_lung_roots, builds_roots):
+    """Of each benchmark; MIMIC-CXR is another one in each."""
+    return {
+        "cxr-contrabench": phantom_roots | builds_roots,
+        "heal-medvqa": phantom_heal_roots,
+        "surgxbench": phantom_surgx_roots,
+        "wrong-lung": phantom_wrong_lung_roots,
+    }
+
+
+def _run(words: list[str], roots: dict[str, Path], out: Path, flow: Path | None = None) -> None:
+    """The card's command on this machine: with a path in place of each PATH and DIR."""
+    filled = []
+    for before, word in zip(["", *words], words, strict=False):
+        if word == "DIR":
+            filled.append(str({"--out": out, "--flow": flow}[before]))
+        else:
+            filled.append(re.sub(r"^(\w+)=PATH$", lambda match: f"{match[1]}={roots[match[1]]}", word))
+    assert cli.main(filled[1:]) == 0
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_cards_command_builds_the_same_rows(name, builds, staged, all_roots, tmp_path):
+    record = json.loads((builds[name] / "build.json").read_text(encoding="utf-8"))
+    words = command.rebuild(record)
+    assert command.lines(words) in (staged[name] / "README.md").read_text(encoding="utf-8")
+    _run(words, all_roots[record["benchmark"]], tmp_path)
+    assert [path.name for path in sorted(tmp_path.glob("*/build.json"))] == ["build.json"]
+    again = json.loads((tmp_path / name / "build.json").read_text(encoding="utf-8"))
+    assert again == record
+
+
+def test_the_command_of_a_build_with_motion_builds_the_same_rows(
+    phantom_surgx_build, phantom_surgx_flow, phantom_surgx_roots, tmp_path
+):
+    record = json.loads((phantom_surgx_build / "surgxbench-cholect45" / "build.json").read_text(encoding="utf-8"))
+    _run(command.rebuild(record), phantom_surgx_roots, tmp_path, phantom_surgx_flow)
+    assert json.loads((tmp_path / "surgxbench-cholect45" / "build.json").read_text(encoding="utf-8")) == record
+
+
+def test_the_next_frame_of_the_video_needs_the_videos():
+    record = {"sources": {"cholec80_boxes": {}, "cholect45": {}}, "arguments": {"successor": "frame"}}
+    assert command.roots(record) == ["cholec80_boxes", "cholect45", "cholec80"]
+    assert command.roots(record | {"arguments": {"successor": "second"}}) == ["cholec80_boxes", "cholect45"]
+
+
+def test_every_task_that_a_card_names_exists():
+    named = re.findall(
+        r"^(?:task|group): (\S+)$", "\n".join(p.read_text() for p in TASKS.rglob("*.yaml")), re.MULTILINE
+    )
+    for benchmark, module in benchmarks.MODULES.items():
+        tasks = datasheet.benchmark(benchmark)["tasks"]
+        assert set(tasks) == set(module.CONFIGS.values())
+        assert {task for of_source in tasks.values() for task in of_source.split(",")} <= set(named)
+
+
+@pytest.mark.parametrize(
+    ("source_id", "made_of", "expected"),
+    [
+        ("openi", ["openi"], ["cc-by-nc-nd-4.0"]),
+        ("chexstruct", ["chexstruct"], ["cc-by-nc-4.0"]),
+        ("cholect45", ["cholect45"], ["cc-by-nc-sa-4.0"]),
+        (
+            "mimic_cxr",
+            ["mimic_cxr", "mimic_cxr_anatomy"],
+            ["other", "physionet-credentialed-health-data-license-1.5.0"],
+        ),
+        ("cholect45", ["cholec80_boxes", "cholect45"], ["other", "several-see-the-card"]),
+        ("openi", ["chexstruct", "openi"], ["other", "several-see-the-card"]),
+    ],
+)
+def test_the_headers_licence(source_id, made_of, expected):
+    found = licences.of_header(source_id, [sources.source(one) for one in made_of])
+    assert [found["license"], *filter(None, [found.get("license_name")])] == expected
+
+
+def test_several_open_licences_link_the_repositorys_own_source():
+    found = licences.of_header("openi", [sources.source("chexstruct"), sources.source("openi")])
+    assert found["license_link"] == sources.source("openi").licence_url
+
+
+@pytest.mark.parametrize(
+    ("rows", "paper", "expected"),
+    [
+        (10, {}, []),
+        (10, {"rows": 10, "where": "Table 1", "explained": "why"}, []),
+        (
+            9,
+            {"rows": 10, "where": "Table 1", "explained": "why"},
+            ["- `c/test`: other than in the paper (Table 1): why"],
+        ),
+        (9, {"note": "totals only", "where": "Table 1"}, ["- `c/test`: totals only"]),
+    ],
+)
+def test_what_differs_from_the_paper_is_said(rows, paper, expected):
+    assert composition.notes({"c/test": {"rows": rows}}, {"c/test": paper}) == expected
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_readme_of_a_build_has_the_body_and_loads_as_it_says(name, builds, tmp_path):
+    text = (builds[name] / "README.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r'load_dataset\("DIR/([^"]+)", "([^"]+)", split="([^"]+)"\)', text)
+    assert said[0] == name
+    rows = datasets.load_dataset(str(builds[name]), said[1], split=said[2], cache_dir=str(tmp_path))
+    assert isinstance(rows, datasets.Dataset)
+    assert rows.num_rows == json.loads((builds[name] / "build.json").read_text())["splits"]["/".join(said[1:])]["rows"]

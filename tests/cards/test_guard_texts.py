@@ -1,0 +1,324 @@
+"""The guard's rules on single texts: what passes, what is refused, and that no place or writing hides it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from medfaith.builders.cxr_contrabench.longest import LONGEST_CUE, longest
+from medfaith.builders.negation import CUES
+from medfaith.builders.schemas.contrabench import QUESTION
+from medfaith.cards.guard import columns, paths, pixels
+from medfaith.cards.guard.found import SHOWN, Value, shortened
+from medfaith.cards.guard.quotes import RUN, Quotable, Text
+
+HARMLESS = [
+    "left/right",
+    "w/o contrast",
+    "1/2",
+    "s/p",
+    "and/or",
+    "n/a",
+    "A/P and lateral",
+    "either / or",
+    "presence /absence",
+    "https://huggingface.co/datasets/org/cxr-contrabench-openi/resolve/main/openi_report_absence/test-00000-of-00001.parq",
+    "http://mlcommons.org/croissant/1.0",
+    "see https://doi.org/10.13026/8360-t248.",
+    "[terms](https://physionet.org/content/x/)",
+    "medfaith build cxr-contrabench --root openi=PATH --out DIR --seed 20260326",
+    "`DIR/<benchmark>-<source>/<config>/x.parquet`",
+    "<config>/<split>-00000-of-00001.parquet",
+    "{out}/phantom",
+    "</details>",
+    "<br/>",
+    "| 3/4 | 5/6 |",
+    "...",
+    "0.5 ... 0.9",
+    "train/patient64540/study1/view1_frontal.jpg",
+    "CXR1105_IM-0072-1001-0001.png",
+    "chexpert/train/patient00001/study2/x",
+    "a" * 64,
+    "89504e470d0a1a0a" + "0" * 48,
+    "rows " + " ".join(["0f" * 32] * 20),
+    "|---|" + "-" * 200 + "|",
+    "=" * 200,
+    "openi/CXR3999_IM-2049-1001-0001/chexstruct_presence/descending_aortic_enlargement",
+    "ratio 3:1, e.g.: \\n is a line end",
+    "wrong-lung:50666899|1",
+    "chexpert_absence_no_evidence_of, chexpert_presence_absence_of, chexpert_positive_only",
+    "BM",
+    "II",
+    "MM",
+    "GIF",
+    "the PNG, JPEG and DICOM files",
+    "data: two columns",
+    "\\alpha",
+    "Fran\u00e7ois M\u00fcller \u2013 99 %",
+    "~ 3,000 rows",
+    "~10/20",
+    "12, 13, 14 and 15",
+    "Drew: \\textit{et al.}",
+    "e.g. C: yes",
+    "ratio a:b/c",
+    ", ".join(map(str, range(40))),
+    "\ttabs\r\nand lines\n",
+]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_a_card_may_say_passes(text):
+    assert pixels.find(text) is None
+    assert paths.find(text) is None
+
+
+PATHS = [
+    "/home/user/openi",
+    "(/mnt/openi/CXR1.png)",
+    "root=/srv/openi",
+    '"/data/openi"',
+    "`/tmp/x`",
+    "images:/scratch/a/b",
+    "/data",
+    "/CXR1_1_IM-0001-3001.png",
+    "a\n/work/openi/x",
+    "<td>/home/user/x</td>",
+    "/Users/someone/Downloads",
+    "C:\\openi",
+    "C:/openi",
+    "x: D:\\\\openi\\\\a",
+    "\\\\server\\share",
+    "\\\\\\\\server\\\\share\\\\x",
+    "//server/share/openi",
+    "~/openi",
+    "~user/openi",
+    "file:///openi",
+    "FILE:/openi",
+    "s3://bucket/openi",
+    "../openi",
+    "images/../../x",
+    "a\\..\\b",
+    "..",
+    "x\n..\ny",
+    "https://example.org/?" + "a=1&" * 100,
+]
+
+
+@pytest.mark.parametrize("text", PATHS)
+def test_paths_of_a_machine_are_found(text):
+    found = paths.find(text)
+    assert found is not None
+    assert len(found.what) < SHOWN + 60
+
+
+def image(kind: str, **options) -> bytes:
+    pixels_ = Image.fromarray(np.random.default_rng(1).integers(0, 256, (9, 9), np.uint8))
+    pixels_.save(file := io.BytesIO(), kind, **options)
+    return file.getvalue()
+
+
+def dicom() -> bytes:
+    return b"\0" * 128 + b"DICM\x02\0\0\0UL\x04\0\xb8\0\0\0" + bytes(range(64))
+
+
+def nifti() -> bytes:
+    return b"\x5c\x01\0\0" + b"\0" * 340 + b"n+1\0" + bytes(64)
+
+
+def array() -> bytes:
+    np.save(file := io.BytesIO(), np.arange(64, dtype=np.uint8))
+    return file.getvalue()
+
+
+IMAGES = {
+    "JPEG": image("JPEG"),
+    "PNG": image("PNG"),
+    "GIF": image("GIF"),
+    "WebP": image("WEBP"),
+    "TIFF": image("TIFF"),
+    "TIFF, big end first": image("TIFF", big_tiff=False).replace(b"II*\0", b"MM\0*", 1),
+    "BMP": image("BMP"),
+    "JPEG 2000": image("JPEG2000"),
+    "JPEG 2000 codestream": image("JPEG2000", no_jp2=True),
+    "DICOM": dicom(),
+    "NIfTI": nifti(),
+    "gzip": b"\x1f\x8b\x08\0" + bytes(range(200)),
+    "NumPy": array(),
+}
+WRITINGS = {
+    "latin-1": lambda data: data.decode("latin-1"),
+    "undecodable bytes": lambda data: data.decode("utf-8", "surrogateescape"),
+    "repr": repr,
+    "JSON": lambda data: json.dumps(data.decode("latin-1")),
+    "twice in JSON": lambda data: json.dumps(json.dumps(data.decode("latin-1"))),
+    "percent": lambda data: "".join(f"%{byte:02X}" for byte in data),
+    "hexadecimal": bytes.hex,
+    "hexadecimal with spaces": lambda data: data.hex(" "),
+    "bytes of C": lambda data: ", ".join(f"0x{byte:02x}" for byte in data),
+    "base64": lambda data: base64.b64encode(data).decode(),
+    "base64 in lines": lambda data: base64.encodebytes(data).decode(),
+    "url-safe base64": lambda data: base64.urlsafe_b64encode(data).decode().rstrip("="),
+    "list of numbers": lambda data: str(list(data)),
+}
+
+
+@pytest.mark.parametrize("writing", WRITINGS)
+@pytest.mark.parametrize("kind", IMAGES)
+def test_image_data_is_found_in_every_writing(kind, writing):
+    assert pixels.find(f"A card. {WRITINGS[writing](IMAGES[kind])} And more.") is not None
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+def test_files_are_known_by_their_first_bytes(kind):
+    expected = kind.split(",")[0].removesuffix(" codestream")
+    assert pixels.kind(IMAGES[kind]) == (None if kind == "NIfTI" else expected)
+
+
+@given(st.sampled_from(sorted(WRITINGS)), st.text("ab9/_- .:", max_size=30), st.text("ab9/_- .:", max_size=30),
+       st.integers(0, 2**32 - 1))  # fmt: skip
+def test_a_png_is_found_wherever_it_stands(writing, before, after, seed):
+    noise = Image.fromarray(np.random.default_rng(seed).integers(0, 256, (4, 4), np.uint8))
+    noise.save(file := io.BytesIO(), "PNG")
+    assert pixels.find(before + WRITINGS[writing](file.getvalue()) + after) is not None
+
+
+@given(st.binary(min_size=60, max_size=300))
+def test_bytes_in_base64_are_found_whatever_they_are(data):
+    """Unless they look like words: a kind of character is missing, or there are separators as of a path."""
+    text = base64.b64encode(data).decode().rstrip("=")
+    pieces = re.split(r"[/+]+", text)
+    plain = re.search("[a-z]", text) and re.search("[A-Z]", text) and re.search("[0-9]", text)
+    if plain and len(text) / len(pieces) > pixels.PIECE:
+        assert pixels.find(text) is not None
+
+
+@given(st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=50))
+def test_digests_pass(digests):
+    for digest in digests:
+        assert pixels.find(digest.hex()) is None
+
+
+WORDS = st.lists(st.text("abcdefghij", min_size=1, max_size=6), min_size=RUN, max_size=20)
+
+
+def quoted(published: str, report: str) -> list[str]:
+    quotable = Quotable()
+    quotable.add(Value("README.md", published))
+    return [error.found for error in quotable.quoted([Text("report 1", report)])]
+
+
+@given(WORDS, st.data(), st.sampled_from([" ", ", ", "\n", " - ", "; "]))
+def test_eight_words_of_a_report_are_found_however_they_are_set(words, data, between):
+    start = data.draw(st.integers(0, len(words) - RUN))
+    run = between.join(words[start : start + RUN]).upper()
+    assert quoted(f"So: {run}!", " ".join(words)) != []
+
+
+@given(WORDS)
+def test_seven_words_in_a_row_are_not(words):
+    published = " ".join(f"{word} x{i}" if i % (RUN - 1) == RUN - 2 else word for i, word in enumerate(words))
+    assert quoted(published, " ".join(words)) == []
+
+
+def test_both_places_are_named():
+    text = "no focal consolidation pleural effusion or pneumothorax is seen"
+    (found,) = quoted(text, f"FINDINGS: {text}.")
+    assert "report 1" in found
+    assert "no focal consolidation" in found
+
+
+def test_a_text_is_read_once_and_a_report_named_once():
+    text = " ".join(map(str, range(30)))
+    assert len(quoted(text, text)) == 1
+
+
+@given(st.text(max_size=300))
+def test_what_is_shown_is_short_and_printable(text):
+    assert len(shortened(text)) <= SHOWN + 2
+    assert shortened(text).isprintable()
+    assert shortened(text).isascii()
+
+
+NESTED = pa.list_(
+    pa.struct([("name", pa.string()), ("parts", pa.list_(pa.string())), ("size", pa.list_(pa.int32(), 2))])
+)
+
+
+def leaves(value):
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from leaves(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from leaves(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+_PARTS = st.lists(st.none() | st.text("ab", max_size=2), max_size=3)
+_ITEM = st.none() | st.fixed_dictionaries(
+    {
+        "name": st.none() | st.text(max_size=3),
+        "parts": st.none() | _PARTS,
+        "size": st.none() | st.just([1, 2]),
+    }
+)
+
+
+@given(st.lists(st.none() | st.lists(_ITEM, max_size=3), max_size=6))
+def test_every_text_of_a_column_is_seen_with_its_first_row(rows):
+    table = pa.table({"x": pa.array(rows, NESTED)})
+    seen = {}
+    for _, values in columns.distinct(table):
+        for text, row in values:
+            seen[text] = min(row, seen.get(text, row))
+    expected = {}
+    for number, row in enumerate(rows, 1):
+        for text in leaves(row):
+            expected.setdefault(text, number)
+    assert seen == expected
+
+
+def test_longest_covers_every_text_of_a_row():
+    texts = {path for path, _ in columns.distinct(QUESTION.arrow_schema.empty_table())}
+    assert texts <= set(longest())
+
+
+def test_the_longest_cue_is_one_and_none_with_one_adjective_is_longer():
+    """The phrases of CUES that deny, with every choice that they leave open made: an adjective at most once."""
+    denying = [phrase for effect, _, phrases in CUES for phrase in phrases if effect == "absent"]
+    assert any(re.fullmatch(phrase, LONGEST_CUE) for phrase in denying)
+    assert max(longest_match(phrase) for phrase in denying) == len(LONGEST_CUE)
+
+
+def longest_match(pattern: str) -> int:
+    """Length of the longest text that a pattern of CUES matches, each repeated group once."""
+    width, _ = _alternatives(pattern, 0)
+    return width
+
+
+def _alternatives(pattern: str, i: int) -> tuple[int, int]:
+    best = width = last = 0
+    while i < len(pattern) and pattern[i] != ")":
+        if pattern.startswith("(?:", i):
+            last, i = _alternatives(pattern, i + 3)
+            width += last
+            i += 1
+        elif pattern[i] == "|":
+            best, width, i = max(best, width), 0, i + 1
+        elif pattern[i] in "*?":
+            i += 1
+        elif pattern[i] == "\\":
+            width, i = width + 1, i + 2
+        else:
+            width, i = width + 1, i + 1
+    return max(best, width), i

@@ -1,0 +1,276 @@
+"""Metrics as Spaces: what is staged loads without medfaith, its page runs, and its card says what it has to."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import math
+import os
+import queue
+import re
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+from medfaith.cards import spaces
+
+METRICS = spaces.metrics()
+NAMES = [metric.name for metric in METRICS]
+HEADINGS = ["How to use", "Inputs", "Outputs", "Published values", "Limits", "Citation"]
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+
+# What a Space has not: medfaith, and libraries that evaluate would take a long time to import.
+WITHOUT = """
+import importlib.abc, json, runpy, sys
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"medfaith", "transformers", "scipy", "sklearn", "lm_eval"}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+EXAMPLES = (
+    WITHOUT
+    + """
+import doctest, evaluate
+
+found = {}
+for name in sys.argv[1:]:
+    with open(f"clinic/{name}/README.md", encoding="utf-8") as card:
+        test = doctest.DocTestParser().get_doctest(card.read(), {}, name, "README.md", 0)
+    report = []
+    failed, tried = doctest.DocTestRunner(verbose=False).run(test, out=report.append)
+    with open(f"clinic/{name}/example.json", encoding="utf-8") as file:
+        shown = json.load(file)
+    loaded = [evaluate.load(f"clinic/{name}", one["config"]).compute(**one["inputs"]) for one in shown["examples"]]
+    found[name] = {"failed": failed, "tried": tried, "report": "".join(report), "scores": loaded}
+print(json.dumps(found))
+"""
+)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Of a process that reaches nothing and finds nothing of the checkout."""
+    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    offline = {"HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "NO_PROXY": "127.0.0.1"}
+    return {**kept, **offline, "HF_HOME": str(home), "HF_MODULES_CACHE": str(home / "modules"), "PYTHONPATH": ""}
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory) -> Path:
+    """A folder in which every metric is staged as clinic/<metric>."""
+    away = tmp_path_factory.mktemp("spaces")
+    for metric in METRICS:
+        into = away / "clinic" / metric.name
+        into.mkdir(parents=True)
+        spaces.stage(metric, into, f"clinic/{metric.name}")
+    return away
+
+
+@pytest.fixture(scope="module")
+def loaded(staged, tmp_path_factory) -> dict:
+    """What one process that has no medfaith makes of all the staged cards and example inputs."""
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMPLES, *NAMES],
+        cwd=staged,
+        env=environment(tmp_path_factory.mktemp("home")),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_metric_is_found():
+    room = Path(spaces.evaluate_metrics.__file__).parent
+    assert set(NAMES) == {path.parent.name for path in room.glob("*/README.md")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_staged_card_runs_without_medfaith(loaded, name):
+    assert loaded[name]["failed"] == 0, loaded[name]["report"]
+    assert loaded[name]["tried"] >= 4
+    assert len(loaded[name]["scores"]) >= 1
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=NAMES)
+def test_a_space_is_files_that_name_only_one_another(staged, metric):
+    folder = staged / "clinic" / metric.name
+    paths = list(folder.rglob("*"))
+    assert all(path.is_file() and not path.is_symlink() for path in paths)
+    assert {"README.md", "app.py", "example.json", "requirements.txt", f"{metric.name}.py"} <= {p.name for p in paths}
+    imported = {name for path in folder.glob("*.py") for name in third_party(path)}
+    listed = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert [line.split(">=")[0] for line in listed] == sorted(imported)
+    libraries = {"datasets", "evaluate", "gradio", "numpy"}
+    assert imported == libraries | ({"pycocotools"} if metric.name == "mask_overlap" else set())
+    declared = [re.sub(r"\s*;.*", "", line) for line in importlib.metadata.requires("medfaith") or ()]
+    assert set(listed) <= set(declared)
+
+
+def third_party(path: Path) -> set[str]:
+    """Distributions that a file imports; a sibling that it imports is there."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            assert (path.parent / f"{node.module}.py").exists(), node.module
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).split(".")[0])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+    return found - set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_is_one_that_the_hub_takes(staged, name):
+    text = (staged / "clinic" / name / "README.md").read_text(encoding="utf-8")
+    _, front, body = text.split("---\n", 2)
+    card = yaml.safe_load(front)
+    assert card["title"]
+    assert (card["sdk"], card["app_file"], card["license"]) == ("gradio", "app.py", "apache-2.0")
+    assert card["sdk_version"] == importlib.metadata.version("gradio")  # raise spaces.GRADIO with the lock file
+    assert card["python_version"] == "3.11"
+    assert {card["colorFrom"], card["colorTo"]} <= COLOURS
+    assert re.fullmatch(r"\W", card["emoji"])
+    assert {"evaluate", "metric", "medfaith"} <= set(card["tags"])
+    assert f'evaluate.load("clinic/{name}"' in body
+    assert "evaluate_metrics/" not in body
+    assert "<organisation>" not in body
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=NAMES)
+def test_a_card_says_range_direction_published_values_and_limits(metric):
+    body = (metric / "README.md").read_text(encoding="utf-8").split("---\n", 2)[2]
+    headings = re.findall(r"^## (.+)$", body, re.MULTILINE)
+    assert [heading for heading in headings if heading in HEADINGS] == HEADINGS
+    section = dict(zip(headings, re.split(r"^## .+$", body, flags=re.MULTILINE)[1:], strict=True))
+    assert re.search(r"\*\*Range\.\*\* \S", section["Outputs"])
+    assert re.search(r"\*\*Direction\.\*\* \S", section["Outputs"])
+    assert re.search(r"(Table|Figure)s? \d+", section["Published values"])
+    assert re.search(r"^- \S", section["Limits"], re.MULTILINE)
+
+
+def test_staging_gives_the_same_files_again(staged, tmp_path):
+    for metric in METRICS[:2]:
+        into = tmp_path / metric.name
+        into.mkdir()
+        spaces.stage(metric, into, f"clinic/{metric.name}")
+        before = {path.name: path.read_bytes() for path in (staged / "clinic" / metric.name).iterdir()}
+        assert {path.name: path.read_bytes() for path in into.iterdir()} == before
+
+
+# The page, in processes of their own, asked by Gradio's client.
+
+PAGE = WITHOUT + "runpy.run_path('app.py', run_name='__main__')"
+
+
+@pytest.fixture(scope="module")
+def pages(staged, tmp_path_factory):
+    """Clients of the pages of `tpt` and `ivt`."""
+    from gradio_client import Client
+
+    home = tmp_path_factory.mktemp("home")
+    started = {name: start(staged / "clinic" / name, environment(home)) for name in ("tpt", "ivt")}
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NO_PROXY", "127.0.0.1")
+            patch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
+            files = tmp_path_factory.mktemp("client")
+            yield {name: Client(address(page), verbose=False, download_files=files) for name, page in started.items()}
+    finally:
+        for page in started.values():
+            page.kill()
+    printed = "".join(text for page in started.values() for text in page.communicate()[:1])
+    assert "Traceback" not in printed, printed
+
+
+def start(folder: Path, of: dict[str, str]) -> subprocess.Popen[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    of = of | {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
+    command = [sys.executable, "-u", "-c", PAGE]
+    return subprocess.Popen(command, cwd=folder, env=of, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def address(page: subprocess.Popen[str]) -> str:
+    """Where a page that starts is served; waits for it for two minutes."""
+    lines: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        for line in page.stdout or ():
+            lines.put(line)
+            if "http://" in line:
+                return
+        lines.put("")
+
+    threading.Thread(target=read, daemon=True).start()
+    seen = []
+    while line := lines.get(timeout=120):
+        seen.append(line)
+        if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+            return found[0]
+    raise AssertionError("".join(seen))
+
+
+@pytest.mark.parametrize(("name", "example"), [("tpt", 0), ("tpt", 1), ("ivt", 0), ("ivt", 2)])
+def test_the_page_shows_an_example_and_gives_the_metrics_scores(pages, loaded, staged, name, example):
+    shown = json.loads((staged / "clinic" / name / "example.json").read_text(encoding="utf-8"))["examples"][example]
+    typed = pages[name].predict(example, api_name="/example")
+    assert json.loads(typed) == shown["inputs"]
+    table, scores = pages[name].predict(example, typed, api_name="/score")
+    expected = loaded[name]["scores"][example]
+    assert scores == null_for_nan(expected)
+    rows = dict(table["data"])
+    numbers = {key: value for key, value in expected.items() if isinstance(value, int | float)}
+    assert {key: rows[key] for key in numbers} == {
+        key: f"{value:.4f}" if isinstance(value, float) else str(value) for key, value in numbers.items()
+    }
+
+
+def null_for_nan(value):
+    """What JSON makes of scores."""
+    if isinstance(value, dict):
+        return {key: null_for_nan(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [null_for_nan(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+ROW = {"original_id": "q1", "kind": "original", "image_id": "i1"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "expected one JSON object"),
+        ('{"predictions": ["Yes"]}', "references: missing"),
+        (
+            json.dumps({"predictions": ["Yes"], "references": [ROW | {"kind": "x"}]}),
+            "row 1, column 'kind': 'x'",
+        ),
+        (json.dumps({"predictions": ["Yes", "No"], "references": [ROW]}), "Mismatch in the number"),
+        (json.dumps({"predictions": ["Yes"], "references": [{"kind": "original"}]}), "not of the form below"),
+        (json.dumps({"predictions": ["Yes"], "references": [ROW], "k": 5}), "unexpected keyword argument 'k'"),
+    ],
+)
+def test_a_bad_input_gives_a_message_and_the_next_one_is_scored(pages, loaded, typed, message):
+    from gradio_client.exceptions import AppError
+
+    page = pages["tpt"]
+    with pytest.raises(AppError) as caught:
+        page.predict(0, typed, api_name="/score")
+    assert message in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    _, scores = page.predict(0, page.predict(0, api_name="/example"), api_name="/score")
+    assert scores["tpt"] == loaded["tpt"]["scores"][0]["tpt"]

@@ -1,0 +1,286 @@
+"""The Hub's endpoints: what each answers to a request. Which there are is at the end, in ROUTES."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.hub.repositories import (
+    SDKS,
+    HubError,
+    Repository,
+    faults_of_card,
+    front_matter,
+    is_lfs,
+    read_changes,
+    within,
+)
+
+if TYPE_CHECKING:
+    from tests.hub.server import Account, Hub
+
+Headers = Mapping[str, str] | Message
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request: `parts` are the named parts of its path, decoded."""
+
+    hub: Hub
+    parts: Mapping[str, str]
+    query: Mapping[str, list[str]]
+    headers: Headers
+    body: bytes
+
+    @property
+    def account(self) -> Account | None:
+        """Whose token it is; None without one."""
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if token and token not in self.hub.tokens:
+            raise HubError(401, "Invalid credentials in Authorization header")
+        return self.hub.tokens.get(token)
+
+    @property
+    def signed(self) -> Account:
+        """As `account`, where one is needed."""
+        if self.account is None:
+            raise HubError(401, "Invalid username or password.")
+        return self.account
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def repository(self, write: bool = False) -> Repository:
+        """The repository of the path. HubError as if there were none if it is private and not the account's."""
+        found = self.hub.repositories.get((self.parts.get("kind") or "model", self.parts["id"]))
+        account, namespace = self.account, self.parts["id"].split("/")[0]
+        if found is None or (found.private and not (account and account.belongs_to(namespace))):
+            raise HubError(404 if account else 401, "Repository not found", "RepoNotFound")
+        if write and not self.signed.may_write(namespace):
+            raise HubError(403, "Forbidden: pass a token with write access to this repository")
+        return found
+
+
+def _on(options: Mapping[str, list[str]], name: str) -> bool:
+    return options.get(name, [""])[-1].lower() in {"1", "true"}
+
+
+def _json(value: Any, status: int = 200, **headers: str) -> Answer:
+    return Answer(status, json.dumps(value).encode(), {"Content-Type": "application/json", **headers})
+
+
+def whoami(call: Call) -> Answer:
+    account = call.signed
+    role = "write" if account.write else "read"
+    orgs = [{"type": "org", "name": name, "roleInOrg": role} for name in account.organisations]
+    auth = {"type": "access_token", "accessToken": {"displayName": "test", "role": role}}
+    return _json({"type": "user", "name": account.name, "orgs": orgs, "auth": auth})
+
+
+def create(call: Call) -> Answer:
+    account, wanted = call.signed, call.json
+    namespace, kind = wanted.get("organization") or account.name, wanted.get("type") or "model"
+    if not account.may_write(namespace):
+        raise HubError(403, f'You don\'t have the rights to create a {kind} under the namespace "{namespace}"')
+    if kind == "space" and wanted.get("sdk") not in SDKS:
+        raise HubError(400, f'"sdk" must be one of {SDKS}')
+    identifier = f"{namespace}/{wanted['name']}"
+    existing = call.hub.repositories.get((kind, identifier))
+    if existing:
+        message = f"You already created this {kind} repo"
+        raise HubError(409, message, url=f"{call.hub.url}/{existing.prefix}", name=identifier)
+    private = wanted.get("visibility") == "private" or bool(wanted.get("private"))
+    made = call.hub.create(kind, identifier, private, wanted.get("sdk"))
+    return _json({"url": f"{call.hub.url}/{made.prefix}", "name": identifier, "id": identifier})
+
+
+def validate_yaml(call: Call) -> Answer:
+    wanted = call.json
+    faults = [{"message": fault} for fault in faults_of_card(wanted["content"], wanted.get("repoType") or "model")]
+    warnings = [] if faults or front_matter(wanted["content"]) else [{"message": "empty or missing yaml metadata"}]
+    return _json({"errors": faults, "warnings": warnings}, 400 if faults else 200)
+
+
+def preupload(call: Call) -> Answer:
+    held = call.repository(write=True).at(call.parts["revision"]).files
+    files = []
+    for file in call.json["files"]:
+        mode = "lfs" if is_lfs(file["path"], file["size"], base64.b64decode(file["sample"])) else "regular"
+        known = held.get(file["path"])
+        oid = known and (known.sha256 if known.lfs else known.oid)  # so that clients leave out what they would repeat
+        files.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid})
+    return _json({"files": files})
+
+
+def lfs_batch(call: Call) -> Answer:
+    repository = call.repository(write=True)
+    folder = f"{call.hub.url}/{repository.prefix}.git"
+    objects = []
+    for wanted in call.json["objects"]:
+        told = {"oid": wanted["oid"], "size": wanted["size"]}
+        if wanted["oid"] not in repository.blobs:
+            upload = {"href": f"{folder}/lfs/{wanted['oid']}"}
+            told["actions"] = {"upload": upload, "verify": {"href": f"{folder}/info/lfs/verify"}}
+        objects.append(told)
+    return _json({"transfer": "basic", "objects": objects})
+
+
+def put_blob(call: Call) -> Answer:
+    """As at a store behind a signed address: no token is asked for."""
+    repository = call.hub.repositories[call.parts.get("kind") or "model", call.parts["id"]]
+    if hashlib.sha256(call.body).hexdigest() != call.parts["oid"]:
+        raise HubError(400, "the content is not what its sha256 says")
+    repository.blobs[call.parts["oid"]] = call.body
+    return Answer()
+
+
+def verify(call: Call) -> Answer:
+    blob = call.repository(write=True).blobs.get(call.json["oid"])
+    if blob is None or len(blob) != call.json["size"]:
+        raise HubError(404, "no such object, or of another size")
+    return _json({})
+
+
+def commit(call: Call) -> Answer:
+    repository = call.repository(write=True)
+    if call.parts["revision"] != "main":
+        raise HubError(404, f"Invalid rev id: {call.parts['revision']}", "RevisionNotFound")
+    header, changes = read_changes(repository, iter(call.body.splitlines()))
+    if header.get("parentCommit", repository.commits[-1].oid) != repository.commits[-1].oid:
+        raise HubError(412, "A commit has happened since. Please refresh and try again.")
+    card = changes.get("README.md")
+    if card and (faults := faults_of_card(card.content.decode(), repository.kind)):
+        raise HubError(400, f"Invalid metadata in README.md: {'; '.join(faults)}")
+    made = repository.commit(header["summary"], changes)
+    page = f"{call.hub.url}/{repository.prefix}/commit/{made.oid}"
+    return _json({"success": True, "commitOid": made.oid, "commitUrl": page, "hookOutput": ""})
+
+
+def info(call: Call) -> Answer:
+    repository = call.repository()
+    found = repository.at(call.parts.get("revision") or "main")
+    siblings = []
+    for path, file in found.files.items():
+        more = file.described(path)
+        blob = {"size": more["size"], "blobId": more["oid"]}
+        if file.lfs:
+            blob["lfs"] = {"sha256": file.sha256, "size": more["size"], "pointerSize": more["lfs"]["pointerSize"]}
+        siblings.append({"rfilename": path, **(blob if _on(call.query, "blobs") else {})})
+    card = found.files.get("README.md")
+    told = {
+        "id": repository.id,
+        "author": repository.id.split("/")[0],
+        "sha": found.oid,
+        "createdAt": repository.commits[0].date,
+        "lastModified": found.date,
+        "private": repository.private,
+        "gated": False,
+        "disabled": False,
+        "tags": [],
+        "downloads": 0,
+        "likes": 0,
+        "cardData": front_matter(card.content.decode()) if card else None,
+        "siblings": siblings,
+    }
+    return _json({**told, "sdk": repository.sdk} if repository.sdk else told)
+
+
+def tree(call: Call) -> Answer:
+    repository, folder = call.repository(), (call.parts.get("path") or "").strip("/")
+    found = repository.at(call.parts["revision"])
+    if folder and folder not in found.folders:
+        raise HubError(404, f"{folder} does not exist on {call.parts['revision']}", "EntryNotFound")
+    paths = [p for p in (*found.folders, *found.files) if p != folder and within(p, folder)]
+    if not _on(call.query, "recursive"):
+        paths = [p for p in paths if "/" not in p[len(folder) :].lstrip("/")]
+    return _json([repository.entry(path, found, _on(call.query, "expand")) for path in paths])
+
+
+def paths_info(call: Call) -> Answer:
+    repository = call.repository()
+    found = repository.at(call.parts["revision"])
+    form = parse_qs(call.body.decode())
+    there = {*found.folders, *found.files}
+    return _json([repository.entry(p, found, _on(form, "expand")) for p in form.get("paths", ()) if p in there])
+
+
+def tag(call: Call) -> Answer:
+    repository = call.repository(write=True)
+    name = call.json["tag"]
+    if name in repository.tags:
+        raise HubError(409, f"Tag {name} already exists")
+    repository.tags[name] = repository.at(call.parts["revision"]).oid
+    return _json({})
+
+
+def resolve(call: Call) -> Answer:
+    found = call.repository().at(call.parts["revision"])
+    headers = {"X-Repo-Commit": found.oid}
+    file = found.files.get(call.parts["path"])
+    if file is None:
+        raise HubError(404, "Entry not found", "EntryNotFound", headers=headers)
+    size = len(file.content)
+    headers |= {"ETag": f'"{file.sha256 if file.lfs else file.oid}"', "Accept-Ranges": "bytes"}
+    headers |= {"Content-Type": "application/octet-stream"}
+    if file.lfs:
+        headers |= {"X-Linked-ETag": f'"{file.sha256}"', "X-Linked-Size": str(size)}
+    wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", call.headers.get("Range", ""))
+    if not wanted or wanted[0] == "bytes=-":
+        return Answer(200, file.content, headers)
+    first = int(wanted[1]) if wanted[1] else max(size - int(wanted[2]), 0)
+    last = min(int(wanted[2]), size - 1) if wanted[1] and wanted[2] else size - 1
+    if first > last:
+        raise HubError(416, "Requested range not satisfiable", headers={**headers, "Content-Range": f"bytes */{size}"})
+    return Answer(206, file.content[first : last + 1], {**headers, "Content-Range": f"bytes {first}-{last}/{size}"})
+
+
+def answer(hub: Hub, method: str, address: str, headers: Headers, body: bytes) -> tuple[str, Answer]:
+    """The endpoint's name ("" where there is none, which is a 404) and what it answers."""
+    url = urlsplit(address)
+    for wanted, pattern, endpoint in ROUTES:
+        match = re.fullmatch(pattern, url.path)
+        if not match or wanted != {"HEAD": "GET"}.get(method, method):
+            continue
+        parts = {name: unquote(part) for name, part in match.groupdict().items() if part is not None}
+        try:
+            return endpoint.__name__, endpoint(Call(hub, parts, parse_qs(url.query), headers, body))
+        except HubError as refused:
+            more = dict(refused.details)
+            told = {"X-Error-Message": str(refused), **more.pop("headers", {})}
+            told |= {"X-Error-Code": refused.code} if refused.code else {}
+            return endpoint.__name__, _json({"error": str(refused), **more}, refused.status, **told)
+    return "", _json({"error": "this Hub has no such endpoint"}, 404)
+
+
+_API = r"/api/(?P<kind>model|dataset|space)s/(?P<id>[^/]+/[^/]+)"
+_PAGE = r"/(?:(?P<kind>dataset|space)s/)?(?P<id>[^/]+/[^/]+?)"
+ROUTES = (
+    ("GET", "/api/whoami-v2", whoami),
+    ("POST", "/api/repos/create", create),
+    ("POST", "/api/validate-yaml", validate_yaml),
+    ("POST", _API + "/preupload/(?P<revision>[^/]+)", preupload),
+    ("POST", _PAGE + r"\.git/info/lfs/objects/batch", lfs_batch),
+    ("PUT", _PAGE + r"\.git/lfs/(?P<oid>[0-9a-f]{64})", put_blob),
+    ("POST", _PAGE + r"\.git/info/lfs/verify", verify),
+    ("POST", _API + "/commit/(?P<revision>[^/]+)", commit),
+    ("GET", _API + "(?:/revision/(?P<revision>[^/]+))?", info),
+    ("GET", _API + "/tree/(?P<revision>[^/]+)(?:/(?P<path>.*))?", tree),
+    ("POST", _API + "/paths-info/(?P<revision>[^/]+)", paths_info),
+    ("POST", _API + "/tag/(?P<revision>[^/]+)", tag),
+    ("GET", _PAGE + "/resolve/(?P<revision>[^/]+)/(?P<path>.+)", resolve),
+)

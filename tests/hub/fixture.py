@@ -1,0 +1,32 @@
+"""The fixture `hub`: a fresh loopback Hub for each test, reachable from this process too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hub.server import Hub
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A Hub with nothing in it, which huggingface_hub in this process takes for the Hub, and `hub.token` for the token.
+
+    datasets and evaluate read HF_ENDPOINT at import: they need a subprocess with `hub.environment(folder)`.
+    """
+    from huggingface_hub import close_session, constants
+
+    with Hub() as served:
+        # The tests' own process is offline, and what it read of its environment at import holds until it ends.
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "ENDPOINT", served.url)
+        template = served.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setenv("HF_TOKEN", served.token)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        close_session()  # so that the next client reads NO_PROXY
+        yield served
+        close_session()
+    assert not served.crashes, "\n".join(served.crashes)

@@ -1,0 +1,230 @@
+"""A Hugging Face Hub on 127.0.0.1, for tests that publish to it and load from it with the real clients.
+
+It keeps everything in memory, writes down every request, and fails where a test tells it to. Uploads are LFS's basic
+transfer: neither multipart nor Xet (HF_HUB_DISABLE_XET=1), no pull requests, no branch but main.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.hub.endpoints import Answer, answer
+from tests.hub.repositories import File, Repository, first_files, is_lfs
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom a token stands for. organisations: those it may write to. write: False for a token that only reads."""
+
+    name: str
+    organisations: tuple[str, ...] = ()
+    write: bool = True
+
+    def may_write(self, namespace: str) -> bool:
+        return self.write and self.belongs_to(namespace)
+
+    def belongs_to(self, namespace: str) -> bool:
+        return namespace in {self.name, *self.organisations}
+
+
+@dataclass(frozen=True)
+class Request:
+    """status: None where the connection was cut. route: the endpoint's name, "" for one that this Hub has not."""
+
+    method: str
+    path: str
+    status: int | None
+    route: str
+    range: str = ""
+
+
+@dataclass
+class _Fault:
+    method: str
+    pattern: str
+    left: int
+    kind: int | Literal["drop", "lose"]
+
+
+@dataclass
+class Hub:
+    """A Hub with one organisation and a token that may write to it; `with Hub() as hub` serves it.
+
+    tokens, repositories (by kind and id) and faults may be changed while it runs.
+    """
+
+    organisation: str = "clinic"
+    token: str = "hf_writer"
+    tokens: dict[str, Account] = field(default_factory=dict)
+    repositories: dict[tuple[str, str], Repository] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+    crashes: list[str] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    _faults: list[_Fault] = field(default_factory=list)
+    _server: _Server | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens.setdefault(self.token, Account("alice", (self.organisation,)))
+
+    def __enter__(self) -> Hub:
+        self._server = _Server(self)
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """From here on nobody is answered. May be called twice."""
+        if self._server and not self._server.stopped:
+            self._server.stopped = True
+            self._server.shutdown()
+            self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        assert self._server, "the Hub is not served: `with Hub() as hub`"
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def environment(self, home: Path, token: str | None = None) -> dict[str, str]:
+        """The variables of a subprocess that talks to this Hub and to nothing else, with its caches under `home`.
+
+        token: instead of `self.token`; "" for none.
+        """
+        ours = ("HF_", "HUGGING", "TRANSFORMERS_OFFLINE")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        kept = {name: value for name, value in kept.items() if not name.lower().endswith("_proxy")}
+        settings = {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(home),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "HF_UPDATE_DOWNLOAD_COUNTS": "0",  # evaluate counts downloads at another host
+            "NO_PROXY": "127.0.0.1",
+        }
+        token = self.token if token is None else token
+        return {**kept, **settings, **({"HF_TOKEN": token} if token else {})}
+
+    def add(
+        self, kind: str, name: str, files: Mapping[str, bytes], private: bool = False, sdk: str = "gradio"
+    ) -> Repository:
+        """A repository of the organisation, made and filled without a request. files: contents by path."""
+        repository = self.create(kind, f"{self.organisation}/{name}", private, sdk if kind == "space" else None)
+        changes = {path: File(content, is_lfs(path, len(content), content[:512])) for path, content in files.items()}
+        repository.blobs |= {file.sha256: file.content for file in changes.values() if file.lfs}
+        repository.commit("files", changes)
+        return repository
+
+    def create(self, kind: str, identifier: str, private: bool, sdk: str | None) -> Repository:
+        repository = Repository(kind, identifier, private, sdk)
+        repository.commit("initial commit", first_files(kind, identifier.split("/")[1], sdk))
+        self.repositories[kind, identifier] = repository
+        return repository
+
+    def fail(self, method: str, pattern: str, times: int = 1, status: int = 500) -> None:
+        """The next `times` requests of `method` whose path holds `pattern` (a regular expression) get `status`."""
+        self._faults.append(_Fault(method, pattern, times, status))
+
+    def drop(self, method: str, pattern: str, times: int = 1) -> None:
+        """As `fail`, but the connection is cut in the middle of the request's body, and nothing is done."""
+        self._faults.append(_Fault(method, pattern, times, "drop"))
+
+    def lose(self, method: str, pattern: str, times: int = 1) -> None:
+        """As `fail`, but the request is served, and the connection cut before the client hears of it."""
+        self._faults.append(_Fault(method, pattern, times, "lose"))
+
+    def fault(self, method: str, path: str) -> int | str | None:
+        """The fault that this request has to meet; each is met `times` times."""
+        with self.lock:
+            for fault in self._faults:
+                if fault.left and fault.method == method and re.search(fault.pattern, path):
+                    fault.left -= 1
+                    return fault.kind
+        return None
+
+    def asked(self, method: str, pattern: str = "", since: int = 0) -> list[Request]:
+        """The requests so far, from number `since` on, of `method` whose path holds `pattern`."""
+        return [r for r in self.requests[since:] if r.method == method and re.search(pattern, r.path)]
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.stopped = False
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # clients may hang up
+            self.hub.crashes.append(traceback.format_exc())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # head and body leave together
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass  # `Hub.requests` is the log
+
+    def _serve(self) -> None:
+        hub = self.server.hub
+        if self.server.stopped:  # a connection that was kept alive
+            return self._hang_up()
+        fault = hub.fault(self.command, self.path)
+        if fault == "drop":
+            self.rfile.read(int(self.headers.get("Content-Length", 0)) // 2)
+            self._note(None, "fault")
+            return self._hang_up()
+        body = self._body()
+        if isinstance(fault, int):
+            route, found = "fault", Answer(fault, b"the test wants this to fail")
+        else:
+            try:
+                with hub.lock:
+                    route, found = answer(hub, self.command, self.path, self.headers, body)
+            except Exception:
+                hub.crashes.append(traceback.format_exc())
+                route, found = "crash", Answer(501, b"the test's Hub crashed")  # a status that no client tries again
+        self._note(None if fault == "lose" else found.status, route)
+        if fault == "lose":
+            return self._hang_up()
+        self.send_response(found.status)
+        for name, value in {"Content-Length": str(len(found.body)), **found.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(found.body)
+        return None
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815
+
+    def _note(self, status: int | None, route: str) -> None:
+        request = Request(self.command, self.path, status, route, self.headers.get("Range", ""))
+        self.server.hub.requests.append(request)
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        return b"".join(self._chunks())
+
+    def _chunks(self) -> Iterable[bytes]:
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,279 @@
+"""From a build to the Hub and back, through the real command and the real clients, with a Hub on this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from medfaith.builders import cxr_contrabench
+from medfaith.cli import main
+
+OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
+
+
+@pytest.fixture
+def medfaith(hub, tmp_path, monkeypatch, capsys):
+    """Runs the command against the Hub: (exit status, what it printed, what it complained of).
+
+    In this process, which costs less than a fresh one; `afresh` is for libraries that read the Hub's address at import.
+    """
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    def run(*arguments: object, token: str | None = None) -> tuple[int, str, str]:
+        if token is not None:
+            monkeypatch.setenv("HF_TOKEN", token)
+        capsys.readouterr()
+        status = main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def afresh(hub, tmp_path):
+    """As `medfaith`, in a fresh process."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        environment = hub.environment(tmp_path / "home") | {"XDG_CONFIG_HOME": str(tmp_path)}
+        command = [sys.executable, "-m", "medfaith", *map(str, arguments)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def python(hub, tmp_path):
+    """Runs a script in a fresh process that talks to the Hub; returns what it printed as JSON."""
+
+    def run(script: str, **more: str):
+        environment = hub.environment(tmp_path / "home") | more
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert not done.returncode, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+@pytest.fixture
+def openi(phantom_build, phantom_roots, hub) -> list[object]:
+    """The arguments that publish the build of OpenI, whose licence lets its rows out."""
+    return ["publish", phantom_build / OPENI, "--org", hub.organisation, "--root", f"openi={phantom_roots['openi']}"]
+
+
+def commits(hub) -> int:
+    return sum(len(repository.commits) for repository in hub.repositories.values())
+
+
+LOAD = """
+import json, datasets
+name = "clinic/cxr-contrabench-openi"
+rows = datasets.load_dataset(name, "openi_report_absence", split="test")
+streamed = list(datasets.load_dataset(name, "openi_report_absence", split="test", streaming=True))
+assert list(rows) == streamed
+print(json.dumps({"rows": list(rows), "configs": datasets.get_dataset_config_names(name)}))
+"""
+
+
+def test_rows_are_published_loaded_evaluated_and_proved_equal(
+    openi, medfaith, afresh, python, hub, phantom_build, tmp_path
+):
+    status, out, err = medfaith(*openi)
+    assert status == 0, err
+    assert "cxr-contrabench-openi (new dataset, published as rows)" in out
+    built = phantom_build / OPENI
+    n = commits(hub)
+
+    status, out, _ = medfaith(*openi)
+    assert (status, commits(hub)) == (0, n)
+    assert "clinic/cxr-contrabench-openi: nothing to change" in out
+
+    loaded = python(LOAD)
+    local = pq.read_table(next((built / "openi_report_absence").glob("*.parquet"))).to_pylist()
+    assert loaded["rows"] == local
+    assert sorted(loaded["configs"]) == sorted(path.name for path in built.iterdir() if path.is_dir())
+
+    task = "medfaith_contrabench_openi_report_absence"
+    evaluated = ("eval", "--data", hub.organisation, "--model", "oracle", "--tasks", task)
+    status, _, err = afresh(*evaluated, "--output_path", tmp_path / "run")
+    assert status == 0, err
+    (result,) = (tmp_path / "run").rglob("results_*.json")
+    assert json.loads(result.read_text())["n-samples"][task]["original"] == len(local)
+
+    status, out, _ = afresh("verify", built, "--against", "clinic/cxr-contrabench-openi")
+    assert status == 0, out
+    assert out.splitlines()[-1].endswith("equal to clinic/cxr-contrabench-openi")
+
+    hub.stop()
+    assert python(LOAD.replace("streamed =", "streamed = list(rows) or"), HF_HUB_OFFLINE="1")["rows"] == local
+
+
+MANIFEST = """
+import json, datasets
+rows = datasets.load_dataset("clinic/cxr-contrabench-chexpert", "manifest", split="manifest")
+print(json.dumps(list(rows)))
+"""
+
+
+def test_a_recipe_lets_nothing_out_but_hashes_and_proves_a_rebuild(
+    medfaith, afresh, python, hub, phantom_build, phantom_roots, tmp_path
+):
+    status, out, err = medfaith("publish", phantom_build / CHEXPERT, "--org", hub.organisation)
+    assert status == 0, err
+    assert "published as recipe" in out
+    files = hub.repositories["dataset", f"clinic/{CHEXPERT}"].files
+    assert sorted(files) == [
+        ".gitattributes", "README.md", "build.json", "croissant.json", "manifest/manifest-00000-of-00001.parquet",
+    ]  # fmt: skip
+    rows = python(MANIFEST)
+    record = json.loads((phantom_build / CHEXPERT / "build.json").read_text())
+    assert len(rows) == sum(split["rows"] for split in record["splits"].values())
+    assert set(rows[0]) == {"config", "split", "id", "sha256"}
+
+    def against(folder: Path) -> tuple[int, str]:
+        return afresh("verify", folder, "--against", f"clinic/{CHEXPERT}")[:2]
+
+    cxr_contrabench.build({"chexpert": phantom_roots["chexpert"]}, tmp_path / "again")
+    assert against(tmp_path / "again")[0] == 0
+    cxr_contrabench.build({"chexpert": phantom_roots["chexpert"]}, tmp_path / "less", configs=["chexpert_presence"])
+    status, out = against(tmp_path / "less")
+    assert status == 3, out
+    assert "chexpert_absence/validation: missing: " in out
+    cxr_contrabench.build({"chexpert": phantom_roots["chexpert"]}, tmp_path / "other", seed=5)
+    status, out = against(tmp_path / "other")
+    assert status == 5, out
+    assert "seed: 5 here, 0 there" in out
+
+    status, _, err = afresh(
+        "eval", "--data", "clinic", "--model", "oracle", "--tasks", "medfaith_contrabench_chexpert_presence"
+    )
+    assert status == 2
+    assert "holds the recipe" in err
+
+
+@pytest.mark.parametrize(
+    ("fault", "method", "pattern", "more"),
+    [
+        ("fail", "PUT", "lfs", {"status": 403}),  # 500 and a cut connection the client repeats by itself
+        ("fail", "POST", "/commit/", {"status": 500}),
+        ("drop", "POST", "/commit/", {}),
+    ],
+)
+def test_an_upload_that_breaks_off_changes_nothing_and_its_repetition_is_whole(
+    openi, medfaith, hub, fault, method, pattern, more, phantom_build
+):
+    getattr(hub, fault)(method, pattern, **more)
+    status, out, err = medfaith(*openi)
+    assert status == 2, out
+    assert "what to do: " in err
+    (repository,) = hub.repositories.values()
+    assert list(repository.files) == [".gitattributes"]
+
+    hub._faults.clear()
+    assert medfaith(*openi)[0] == 0
+    assert published(repository) == parquet_of(phantom_build / OPENI)
+
+
+@pytest.mark.parametrize("fault", ["fail", "drop"])
+def test_a_large_file_that_does_not_arrive_at_once_is_sent_again(openi, medfaith, hub, fault, phantom_build):
+    getattr(hub, fault)("PUT", "lfs")
+    assert medfaith(*openi)[0] == 0
+    (repository,) = hub.repositories.values()
+    assert published(repository) == parquet_of(phantom_build / OPENI)
+
+
+def published(repository) -> dict[str, bytes]:
+    return {path: content for path, content in repository.files.items() if path.endswith(".parquet")}
+
+
+def parquet_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.parquet")}
+
+
+def edit_parquet(folder: Path) -> None:
+    path = next(folder.glob("*/*.parquet"))
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(5, "question", [["Which one?"] * len(table)]), path)
+
+
+def edit_record(folder: Path) -> None:
+    record = json.loads((folder / "build.json").read_text())
+    next(iter(record["splits"].values()))["rows"] += 1
+    (folder / "build.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "token", "complaint"),
+    [
+        (None, ["--org", "clinic"], "", "no token is known"),
+        (None, ["--org", "clinic"], "hf_unknown", "log in with a token that may write to it"),
+        (None, ["--org", "elsewhere"], None, "does not belong to it"),
+        (None, ["--org", "no/name"], None, "does not belong to it"),
+        (edit_parquet, ["--org", "clinic"], None, "is not what its build.json says"),
+        (edit_record, ["--org", "clinic"], None, "is not what its build.json says"),
+        (lambda folder: (folder / "build.json").write_text("{}"), ["--org", "clinic"], None, "build.json"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_uploaded(
+    change, arguments, token, complaint, medfaith, hub, openi, phantom_build, tmp_path
+):
+    folder = tmp_path / "data" / OPENI
+    shutil.copytree(phantom_build / OPENI, folder)
+    if change:
+        change(folder)
+    status, _, err = medfaith("publish", folder, *arguments, *openi[4:], token=token)
+    assert status == 2
+    assert complaint in err
+    assert not hub.repositories
+
+
+def test_reports_that_rows_were_made_from_are_needed_to_publish_them(medfaith, hub, phantom_build):
+    status, _, err = medfaith("publish", phantom_build / OPENI, "--org", hub.organisation)
+    assert status == 2
+    assert "--root openi=PATH" in err
+    assert not hub.repositories
+
+
+def test_a_repository_of_someone_elses_is_replaced_only_with_force(openi, medfaith, hub):
+    theirs = hub.add("dataset", OPENI, {"README.md": b"# mine\n", "data.csv": b"a,b\n"})
+    status, out, err = medfaith(*openi)
+    assert status == 2
+    assert "needs --force: " in out
+    assert "medfaith did not publish it" in err
+    assert len(theirs.commits) == 2
+    assert medfaith(*openi, "--force")[0] == 0
+    assert "data.csv" not in theirs.files
+    assert "croissant.json" in theirs.files
+
+
+def test_published_rows_are_exchanged_for_others_only_with_force(medfaith, hub, openi, phantom_roots, tmp_path):
+    assert medfaith(*openi)[0] == 0
+    repository = hub.repositories["dataset", f"clinic/{OPENI}"]
+    n = len(repository.commits)
+    cxr_contrabench.build({"openi": phantom_roots["openi"]}, tmp_path, seed=3)
+    status, _, err = medfaith("publish", tmp_path / OPENI, *openi[2:])
+    assert status == 2
+    assert "the rows of openi_report_absence/test are others" in err
+    assert len(repository.commits) == n
+    assert medfaith("publish", tmp_path / OPENI, *openi[2:], "--force")[0] == 0
+    assert len(repository.commits) == n + 1
+
+
+def test_a_dry_run_shows_every_file_and_uploads_nothing(openi, medfaith, hub, phantom_build):
+    status, out, _ = medfaith(*openi, "--dry-run", token="")
+    assert status == 0
+    for path in (phantom_build / OPENI).rglob("*.parquet"):
+        name, size = path.relative_to(phantom_build / OPENI).as_posix(), path.stat().st_size
+        assert f"{name} {size:,} new" in " ".join(out.split())
+    assert "nothing was uploaded" in out
+    assert not hub.repositories
+    assert not [request for request in hub.requests if request.method in ("POST", "PUT")]

@@ -1,0 +1,77 @@
+"""A metric from the checkout to the Hub and back, through the real command and evaluate's own loader."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import yaml
+
+from medfaith.cli import main
+
+# The card's example, in a folder where nothing but the Hub has the metric, by a process that has no medfaith.
+LOAD = """
+import doctest, importlib.abc, json, sys
+from huggingface_hub import hf_hub_download
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"medfaith", "transformers"}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Blocked())
+with open(hf_hub_download("clinic/tpt", "README.md", repo_type="space"), encoding="utf-8") as card:
+    test = doctest.DocTestParser().get_doctest(card.read(), {}, "tpt", "README.md", 0)
+report = []
+failed, tried = doctest.DocTestRunner(verbose=False).run(test, out=report.append, clear_globs=False)
+print(json.dumps({"failed": failed, "tried": tried, "report": "".join(report), "scores": test.globs.get("scores")}))
+"""
+
+
+def run(hub, folder, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = hub.environment(folder / "home") | {"XDG_CONFIG_HOME": str(folder)}
+    command = [sys.executable, *words]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path):
+    publish = ("-m", "medfaith", "publish-metrics", "--org", "clinic", "--metric", "tpt")
+
+    done = run(hub, tmp_path, *publish)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "clinic/tpt (new space, a metric)" in done.stdout
+    assert set(hub.repositories) == {("space", "clinic/tpt")}
+    space = hub.repositories["space", "clinic/tpt"]
+    assert {"tpt.py", "score.py", "yes_no.py", "app.py", "example.json", "requirements.txt"} < set(space.files)
+    assert yaml.safe_load(space.files["README.md"].decode().split("---\n")[1])["title"] == "TPT"
+    for name, content in space.files.items():
+        assert b"/tmp/" not in content, name
+        assert str(tmp_path).encode() not in content, name
+
+    loaded = run(hub, tmp_path, "-c", LOAD)
+    assert loaded.returncode == 0, loaded.stderr
+    found = json.loads(loaded.stdout.splitlines()[-1])
+    assert found["failed"] == 0, found["report"]
+    assert found["tried"] >= 6
+    assert found["scores"]["tpt"] == 0.5
+    assert {r.path.rsplit("/", 1)[-1] for r in hub.asked("GET", "/spaces/clinic/tpt/resolve/") if r.status == 200} >= {
+        "tpt.py", "score.py", "yes_no.py", "confidence.py", "perturbation.py"
+    }  # fmt: skip
+
+    commits, requests = len(space.commits), len(hub.requests)
+    done = run(hub, tmp_path, *publish)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "clinic/tpt: nothing to change" in done.stdout
+    assert len(space.commits) == commits
+    assert [r for method in ("POST", "PUT") for r in hub.asked(method, since=requests)] == []
+
+
+def test_an_unknown_metric_is_refused_in_words(hub, capsys):
+    assert main(["publish-metrics", "--org", "clinic", "--metric", "tpx"]) == 2
+    said = capsys.readouterr().err
+    assert "--metric tpx" in said
+    assert "tpt" in said
+    assert hub.requests == []

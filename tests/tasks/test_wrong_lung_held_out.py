@@ -1,0 +1,130 @@
+"""A model trained on gold is asked about the patients only that its training held out: train, eval, report."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from datasets import load_dataset
+
+from medfaith.cli import main
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.models import gloria_image
+from medfaith.tasks.models.training.__main__ import main as training
+from medfaith.tasks.wrong_lung import rows
+from tests.tasks import tiny_gloria
+
+GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
+TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")
+
+
+@pytest.fixture(scope="module")
+def record(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory) -> Path:
+    """What training a tiny model on gold writes beside its checkpoint."""
+    folder = tmp_path_factory.mktemp("trained")
+    tokenizer = tiny_gloria.save_tokenizer(folder / "bert")
+    root = f"mimic_cxr={phantom_wrong_lung_roots['mimic_cxr']}"
+    command = ["retrained", "--data", str(phantom_wrong_lung_build), "--root", root, "--text-model", tokenizer]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gloria_image, "INPUT", 64)
+        assert training([*command, "--tiny", "--epochs", "1", "--out", str(folder / "tiny.ckpt")]) == 0
+    return folder / "tiny.ckpt.json"
+
+
+@pytest.fixture(scope="module")
+def results(record, phantom_wrong_lung_build, phantom_wrong_lung_roots) -> Path:
+    """What `medfaith eval --patients` of the trained checkpoint writes."""
+    folder = record.parent
+    command = [
+        "eval", "--data", str(phantom_wrong_lung_build), "--patients", str(record),
+        "--root", f"mimic_cxr={phantom_wrong_lung_roots['mimic_cxr']}", "--heatmaps", str(folder / "attention"),
+        "--model", "medfaith-alignment",
+        "--model_args", f"pretrained=gloria:{folder / 'tiny.ckpt'},text_model={folder / 'bert'}",
+        "--tasks", ",".join(f"{GROUP}_{task}" for task in TASKS), "--batch_size", "8",
+        "--output_path", str(folder / "results"), "--log_samples",
+    ]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gloria_image, "INPUT", 64)
+        assert main(command) == 0
+    return folder / "results"
+
+
+def stored(build: Path, config: str) -> list[dict[str, Any]]:
+    return cast(Any, load_dataset(str(build / REPOSITORY), config, split="test")).to_list()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_lung_build, task):
+    held_out = set(json.loads(record.read_text())["patients"]["test"])
+    (log,) = results.rglob(f"samples_{GROUP}_{task}_*.jsonl")
+    docs = [json.loads(line)["doc"] for line in log.read_text().splitlines()]
+    of_data = stored(phantom_wrong_lung_build, task)
+    mine = [row for row in of_data if row["patient_id"] in held_out]
+    pairs = 1 if task == "gold" else 2  # each changed sentence comes behind its original
+    assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in mine} <= held_out
+    assert {doc["id"] for doc in docs} >= {row["id"] for row in mine}
+    assert len(docs) == pairs * len(mine) < pairs * len(of_data)
+    assert {doc["n_rows_left_out"] for doc in docs} == {pairs * (len(of_data) - len(mine))}
+    (summary,) = results.rglob("results_*.json")
+    scores = json.loads(summary.read_text())["results"][f"{GROUP}_{task}"]
+    assert scores["n_rows_left_out,none"] == pairs * (len(of_data) - len(mine))
+    assert scores["n_rows_skipped,none"] == 0
+
+
+def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp_path, capsys):
+    assert main(["report", str(results), "--out", str(tmp_path / "report")]) == 0
+    assert "whose patients --patients leaves out (Other patients)" in capsys.readouterr().out
+    held_out = set(json.loads(record.read_text())["patients"]["test"])
+    of_data = stored(phantom_wrong_lung_build, "gold")
+    n = sum(row["patient_id"] in held_out for row in of_data)
+    with (tmp_path / "report" / "wrong_lung_runs.csv").open(newline="", encoding="utf-8") as file:
+        line = next(row for row in csv.DictReader(file) if "gold" in row.values())
+    assert (line["n"], line["n_data"], line["n_left_out"]) == (str(n), str(len(of_data)), str(len(of_data) - n))
+    text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert f"| {n} of {len(of_data)} |" in text
+
+
+def test_no_row_is_left_out_without_a_record(phantom_wrong_lung_build):
+    given = {"split": "test", "data": str(phantom_wrong_lung_build)}
+    docs = rows.load(REPOSITORY, "gold", **given)["test"]
+    assert len(docs) == len(stored(phantom_wrong_lung_build, "gold"))
+    assert set(docs["n_rows_left_out"]) == {0}
+
+
+RECORDS = {
+    "no file": (None, "cannot be read"),
+    "no JSON": ("{broken", "is no JSON"),
+    "no object": ("[1]", "column 'patients.test': has no list of patients"),
+    "no patients": ("{}", "has no list of patients"),
+    "an empty part": ('{"config": "gold", "patients": {"test": []}}', "has no list of patients"),
+    "numbers": ('{"config": "gold", "patients": {"test": [1]}}', "has no list of patients"),
+    "of silver": (
+        '{"config": "silver", "patients": {"test": {"n": 3, "sha256": "0"}}}',
+        "(?s)trained on silver, which has none of gold's patients.*leave the option patients out",
+    ),
+    "of other data": (
+        '{"config": "gold", "patients": {"test": ["p1", "p2"]}}',
+        "none of its 2 patients has a row in the data",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_of_no_use_is_named(phantom_wrong_lung_build, tmp_path, name):
+    text, words = RECORDS[name]
+    path = tmp_path / "a.ckpt.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=words) as error:
+        rows.load(REPOSITORY, "gold", split="test", data=str(phantom_wrong_lung_build), patients=str(path))
+    assert str(path) in str(error.value)
+
+
+def test_the_command_ends_with_status_2(phantom_wrong_lung_build, tmp_path, capsys):
+    path = tmp_path / "gone.ckpt.json"
+    command = ["eval", "--data", str(phantom_wrong_lung_build), "--patients", str(path), "--model", "oracle"]
+    assert main([*command, "--tasks", f"{GROUP}_gold"]) == 2
+    assert f"{path}: cannot be read" in capsys.readouterr().err
