@@ -8,6 +8,22 @@ and more, so that each mask is scaled. The numbers of questions and relations sa
 what real masks would give. `question_prior` says what the questions give away: accuracy of closed and open questions,
 TPT and VPT of a model that sees no image.
 
+Relations by rule on the 8,163 boxes that two readers agree on in the 15,000 training images (it shows the rule, not the
+anatomy), as printed at the end:
+
+| measure | threshold | relations | images with one | anatomies a box |
+|---|---|---|---|---|
+| iou | 0.01 | 18,942 | 4,066 | 2.34 |
+| iou | 0.05 | 13,320 | 3,881 | 1.64 |
+| iou | 0.1 | 8,782 | 3,615 | 1.08 |
+| iou | 0.2 | 4,329 | 2,673 | 0.53 |
+| box | 0.25 | 9,042 | 3,915 | 1.12 |
+| box | 0.5 | 4,402 | 2,997 | 0.55 |
+| box | 0.75 | 1,873 | 1,472 | 0.24 |
+
+On the build of rule iou 0.05, `question_prior` answers 0.556 of the closed and 0.500 of the open questions; its TPT is
+0.901, of the 3,196 pairs whose question it answers Yes, and its VPT 0.
+
 Seconds are processor time of a process of its own, whose memory is the peak. Allowed: 120 s and 2,048 MiB.
 """
 

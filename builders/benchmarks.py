@@ -29,6 +29,27 @@ def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[V
     return MODULES[name].verify(folder, references)
 
 
+def key_of(record: Mapping[str, Any], split: str) -> bytes:
+    """The secret with which is hashed what is published of a split, if its rows are not: see `write.keys_of_files`.
+
+    A benchmark's KEYS name, by source and split ("": any), the label file that it is derived from.
+
+    Raises:
+        InputError: the build has none, because it is of an older release or of other files.
+    """
+    for source, of_split in MODULES[record["benchmark"]].KEYS.items():
+        keys = record["sources"].get(source, {}).get("keys", {})
+        for name in of_split.get(split, of_split.get("", ())):
+            if name in keys:
+                return bytes.fromhex(keys[name])
+    raise InputError(
+        f"{record['benchmark']}-{record['source']}",
+        f"its {MANIFEST} has no key for the split {split!r}",
+        expected="a build of the official label files",
+        action="build it again with medfaith build",
+    )
+
+
 def families(benchmark: str) -> Callable[[str], Family]:
     """Config -> what its rows are, of one benchmark."""
     return MODULES[benchmark].family

@@ -107,18 +107,27 @@ def skipped(folder: Path) -> Mapping[str, int]:
     return _read_record(folder).get("skipped", {})
 
 
+def faults_of_record(record: Any) -> list[str]:
+    """What of a build.json is missing or not as medfaith build writes it: the names of its entries; none if all is.
+
+    >>> faults_of_record({"benchmark": "b", "source": "s", "seed": 0, "arguments": {}, "sources": {"s": {}}})
+    ['splits']
+    """
+    shape = {"benchmark": str, "source": str, "seed": int, "arguments": dict, "sources": dict, "splits": dict}
+    wrong = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
+    if not wrong:
+        wrong += [f"sources/{k}" for k, v in record["sources"].items() if not _has_dict(v, "files")]
+        wrong += [f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_dict(v, "counts")]
+    return wrong
+
+
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
-    shape = {"benchmark": str, "source": str, "seed": int, "arguments": dict, "sources": dict, "splits": dict}
-    wrong = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
-    if not wrong:
-        wrong += [f"sources/{k}" for k, v in record["sources"].items() if not _has_dict(v, "files")]
-        wrong += [f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_dict(v, "counts")]
-    if wrong:
+    if wrong := faults_of_record(record):
         raise InputError(path, f"{', '.join(wrong)} is missing or not what medfaith build writes", action=REBUILD)
     return record
 

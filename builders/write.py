@@ -29,9 +29,11 @@ import pyarrow.parquet as pq
 import yaml
 from filelock import FileLock, Timeout
 
+from ..loaders import sources
 from ..loaders.errors import InputError, MedfaithError
 from .rowset import rowset_sha256, value_counts
 
+FEW = 20  # label files that build.json lists one by one
 ROWS_PER_FILE = 500_000
 ROWS_PER_GROUP = 10_000  # a few megabytes: what a reader that streams fetches at a time
 MANIFEST = "build.json"
@@ -135,13 +137,39 @@ def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
+def source_record(source_id: str, files: Sequence[Path]) -> dict[str, Any]:
+    """What build.json says of a source: its version, and of the label files that were read their hashes and `keys`."""
+    version = sources.source(source_id).version
+    return {"version": version, "files": sha256_of_files(files), "keys": keys_of_files(files)}
+
+
 def sha256_of_files(files: Sequence[Path]) -> dict[str, str]:
     """Hash of each label file's content by its name; of more than 20 files, one hash over all names and hashes.
 
     Files that share a name go by their folder's name, too. What is hashed does not depend on the packing: a .gz counts
     as the file inside, a .tgz as the files inside.
     """
-    hashes: dict[str, str] = {}
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in _contents(files)}
+    if len(hashes) <= FEW:
+        return dict(sorted(hashes.items()))
+    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
+    return {f"{len(hashes)} files": hashlib.sha256(listing.encode()).hexdigest()}
+
+
+def keys_of_files(files: Sequence[Path]) -> dict[str, str]:
+    """A secret of each label file by its name, which only those can derive who hold the file; none of more than 20.
+
+    It keys what is published of rows whose licence keeps them with their holders, and is never published itself, as
+    the hashes of `sha256_of_files` are: those of a release are known to anyone.
+    """
+    if len(files) > FEW:
+        return {}
+    keys = {name: hashlib.sha256(b"medfaith key\0" + content).hexdigest() for name, content in _contents(files)}
+    return dict(sorted(keys.items())) if len(keys) <= FEW else {}
+
+
+def _contents(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file, unpacked."""
     times = Counter(path.name for path in files)
     for path in sorted(files):
         name = path.name if times[path.name] == 1 else f"{path.parent.name}/{path.name}"
@@ -149,15 +177,11 @@ def sha256_of_files(files: Sequence[Path]) -> dict[str, str]:
             with tarfile.open(path) as archive:
                 for member in archive:
                     if member.isfile() and (content := archive.extractfile(member)) is not None:
-                        hashes[PurePosixPath(member.name).name] = hashlib.sha256(content.read()).hexdigest()
+                        yield PurePosixPath(member.name).name, content.read()
         elif path.suffix == ".gz":
-            hashes[name.removesuffix(".gz")] = hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
+            yield name.removesuffix(".gz"), gzip.decompress(path.read_bytes())
         else:
-            hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    if len(hashes) <= 20:
-        return dict(sorted(hashes.items()))
-    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
-    return {f"{len(hashes)} files": hashlib.sha256(listing.encode()).hexdigest()}
+            yield name, path.read_bytes()
 
 
 def configs_header(

@@ -25,6 +25,7 @@ from .publication import Publication
 WRITTEN = ("Motivation", "Annotations", "Rules", "Intended use", "Misuse", "Biases", "Limits")  # headings of a body
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 LARGEST = "1M<n<10M"
+KEY = "with a key made of the label files"
 TAGS = ("medfaith", "medical", "evaluation", "hallucination", "vision-language")
 
 
@@ -58,7 +59,7 @@ def sections(publication: Publication, repo_id: str) -> dict[str, str]:
         "Limits": written["Limits"],
         "Personal and sensitive information": _sensitive(publication),
         "How to get it": _use(publication, repo_id, referenced),
-        "Licences": licences.chain(publication.sources, [one for one in referenced if one not in publication.sources]),
+        "Licences": licences.chain(publication.sources, referenced),
         "Citation": f"```bibtex\n{benchmark(publication.record['benchmark'])['bibtex'].strip()}\n```",
         "Contact": f"Questions, errors, requests to take something down: {issues()}. Rows were built by medfaith "
         f"{publication.record['medfaith']}, this card was written by medfaith {version()}.",
@@ -189,14 +190,15 @@ def _sensitive(publication: Publication) -> str:
             f"{common} Rows hold identifiers of studies and images as the sources publish them, de-identified there, "
             "and what was found in them. Do not try to identify anybody."
         )
-    ids = (
-        "SHA-256 hashes stand for its rows' ids, which contain identifiers that the sources' licences keep with their "
-        "holders"
+    hashed, ids = (
+        ("ids and rows", "")
         if policy.withholds_ids(publication.record)
-        else "its rows' ids name images or frames as the sources do"
+        else ("rows", "; the rows' ids stand there as they are: they name images or frames as the sources do")
     )
     return (
-        f"{common} It holds hashes of rows, and no row: {ids}. The rows, which you build from your licensed copy, "
+        f"{common} It holds no row, but keyed hashes of {hashed} (HMAC-SHA256 with a key derived from the sources' "
+        "label files: who holds these files can compute them, nobody else can)"
+        f"{ids}. The rows, which you build from your licensed copy, "
         "describe patients who were de-identified by the sources: treat them as the sources' terms say, and do not try "
         "to identify anybody."
     )
@@ -226,10 +228,30 @@ def _use(publication: Publication, repo_id: str, referenced: tuple[Source, ...])
         "copies (`medfaith sources` says what each has to hold), and prove that they are the published ones:\n\n"
         f"{_shell(rebuild, ['medfaith', 'verify', 'DIR', '--against', repo_id])}\n\n"
         f"Then score a model:\n\n{evaluate('DIR')}\n\n"
-        f'`load_dataset("{repo_id}", "manifest")` has `config`, `split`, `id` and `sha256` of each row. `sha256` is '
-        "that of the row as JSON: keys sorted, no spaces, UTF-8."
-        + (" `id` is the SHA-256 of the row's id." if policy.withholds_ids(record) else "")
+        f'`load_dataset("{repo_id}", "manifest")` has `config`, `split`, `id` and `sha256` of each row. '
+        + _hashed(record)
     )
+
+
+def manifest_columns(record: Mapping[str, Any]) -> dict[str, str]:
+    """What the columns of a recipe's manifest hold."""
+    as_json = "the row as JSON (keys sorted, no spaces, UTF-8)"
+    return {
+        "config": "the row's config",
+        "split": "the row's split",
+        "id": f"HMAC-SHA256 of the row's id, {KEY}" if policy.withholds_ids(record) else "the row's id",
+        "sha256": f"HMAC-SHA256 of {as_json}, {KEY}",
+    }
+
+
+def _hashed(record: Mapping[str, Any]) -> str:
+    """`manifest_columns` in a sentence."""
+    if policy.withholds_ids(record):
+        return (
+            "`id` and `sha256` are HMAC-SHA256 of the row's id and of the row as JSON (keys sorted, no spaces, UTF-8), "
+            f"{KEY}."
+        )
+    return f"`id` is the row's id, `sha256` is {manifest_columns(record)['sha256']}."
 
 
 def _shell(*commands: list[str]) -> str:

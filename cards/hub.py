@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
 from huggingface_hub.errors import (
-    EntryNotFoundError,
+    GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
     HTTPError,
+    LocalEntryNotFoundError,
     LocalTokenNotFoundError,
     OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
     RepositoryNotFoundError,
 )
 from huggingface_hub.hf_api import RepoFile
 
+from ..builders.verify import faults_of_record
 from ..builders.write import MANIFEST as RECORD
 from ..loaders.errors import InputError, MedfaithError
+from .spaces import CARD, TAG
 
 OWN = (".gitattributes",)  # the Hub's own
+FIRST = "initial commit"  # the Hub's title of what it commits itself to a new repository
 NEW, CHANGED, SAME, GONE = "new", "changed", "same", "deleted"
 
 
@@ -41,23 +47,48 @@ class Change(NamedTuple):
     kind: str
 
 
+class ForeignError(InputError):
+    """What stands in a repository, medfaith did not publish."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What an upload of a folder would do.
 
-    obstacles: why the repository may not be overwritten without being told to; empty for a new one, or for one that
-    has the same rows.
+    head: the commit that it would follow; None where there is no repository. private, gated: what the repository is.
+    obstacles: why it may not be overwritten without being told to; empty for a new one, or for one that has the same
+    rows and nothing that was not published by medfaith.
     """
 
     repo_id: str
     repo_type: str
-    exists: bool
+    head: str | None
+    private: bool
+    gated: bool
     changes: tuple[Change, ...]
     obstacles: tuple[str, ...]
 
     @property
+    def exists(self) -> bool:
+        return self.head is not None
+
+    @property
     def pending(self) -> list[Change]:
         return [change for change in self.changes if change.kind != SAME]
+
+    @property
+    def size(self) -> int:
+        """Of what is to be uploaded, in bytes."""
+        return sum(change.size for change in self.pending if change.kind != GONE)
+
+    @property
+    def page(self) -> str:
+        return _page(self.repo_id, self.repo_type)
+
+
+def title(version: str, name: str) -> str:
+    """Of the commits that medfaith makes; files with another's are not replaced unasked."""
+    return f"medfaith {version}: {name}"
 
 
 def check_access(api: HfApi, org: str) -> None:
@@ -76,44 +107,79 @@ def check_access(api: HfApi, org: str) -> None:
 
 def plan(api: HfApi, repo_id: str, repo_type: str, staged: Path) -> Plan:
     """What is to be uploaded of a staged folder. Raises MedfaithError where the Hub cannot be asked."""
+    files = {path.relative_to(staged).as_posix(): path for path in sorted(staged.rglob("*")) if path.is_file()}
+    try:
+        with reachable(repo_id, RepositoryNotFoundError):
+            info: Any = api.repo_info(repo_id, repo_type=repo_type)
+    except RepositoryNotFoundError:
+        new = tuple(_change(path, name, None) for name, path in files.items())
+        return Plan(repo_id, repo_type, None, private=False, gated=False, changes=new, obstacles=())
     with reachable(repo_id):
-        try:
-            tree = list(api.list_repo_tree(repo_id, recursive=True, repo_type=repo_type))
-        except RepositoryNotFoundError:
-            tree = None
-        there = {one.path: one for one in tree or () if isinstance(one, RepoFile) and one.path not in OWN}
-        files = sorted(path for path in staged.rglob("*") if path.is_file())
-        changes = [_change(path, path.relative_to(staged).as_posix(), there) for path in files]
-        staying = {change.path for change in changes}
-        changes += [Change(path, one.size, GONE) for path, one in sorted(there.items()) if path not in staying]
-        obstacles = _obstacles(api, repo_id, repo_type, staged, there, changes)
-    return Plan(repo_id, repo_type, tree is not None, tuple(changes), tuple(obstacles))
+        tree = api.list_repo_tree(repo_id, recursive=True, expand=True, revision=info.sha, repo_type=repo_type)
+        there = {one.path: one for one in tree if isinstance(one, RepoFile) and one.path not in OWN}
+        changes = [_change(path, name, there.get(name)) for name, path in files.items()]
+        changes += [Change(path, one.size, GONE) for path, one in sorted(there.items()) if path not in files]
+        obstacles = _obstacles(api, info, repo_id, repo_type, staged, there, changes)
+    return Plan(repo_id, repo_type, info.sha, info.private, bool(info.gated), tuple(changes), tuple(obstacles))
 
 
 def upload(
-    api: HfApi, intended: Plan, staged: Path, *, message: str, private: bool = False, force: bool = False
+    api: HfApi,
+    intended: Plan,
+    staged: Path,
+    *,
+    message: str,
+    private: bool = False,
+    gated: bool = False,
+    force: bool = False,
 ) -> str | None:
-    """Does what a plan says; returns the commit's address, None where nothing is to be done.
+    """Does what a plan says; returns the commit's address, None where no file is to be changed.
+
+    private: make a new repository a private one. gated: let readers ask for access, before anything is there to read.
 
     Raises:
         InputError: the repository has other content, and `force` is not given. MedfaithError: the Hub refuses, or
-            cannot be reached; nothing has changed there.
+            cannot be reached, or the repository has changed since the plan; no file has changed there.
     """
     if intended.obstacles and not force:
         raise other_content(intended)
-    if not intended.pending:
-        return None
+    repo_id, repo_type = intended.repo_id, intended.repo_type
     operations = [
         CommitOperationDelete(change.path) if change.kind == GONE
         else CommitOperationAdd(change.path, str(staged / change.path))
         for change in intended.pending
     ]  # fmt: skip
-    with reachable(intended.repo_id):
+    with reachable(repo_id):
         if not intended.exists:
-            sdk = "gradio" if intended.repo_type == "space" else None
-            api.create_repo(intended.repo_id, repo_type=intended.repo_type, private=private, space_sdk=sdk)
-        done = api.create_commit(intended.repo_id, operations, commit_message=message, repo_type=intended.repo_type)
+            sdk = "gradio" if repo_type == "space" else None
+            api.create_repo(repo_id, repo_type=repo_type, private=private, space_sdk=sdk)
+        if gated and not intended.gated:
+            api.update_repo_settings(repo_id, gated="manual", repo_type=repo_type)
+        if not operations:
+            return None
+        done = api.create_commit(
+            repo_id, operations, commit_message=message, repo_type=repo_type, parent_commit=intended.head
+        )
     return str(done.commit_url)
+
+
+def published_record(api: HfApi, repo_id: str, revision: str) -> Mapping[str, Any]:
+    """build.json of a data set, as medfaith writes it. revision: a commit's full name, whose files never change.
+
+    Raises ForeignError where there is none, or one of another form.
+    """
+    action = "name a data set that medfaith publish made"
+    try:
+        with reachable(repo_id, RemoteEntryNotFoundError):
+            path = api.hf_hub_download(repo_id, RECORD, repo_type="dataset", revision=revision)
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except RemoteEntryNotFoundError:
+        raise ForeignError(repo_id, f"has no {RECORD}", action=action) from None
+    except ValueError as error:
+        raise ForeignError(repo_id, f"its {RECORD} cannot be read ({error})", action=action) from None
+    if faults := ", ".join(faults_of_record(record)):
+        raise ForeignError(repo_id, f"its {RECORD} is not what medfaith writes ({faults})", action=action)
+    return record
 
 
 def other_content(intended: Plan) -> InputError:
@@ -127,12 +193,18 @@ def reachable(repo_id: str, *passing: type[Exception]) -> Iterator[None]:
     """Turns what the Hub's client raises into errors that say what to do. passing: errors that the caller treats."""
     try:
         yield
+    except GatedRepoError as error:  # which is a RepositoryNotFoundError, too
+        page = _page(repo_id, error.repo_type or "dataset")
+        action = f"ask for access on its page, {page}, and log in: hf auth login, or set HF_TOKEN"
+        raise InputError(repo_id, "is gated: its owner lets readers in one by one", action=action) from None
     except passing:
         raise
     except OfflineModeIsEnabled:
         raise MedfaithError(f"{repo_id}: offline mode is on\n  what to do: unset HF_HUB_OFFLINE") from None
     except HFValidationError as error:
         raise InputError(repo_id, f"is no name of a repository ({error})", action="correct --org") from None
+    except LocalEntryNotFoundError as error:  # any answer but the file, or none
+        raise _refused(repo_id, error.__cause__ or error) from error
     except (HfHubHTTPError, HTTPError, ConnectionError, TimeoutError) as error:
         raise _refused(repo_id, error) from error
     except RuntimeError as error:  # what the client makes of any error while it sends a large file
@@ -149,45 +221,77 @@ def _refused(repo_id: str, error: BaseException) -> MedfaithError:
     status = error.response.status_code
     if status in (401, 403):
         action = "log in with a token that may write to it: hf auth login, or set HF_TOKEN"
+    elif status in (409, 412):
+        action = "it has changed meanwhile: run it again, and see what is there now"
     reason = str(error.server_message or error).strip().splitlines()[0]
     return MedfaithError(f"{repo_id}: the Hub answers {status} ({reason})\n  what to do: {action}")
 
 
-def _change(path: Path, name: str, there: Mapping[str, RepoFile]) -> Change:
-    data, known = path.read_bytes(), there.get(name)
+def _page(repo_id: str, repo_type: str) -> str:
+    return f"{constants.ENDPOINT}/{repo_type}s/{repo_id}"
+
+
+def _change(path: Path, name: str, known: RepoFile | None) -> Change:
+    """known: what stands there under that name."""
+    size = path.stat().st_size
     if known is None:
-        return Change(name, len(data), NEW)
-    digest = (
-        hashlib.sha256(data).hexdigest() if known.lfs else hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-    )
-    same = digest == (known.lfs.sha256 if known.lfs else known.blob_id)
-    return Change(name, len(data), SAME if same else CHANGED)
+        return Change(name, size, NEW)
+    expected = known.lfs.sha256 if known.lfs else known.blob_id
+    return Change(name, size, SAME if _digest(path, lfs=bool(known.lfs)) == expected else CHANGED)
+
+
+def _digest(path: Path, *, lfs: bool) -> str:
+    """By which the Hub knows a file: its SHA-256, or git's name of the blob."""
+    with path.open("rb") as file:
+        if lfs:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        head = b"blob %d\0" % path.stat().st_size
+        return hashlib.file_digest(file, lambda: hashlib.sha1(head)).hexdigest()
 
 
 def _obstacles(
-    api: HfApi, repo_id: str, repo_type: str, staged: Path, there: Mapping[str, RepoFile], changes: list[Change]
+    api: HfApi,
+    info: Any,
+    repo_id: str,
+    repo_type: str,
+    staged: Path,
+    there: Mapping[str, RepoFile],
+    changes: Sequence[Change],
 ) -> list[str]:
-    if not there:
+    """info: the repository's, of its head."""
+    made_by_the_hub = set(there) <= {CARD} and all(_title(one) == FIRST for one in there.values())
+    if made_by_the_hub or all(change.kind == SAME for change in changes):
         return []
-    marker = RECORD if repo_type == "dataset" else f"{staged.name}.py"
-    if marker not in there:
-        return [f"it has {len(there)} files and no {marker}: medfaith did not publish it"]
-    found = [f"{change.path} would be deleted" for change in changes if change.kind == GONE]
+    name, found = repo_id.rsplit("/", 1)[-1], []
     if repo_type == "dataset":
-        theirs = _record(api, repo_id)
+        try:
+            theirs = published_record(api, repo_id, info.sha)
+        except ForeignError as error:
+            return [f"{error.found}: medfaith did not publish it"]
+        if (of := f"{theirs['benchmark']}-{theirs['source']}") != name:
+            return [f"its {RECORD} is of {of}: medfaith did not publish it"]
         ours = json.loads((staged / RECORD).read_text(encoding="utf-8"))
-        found = [
-            f"the rows of {split} are others" for split, of_split in ours["splits"].items()
-            if split in theirs and theirs[split] != of_split["sha256"]
-        ] + found  # fmt: skip
+        found = _other_rows(ours["splits"], theirs["splits"])
+    elif f"{name}.py" not in there or TAG not in (getattr(info.card_data, "tags", None) or []):
+        return [f"it has {len(there)} files and is no metric tagged {TAG}: medfaith did not publish it"]
+    ours_only = re.compile(title(r"\S+", re.escape(name)))
+    for change in changes:
+        if change.kind == GONE:
+            found.append(f"{change.path} would be deleted")
+        elif change.kind == CHANGED and not ours_only.fullmatch(_title(there[change.path])):
+            found.append(f"{change.path} was changed there by another commit ({_title(there[change.path])!r})")
     return found
 
 
-def _record(api: HfApi, repo_id: str) -> dict[str, Any]:
-    """The published hash of each split's rows; none where its build.json is not of our form."""
-    try:
-        path = api.hf_hub_download(repo_id, RECORD, repo_type="dataset")
-        splits = json.loads(Path(path).read_text(encoding="utf-8"))["splits"]
-        return {name: split["sha256"] for name, split in splits.items()}
-    except (EntryNotFoundError, ValueError, LookupError, TypeError):
-        return {}
+def _other_rows(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """By the hash of each split's rows."""
+    return [
+        f"the rows of {split} are others" if split in ours else f"the rows of {split} would be gone"
+        for split, of_split in theirs.items()
+        if split not in ours or of_split.get("sha256") != ours[split]["sha256"]
+    ]
+
+
+def _title(file: RepoFile) -> str:
+    """Of the commit that changed it last."""
+    return file.last_commit.title if file.last_commit else ""

@@ -35,6 +35,11 @@ def of_header(source_id: str, sources: Sequence[Source]) -> dict[str, str]:
     return {"license": "other", "license_name": name, "license_link": linked.licence_url}
 
 
+def links(sources: Sequence[Source]) -> list[str]:
+    """Addresses of the licences, each once. What a user makes has none: its link is that of the tool."""
+    return list(dict.fromkeys(source.licence_url for source in sources if source.version != OWN))
+
+
 def slug(licence: str) -> str:
     """
     >>> slug("PhysioNet Credentialed Health Data License 1.5.0")
@@ -45,7 +50,9 @@ def slug(licence: str) -> str:
 
 def gate(sources: Sequence[Source]) -> dict[str, Any]:
     """What the Hub asks of those who want access, where gating is switched on for the repository."""
-    terms = " ".join(f"{source.title}: {source.terms} ({source.licence}, {source.licence_url})" for source in sources)
+    terms = " ".join(
+        f"{source.title}: {source.terms} ({', '.join([source.licence, *links([source])])})" for source in sources
+    )
     holds = {f"I hold the licence of {source.title}": "checkbox" for source in sources if source.version != OWN}
     return {
         "extra_gated_heading": "For those who hold the licences of the sources",
@@ -60,12 +67,15 @@ def gate(sources: Sequence[Source]) -> dict[str, Any]:
 
 
 def chain(sources: Sequence[Source], referenced: Sequence[Source]) -> str:
-    """Markdown: each source with its licence, terms and how to get it."""
+    """Markdown: each source with its licence, terms and how to get it.
+
+    Args:
+        sources: those whose labels were read. referenced: those whose images rows reference.
+    """
     lines = []
-    for source in (*sources, *referenced):
-        what = "images that rows reference" if source in referenced else "labels"
-        lines.append(
-            f"- **{source.title}** ({what}): [{source.licence}]({source.licence_url}). {source.terms} "
-            f"Access: {source.access}"
-        )
+    for source in dict.fromkeys((*sources, *referenced)):
+        uses = {"labels": source in sources, "images that rows reference": source in referenced}
+        what = " and ".join(use for use, used in uses.items() if used)
+        licence = "".join(f"[{source.licence}]({link})" for link in links([source])) or source.licence
+        lines.append(f"- **{source.title}** ({what}): {licence}. {source.terms} Access: {source.access}")
     return "\n".join(lines) + "\n\nThe strictest of these holds. medfaith itself is under Apache-2.0."

@@ -1,18 +1,24 @@
-"""Which rows a data set has, without the rows: config, split, id and SHA-256 of each. Made, read back, compared."""
+"""Which rows a data set has, without the rows: config, split, id and hash of each. Made, read back, compared.
+
+Ids of some sources say what their rows say, and few rows are possible for an image: plain hashes would give both away
+to who tries all. Of a recipe they are HMACs, with a key that only those can derive who hold the label files.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ..builders.rowset import row_sha256
+from ..builders import benchmarks
+from ..builders.rowset import row_json
 from . import policy
 from .publication import MANIFEST_FEATURES, Publication
 
-Rows = Mapping[str, str]  # id -> sha256
+Rows = Mapping[str, str]  # id -> hash
 Splits = dict[tuple[str, str], Rows]  # by config and split
 
 
@@ -31,20 +37,29 @@ class Difference:
     different: tuple[str, ...]
 
 
-def hashed(row_id: str) -> str:
-    """What stands for an id that a licence keeps with its holders."""
-    return hashlib.sha256(row_id.encode()).hexdigest()
+def hashed(content: bytes, key: bytes = b"") -> str:
+    """SHA-256, or HMAC-SHA256 where there is a key, in hexadecimal digits."""
+    return hmac.new(key, content, hashlib.sha256).hexdigest() if key else hashlib.sha256(content).hexdigest()
 
 
 def of_build(publication: Publication) -> Splits:
-    """The rows of a build, with hashes in place of ids where a source's licence withholds them."""
+    """The rows of a build, as they are published.
+
+    Raises InputError for a recipe without a key (`benchmarks.key_of`).
+    """
     withheld = policy.withholds_ids(publication.record)
     found: Splits = {}
-    for config, split, table in publication.tables():
-        ids = table["id"].to_pylist()
-        names = map(hashed, ids) if withheld else ids
-        found[config, split] = dict(zip(names, row_sha256(table), strict=True))
+    for config, split, rows in publication.tables():
+        key = b"" if publication.policy == policy.ROWS else benchmarks.key_of(publication.record, split)
+        ids: list[str] = rows["id"].to_pylist()
+        names = [hashed(row_id.encode(), key) for row_id in ids] if withheld else ids
+        found[config, split] = dict(zip(names, (hashed(row, key) for row in row_json(rows)), strict=True))
     return found
+
+
+def plain(rows: pa.Table) -> Rows:
+    """The rows of one split of a data set whose rows are published."""
+    return dict(zip(rows["id"].to_pylist(), map(hashed, row_json(rows)), strict=True))
 
 
 def table(splits: Splits) -> pa.Table:

@@ -26,5 +26,5 @@ def policy_of(record: Mapping[str, Any]) -> str:
 
 
 def withholds_ids(record: Mapping[str, Any]) -> bool:
-    """Whether a source's licence keeps its identifiers with its holders: a manifest then has hashes in their place."""
+    """Whether a source's licence keeps its identifiers, or what ours say, with its holders: they are hashed, too."""
     return any(source.ids == "withheld" for source in sources_of(record))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,6 +42,19 @@ class Publication:
         return f"{self.record['benchmark']}-{self.record['source']}"
 
     @property
+    def published_record(self) -> Mapping[str, Any]:
+        """build.json as it is published: fingerprints in place of the keys, which stay with those who hold the sources.
+
+        Whose fingerprints are others has keys of other label files, and hashes that cannot be compared.
+        """
+        described = {
+            source_id: {name: value for name, value in of_source.items() if name != "keys"}
+            | {"key_fingerprints": {name: _fingerprint(key) for name, key in of_source.get("keys", {}).items()}}
+            for source_id, of_source in self.record["sources"].items()
+        }
+        return {**self.record, "sources": described}
+
+    @property
     def features(self) -> Mapping[str, datasets.Features]:
         """Config -> features of what is published."""
         return self.built if self.policy == policy.ROWS else {MANIFEST: MANIFEST_FEATURES}
@@ -60,6 +74,10 @@ class Publication:
     def parts(self, config: str, split: str) -> list[Path]:
         """The build's Parquet files of a split, in order."""
         return sorted((self.folder / config).glob(f"{split}-*-of-*.parquet"))
+
+
+def _fingerprint(key: str) -> str:
+    return hashlib.sha256(b"medfaith fingerprint\0" + bytes.fromhex(key)).hexdigest()
 
 
 def read(folder: Path) -> Publication:

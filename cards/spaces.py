@@ -23,6 +23,7 @@ from .. import evaluate_metrics
 from ..builders.write import front_matter
 from . import FOLDER
 
+TAG = "medfaith"  # by which publishing knows its own
 GRADIO = "6.31.0"  # what the page is tested with
 PYTHON = "3.11"
 APP, CARD, EXAMPLE, REQUIREMENTS = "app.py", "README.md", "example.json", "requirements.txt"
@@ -125,5 +126,5 @@ def _header(card: dict[str, Any]) -> dict[str, Any]:
         "app_file": APP,
         "pinned": False,
         "license": card["license"],
-        "tags": [*card["tags"], "medfaith"],
+        "tags": [*card["tags"], TAG],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -32,7 +33,8 @@ def stage(publication: Publication, into: Path, *, repo_id: str, texts: Iterable
             shutil.copyfile(publication.folder / name, into / name)
     else:
         write_split(into, MANIFEST, MANIFEST, manifest.table(manifest.of_build(publication)))
-    shutil.copyfile(publication.folder / RECORD, into / RECORD)
+    record = json.dumps(publication.published_record, indent=2, ensure_ascii=False)
+    (into / RECORD).write_text(f"{record}\n", encoding="utf-8")
     (into / CARD).write_text(datasheet.readme(publication, into, repo_id), encoding="utf-8")
     described = croissant.document(publication, into, repo_id)
     croissant.validate(described)

@@ -123,15 +123,14 @@ def read_gold(root: Path) -> list[GoldSentence]:
 
     All rows count, whatever their relation. Raises InputError naming file, row and column: no TSV, a missing column,
     a blank cell, an id of another form, a context or relation that is none, corners that are no box, rows of one
-    row_id that disagree, a box that the image's annotations (`read_anatomy`) lack.
+    row_id that disagree. Whether the image's annotations (`read_anatomy`) have the same boxes is not looked at.
     """
     path = label_files(root)["gold"]
-    anatomy = read_anatomy(root)
     groups: dict[str, list[tuple[int, dict[str, str]]]] = {}
     for number, row in enumerate(tsv.rows(path, GOLD_COLUMNS), start=1):
         _check_gold(row, path, number)
         groups.setdefault(row["row_id"], []).append((number, row))
-    return [_sentence(rows, anatomy, path) for rows in groups.values()]
+    return [_sentence(rows, path) for rows in groups.values()]
 
 
 def read_anatomy(root: Path) -> dict[str, dict[str, Corners]]:
@@ -220,7 +219,7 @@ def check_corners(corners: Corners, where: str | Path, *, row: int | str | None,
     raise InputError(where, found, row=row, column=column, expected=expected, action=ACTION)
 
 
-def _sentence(rows: Sequence[tuple[int, dict[str, str]]], anatomy: Mapping, path: Path) -> GoldSentence:
+def _sentence(rows: Sequence[tuple[int, dict[str, str]]], path: Path) -> GoldSentence:
     """The sentence that the numbered rows of one row_id make."""
     first_number, first = rows[0]
     boxes: dict[str, Corners] = {}
@@ -233,10 +232,6 @@ def _sentence(rows: Sequence[tuple[int, dict[str, str]]], anatomy: Mapping, path
         if boxes.setdefault(row["bbox"], corners) != corners:
             found = f"another box for {row['bbox']!r} than in an earlier row of the same row_id"
             raise InputError(path, found, row=number, column="coord_original", expected="one box", action=ACTION)
-        image = row["image_id"].removesuffix(".dcm")
-        if row["bbox"] not in anatomy.get(image, ()):
-            expected = f"a box that {Path(FILES['anatomy']).name} has for the image"
-            raise InputError(path, f"{row['bbox']!r}", row=number, column="bbox", expected=expected, action=ACTION)
     mentions = tuple(Mention(r["bbox"], r["label_name"], r["context"], RELATIONS[r["relation"]]) for _, r in rows)
     ids = (first["patient_id"], first["study_id"], first["image_id"].removesuffix(".dcm"))
     return GoldSentence(first["row_id"], *ids, first["sentence"], boxes, mentions)

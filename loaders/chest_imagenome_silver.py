@@ -85,7 +85,8 @@ class SceneGraphs:
             where = f"{self._zip.filename}:{self._members[name]}"
             try:
                 return Graph(where, self._zip.read(self._members[name]))
-            except (OSError, zipfile.BadZipFile, zlib.error) as error:
+            # RuntimeError: the file is encrypted, or packed by a method that Python has not.
+            except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
                 raise _fault(where, f"cannot be unpacked ({error})") from None
         for path in (self._folder / name, self._folder / "scene_graph" / name):
             if path.is_file():
@@ -152,15 +153,24 @@ def _sentences(graph: Mapping[str, Any], dicom_id: str, where: str) -> list[Silv
         if entry["object_id"] not in objects:
             continue
         name, box = objects[entry["object_id"]]
+        _check_text(name, "bbox_name", where)
         for row_id, text, attributes in zip(*phrases, strict=True):
             if not attributes:
                 continue
+            _check_text(row_id, "phrase_ID", where)
+            _check_text(text, "phrase", where, blank=True)
             if texts.setdefault(row_id, text) != text:
                 raise _fault(where, f"two sentences with the id {row_id!r}")
             boxes.setdefault(row_id, {})[name] = box
             mentions.setdefault(row_id, []).extend(_mention(name, one, where) for one in attributes)
     ids = str(graph["patient_id"]), str(graph["study_id"]), dicom_id
     return [SilverSentence(i, *ids, text, boxes[i], tuple(mentions[i])) for i, text in texts.items()]
+
+
+def _check_text(value: Any, name: str, where: str, *, blank: bool = False) -> None:
+    """Raises InputError for what is no text, or a blank one where it may not be."""
+    if type(value) is not str or not (blank or value.strip()):
+        raise _fault(where, f"the {name} {value!r}, which is no text")
 
 
 def _box(entry: Mapping[str, Any], where: str) -> Corners | None:

@@ -37,7 +37,8 @@ def add_jobs(jobs: Any) -> None:
         "wrong-lung",
         help="sentences and their boxes, perturbed (Chest ImaGenome, MIMIC-CXR)",
         epilog="--config silver adds the data set's automatic annotations, for training: a quarter of a million "
-        "images, so that no build makes them unasked. gold comes with it.",
+        "images, so that no build makes them unasked. Alone it comes beside all other configs, else beside those "
+        "named. Each build writes its folder anew: repeat the --seed and options of the one before.",
     )
     _build_arguments(job, "chooses orders, sentences, boxes and conditions")
     _wrong_lung_arguments(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,16 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument("directory", type=Path, metavar="DIR", help="what medfaith build wrote: one repository or several")
     _upload_arguments(job)
+    job.add_argument(
+        "--gated", action="store_true", help="let readers ask for access, which you grant one by one on the Hub"
+    )
     build.root_argument(job)
     job.set_defaults(job=_publish)
 
     job = jobs.add_parser("publish-metrics", help="upload the metrics as Spaces, for evaluate.load")
     job.add_argument("--metric", action="append", metavar="M", help="this one only (repeatable; default: all)")
     _upload_arguments(job)
-    job.set_defaults(job=_publish_metrics)
+    job.set_defaults(job=_publish_metrics, gated=False)
 
 
 def _upload_arguments(job: argparse.ArgumentParser) -> None:
@@ -42,16 +45,23 @@ def _upload_arguments(job: argparse.ArgumentParser) -> None:
 
 def print_against(folders: Sequence[Path], repo_id: str) -> int:
     """Prints how a build differs from a published one; returns the exit status. folders: one of them is the build."""
+    import datasets
+    from huggingface_hub.utils import disable_progress_bars
+
     from medfaith.cards import publication
     from medfaith.cards.against import against
 
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+        disable_progress_bars()
     name = repo_id.rsplit("/", 1)[-1]
     folder = folders[0] if len(folders) == 1 else next((one for one in folders if one.name == name), None)
     if folder is None:
         raise InputError(
             repo_id, f"none of {', '.join(one.name for one in folders)} is called {name}", action="name it"
         )
-    differences, notes = against(publication.read(folder), repo_id)
+    compared = against(publication.read(folder), repo_id)
+    differences = compared.differences
     header = ["config", "split", "equal", "missing", "extra", "different"]
     kinds = ("missing", "extra", "different")
     counts = [(d.n_equal, *(len(getattr(d, kind)) for kind in kinds)) for d in differences]
@@ -64,11 +74,12 @@ def print_against(folders: Sequence[Path], repo_id: str) -> int:
             more = f" and {len(ids) - SHOWN:,} more" if len(ids) > SHOWN else ""
             if ids:
                 print(f"{d.config}/{d.split}: {kind}: {', '.join(ids[:SHOWN])}{more}")
-    for note in notes:
+    for note in compared.notes:
         print(f"{repo_id}: {note}")
     statuses = {"missing": MISSING, "extra": EXTRA, "different": DIFFERENT}
     status = max((statuses[kind] for d in differences for kind in kinds if getattr(d, kind)), default=EQUAL)
-    print(f"{folder}: {'equal to' if status == EQUAL else 'not equal to'} {repo_id}")
+    verdict = "equal to" if status == EQUAL else "not equal to"
+    print(f"{folder}: {verdict} {repo_id} at its commit {compared.revision[:7]}")
     return status
 
 
@@ -108,16 +119,24 @@ def _publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 def _send(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[Path, str]]) -> int:
     """Plans all uploads before the first one; prints each file and what becomes of it."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.utils import logging
+    from huggingface_hub import HfApi, get_token
+    from huggingface_hub.utils import disable_progress_bars, logging
 
     from medfaith.cards import hub
 
     logging.set_verbosity_error()  # its warnings about what it tries again show tracebacks
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     api = HfApi()
-    if not arguments.dry_run:
+    if arguments.dry_run and get_token() is None:
+        print(f"access to {arguments.org} was not checked: no token is known")
+    else:
         hub.check_access(api, arguments.org)
     plans = [hub.plan(api, f"{arguments.org}/{folder.name}", repo_type, folder) for folder, _ in staged]
+    for plan in plans:
+        if arguments.private and plan.exists and not plan.private:
+            action = f"change that on its settings page, {plan.page}/settings, or leave out --private"
+            raise InputError(plan.repo_id, "exists and is public", expected="a new repository", action=action)
     for plan, (_, what) in zip(plans, staged, strict=True):
         print(f"{plan.repo_id} ({'' if plan.exists else 'new '}{repo_type}, {what})")
         print(table(["file", "bytes", "change"], [[c.path, f"{c.size:,}", c.kind] for c in plan.changes]))
@@ -128,18 +147,26 @@ def _send(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[
     if refused and not arguments.dry_run:
         raise hub.other_content(refused[0])
     for plan, (folder, _) in zip(plans, staged, strict=True):
-        n = len(plan.pending)
-        size = sum(change.size for change in plan.pending if change.kind != hub.GONE)
-        if not n:
-            print(f"{plan.repo_id}: nothing to change")
-        elif arguments.dry_run:
-            print(f"{plan.repo_id}: {n} files ({size:,} bytes) would change; nothing was uploaded")
-        else:
-            message = f"medfaith {_version()}: {folder.name}"
-            at = hub.upload(api, plan, folder, message=message, private=arguments.private, force=arguments.force)
-            print(f"{plan.repo_id}: {n} files ({size:,} bytes): {at}")
-            sys.stdout.flush()
+        at = None
+        if not arguments.dry_run:
+            message = hub.title(_version(), folder.name)
+            private, gated, force = arguments.private, arguments.gated, arguments.force
+            at = hub.upload(api, plan, folder, message=message, private=private, gated=gated, force=force)
+        print("\n".join(f"{plan.repo_id}: {line}" for line in _done(arguments, plan, at)), flush=True)
     return 0
+
+
+def _done(arguments: argparse.Namespace, plan: Any, at: str | None) -> Iterator[str]:
+    """What has become of a repository, in lines. at: the commit's address, if there is one."""
+    files = f"{len(plan.pending)} files ({plan.size:,} bytes)"
+    if not plan.pending:
+        yield "nothing to change"
+    else:
+        yield f"{files} would change; nothing was uploaded" if arguments.dry_run else f"{files}: {at}"
+    if arguments.gated and not plan.gated:
+        yield f"readers {'would ' if arguments.dry_run else ''}ask for access on {plan.page}"
+    if plan.private and not arguments.private:
+        yield f"is private: nobody outside {arguments.org} sees it"
 
 
 def _version() -> str:

@@ -87,6 +87,7 @@ def load(
     prompt: str = "b0",
     extend: Callable[[datasets.Dataset], datasets.Dataset] | None = None,
     attach: Callable[[dict[str, list]], dict[str, list]] | None = None,
+    patients: str | None = None,
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task; lm-eval passes all its metadata, of which the named arguments count.
@@ -100,11 +101,16 @@ def load(
         prompt: name of the prompt, kept in the column `prompt` so that a sample log says how it was made.
         extend: adds columns to the rows.
         attach: adds what no column can hold to each batch of rows when it is read.
+        patients: what the tasks of That's the Wrong Lung! take themselves; others refuse it (InputError), since a run
+            that passed over it would look as if it were about some patients only.
 
     With a root known for a source, every image of the rows is looked for before the first answer is generated, and
     images that are edited, and their donors, must have the size of their masks. Without, models that look at no image
     (the baselines) still run, and others stop at the first image.
     """
+    if patients is not None:
+        found = f"is one of That's the Wrong Lung!; {repository} has no rows to leave out by it"
+        raise InputError("option patients", found, action="leave it out, or run only medfaith_wrong_lung tasks with it")
     rows = read(repository, config, split, data)
     if extend is not None:
         rows = extend(rows)
@@ -121,7 +127,7 @@ def load(
 
 def read(repository: str, config: str, split: str, data: str | None) -> datasets.Dataset:
     """The rows of one config and split as they are stored; arguments as in `load`."""
-    path = _path(repository, data)
+    path = repository_path(repository, data)
     try:
         rows = datasets.load_dataset(path, config, split=split)
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
@@ -141,7 +147,8 @@ def read(repository: str, config: str, split: str, data: str | None) -> datasets
     return rows
 
 
-def _path(repository: str, data: str | None) -> str:
+def repository_path(repository: str, data: str | None) -> str:
+    """Where `load_dataset` finds a repository: its folder in `data`, or its id on the Hub."""
     if not data:
         raise MedfaithError(
             f"no data was named for {repository}\n"

@@ -24,7 +24,7 @@ from ...loaders.errors import InputError
 from ..configs import wanted
 from ..schemas.heal import QUESTION, TPT, VPT
 from ..verify import Verdict, verify_repository
-from ..write import Family, Split, sha256_of_files, write_repository
+from ..write import Family, Split, source_record, write_repository
 from . import mimic, perturbations, vindr
 from .checks import pair_violations, question_violations, tpt_violations, vpt_violations
 from .questions import questions
@@ -37,6 +37,13 @@ CONFIGS = {"vindr": vindr.SOURCE, "mimic": mimic.SOURCE}
 NEEDS = {
     "vindr": (vindr.SOURCE, vindr.MASKS),
     "mimic": (mimic.SOURCE, mimic.MASKS, mimic.DETECTIONS),
+}
+KEYS = {
+    vindr.SOURCE: {
+        "train": ("annotations_train.csv", "train.csv", "vinbigdata-train.csv"),
+        "test": ("annotations_test.csv",),
+    },
+    mimic.SOURCE: {"": ("mimic-cxr-2.0.0-metadata.csv",)},
 }
 QUESTIONS = Family(QUESTION, ("kind", "question_type", "anatomy", "diseases"), question_violations)
 PARTNERS = {
@@ -195,10 +202,10 @@ def _hashes(
     else:
         files[mimic.SOURCE] = list(mimic_cxr.label_files(roots[mimic.SOURCE]).values())
         files[mimic.DETECTIONS] = list(detections.label_files(roots[mimic.DETECTIONS]).values())
-    hashes = {source_id: sha256_of_files(of_source) for source_id, of_source in sorted(files.items())}
+    described = {source_id: source_record(source_id, of_source) for source_id, of_source in sorted(files.items())}
     if reports:
-        hashes[mimic.SOURCE] |= reports
-    return {s: {"version": sources.source(s).version, "files": of_source} for s, of_source in hashes.items()}
+        described[mimic.SOURCE]["files"] |= reports
+    return described
 
 
 def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:

@@ -23,7 +23,7 @@ from ...loaders.errors import InputError
 from ..configs import wanted
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
 from ..verify import Verdict, verify_repository
-from ..write import Family, Split, sha256_of_files, write_repository
+from ..write import Family, Split, source_record, write_repository
 from .checks import instrument_violations, triplet_violations
 from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, instrument_rows
 from .motion_rows import MotionOptions, check_motion, with_motion
@@ -36,6 +36,7 @@ SPLIT = "test"
 CONFIGS = {"instruments": SOURCE, "triplets": "cholect45", "triplets_t50": "cholect50"}
 READERS: dict[str, ModuleType] = {"triplets": cholect45, "triplets_t50": cholect50}
 NEEDS = {config: tuple(dict.fromkeys((source, SOURCE))) for config, source in CONFIGS.items()}
+KEYS = {SOURCE: {"": ("ROI_Labels.csv",)}}
 FAMILIES = {
     SOURCE: Family(INSTRUMENTS, ("video", "instruments"), instrument_violations),
     "triplets": Family(TRIPLETS, ("video", "instruments"), triplet_violations),
@@ -152,7 +153,6 @@ def _record(
         files[CONFIGS[config]] = [path for video in videos for path in _label_files(config, root, video)]
     elif VIDEOS in roots:
         files[VIDEOS] = [cholec80.tool_file(roots[VIDEOS], video) for video in videos]
-    hashes = {source_id: sha256_of_files(of_source) for source_id, of_source in sorted(files.items())}
     motion = {"motion": options.motion.recorded() if options.motion and config in READERS else None}
     return {
         "benchmark": NAME,
@@ -160,7 +160,7 @@ def _record(
         "medfaith": importlib.metadata.version("medfaith"),
         "seed": seed,
         "arguments": asdict(options) | motion,
-        "sources": {s: {"version": sources.source(s).version, "files": of_source} for s, of_source in hashes.items()},
+        "sources": {source_id: source_record(source_id, own) for source_id, own in sorted(files.items())},
         "skipped": dict(sorted(counted.items())),
     }
 

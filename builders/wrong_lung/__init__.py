@@ -24,7 +24,7 @@ from ...loaders.errors import InputError
 from ..configs import wanted
 from ..schemas.wrong_lung import PERTURBED, SENTENCE
 from ..verify import Verdict, verify_repository
-from ..write import Family, Split, sha256_of_files, write_repository
+from ..write import Family, Split, source_record, write_repository
 from . import perturbations, silver
 from .boxes import check_corners
 from .checks import pair_violations, perturbed_violations, sentence_violations
@@ -47,7 +47,9 @@ ORIGINALS = {
     "trimmed": GOLD,
 }
 CONFIGS = dict.fromkeys((GOLD, *ORIGINALS), SOURCE)
-NEEDS = dict.fromkeys((*CONFIGS, SILVER), (SOURCE, IMAGES))  # silver, of a quarter of a million images, if asked for
+NEEDS = dict.fromkeys((*CONFIGS, SILVER), (SOURCE, IMAGES))
+QUOTED = {SOURCE: ("sentence",)}  # columns in the source's own words, which its licence keeps
+KEYS = {SOURCE: {"": ("gold_object_attribute_with_coordinates.txt",)}}
 FAMILIES = {GOLD: Family(SENTENCE, (), sentence_violations), "perturbed": Family(PERTURBED, (), perturbed_violations)}
 
 
@@ -78,11 +80,10 @@ def build(
     workers: int = 1,
     card: Callable[[str], str] = lambda name: f"# {name}\n",
 ) -> list[Path]:
-    """Builds the configs (default: all but silver), with gold and those that hold their originals, below `out`.
-
-    Returns the one repository.
+    """Builds the configs, with gold and those that hold their originals, below `out`. Returns the one repository.
 
     Args:
+        configs: default: all but silver, of a quarter of a million images. silver alone: all, and silver.
         roots: source id -> folder. card: README body for a repository's name.
         seed: chooses orders, sentences, boxes and conditions. workers: the bytes written do not depend on it.
 
@@ -90,8 +91,7 @@ def build(
     """
     options = options or Options()
     check_options(options)
-    chosen = set(wanted(NAME, NEEDS, configs, roots)) - (set() if configs else {SILVER}) | {GOLD}
-    chosen |= {original for config, original in ORIGINALS.items() if config in chosen}
+    chosen = _chosen(configs, roots)
     named = {source: sources.root_of(source, roots) for source in (SOURCE, IMAGES)}
     read = chest_imagenome.read_gold(named[SOURCE])
     all_images = mimic_cxr.read_images(named[IMAGES], None)  # whatever a view is called, the data set chose them
@@ -130,6 +130,17 @@ def build(
         record = partial(_record, seed, options, hashes.result, +counted, others)
         written = write_repository(out, name, splits, families=family, record=record, card=card(name), workers=workers)
     return [written]
+
+
+def _chosen(configs: Sequence[str] | None, roots: Mapping[str, Path]) -> set[str]:
+    """The configs to build. A build replaces its folder, so silver comes beside the others and not in their place.
+
+    Raises as `wanted` does.
+    """
+    wanted(NAME, NEEDS, configs, roots)
+    named = set(configs or ())
+    chosen = (named - {SILVER} or set(CONFIGS)) | (named & {SILVER}) | {GOLD}
+    return chosen | {original for config, original in ORIGINALS.items() if config in chosen}
 
 
 def _images(table: pa.Table, wanted_ids: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -173,8 +184,9 @@ def _record(
     of_sources = hashes()
     if others is not None:
         graphs = {f"scene graphs of {split}": made.sha256 for split, made in sorted(others.made.items())}
-        of_sources[SOURCE]["files"] |= graphs
-        counted += others.counted
+        own = of_sources[SOURCE]
+        of_sources = of_sources | {SOURCE: own | {"files": own["files"] | graphs}}
+        counted = counted + others.counted
     return {
         "benchmark": NAME,
         "source": SOURCE,
@@ -193,10 +205,7 @@ def _hashes(roots: Mapping[str, Path], lists: Sequence[Path]) -> dict[str, Any]:
         SOURCE: [*(gold[kind] for kind in (*chest_imagenome.REQUIRED, ALL_SENTENCES) if kind in gold), *lists],
         IMAGES: [mimic_cxr.label_files(roots[IMAGES])["metadata"]],
     }
-    return {
-        source: {"version": sources.source(source).version, "files": sha256_of_files(of_source)}
-        for source, of_source in sorted(files.items())
-    }
+    return {source: source_record(source, of_source) for source, of_source in sorted(files.items())}
 
 
 def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:

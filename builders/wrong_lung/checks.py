@@ -134,7 +134,7 @@ OF_CONFIG: Mapping[str, Callable[[Sequence[tuple[Row, Row]], Sequence[Row]], lis
 
 
 def _violations(table: pa.Table, columns: Sequence[str]) -> list[str]:
-    """Of all rows: unique ids, images below a root, a text, boxes within the image, contexts that there are."""
+    """Of all rows: unique ids, images below a root, a text, named boxes within the image, contexts that there are."""
     n_repeated = table.num_rows - len(pc.unique(table["id"]))
     found = [f"{n_repeated} ids stand more than once"] if n_repeated else []
     references = table["image"].combine_chunks()
@@ -142,11 +142,13 @@ def _violations(table: pa.Table, columns: Sequence[str]) -> list[str]:
     found += image_violations(pa.ListArray.from_arrays(offsets, references))
     for row in _rows(table):
         where = f"row {row['id']}"
-        if not row["sentence"].strip():
+        if not (row["sentence"] or "").strip():
             found.append(f"{where}: no text")
         if unknown := {label["context"] for label in row["labels"]} - {"yes", "no"}:
             found.append(f"{where}: context {', '.join(sorted(unknown))}; expected yes or no")
         for column in columns:
+            if not all((box["label"] or "").strip() for box in row[column]):
+                found.append(f"{where}: a box of {column} without a label")
             outside = [box["xywh"] for box in row[column] if not _inside(box["xywh"], row)]
             found += [f"{where}: box {xywh} of {column} is not within the image" for xywh in outside]
     return found

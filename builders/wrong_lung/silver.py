@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from ...loaders import chest_imagenome, csv_table
 from ...loaders.chest_imagenome_silver import SceneGraphs, parse, read_split, split_file
 from ...loaders.errors import InputError
 from .sentences import SUBSETS, in_image, least, mean_overlap
@@ -28,6 +27,7 @@ AT_ONCE = 500  # images whose rows are in memory
 NO_IMAGE = "images that MIMIC-CXR-JPG's metadata has not"
 NO_GRAPH = "images without a scene graph"
 NO_TEXT = "sentences without a text"
+OF_GOLD = "images of gold patients, left out"
 IN_TWO = "patients in two of the splits"
 
 
@@ -40,10 +40,15 @@ class Made(NamedTuple):
 
 @dataclass
 class Silver:
-    """The silver dataset below a root. images: `mimic_cxr.read_images`. made: of every split that `table` has made."""
+    """The silver dataset below a root.
+
+    splits: the images of each that are no gold patient's. n_of_gold: how many others each lists. images:
+    `mimic_cxr.read_images`. made: of every split that `table` has made.
+    """
 
     root: Path
     splits: Mapping[str, pa.Table]
+    n_of_gold: Mapping[str, int]
     images: pa.Table
     made: dict[str, Made] = field(default_factory=dict)
 
@@ -66,7 +71,7 @@ class Silver:
         Raises:
             InputError: no graphs, one that is damaged, an image in another study than MIMIC-CXR-JPG's, no row.
         """
-        listed, counted, digest = self.splits[split], Counter(), hashlib.sha256()
+        listed, counted, digest = self.splits[split], Counter({OF_GOLD: self.n_of_gold[split]}), hashlib.sha256()
         places = pc.index_in(listed["dicom_id"].combine_chunks(), value_set=self.images["dicom_id"].combine_chunks())
         batches, overlaps = [], []
         title = f"silver, {split}"
@@ -85,7 +90,7 @@ class Silver:
                 batches.append(pa.RecordBatch.from_pylist(rows, schema=schema))
                 bar.update(len(names))
         if not overlaps:
-            reasons = "".join(f"; {n} {reason}" for reason, n in counted.items())
+            reasons = "".join(f"; {n} {reason}" for reason, n in (+counted).items())
             action = "check that both roots are complete and of the same release"
             raise InputError(split_file(self.root, split), f"no sentence of its images{reasons}", action=action)
         table = _with_mdrb(pa.Table.from_batches(batches, schema), least(overlaps))
@@ -96,25 +101,25 @@ class Silver:
 
 
 def read(root: Path, images: pa.Table, gold: Collection[str]) -> Silver:
-    """The splits, of which no patient may be in gold; `gold`: its patients' ids.
+    """The splits without the images of gold patients, who are those of `gold` (ids) and of images_to_avoid.csv.
 
     Raises:
-        InputError: a list that is missing or broken, or with a patient of gold, or of images_to_avoid.csv.
+        InputError: a list that is missing or broken.
     """
-    avoided = pa.array(sorted({*gold, *read_split(root, AVOID)["subject_id"].to_pylist()}), pa.string())
-    splits = {split: read_split(root, split) for split in SPLITS}
-    for split, table in splits.items():
-        other = pc.invert(pc.is_in(table["subject_id"], value_set=avoided))
-        csv_table.require(
-            other,
-            table["subject_id"],
-            split_file(root, split),
-            "subject_id",
-            expected="no patient of gold_dataset or of images_to_avoid.csv",
-            action=chest_imagenome.ACTION,
-        )
+    avoid = read_split(root, AVOID)
+    patients = pa.array(sorted({*gold, *avoid["subject_id"].to_pylist()}), pa.string())
+    listed = {split: read_split(root, split) for split in SPLITS}
+    splits = {split: table.filter(_of_others(table, patients, avoid["dicom_id"])) for split, table in listed.items()}
+    n_of_gold = {split: table.num_rows - splits[split].num_rows for split, table in listed.items()}
     columns = ["dicom_id", "study_id", "subject_id", "key", "view", "width", "height"]
-    return Silver(root, splits, images.select(columns).combine_chunks())  # of many chunks, `take` would copy all
+    images = images.select(columns).combine_chunks()  # of many chunks, `take` would copy all
+    return Silver(root, splits, n_of_gold, images)
+
+
+def _of_others(table: pa.Table, patients: pa.Array, images: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which rows of a list are of none of these patients and images."""
+    of_patient = pc.is_in(table["subject_id"], value_set=patients)
+    return pc.invert(pc.or_(of_patient, pc.is_in(table["dicom_id"], value_set=images)))
 
 
 def _rows(

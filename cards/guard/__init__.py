@@ -2,21 +2,22 @@
 
 `check` reads the staged folder as it lies on disk and trusts no step before it: it refuses files, columns, metadata and
 bytes that do not belong there, image data in any writing, paths of a machine, text longer than a template's, words of a
-report, and identifiers that a licence withholds.
+report, identifiers that a licence withholds, and keys of hashes; of a recipe also rows, and counts of anything but
+declared terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 
 from ...loaders.errors import InputError
 from .. import policy
 from ..publication import Publication
-from . import files, identifiers, lengths, paths, pixels, tables
+from . import counts, files, identifiers, lengths, paths, pixels, quotes, rows, tables
 from .found import Found, Value, refusal
 from .quotes import Quotable, Text
 
@@ -51,7 +52,8 @@ def _leaks(staged: Path, publication: Publication, texts: Iterable[Text]) -> Ite
     yield from foreign
     yield from tables.row_counts(staged, publication)
     known = {leak.where for leak in foreign}
-    rules, quotable = _rules(staged, publication), Quotable()
+    recipe = publication.policy == policy.RECIPE
+    rules, quotable = _rules(staged, publication), Quotable(short=recipe)
     limit = partial(lengths.find, limit=lengths.limits(publication))
     hashed = lengths.hashed_columns(publication)
     for path in sorted(path for path in staged.rglob("*") if path.is_file() and not path.is_symlink()):
@@ -70,14 +72,19 @@ def _leaks(staged: Path, publication: Publication, texts: Iterable[Text]) -> Ite
                 yield from _first(list(of_column), rules, limit)
         for value in values:
             quotable.add(value)
-    yield from quotable.quoted(texts)
+    yield from counts.leaks(staged, publication)
+    yield from quotable.quoted(chain(texts, quotes.of_build(publication)))
 
 
 def _rules(staged: Path, publication: Publication) -> list[Rule]:
-    if not policy.withholds_ids(publication.record):
-        return [pixels.find, paths.find]
-    kept, figures = identifiers.withheld(publication), identifiers.figures(staged, publication.record)
-    return [pixels.find, paths.find, partial(identifiers.find, identifiers=kept, figures=figures)]
+    rules: list[Rule] = [partial(identifiers.find_key, keys=identifiers.keys(publication.record))]
+    if publication.policy == policy.RECIPE:
+        rules.append(partial(rows.find, names=rows.columns(publication)))
+    rules += [pixels.find, paths.find]
+    if policy.withholds_ids(publication.record):
+        kept, figures = identifiers.withheld(publication), identifiers.figures(staged, publication.record)
+        rules.append(partial(identifiers.find, identifiers=kept, figures=figures))
+    return rules
 
 
 def _first(

@@ -11,15 +11,16 @@ from typing import Any
 
 from ...builders.write import MANIFEST as RECORD
 from ...loaders.errors import InputError
-from .. import policy
+from .. import examples, policy
 from ..publication import Publication
-from . import pixels
-from .found import REBUILD, Value, shortened
+from . import pixels, rows
+from .found import REBUILD, Value, refusal, shortened
 from .tables import PART
 
 CARD, CROISSANT = "README.md", "croissant.json"
 # Sizes in a card's YAML header are numbers that an identifier may equal by chance.
 _FIGURE = re.compile(r"^([ -]*(?:num_bytes|num_examples|download_size|dataset_size): )[0-9]+$", re.MULTILINE)
+_COUNTS = re.compile(r"splits\.[^.]+\.counts(\..+)?")  # in build.json; see `counts`
 LARGE, MANY = 10_000_000, 64
 
 
@@ -53,10 +54,12 @@ def texts(path: Path, where: str, publication: Publication) -> tuple[list[InputE
     text = data.decode("utf-8", "surrogateescape")
     name = where.removeprefix(f"{publication.name}/")
     if name == CARD:
-        return [], [Value(where, _FIGURE.sub(r"\1", text))]
+        return [], [Value(where, _without_examples(_FIGURE.sub(r"\1", text), publication))]
     try:
         if name in (RECORD, CROISSANT):
-            return [], [Value(where, found, column=column) for column, found in _texts(_json(text))]
+            document = _json(text)
+            leaks = list(_rows(document, where, publication))
+            return leaks, [Value(where, found, column=column) for column, found in _texts(document)]
         if hashlib.sha256(data).hexdigest() != exports(publication)[name]:
             raise ValueError(f"its hash is not that of {RECORD}")
         lines = enumerate(text.splitlines(), 1)
@@ -68,6 +71,25 @@ def texts(path: Path, where: str, publication: Publication) -> tuple[list[InputE
     except (ValueError, RecursionError) as error:
         found = f"cannot be read ({shortened(str(error))})"
         return [InputError(where, found, expected="what medfaith publish writes", action=REBUILD)], []
+
+
+def _without_examples(text: str, publication: Publication) -> str:
+    """A recipe's card with lines of spaces in place of the committed example rows, which are synthetic."""
+    for row in examples.examples(publication.name).values() if publication.policy == policy.RECIPE else ():
+        shown = examples.pretty(row)
+        text = text.replace(shown, re.sub(r"[^\n]", " ", shown))
+    return text
+
+
+def _rows(document: Any, where: str, publication: Publication) -> Iterator[InputError]:
+    """Objects of a recipe's JSON with the columns of a row. Counts go by column, arguments by what they decide."""
+    if publication.policy == policy.RECIPE:
+        names = rows.columns(publication)
+        for path, found in _objects(document):
+            if not _COUNTS.fullmatch(path):
+                known = publication.record["arguments"] if path == "arguments" else ()
+                if leak := rows.of_names((name for name in found if name not in known), names):
+                    yield refusal(Value(where, "", column=path or found[0]), leak)
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -95,12 +117,20 @@ def _texts(document: Any) -> Iterator[tuple[str, str]]:
         yield path, ", ".join(n for n in of_path if len(of_path) >= MANY or float(n) >= LARGE)
 
 
-def _names(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    for name, inner in value if isinstance(value, _Pairs) else ():
-        yield path or name, name
-        yield from _names(inner, f"{path}.{name}".lstrip("."))
-    for inner in value if isinstance(value, list) and not isinstance(value, _Pairs) else ():
-        yield from _names(inner, path)
+def _names(document: Any) -> Iterator[tuple[str, str]]:
+    for path, names in _objects(document):
+        yield from ((path or name, name) for name in names)
+
+
+def _objects(value: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Every object of a JSON document: the dotted path to it, and its names."""
+    if isinstance(value, _Pairs):
+        yield path, [name for name, _ in value]
+        for name, inner in value:
+            yield from _objects(inner, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _objects(inner, path)
 
 
 def _scalars(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

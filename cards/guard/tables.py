@@ -92,7 +92,7 @@ def _metadata(file: pq.ParquetFile, where: str, features: datasets.Features) -> 
         if theirs is not None and not _same_json(theirs, ours):
             what = f"has other metadata huggingface: {shortened(theirs.decode('utf-8', 'replace'))}"
             yield InputError(where, what, expected="that of its features", action=REBUILD)
-    for column, field in _fields(file.schema_arrow):
+    for column, field in fields(file.schema_arrow):
         for key in (field.metadata or {}).keys() - {b"PARQUET:field_id"}:
             what = f"has metadata {shortened(key.decode('utf-8', 'replace'))}"
             yield InputError(where, what, column=column, expected="none", action=REBUILD)
@@ -122,21 +122,21 @@ def _masks(values: Sequence[Any], where: str, column: str) -> Iterator[InputErro
                 return
 
 
-def _fields(kind: pa.Schema | pa.DataType, prefix: str = "") -> Iterator[tuple[str, pa.Field]]:
+def fields(kind: pa.Schema | pa.DataType, prefix: str = "") -> Iterator[tuple[str, pa.Field]]:
     """Every field at any depth, by its dotted path; the items of lists go by the list's."""
     nested = isinstance(kind, pa.Schema) or pa.types.is_nested(kind)
     if not nested:
         return
-    fields = list(kind) if isinstance(kind, pa.Schema) else [kind.field(i) for i in range(kind.num_fields)]
+    children = list(kind) if isinstance(kind, pa.Schema) else [kind.field(i) for i in range(kind.num_fields)]
     is_list = not isinstance(kind, pa.Schema) and not pa.types.is_struct(kind)
-    for field in fields:
+    for field in children:
         path = prefix if is_list else f"{prefix}.{field.name}".lstrip(".")
         yield path, field
-        yield from _fields(field.type, path)
+        yield from fields(field.type, path)
 
 
 def _bytes_in(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
-    for path, field in _fields(schema):
+    for path, field in fields(schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if any(is_bytes(kind) for is_bytes in _BINARY):
             yield path, field.type

@@ -26,12 +26,15 @@ from .samples import AGAIN, Rows, SampleError, read_lines
 GOLD, SYNTHETIC, SWAPPED, TRIMMED = "gold", "synthetic", "synthetic_swapped_conditions", "trimmed"
 CHANGED = ("swap_left_right", "shuffle_in_report", RANDOM_SENTENCES, "random_boxes", SYNTHETIC, SWAPPED, TRIMMED)
 TASK = "medfaith_wrong_lung_"
+HELD_OUT = "held-out patients"
 # Arguments of the models of this package that change where the attention is said to lie.
 _TELLING = ("heatmap", "explainer", "attention", "tau", "layer", "target")
 
 
 class WrongLungSetting(NamedTuple):
-    """config: gold, or that of the changed sentences; variant: the model's telling arguments, as "heatmap=centre"."""
+    """config: gold, or that of the changed sentences. variant: the model's telling arguments, as "heatmap=centre", and
+    whether it was asked about held-out patients only: such a run is not held beside one about all.
+    """
 
     config: str
     variant: str
@@ -135,7 +138,8 @@ class _WrongLungLines(Rows):
                 rows = with_divergence(rows)
             except ValueError as error:
                 raise InputError(file.path, f"has a pair without divergence: {error}", action=AGAIN) from error
-        own = {"setting": setting._replace(variant=_variant(file)), "rows": tuple(rows), "n_left_out": self.n_left_out}
+        variant = ", ".join(filter(None, [_variant(file), HELD_OUT if self.n_left_out else ""]))
+        own = {"setting": setting._replace(variant=variant), "rows": tuple(rows), "n_left_out": self.n_left_out}
         return WrongLungRun(**logged | own)
 
 

@@ -103,12 +103,20 @@ def _at_tops(models: Sequence[ModelScores], number: str, kind: str) -> Table:
     columns = [
         column
         for subset, name in SUBSET_NAMES.items()
-        for column in (*_tops(kind, subset, name), Column(None, (f"n_rows_{subset}",)))
+        for column in (
+            *_tops(kind, subset, name),
+            Column("n", (*(f"n_{kind}_{top}_{subset}" for top in TOPS), f"n_rows_{subset}"), _of_each),
+        )
     ]
     first, given = _synthetic_or_not(models)
     what = "IOU" if kind == "iou" else kind.capitalize()
     title = f"Wrong Lung Table {number}: {what} at 5/10/30%"
-    notes = [f"Of the 5, 10 and 30% of the pixels that are attended most. Synth: as in Table 7. {_IN_CSV}"]
+    ties = {
+        "iou": "Where so many pixels are equal that none is among the top ones, IOU is 0.",
+        "precision": "Where so many pixels are equal that none is among the top ones, there is no precision: n.",
+    }
+    about = f"Of the 5, 10 and 30% of the pixels that are attended most. {ties[kind]} n: sentences, of each share"
+    notes = [f"{about} where they differ, “of” all where some have none. Synth: as in Table 7. {_IN_CSV}"]
     return _table(f"wrong_lung_table_{number}_{kind}", title, first, columns, given, notes)
 
 
@@ -264,13 +272,20 @@ def _tops(kind: str, subset: str = "", title: str = "") -> list[Column]:
     return [
         Column(title or "IOU@5/10/30%", tuple(f"{name}{of}" for name in names), _slashed),
         Column(None, tuple(f"{name}{end}{of}" for name in names for end in _CI[1:])),
-        Column(None, tuple(f"n_{name}{of}" for name in names)),
+        *([] if subset else [Column(None, tuple(f"n_{name}" for name in names))]),
     ]
 
 
 def _slashed(*values: Any) -> str:
     shown = [percent(value) for value in values]
     return UNDEFINED if set(shown) == {UNDEFINED} else "/".join(shown)
+
+
+def _of_each(*counts: Any) -> str:
+    """How many of all: one number where the three shares agree."""
+    *each, n = counts
+    shown = count(each[0]) if len(set(each)) == 1 else "/".join(map(count, each))
+    return shown if set(each) == {n} else f"{shown} of {count(n)}"
 
 
 def _both(local: Any, whole: Any) -> str:

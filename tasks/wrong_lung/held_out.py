@@ -1,4 +1,4 @@
-"""Which patients a training run has held out: only they say what a model makes of images that it has not learnt."""
+"""Which patients a trained model has not seen: only they say what it makes of images that it has not learnt."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 
 from medfaith.loaders.errors import InputError
 
-EXPECTED = "the FILE.ckpt.json that medfaith.tasks.models.training writes, of training on gold"
+EXPECTED = "the FILE.ckpt.json that medfaith.tasks.models.training writes"
 
 
-def read_held_out(path: str | Path) -> frozenset[str]:
-    """The patients of the test part in a training run's record.
+def read_seen(path: str | Path) -> frozenset[str]:
+    """The gold patients that a training run's model was trained on or stopped by, or one that it started from.
 
     Raises:
-        InputError: a file that is missing or no such record; a record of training on silver, which holds out all of
-            gold's patients.
+        InputError: a file that is missing or no such record.
     """
     try:
         record = json.loads(Path(path).expanduser().read_bytes())
@@ -25,26 +24,32 @@ def read_held_out(path: str | Path) -> frozenset[str]:
         raise InputError(path, f"cannot be read ({error.strerror})", expected=EXPECTED) from None
     except (ValueError, RecursionError) as error:
         raise InputError(path, f"is no JSON ({str(error)[:100]})", expected=EXPECTED) from None
-    if isinstance(record, dict) and record.get("config") == "silver":
-        found = "is of a model trained on silver, which has none of gold's patients"
-        raise InputError(path, found, action="leave the option patients out: every row is of a held-out patient")
-    patients = record.get("patients") if isinstance(record, dict) else None
-    test = patients.get("test") if isinstance(patients, dict) else None
-    if not isinstance(test, list) or not test or not all(isinstance(one, str) for one in test):
-        raise InputError(path, "has no list of patients", column="patients.test", expected=EXPECTED)
-    return frozenset(test)
+    seen = record.get("seen") if isinstance(record, dict) else None
+    if not isinstance(seen, list) or not all(isinstance(one, str) for one in seen):
+        raise InputError(path, "has no list of patients", column="seen", expected=EXPECTED)
+    return frozenset(seen)
 
 
-def of_patients(docs: Sequence[dict[str, Any]], path: str | Path) -> list[dict[str, Any]]:
-    """The documents of the patients that the record at `path` holds out.
+def of_patients(docs: Sequence[dict[str, Any]], path: str | Path, *, whole: bool) -> list[dict[str, Any]]:
+    """The documents of the patients that the model of the record at `path` has not seen.
+
+    Args:
+        whole: whether the documents are of all of gold's patients; a perturbed config may be of a few.
 
     Raises:
-        InputError: as `read_held_out`; a record whose patients have no document.
+        InputError: as `read_seen`; a model that has seen no patient, of the whole data set none, or all of the
+            documents' patients.
     """
-    patients = read_held_out(path)
-    kept = [doc for doc in docs if doc["patient_id"] in patients]
+    seen = read_seen(path)
+    if not seen:
+        found = "is of a model that has seen none of gold's patients"
+        raise InputError(path, found, action="leave the option patients out: every row is of a held-out patient")
+    kept = [doc for doc in docs if doc["patient_id"] not in seen]
+    found = None
     if not kept:
-        found = f"none of its {len(patients)} patients has a row in the data"
-        action = "name the build that the model was trained on"
-        raise InputError(path, found, column="patients.test", action=action)
+        found = "lists all patients of the data"
+    elif whole and len(kept) == len(docs):
+        found = f"none of its {len(seen)} patients has a row in the data"
+    if found:
+        raise InputError(path, found, column="seen", action="name the build that the model was trained on")
     return kept

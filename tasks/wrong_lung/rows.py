@@ -55,10 +55,11 @@ def load(
     Args:
         heatmaps: the folder in which the model keeps its attention (its `store=`).
         upsampling: of the attention on the view: "bilinear", as the paper says, or "nearest", as its code does.
-        patients: the record that training on gold writes beside a checkpoint: ask about those it has held out only.
+        patients: the record that training writes beside a checkpoint: ask about those only that it has not seen.
 
     Raises:
-        InputError: a perturbed row whose original is not there, another upsampling, or as `of_patients`.
+        InputError: a perturbed row whose original is not there, another upsampling, or as `of_patients`; for gold, a
+            record none of whose patients is in the data.
     """
     if upsampling not in UPSAMPLING:
         raise InputError("upsampling", f"is {upsampling!r}", expected=" or ".join(UPSAMPLING))
@@ -75,7 +76,7 @@ def load(
         else:
             of_id = {row["id"]: row for row in cast(Iterable[dict[str, Any]], originals)}
             docs = [doc for row in wanted for doc in _pair(row, of_id, f"{repository}, config {config!r}")]
-        asked_of = docs if patients is None else of_patients(docs, patients)
+        asked_of = docs if patients is None else of_patients(docs, patients, whole=config == GOLD)
         of_run = {"upsampling": upsampling, "n_rows_left_out": len(docs) - len(asked_of)}
         docs = [doc | of_run for doc in asked_of]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))

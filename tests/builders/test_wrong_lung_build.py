@@ -16,7 +16,7 @@ import pytest
 from medfaith.builders import wrong_lung
 from medfaith.builders.write import summarise
 from medfaith.builders.wrong_lung import CONFIGS, ORIGINALS, Options
-from medfaith.builders.wrong_lung.boxes import ELSEWHERE
+from medfaith.builders.wrong_lung.boxes import ELSEWHERE, UNKNOWN
 from medfaith.builders.wrong_lung.sentences import NO_ANATOMY, UNLISTED
 from medfaith.builders.wrong_lung.view import mask
 from medfaith.loaders import chest_imagenome, images, phantom
@@ -239,6 +239,14 @@ EDITS = {
     "an id twice": ("gold", lambda rows: rows[1].update(id=rows[0]["id"]), "1 ids stand more than once"),
     "an image elsewhere": ("gold", lambda rows: rows[0]["image"].update(key="../x.jpg"), "is not a path below"),
     "no text": ("gold", lambda rows: rows[0].update(sentence=" "), "no text"),
+    "a null text": ("gold", lambda rows: rows[0].update(sentence=None), "no text"),
+    "a box without a name": ("gold", lambda rows: rows[0]["boxes"][0].update(label=None), "a box of boxes without a"),
+    "a blank name": ("gold", lambda rows: rows[0]["boxes"][0].update(label=" "), "a box of boxes without a label"),
+    "a description without a name": (
+        "random_sentences",
+        lambda rows: sided(rows)["described"].append({"label": None, "xywh": [0, 0, 1, 1]}),
+        "a box of described without a label",
+    ),
     "no box": ("gold", lambda rows: rows[0].update(boxes=[]), "boxes of []; expected one or more"),
     "an anatomy twice": ("gold", lambda rows: rows[0]["boxes"].append(rows[0]["boxes"][0]), "of different anatomies"),
     "a box outside": (
@@ -365,3 +373,30 @@ def test_a_box_that_the_annotations_have_elsewhere_is_counted(phantom_wrong_lung
         phantom_wrong_lung_roots | {"chest_imagenome": changed}, tmp_path / "out", configs=["gold"]
     )
     assert json.loads((folder / "build.json").read_text())["skipped"][ELSEWHERE] == 1
+
+
+def test_boxes_that_the_annotations_have_not_are_counted(phantom_wrong_lung_roots, repository, tmp_path):
+    """Of one image no box, of another not the first that gold has: the rows are the same, and need no swapped box."""
+    root = shutil.copytree(phantom_wrong_lung_roots["chest_imagenome"], tmp_path / "chest_imagenome")
+    gold = chest_imagenome.read_gold(root)
+    first, other = gold[0], next(one for one in gold if one.image_id != gold[0].image_id)
+    name = next(iter(other.boxes))
+    path = root / chest_imagenome.FILES["anatomy"]
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    at, of = header.split(",").index("image_id"), header.split(",").index("bbox_name")
+
+    def stays(line: str) -> bool:
+        image, box = (line.split(",")[column] for column in (at, of))
+        return first.image_id not in image and not (other.image_id in image and box == name)
+
+    path.write_text("\n".join([header, *filter(stays, lines)]) + "\n", encoding="utf-8")
+    (folder,) = wrong_lung.build(
+        phantom_wrong_lung_roots | {"chest_imagenome": root}, tmp_path / "out", configs=["swap_left_right"]
+    )
+    n_first = sum(len(one.boxes) for one in gold if one.image_id == first.image_id)
+    n_other = sum(name in one.boxes for one in gold if one.image_id == other.image_id)
+    skipped = json.loads((folder / "build.json").read_text())["skipped"]
+    assert skipped[UNKNOWN] == n_first + n_other
+    assert UNKNOWN not in json.loads((repository / "build.json").read_text())["skipped"]
+    assert rows_of(folder, "gold") == rows_of(repository, "gold")
+    assert {verdict.problems for verdict in wrong_lung.verify(folder)} == {()}

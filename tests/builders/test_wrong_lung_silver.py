@@ -34,7 +34,7 @@ Edit = Callable[[Path], Any]
 
 
 def build(roots: dict[str, Path], out: Path, **how: Any) -> Path:
-    (folder,) = wrong_lung.build(roots, out, configs=["silver"], **how)
+    (folder,) = wrong_lung.build(roots, out, configs=["gold", "silver"], **how)
     return folder
 
 
@@ -119,8 +119,22 @@ def test_a_study_with_two_images_has_its_sentences_once_for_each(repository):
     assert all(first == other for first, *others in several for other in others)
 
 
-@pytest.mark.parametrize("split", FILES)
-def test_the_most_diverse_reports_are_a_tenth_of_each_split(repository, split):
+@pytest.fixture(scope="module")
+def exchanged(phantom_wrong_lung_roots, tmp_path_factory) -> Path:
+    """A build of lists of which validation has the images of train, and train those of validation."""
+    folder = tmp_path_factory.mktemp("exchanged")
+    root = shutil.copytree(phantom_wrong_lung_roots["chest_imagenome"], folder / "chest_imagenome")
+    for one, other in (("train", "validation"), ("validation", "train")):
+        shutil.copy(phantom_wrong_lung_roots["chest_imagenome"] / LISTS / FILES[one], root / LISTS / FILES[other])
+    return build(phantom_wrong_lung_roots | {"chest_imagenome": root}, folder / "out")
+
+
+@pytest.mark.parametrize(
+    ("made", "split"), [("repository", "train"), ("repository", "test"), ("exchanged", "validation")]
+)
+def test_the_most_diverse_reports_are_a_tenth_of_each_split(request, made, split):
+    """The phantom's own validation has fewer than ten rows, of which none is a tenth."""
+    repository = request.getfixturevalue(made)
     reports: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows_of(repository, split):
         reports[row["image"]["key"]].append(row)
@@ -130,8 +144,15 @@ def test_the_most_diverse_reports_are_a_tenth_of_each_split(repository, split):
         means[key] = np.mean([jaccard_score(a, b) for a, b in combinations(drawn, 2)])
     known = sorted(means[key] for key, own in reports.items() for _ in own)
     n_first = len(known) // 10
+    assert n_first
     for key, own in reports.items():
-        assert {row["subsets"]["mdrb"] for row in own} == {bool(n_first) and means[key] <= known[n_first - 1]}
+        assert {row["subsets"]["mdrb"] for row in own} == {means[key] <= known[n_first - 1]}
+
+
+def test_of_fewer_than_ten_sentences_none_is_most_diverse(repository):
+    rows = rows_of(repository, "validation")
+    assert len(rows) < 10
+    assert not any(row["subsets"]["mdrb"] for row in rows)
 
 
 def test_a_build_is_sound_and_opens(repository, phantom_wrong_lung_roots):
@@ -180,41 +201,84 @@ def test_the_bytes_depend_on_neither_workers_nor_batches_nor_packing(
     assert digests(build(edited(unpack), tmp_path / "b")) == digests(repository)
 
 
-def add(split: str, line: dict[str, str]) -> Edit:
+def add(split: str, *lines: dict[str, str]) -> Edit:
     def edit(root: Path) -> None:
         with (root / LISTS / FILES[split]).open("a", newline="") as file:
-            csv.writer(file).writerow(["99", *(line[name] for name in list(line) if name)])
+            csv.writer(file).writerows(["99", *(line[name] for name in list(line) if name)] for line in lines)
 
     return edit
 
 
-@pytest.mark.parametrize("split", FILES)
-@pytest.mark.parametrize("avoided", ["gold", "images_to_avoid.csv"])
-def test_a_patient_of_gold_stops_the_build(phantom_wrong_lung_roots, edited, tmp_path, split, avoided):
-    """A patient whom only one of the two names is enough; the new line's own image need not exist."""
-    with (phantom_wrong_lung_roots["chest_imagenome"] / LISTS / "images_to_avoid.csv").open(newline="") as file:
-        line = next(csv.DictReader(file)) | {"dicom_id": "-".join(["0" * 8] * 5)}
-    if avoided == "images_to_avoid.csv":
-        line["subject_id"] = "19999999"
+@pytest.fixture(scope="module")
+def avoided(phantom_wrong_lung_roots) -> list[dict[str, str]]:
+    """Lines of images_to_avoid.csv whose image has a scene graph with sentences."""
+    root = phantom_wrong_lung_roots["chest_imagenome"]
+    with (root / LISTS / "images_to_avoid.csv").open(newline="") as file:
+        found = [line for line in csv.DictReader(file) if (graph_of(root, line["dicom_id"]) or {}).get("attributes")]
+    assert found
+    return found
+
+
+def rewrite_avoided(change: Callable[[list[str]], list[str]]) -> Edit:
+    """Changes the lines of images_to_avoid.csv."""
 
     def edit(root: Path) -> None:
-        add(split, line)(root)
         path = root / LISTS / "images_to_avoid.csv"
-        header, *lines = path.read_text().splitlines(keepends=True)
-        if avoided == "gold":
-            lines = [one for one in lines if not one.startswith(line["subject_id"])]
-        else:
-            lines.append(",".join(line.values()) + "\n")
-        path.write_text(header + "".join(lines))
+        header, *lines = path.read_text().splitlines()
+        path.write_text("\n".join([header, *change(lines)]) + "\n")
 
-    root = edited(edit)
-    number = len(listed(root["chest_imagenome"], split))
-    with pytest.raises(InputError) as error:
-        build(root, tmp_path / "out")
-    found = str(error.value)
-    assert f"{FILES[split]}, row {number}, column 'subject_id': '{line['subject_id']}'" in found
-    assert "no patient of gold_dataset or of images_to_avoid.csv" in found
-    assert not (tmp_path / "out").exists()
+    return edit
+
+
+def left_out(folder: Path) -> dict[str, int]:
+    """How many images of gold patients build.json counts, by split."""
+    counted = json.loads((folder / "build.json").read_text())["skipped"]
+    return {split: n for split in FILES if (n := counted.get(f"silver, {split}: {silver.OF_GOLD}"))}
+
+
+@pytest.mark.parametrize("split", FILES)
+def test_images_of_gold_patients_are_left_out_and_counted(repository, edited, avoided, tmp_path, split):
+    folder = build(edited(add(split, *avoided)), tmp_path / "out")
+    assert left_out(folder) == {split: len(avoided)}
+    assert left_out(repository) == {}
+    assert all(rows_of(folder, one) == rows_of(repository, one) for one in FILES)
+    assert {v.problems for v in wrong_lung.verify(folder)} == {()}
+
+
+def test_a_gold_patient_whom_images_to_avoid_has_not_is_left_out(repository, edited, avoided, tmp_path):
+    in_gold = {row["patient_id"] for row in pq.read_table(repository / "gold").to_pylist()}
+    line = next(line for line in avoided if line["subject_id"] in in_gold)
+    forget = rewrite_avoided(lambda lines: [one for one in lines if not one.startswith(line["subject_id"])])
+    folder = build(edited(lambda root: (add("train", line)(root), forget(root))), tmp_path / "out")
+    assert left_out(folder) == {"train": 1}
+    assert rows_of(folder, "train") == rows_of(repository, "train")
+
+
+@pytest.mark.parametrize(
+    "other", [{"dicom_id": "-".join(["0" * 8] * 5), "study_id": "59999999"}, {"subject_id": "19999999"}]
+)
+def test_a_patient_or_an_image_that_only_images_to_avoid_has_is_left_out(
+    phantom_wrong_lung_roots, repository, edited, tmp_path, other
+):
+    """By another study of the patient; and by the image alone."""
+    first, *rest = listed(phantom_wrong_lung_roots["chest_imagenome"], "train")
+    assert first["subject_id"] not in {line["subject_id"] for line in rest}
+    added = ",".join(value for name, value in (first | other).items() if name)
+    folder = build(edited(rewrite_avoided(lambda lines: [*lines, added])), tmp_path / "out")
+    assert left_out(folder) == {"train": 1}
+    before = [row["id"] for row in rows_of(repository, "train")]
+    kept = [row_id for row_id in before if row_id.split("|")[-1] != first["dicom_id"]]
+    assert [row["id"] for row in rows_of(folder, "train")] == kept != before
+
+
+def test_a_split_of_gold_patients_alone_says_so(edited, avoided, tmp_path):
+    def replace(root: Path) -> None:
+        path = root / LISTS / FILES["validation"]
+        path.write_text(path.read_text().splitlines()[0] + "\n")
+        add("validation", *avoided)(root)
+
+    with pytest.raises(InputError, match=f"no sentence of its images; {len(avoided)} {silver.OF_GOLD}"):
+        build(edited(replace), tmp_path / "out")
 
 
 def test_verify_finds_a_gold_patient(repository, tmp_path):
@@ -279,7 +343,52 @@ def test_patients_in_two_splits_are_counted(phantom_wrong_lung_roots, edited, tm
     assert json.loads((folder / "build.json").read_text())["skipped"][f"silver: {silver.IN_TWO}"] == 1
 
 
+def of_first(change: Callable[[dict[str, Any]], Any]) -> Edit:
+    """Changes in each graph the first thing that something is said of, and what is said."""
+
+    def changed(data: bytes) -> bytes:
+        graph = json.loads(data)
+        things = {one["object_id"]: one for one in graph["objects"]}
+        about = next(one for one in graph["attributes"] if one["object_id"] in things and any(one["attributes"]))
+        change({"about": about, "thing": things[about["object_id"]]})
+        return json.dumps(graph).encode()
+
+    return rewrite(lambda files: files.update({name: changed(data) for name, data in files.items()}))
+
+
+def pack(method: int, flags: int) -> Edit:
+    """Marks each file of the zip as compressed by a method, and with flags, in both of its headers."""
+
+    def edit(root: Path) -> None:
+        path = root / GRAPHS
+        data = bytearray(path.read_bytes())
+        for mark, start in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+            at = data.find(mark)
+            while at >= 0:
+                data[at + start : at + start + 4] = flags.to_bytes(2, "little") + method.to_bytes(2, "little")
+                at = data.find(mark, at + 4)
+        path.write_bytes(data)
+
+    return edit
+
+
+def every(graph: dict[str, Any], column: str, value: Any) -> None:
+    graph["about"][column] = [value] * len(graph["about"][column])
+
+
 BROKEN: dict[str, tuple[Edit, str]] = {
+    "a null name": (
+        of_first(lambda graph: graph["thing"].update(bbox_name=None)),
+        "the bbox_name None, which is no text",
+    ),
+    "a number as name": (of_first(lambda graph: graph["thing"].update(bbox_name=7)), "the bbox_name 7, "),
+    "a blank name": (of_first(lambda graph: graph["thing"].update(bbox_name=" ")), "the bbox_name ' ', "),
+    "null sentences": (of_first(lambda graph: every(graph, "phrases", None)), "the phrase None, which is no text"),
+    "numbers as sentences": (of_first(lambda graph: every(graph, "phrases", 3)), "the phrase 3, which is no text"),
+    "null ids": (of_first(lambda graph: every(graph, "phrase_IDs", None)), "the phrase_ID None, which is no text"),
+    "blank ids": (of_first(lambda graph: every(graph, "phrase_IDs", "")), "the phrase_ID '', which is no text"),
+    "an encrypted zip": (pack(zipfile.ZIP_DEFLATED, 1), "SceneGraph.json: cannot be unpacked .*encrypted"),
+    "a zip of another method": (pack(98, 0), "SceneGraph.json: cannot be unpacked .*compression"),
     "no graphs": (lambda root: (root / GRAPHS).unlink(), "holds no silver_dataset/scene_graph.zip"),
     "a damaged graph": (
         rewrite(lambda files: files.update(dict.fromkeys(files, b"{broken"))),

@@ -29,7 +29,7 @@ def stage(publication: Publication, into: Path) -> Path:
             shutil.copyfile(publication.folder / name, into / name)
     else:
         write_split(into, MANIFEST, MANIFEST, manifest.table(manifest.of_build(publication)))
-    shutil.copyfile(publication.folder / "build.json", into / "build.json")
+    (into / "build.json").write_text(json.dumps(publication.published_record), encoding="utf-8")
     header = "---\ndataset_info:\n- config_name: x\n  splits:\n  - name: test\n    num_bytes: 50666899\n---\n"
     (into / "README.md").write_text(header + cards.body(publication.name), encoding="utf-8")
     croissant = {"@type": "sc:Dataset", "url": f"https://huggingface.co/datasets/org/{publication.name}"}

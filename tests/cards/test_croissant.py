@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import sys
 from typing import Any
 
@@ -12,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from medfaith import cards
-from medfaith.cards import croissant, datasheet, publication
+from medfaith.cards import croissant, datasheet, licences, publication, staging
 from medfaith.loaders.errors import InputError, MedfaithError
 
 NAMES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))
@@ -93,9 +95,7 @@ def plain(value: Any) -> Any:
 
 
 def broken(document: dict, what: str) -> str:
-    if what == "no date":
-        del document["datePublished"]
-    elif what == "no licence":
+    if what == "no licence":
         del document["license"]
     elif what == "a field of no file":
         document["recordSet"][0]["field"][0]["source"]["fileSet"]["@id"] = "elsewhere"
@@ -106,9 +106,7 @@ def broken(document: dict, what: str) -> str:
     return json.dumps(document)
 
 
-@pytest.mark.parametrize(
-    "what", ["no date", "no licence", "a field of no file", "a file without a hash", "a version of no form"]
-)
+@pytest.mark.parametrize("what", ["no licence", "a field of no file", "a file without a hash", "a version of no form"])
 def test_a_fault_is_an_input_error(what, staged):
     text = broken(read(staged["surgxbench-cholect45"]), what)
     with pytest.raises(InputError, match=r"croissant\.json: is no valid Croissant"):
@@ -121,11 +119,45 @@ def test_without_mlcroissant_the_message_says_what_to_install(monkeypatch):
         croissant.validate("{}")
 
 
-def test_describing_a_build_again_gives_the_same(staged, builds):
-    name = "cxr-contrabench-openi"
+@pytest.mark.parametrize("name", ["cxr-contrabench-openi", "wrong-lung-chest_imagenome"])
+def test_a_copy_with_other_times_stages_the_same_bytes(name, staged, builds, tmp_path):
+    copy, again = shutil.copytree(builds[name], tmp_path / name), tmp_path / "staged"
+    for number, path in enumerate(copy.rglob("*")):
+        os.utime(path, (number * 10_000_000, number * 10_000_000))
+    again.mkdir()
+    staging.stage(publication.read(copy), again, repo_id=f"phantom-org/{name}", texts=())
+    files = {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
+    assert files == {path.relative_to(staged[name]): path.read_bytes() for path in staged[name].rglob("*.*")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_key_of_a_record_set_is_one(name, staged):
+    """Variants have the ids of their originals, and a config's splits may have the same."""
+    for described in read(staged[name])["recordSet"]:
+        columns = [key["@id"].removeprefix(f"{described['@id']}/") for key in described["key"]]
+        seen: list[tuple] = []
+        for path in sorted((staged[name] / described["@id"]).glob("*.parquet")):
+            split = path.name.split("-")[0]
+            rows = pq.ParquetFile(path).read().to_pylist()
+            seen += [tuple(({"split": split} | row)[column] for column in columns) for row in rows]
+        assert len(set(seen)) == len(seen) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_licences_are_called_so(name, staged, builds):
     one = publication.read(builds[name])
-    again = croissant.document(one, staged[name], f"phantom-org/{name}")
-    assert again == (staged[name] / "croissant.json").read_text(encoding="utf-8")
+    given = {source.licence_url for source in one.sources if source.version != licences.OWN}
+    assert set(read(staged[name])["license"]) == given
+
+
+def test_the_manifests_columns_are_described_as_on_the_card(staged):
+    for name, hashed in (("wrong-lung-chest_imagenome", True), ("surgxbench-cholect45", False)):
+        (record_set,) = read(staged[name])["recordSet"]
+        said = {field["name"]: field["description"] for field in record_set["field"]}
+        assert said["sha256"].startswith("HMAC-SHA256 of the row as JSON (keys sorted, no spaces, UTF-8), with a key")
+        assert said["id"] == (
+            "HMAC-SHA256 of the row's id, with a key made of the label files" if hashed else "the row's id"
+        )
 
 
 @pytest.mark.parametrize(

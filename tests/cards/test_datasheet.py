@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
 import re
 from pathlib import Path
@@ -15,8 +15,7 @@ from huggingface_hub import DatasetCard
 
 from medfaith import cards, cli
 from medfaith.builders import benchmarks
-from medfaith.builders.rowset import row_sha256
-from medfaith.cards import command, composition, datasheet, licences, manifest, publication
+from medfaith.cards import command, composition, datasheet, licences, publication
 from medfaith.loaders import sources
 
 BODIES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))
@@ -48,7 +47,7 @@ def test_the_hubs_library_reads_the_header(name, staged, builds):
         assert [config["config_name"] for config in data["configs"]] == ["manifest"]
         for source in publication.read(builds[name]).sources:
             assert source.terms in data["extra_gated_prompt"]
-            assert source.licence_url in data["extra_gated_prompt"]
+            assert (source.licence_url in data["extra_gated_prompt"]) is (source.version != licences.OWN)
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -96,17 +95,43 @@ def test_published_rows_of_chexstruct_name_the_licence_of_the_images(staged):
     assert "(images that rows reference): [CC BY-NC-ND 4.0]" in chain
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("cxr-contrabench-chexpert", {"CheXpert v1.0 / v1.0-small": "labels and images that rows reference"}),
+        ("wrong-lung-chest_imagenome", {"Chest ImaGenome": "labels",
+                                        "MIMIC-CXR-JPG 2.0 / 2.1": "labels and images that rows reference"}),
+        ("heal-medvqa-vindr_cxr",
+         {"VinDr-CXR (PhysioNet) / VinBigData (Kaggle)": "labels and images that rows reference"}),
+    ],
+)  # fmt: skip
+def test_the_chain_says_what_each_source_is_there_for(name, expected, staged):
+    chain = (staged[name] / "README.md").read_text(encoding="utf-8").split("\n## Licences\n")[1]
+    for title, use in expected.items():
+        assert f"- **{title}** ({use}): [" in chain
+
+
+def test_the_tool_of_what_a_user_makes_is_no_licence(staged):
+    text = (staged["heal-medvqa-vindr_cxr"] / "README.md").read_text(encoding="utf-8")
+    assert sources.source("vindr_cxr_anatomy").licence_url not in text
+    assert "(labels): that of the images they were made from. Derived from licensed images" in text
+
+
 @pytest.mark.parametrize("name", [name for name in BODIES if name not in ROWS])
 def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, staged, builds):
     published = pq.read_table(staged[name] / "manifest").to_pylist()
     config, split, table = next(publication.read(builds[name]).tables())
     row = table.slice(0, 1).to_pylist()[0]
     text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert published[0]["sha256"] == hashlib.sha256(text.encode("utf-8")).hexdigest() == next(row_sha256(table))
+    key = benchmarks.key_of(publication.read(builds[name]).record, split)
+    assert published[0]["sha256"] == hmac.digest(key, text.encode("utf-8"), "sha256").hex()
     assert (published[0]["config"], published[0]["split"]) == (config, split)
-    assert published[0]["id"] in (row["id"], manifest.hashed(row["id"]))
-    hashed = "`id` is the SHA-256" in (staged[name] / "README.md").read_text(encoding="utf-8")
-    assert hashed is (published[0]["id"] != row["id"])
+    assert published[0]["id"] in (row["id"], hmac.digest(key, row["id"].encode("utf-8"), "sha256").hex())
+    card = (staged[name] / "README.md").read_text(encoding="utf-8")
+    withheld = "`id` and `sha256` are HMAC-SHA256 of the row's id and of the row as JSON" in card
+    assert withheld is (published[0]["id"] != row["id"])
+    assert withheld is ("keyed hashes of ids and rows" in card)
+    assert "HMAC-SHA256" in card
 
 
 @pytest.fixture(scope="session")

@@ -33,11 +33,12 @@ QUOTE = "there is a small LEFT pleural effusion, with adjacent"
 
 
 @pytest.fixture(scope="module")
-def publications(tmp_path_factory, phantom_build, phantom_wrong_lung_roots):
+def publications(tmp_path_factory, phantom_build, phantom_surgx_build, phantom_wrong_lung_roots):
     folder = tmp_path_factory.mktemp("guard")
     needed = ("chexstruct", "rexvqa", *heal_medvqa.NEEDS["vindr"])
     roots = phantom.write(folder / "phantom", seed=0, sources=needed)
-    folders = [*phantom_build.glob("cxr-*"), *cxr_contrabench.build(roots, folder / "data")]
+    folders = [*phantom_build.glob("cxr-*"), phantom_surgx_build / "surgxbench-cholect45"]
+    folders += [*cxr_contrabench.build(roots, folder / "data")]
     folders += heal_medvqa.build(roots, folder / "data", configs=("vindr",))
     folders += wrong_lung.build(phantom_wrong_lung_roots, folder / "data", configs=("gold",))
     return {path.name: read(path) for path in folders}
@@ -54,7 +55,7 @@ def staged(stagings, tmp_path):
     """A staging of its own, of the policy that is asked for."""
     names = {
         "rows": "cxr-contrabench-openi",
-        "recipe": "cxr-contrabench-chexpert",
+        "recipe": "surgxbench-cholect45",
         "withheld": "wrong-lung-chest_imagenome",
     }
 
@@ -77,7 +78,7 @@ def refused(publications):
 
 NAMES = [
     "cxr-contrabench-chexpert", "cxr-contrabench-openi", "cxr-contrabench-chexstruct", "cxr-contrabench-rexvqa",
-    "heal-medvqa-vindr_cxr", "wrong-lung-chest_imagenome",
+    "heal-medvqa-vindr_cxr", "surgxbench-cholect45", "wrong-lung-chest_imagenome",
 ]  # fmt: skip
 
 
@@ -353,7 +354,7 @@ def test_a_file_that_does_not_belong_there_is_refused(staged, refused, leak):
 
 
 def test_rows_in_place_of_a_recipe_are_refused(staged, publications, refused):
-    name, folder = staged("recipe")
+    name, folder = staged("cxr-contrabench-chexpert")
     publication = publications[name]
     (part,) = publication.parts("chexpert_presence", "validation")
     (folder / "chexpert_presence").mkdir()
@@ -362,7 +363,7 @@ def test_rows_in_place_of_a_recipe_are_refused(staged, publications, refused):
 
 
 def test_a_recipe_has_no_exports(staged, publications, refused):
-    name, folder = staged("recipe")
+    name, folder = staged("cxr-contrabench-chexpert")
     shutil.copyfile(publications[name].folder / "chexpert_lora_train/train.jsonl", folder / "train.jsonl")
     assert "is no file of this repository" in refused(folder).found
 
@@ -430,7 +431,8 @@ class TestExports:
     """Were CheXpert open, its rows and its chat-format export would be published."""
 
     @pytest.fixture
-    def open_chexpert(self, publications, tmp_path):
+    def open_chexpert(self, publications, monkeypatch, tmp_path):
+        monkeypatch.setattr(policy, "withholds_ids", lambda record: False)
         publication = replace(publications["cxr-contrabench-chexpert"], policy=policy.ROWS)
         return publication, stage(publication, tmp_path / "staged")
 

@@ -90,7 +90,7 @@ PATHS = [
     "images:/scratch/a/b",
     "/data",
     "/CXR1_1_IM-0001-3001.png",
-    "a\n/work/openi/x",
+    "a\n/srv/openi/x",
     "<td>/home/user/x</td>",
     "/Users/someone/Downloads",
     "C:\\openi",
@@ -227,6 +227,10 @@ def test_eight_words_of_a_report_are_found_however_they_are_set(words, data, bet
 def test_seven_words_in_a_row_are_not(words):
     published = " ".join(f"{word} x{i}" if i % (RUN - 1) == RUN - 2 else word for i, word in enumerate(words))
     assert quoted(published, " ".join(words)) == []
+
+
+def test_a_short_sentence_is_not_looked_for_in_reports():
+    assert quoted("no pleural effusion is seen", "No pleural effusion is seen.") == []
 
 
 def test_both_places_are_named():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.rowset import row_sha256
+from medfaith.builders import benchmarks
+from medfaith.builders.rowset import row_json
 from medfaith.cards import manifest, publication
 from medfaith.cards.manifest import Difference
+from medfaith.loaders.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -30,8 +34,8 @@ from medfaith.cards.manifest import Difference
         (pa.array([{"b": 1, "a": "z"}]), '{"x":{"a":"z","b":1}}'),
     ],
 )
-def test_a_row_is_hashed_as_its_json(column, text):
-    assert list(row_sha256(pa.table({"x": column}))) == [hashlib.sha256(text.encode()).hexdigest()]
+def test_what_is_hashed_of_a_row_is_its_json(column, text):
+    assert list(row_json(pa.table({"x": column}))) == [text.encode()]
 
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False, width=32)), max_size=9))
@@ -41,9 +45,9 @@ def test_a_row_is_hashed_alike_from_any_file_and_in_any_order(rows):
     )
     file = io.BytesIO()
     pq.write_table(table, file, row_group_size=2, compression="zstd")
-    hashes = list(row_sha256(table))
-    assert list(row_sha256(pq.read_table(file))) == hashes
-    assert list(row_sha256(table.take(pa.array(range(len(rows))[::-1], pa.int64())))) == hashes[::-1]
+    texts = list(row_json(table))
+    assert list(row_json(pq.read_table(file))) == texts
+    assert list(row_json(table.take(pa.array(range(len(rows))[::-1], pa.int64())))) == texts[::-1]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +76,47 @@ def test_a_manifest_survives_its_table(phantom_build):
     assert sum(map(len, splits.values())) == manifest.table(splits).num_rows > 0
 
 
-def test_ids_stay_where_the_licence_lets_them_and_are_hashed_where_it_does_not(phantom_build, phantom_wrong_lung_build):
-    open_ids = manifest.of_build(publication.read(phantom_build / "cxr-contrabench-chexpert"))
-    assert all("patient" in row_id for rows in open_ids.values() for row_id in rows)
-    built = publication.read(phantom_wrong_lung_build / "wrong-lung-chest_imagenome")
-    (_, _, first), *_ = built.tables()
-    hidden = next(iter(manifest.of_build(built).values()))
-    assert next(iter(hidden)) == hashlib.sha256(first["id"][0].as_py().encode()).hexdigest()
-    assert all(len(row_id) == 64 for row_id in hidden)
+def test_rows_that_may_be_published_have_plain_hashes(phantom_build):
+    built = publication.read(phantom_build / "cxr-contrabench-openi")
+    (config, split, rows), *_ = built.tables()
+    expected = {
+        row["id"]: hashlib.sha256(text).hexdigest() for row, text in zip(rows.to_pylist(), row_json(rows), strict=True)
+    }
+    assert manifest.of_build(built)[config, split] == expected == manifest.plain(rows)
+
+
+@pytest.mark.parametrize("name", ["cxr-contrabench-chexpert", "wrong-lung-chest_imagenome"])
+def test_of_a_recipe_nobody_can_guess_an_id_or_a_row_without_the_label_files(
+    name, phantom_build, phantom_wrong_lung_build
+):
+    """What the ids of CheXpert's rows say (study, finding, kind) are its labels, and there are few to try."""
+    folder = (phantom_build if "chexpert" in name else phantom_wrong_lung_build) / name
+    built = publication.read(folder)
+    splits = manifest.of_build(built)
+    for config, split, rows in built.tables():
+        key = benchmarks.key_of(built.record, split)
+        ids, texts = [row_id.encode() for row_id in rows["id"].to_pylist()], list(row_json(rows))
+        expected = {
+            hmac.digest(key, i, "sha256").hex(): hmac.digest(key, t, "sha256").hex()
+            for i, t in zip(ids, texts, strict=True)
+        }
+        assert splits[config, split] == expected
+        assert not {hashlib.sha256(i).hexdigest() for i in ids} & set(expected)
+        assert not {hashlib.sha256(t).hexdigest() for t in texts} & set(expected.values())
+
+
+def test_a_key_is_of_the_label_file_and_published_nowhere(phantom_build, phantom_roots):
+    built = publication.read(phantom_build / "cxr-contrabench-chexpert")
+    content = next(phantom_roots["chexpert"].rglob("valid.csv")).read_bytes()
+    assert benchmarks.key_of(built.record, "validation") == hashlib.sha256(b"medfaith key\0" + content).digest()
+    published = json.dumps(built.published_record)
+    assert json.dumps(built.record["sources"]["chexpert"]["files"]) in published
+    for split in ("train", "validation"):
+        assert benchmarks.key_of(built.record, split).hex() not in published
+
+
+def test_a_build_without_keys_is_no_recipe(phantom_build):
+    built = publication.read(phantom_build / "cxr-contrabench-chexpert")
+    del built.record["sources"]["chexpert"]["keys"]
+    with pytest.raises(InputError, match="build it again"):
+        manifest.of_build(built)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -50,6 +51,34 @@ def test_every_option_reaches_the_build(phantom_wrong_lung_roots, tmp_path):
     assert record["seed"] == 4
     assert record["arguments"] == {"swap": "substring", "random_boxes": "pixels"}
     assert list(record["splits"]) == ["gold/test", "random_boxes/test"]
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        (["silver"], [*wrong_lung.CONFIGS, "silver"]),
+        (["silver", "trimmed"], ["gold", "trimmed", "silver"]),
+        (["gold", "silver"], ["gold", "silver"]),
+    ],
+)
+def test_silver_is_added_to_what_a_build_makes(phantom_wrong_lung_roots, tmp_path, named, expected):
+    """Alone, to a build of all configs, whose rows it leaves as they are; else to those that are named."""
+    folder = tmp_path / REPOSITORY
+
+    def parquet() -> dict[str, str]:
+        files = sorted(folder.glob("*/*.parquet"))
+        return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    assert main(build(phantom_wrong_lung_roots, "--out", str(tmp_path))) == 0
+    before = parquet()
+    assert {name.split("/")[0] for name in before} == set(wrong_lung.CONFIGS)
+    arguments = [part for config in named for part in ("--config", config)]
+    assert main(build(phantom_wrong_lung_roots, "--out", str(tmp_path), *arguments)) == 0
+    splits = json.loads((folder / "build.json").read_text())["splits"]
+    assert list(dict.fromkeys(key.split("/")[0] for key in splits)) == expected
+    after = parquet()
+    assert {name.split("/")[0] for name in after} == set(expected)
+    assert before.items() >= {name: of for name, of in after.items() if not name.startswith("silver/")}.items()
 
 
 def test_bad_input_is_explained_with_status_2_and_nothing_is_written(phantom_wrong_lung_roots, tmp_path, capsys):
@@ -105,6 +134,7 @@ def test_help_names_every_option_with_its_default(capsys):
         "as the paper's code has it (default: words)",
         "the same pixels (default: share)",
         "--config silver",
+        "Alone it comes beside all other configs",
     ):
         assert words in text
 

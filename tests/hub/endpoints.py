@@ -189,7 +189,7 @@ def info(call: Call) -> Answer:
         "createdAt": repository.commits[0].date,
         "lastModified": found.date,
         "private": repository.private,
-        "gated": False,
+        "gated": repository.gated,
         "disabled": False,
         "tags": [],
         "downloads": 0,
@@ -228,8 +228,22 @@ def tag(call: Call) -> Answer:
     return _json({})
 
 
+def settings(call: Call) -> Answer:
+    repository = call.repository(write=True)
+    wanted = call.json
+    if wanted.get("gated", False) not in ("auto", "manual", False):
+        raise HubError(400, '"gated" must be one of auto, manual, false')
+    repository.gated = wanted.get("gated", repository.gated)
+    repository.private = wanted.get("visibility", "private" if repository.private else "public") == "private"
+    return _json({"gated": repository.gated, "private": repository.private})
+
+
 def resolve(call: Call) -> Answer:
-    found = call.repository().at(call.parts["revision"])
+    """Of a gated repository its organisation alone reads files; what it holds anyone may list."""
+    repository = call.repository()
+    if repository.gated and not (call.account and call.account.belongs_to(repository.id.split("/")[0])):
+        raise HubError(403 if call.account else 401, f"Access to {repository.id} is restricted", "GatedRepo")
+    found = repository.at(call.parts["revision"])
     headers = {"X-Repo-Commit": found.oid}
     file = found.files.get(call.parts["path"])
     if file is None:
@@ -282,5 +296,6 @@ ROUTES = (
     ("GET", _API + "/tree/(?P<revision>[^/]+)(?:/(?P<path>.*))?", tree),
     ("POST", _API + "/paths-info/(?P<revision>[^/]+)", paths_info),
     ("POST", _API + "/tag/(?P<revision>[^/]+)", tag),
+    ("PUT", _API + "/settings", settings),
     ("GET", _PAGE + "/resolve/(?P<revision>[^/]+)/(?P<path>.+)", resolve),
 )

@@ -75,12 +75,15 @@ class Commit:
 
 @dataclass
 class Repository:
-    """kind: "model", "dataset" or "space". blobs: LFS contents by sha256, committed or not."""
+    """kind: "model", "dataset" or "space". gated: "auto", "manual" or False: whether readers have to ask first.
+    blobs: LFS contents by sha256, committed or not.
+    """
 
     kind: str
     id: str
     private: bool = False
     sdk: str | None = None
+    gated: str | bool = False
     commits: list[Commit] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)

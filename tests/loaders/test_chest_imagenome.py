@@ -95,6 +95,13 @@ def test_rows_of_one_row_id_make_a_sentence(tmp_path):
     assert chest_imagenome.image_paths("files/a.jpg") == ("files/a.jpg",)
 
 
+def test_a_box_that_the_annotations_have_not_is_read(tmp_path):
+    write(tmp_path, row(1), row(2, bbox="spine"), row(3, image_id=f"{dicom(5)}.dcm"))
+    spine, other = chest_imagenome.read_gold(tmp_path)[1:]
+    assert (list(spine.boxes), other.image_id) == (["spine"], dicom(5))
+    assert "spine" not in chest_imagenome.read_anatomy(tmp_path)[spine.image_id]
+
+
 def test_the_header_decides_which_column_is_which(tmp_path):
     names = list(row())
     expected = chest_imagenome.read_gold(write(tmp_path, row(), row(2, "trachea")))
@@ -171,8 +178,6 @@ def test_corners_are_what_python_reads(tmp_path, x, y):
             "coord_original",
             "another box for 'left lung'",
         ),
-        ({"bbox": "spine"}, "bbox", ANATOMY),
-        ({"image_id": f"{dicom(5)}.dcm"}, "bbox", ANATOMY),
     ],
 )
 def test_a_fault_of_a_gold_row_is_named(tmp_path, change, column, words):

@@ -1,4 +1,4 @@
-"""A model trained on gold is asked about the patients only that its training held out: train, eval, report."""
+"""A model trained on gold is asked about the patients only that it has not seen: train, eval, report."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def stored(build: Path, config: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_lung_build, task):
-    held_out = set(json.loads(record.read_text())["patients"]["test"])
+    seen = set(json.loads(record.read_text())["seen"])
     (log,) = results.rglob(f"samples_{GROUP}_{task}_*.jsonl")
     docs = [json.loads(line)["doc"] for line in log.read_text().splitlines()]
     of_data = stored(phantom_wrong_lung_build, task)
-    mine = [row for row in of_data if row["patient_id"] in held_out]
+    mine = [row for row in of_data if row["patient_id"] not in seen]
     pairs = 1 if task == "gold" else 2  # each changed sentence comes behind its original
-    assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in mine} <= held_out
+    assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in mine}
     assert {doc["id"] for doc in docs} >= {row["id"] for row in mine}
     assert len(docs) == pairs * len(mine) < pairs * len(of_data)
     assert {doc["n_rows_left_out"] for doc in docs} == {pairs * (len(of_data) - len(mine))}
@@ -77,9 +77,9 @@ def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_l
 def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp_path, capsys):
     assert main(["report", str(results), "--out", str(tmp_path / "report")]) == 0
     assert "whose patients --patients leaves out (Other patients)" in capsys.readouterr().out
-    held_out = set(json.loads(record.read_text())["patients"]["test"])
+    seen = set(json.loads(record.read_text())["seen"])
     of_data = stored(phantom_wrong_lung_build, "gold")
-    n = sum(row["patient_id"] in held_out for row in of_data)
+    n = sum(row["patient_id"] not in seen for row in of_data)
     with (tmp_path / "report" / "wrong_lung_runs.csv").open(newline="", encoding="utf-8") as file:
         line = next(row for row in csv.DictReader(file) if "gold" in row.values())
     assert (line["n"], line["n_data"], line["n_left_out"]) == (str(n), str(len(of_data)), str(len(of_data) - n))
@@ -97,19 +97,29 @@ def test_no_row_is_left_out_without_a_record(phantom_wrong_lung_build):
 RECORDS = {
     "no file": (None, "cannot be read"),
     "no JSON": ("{broken", "is no JSON"),
-    "no object": ("[1]", "column 'patients.test': has no list of patients"),
+    "no object": ("[1]", "column 'seen': has no list of patients"),
     "no patients": ("{}", "has no list of patients"),
-    "an empty part": ('{"config": "gold", "patients": {"test": []}}', "has no list of patients"),
-    "numbers": ('{"config": "gold", "patients": {"test": [1]}}', "has no list of patients"),
-    "of silver": (
-        '{"config": "silver", "patients": {"test": {"n": 3, "sha256": "0"}}}',
-        "(?s)trained on silver, which has none of gold's patients.*leave the option patients out",
-    ),
-    "of other data": (
-        '{"config": "gold", "patients": {"test": ["p1", "p2"]}}',
-        "none of its 2 patients has a row in the data",
-    ),
+    "the parts only": ('{"config": "gold", "patients": {"test": ["p1"]}}', "has no list of patients"),
+    "numbers": ('{"seen": [1]}', "has no list of patients"),
+    "of silver": ('{"seen": []}', "(?s)has seen none of gold's patients.*leave the option patients out"),
+    "of other data": ('{"seen": ["p1", "p2"]}', "none of its 2 patients has a row in the data"),
 }
+
+
+def test_a_record_of_all_patients_leaves_no_row(phantom_wrong_lung_build, tmp_path):
+    path = tmp_path / "a.ckpt.json"
+    path.write_text(json.dumps({"seen": [row["patient_id"] for row in stored(phantom_wrong_lung_build, "gold")]}))
+    for config in ("gold", "swap_left_right"):
+        with pytest.raises(InputError, match="column 'seen': lists all patients of the data"):
+            rows.load(REPOSITORY, config, split="test", data=str(phantom_wrong_lung_build), patients=str(path))
+
+
+def test_a_perturbed_config_may_have_no_row_of_a_patient_that_was_seen(phantom_wrong_lung_build, tmp_path):
+    path = tmp_path / "a.ckpt.json"
+    path.write_text('{"seen": ["p1"]}')
+    given = {"split": "test", "data": str(phantom_wrong_lung_build)}
+    docs = rows.load(REPOSITORY, "swap_left_right", patients=str(path), **given)["test"]
+    assert len(docs) == 2 * len(stored(phantom_wrong_lung_build, "swap_left_right"))
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -128,3 +138,15 @@ def test_the_command_ends_with_status_2(phantom_wrong_lung_build, tmp_path, caps
     command = ["eval", "--data", str(phantom_wrong_lung_build), "--patients", str(path), "--model", "oracle"]
     assert main([*command, "--tasks", f"{GROUP}_gold"]) == 2
     assert f"{path}: cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["contrabench_chexpert_presence", "heal_vindr_tpt"])
+def test_tasks_of_other_benchmarks_refuse_the_option(phantom_build, tmp_path, capsys, task):
+    """They would ask about every patient, as if those of the record were left out."""
+    path = tmp_path / "a.ckpt.json"
+    path.write_text('{"seen": ["p1"]}')
+    command = ["eval", "--data", str(phantom_build), "--patients", str(path), "--model", "oracle"]
+    assert main([*command, "--tasks", f"medfaith_{task}"]) == 2
+    error = capsys.readouterr().err
+    assert "option patients: is one of That's the Wrong Lung!" in error
+    assert ("cxr-contrabench-chexpert" if "chexpert" in task else "heal-medvqa-vindr_cxr") in error

@@ -56,17 +56,25 @@ def document(row: Row, **columns: Any) -> dict[str, Any]:
 
 
 def write_wrong_lung(
-    folder: Path, config: str, rows: Sequence[Row], *, model: str = "m", n_rows_skipped: int = 0, **how: Any
+    folder: Path,
+    config: str,
+    rows: Sequence[Row],
+    *,
+    model: str = "m",
+    n_rows_skipped: int = 0,
+    n_rows_left_out: int = 0,
+    **how: Any,
 ) -> Path:
     """The log of one task, and the results beside it."""
-    docs = [document(row, n_rows_skipped=n_rows_skipped) for row in rows]
+    counts = {"n_rows_skipped": n_rows_skipped, "n_rows_left_out": n_rows_left_out}
+    docs = [document(row, **counts) for row in rows]
     lines = []
     for number, (doc, row) in enumerate(zip(docs, rows, strict=True)):
         sample = {
             "doc_id": number, "doc": doc, "target": "Yes", "resps": [["{}"]], "filtered_resps": ["{}"],
             "filter": "none", "metrics": list(METRICS.get(config, PERTURBED)),
         }  # fmt: skip
-        sample |= under_each(METRICS.get(config, PERTURBED), row) | {"n_rows_skipped": n_rows_skipped}
+        sample |= under_each(METRICS.get(config, PERTURBED), row) | counts
         lines.append(json.dumps(sample, default=str))
     task = how.pop("task", TASK + config)
     return write_log(folder, model, [(doc, "") for doc in docs], task=task, lines=how.pop("lines", lines), **how)

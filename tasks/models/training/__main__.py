@@ -18,6 +18,7 @@ from transformers import BertConfig
 
 from ....loaders import sources
 from ....loaders.errors import InputError, MedfaithError
+from ...wrong_lung.held_out import read_seen
 from ..gloria import TEXT_MODEL, GloriaModel, load_gloria, load_tokenizer
 from .data import GOLD, SILVER, Example, read
 from .recipes import RECIPES, named
@@ -50,6 +51,9 @@ def run(arguments: argparse.Namespace) -> None:
     how = {"cache": int(arguments.image_cache * 2**30), "workers": arguments.workers}
     data = read(arguments.data, roots, arguments.limit, config=arguments.config, **how)
     parts = data.parts
+    before_this = seen_before(arguments.init)
+    if arguments.config == GOLD:
+        _check_held_out(parts["test"], before_this, arguments.init)
     if arguments.init is None:
         settle(model, data, parts["train"], options)
     before = auroc(model, tokenizer, data, parts["test"], options.device)
@@ -62,8 +66,10 @@ def run(arguments: argparse.Namespace) -> None:
         "options": asdict(options),
         "init": None if arguments.init is None else arguments.init.name,
         "config": arguments.config,
+        "limit": arguments.limit,
         "n_without_words": data.n_without_words,
         "patients": {part: patients(own, arguments.config) for part, own in parts.items()},
+        "seen": sorted(before_this | seen(parts, arguments.config)),
         "loss": asdict(history),
         "auroc": means,
     }
@@ -100,13 +106,52 @@ def start(init: Path | None, text_model: str, *, tiny: bool = False, seed: int =
 
 
 def patients(examples: Sequence[Example], config: str) -> list[str] | dict[str, Any]:
-    """The patients of a part: of gold their sorted ids, which `medfaith eval --patients` reads; of silver, which has
-    60,000, how many they are and the SHA-256 of the sorted ids, one a line.
+    """The patients of a part: of gold their sorted ids; of silver, which has 60,000, how many they are and the SHA-256
+    of the sorted ids, one a line.
     """
     ids = sorted({example.patient for example in examples})
     if config == GOLD:
         return ids
     return {"n": len(ids), "sha256": hashlib.sha256("".join(f"{one}\n" for one in ids).encode()).hexdigest()}
+
+
+def seen(parts: Mapping[str, Sequence[Example]], config: str) -> frozenset[str]:
+    """Gold's patients that training and validation have rows of, drawn by the recipe or not; silver has none of them.
+
+    What the record keeps as `seen`, with those of the start, is what `medfaith eval --patients` leaves out.
+    """
+    if config != GOLD:
+        return frozenset()
+    return frozenset(example.patient for part in ("train", "validation") for example in parts[part])
+
+
+def seen_before(init: Path | None) -> frozenset[str]:
+    """Gold's patients that the checkpoint to start from has seen, by the record beside it.
+
+    One without a record counts as one that has seen none, as do the released weights; stderr says so.
+
+    Raises:
+        InputError: as `read_seen`.
+    """
+    if init is None:
+        return frozenset()
+    record = init.with_name(f"{init.name}.json")
+    if not record.exists():
+        print(f"medfaith: {init} has no record: taken as trained on none of gold's patients", file=sys.stderr)
+        return frozenset()
+    return read_seen(record)
+
+
+def _check_held_out(examples: Sequence[Example], known: frozenset[str], init: Path | None) -> None:
+    """Raises InputError where the start has seen patients who are to be held out."""
+    held_out = {example.patient for example in examples}
+    if met := held_out & known:
+        raise InputError(
+            f"--init {init}",
+            f"was trained on {len(met)} of the {len(held_out)} patients who are held out here",
+            expected="a model trained on the same build, of which the same patients are held out",
+            action="train on that build, or without --init",
+        )
 
 
 def compared(examples: Sequence[Example], before: np.ndarray, after: np.ndarray) -> dict[str, dict[str, float | int]]:
@@ -161,13 +206,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m medfaith.tasks.models.training",
         description="Train a GLoRIA by a recipe of That's the Wrong Lung! (section 4.1): on the silver sentences of a "
-        "build, as the paper does, with the data set's own splits; or on the gold ones, split by patient: 60%% "
-        "training, 20%% validation, 20%% held out. Writes FILE.ckpt, and FILE.ckpt.json with the patients of each "
-        "part, losses, and AUROC on the held-out sentences before and after.",
+        "build, as the paper does, with the data set's own splits; or on the gold ones, split by patient: 60% "
+        "training, 20% validation, 20% held out, whatever --limit leaves of each. Writes FILE.ckpt, and "
+        "FILE.ckpt.json with the patients of each part, those of gold that the model has seen, losses, and AUROC on "
+        "the held-out sentences before and after.",
         epilog="Example: python -m medfaith.tasks.models.training 30_shot --data medfaith-data --root mimic_cxr=PATH "
         "--init gloria.ckpt --out 30_shot.ckpt; then medfaith eval --model medfaith-alignment --model_args "
-        "pretrained=gloria:30_shot.ckpt --patients 30_shot.ckpt.json ..., which asks about the held-out patients "
-        "only. A model trained on silver has seen none of gold's patients and needs no --patients.",
+        "pretrained=gloria:30_shot.ckpt --patients 30_shot.ckpt.json ..., which asks about the patients only that the "
+        "model has not seen, nor the one that it starts from, as the record beside that says. A model trained on "
+        "silver only has seen none of gold's patients and needs no --patients.",
     )
     parser.add_argument("recipe", metavar="RECIPE", help=", ".join(RECIPES))
     parser.add_argument("--data", required=True, help="what medfaith build wrong-lung wrote, or a Hub organisation")
@@ -176,7 +223,12 @@ def _parser() -> argparse.ArgumentParser:
         "--config", default=GOLD, help="gold, or silver (medfaith build wrong-lung --config silver) (default: gold)"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.ckpt")
-    parser.add_argument("--init", type=Path, metavar="FILE.ckpt", help="weights to start from (default: random ones)")
+    parser.add_argument(
+        "--init",
+        type=Path,
+        metavar="FILE.ckpt",
+        help="weights to start from, with their record beside them (default: random ones)",
+    )
     parser.add_argument(
         "--text-model", default=TEXT_MODEL, metavar="DIR", help="of the tokenizer (default: %(default)s)"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,12 +44,14 @@ class Example(NamedTuple):
 class Data(NamedTuple):
     """The examples of every split of a build, and the views of the images that they share.
 
-    n_without_words: rows whose sentence has none, which were left out.
+    n_without_words: rows whose sentence has none, which were left out. patients: of gold, those of all its examples,
+    also of the ones that a limit leaves out.
     """
 
     splits: dict[str, list[Example]]
     views: Views
     n_without_words: int = 0
+    patients: frozenset[str] = frozenset()
 
     @property
     def examples(self) -> list[Example]:
@@ -58,7 +60,7 @@ class Data(NamedTuple):
     @property
     def parts(self) -> dict[str, list[Example]]:
         """What to train on, to stop by and to hold out: silver's own splits; of gold's one split, `by_patient`."""
-        return self.splits if len(self.splits) > 1 else by_patient(self.examples)
+        return self.splits if len(self.splits) > 1 else by_patient(self.examples, patients=self.patients)
 
     def images(self, numbers: Sequence[int]) -> torch.Tensor:
         """What the model is given of some images: (n, 3, 224, 224)."""
@@ -87,9 +89,13 @@ def read(
     places: dict[str, int] = {}
     references: list[Mapping[str, str]] = []
     splits: dict[str, list[Example]] = {}
+    patients: set[str] = set()
     n_without_words = 0
     for split in SPLITS[config]:
         stored: Any = rows.read(REPOSITORY, config, split, str(data))
+        if config == GOLD:
+            whose = stored.select_columns(["patient_id", "sentence"])
+            patients |= {row["patient_id"] for row in whose if clean(row["sentence"])}
         asked = stored if limit is None else stored.select(range(min(limit, len(stored))))
         examples = splits[split] = []
         for row in tqdm(asked, desc=f"read {config}, {split}", disable=None, leave=False):
@@ -105,31 +111,42 @@ def read(
         n_without_words += len(asked) - len(examples)
     views = Views(references, roots, cache=cache, workers=workers)
     views.check()
-    return Data(splits, views, n_without_words)
+    return Data(splits, views, n_without_words, frozenset(patients))
 
 
-def by_patient(examples: Sequence[Example], seed: int = 0) -> dict[str, list[Example]]:
+def by_patient(
+    examples: Sequence[Example], seed: int = 0, *, patients: Collection[str] = ()
+) -> dict[str, list[Example]]:
     """The examples of each of SHARES, in their order; a patient's are all in one.
 
-    The seed is not the training's: models of any recipe and seed share the patients that they are tested on.
+    The seed is not the training's: on the same build, models of any recipe, seed and limit divide the patients alike.
+    Of another build, with other patients, a patient may be in another part.
+
+    Args:
+        patients: those of the data, where the examples are not of all of them.
 
     Raises:
-        InputError: fewer than 3 patients.
+        InputError: fewer than 3 patients, or a part without an example.
 
     >>> named = [Example(str(n), str(n // 2), n, "", (1, 1), [], [], frozenset()) for n in range(20)]
     >>> {part: len(own) for part, own in by_patient(named).items()}
     {'train': 12, 'validation': 4, 'test': 4}
     """
-    patients = sorted({example.patient for example in examples})
-    if len(patients) < len(SHARES):
-        raise InputError("--data", f"has rows of {len(patients)} patients", expected=f"{len(SHARES)} or more")
-    order = np.random.default_rng(seed).permutation(patients).tolist()
+    everyone = sorted({*patients, *(example.patient for example in examples)})
+    if len(everyone) < len(SHARES):
+        raise InputError("--data", f"has rows of {len(everyone)} patients", expected=f"{len(SHARES)} or more")
+    order = np.random.default_rng(seed).permutation(everyone).tolist()
     held_out = {part: max(round(share * len(order)), 1) for part, share in SHARES.items() if part != "train"}
     parts: dict[str, list[Example]] = {}
     for part, count in held_out.items():
         mine, order = set(order[:count]), order[count:]
         parts[part] = [example for example in examples if example.patient in mine]
-    return {"train": [example for example in examples if example.patient in set(order)]} | parts
+    rest = set(order)
+    parts = {"train": [example for example in examples if example.patient in rest]} | parts
+    for part, own in parts.items():
+        if not own:
+            raise InputError("--limit", f"leaves no sentence of the patients for {part}", action="raise it")
+    return parts
 
 
 def regions(examples: Sequence[Example]) -> torch.Tensor:

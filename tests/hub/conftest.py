@@ -1,0 +1,75 @@
+"""What tests of publishing share: the command beside a Hub on this machine, in this process and in a fresh one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import datasets
+import pytest
+from huggingface_hub import constants
+
+from medfaith.cli import main
+
+OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
+
+
+@pytest.fixture
+def medfaith(hub, tmp_path, monkeypatch, capsys):
+    """Runs the command against the Hub: (exit status, what it printed, what it complained of).
+
+    In this process, which costs less than a fresh one; `afresh` is for libraries that read the Hub's address at import.
+    """
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name, value in {
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_OFFLINE": False,
+        "HF_DATASETS_CACHE": tmp_path / "rows",
+    }.items():
+        monkeypatch.setattr(datasets.config, name, value)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "files"))
+
+    def run(*arguments: object, token: str | None = None) -> tuple[int, str, str]:
+        if token is not None:
+            monkeypatch.setenv("HF_TOKEN", token)
+        capsys.readouterr()
+        status = main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def afresh(hub, tmp_path):
+    """As `medfaith`, in a fresh process."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        environment = hub.environment(tmp_path / "home") | {"XDG_CONFIG_HOME": str(tmp_path)}
+        command = [sys.executable, "-m", "medfaith", *map(str, arguments)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def python(hub, tmp_path):
+    """Runs a script in a fresh process that talks to the Hub; returns what it printed as JSON."""
+
+    def run(script: str, **more: str):
+        environment = hub.environment(tmp_path / "home") | more
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert not done.returncode, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+@pytest.fixture
+def openi(phantom_build, phantom_roots, hub) -> list[object]:
+    """The arguments that publish the build of OpenI, whose licence lets its rows out."""
+    return ["publish", phantom_build / OPENI, "--org", hub.organisation, "--root", f"openi={phantom_roots['openi']}"]

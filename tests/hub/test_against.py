@@ -1,0 +1,190 @@
+"""`medfaith verify --against`: what is published put there by hand, so that it can be any."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from medfaith.builders.write import configs_header, front_matter
+from medfaith.cards import manifest, publication
+from tests.hub.server import Account
+
+OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
+
+
+@pytest.fixture
+def verify(medfaith, phantom_build):
+    """The command, for one of our builds."""
+    return lambda name, **more: medfaith("verify", phantom_build / name, "--against", f"clinic/{name}", **more)
+
+
+def publish(hub, folder, edit=lambda tables: tables, record=lambda record: record):
+    """Puts a build on the Hub, changed. edit: of the tables by config and split. record: of build.json."""
+    of_folder = publication.read(folder)
+    if of_folder.policy == "rows":
+        tables = {(config, split): rows for config, split, rows in of_folder.tables()}
+    else:
+        tables = {("manifest", "manifest"): manifest.table(manifest.of_build(of_folder))}
+    files = {}
+    for (config, split), rows in edit(tables).items():
+        file = io.BytesIO()
+        pq.write_table(rows.replace_schema_metadata(None), file)
+        files[f"{config}/{split}-00000-of-00001.parquet"] = file.getvalue()
+    configs = configs_header(of_folder.features, dict.fromkeys(of_folder.splits, "x"))["configs"]
+    files["README.md"] = front_matter({"configs": configs}).encode()
+    files["build.json"] = json.dumps(record(dict(of_folder.published_record))).encode()
+    return hub.add("dataset", folder.name, files)
+
+
+def of_first(change):
+    """As publish's edit, of the first table only."""
+
+    def edit(tables):
+        first = next(iter(tables))
+        return {**tables, first: change(tables[first])}
+
+    return edit
+
+
+def counts(out: str) -> list[tuple[int, ...]]:
+    """Rows equal, missing, extra, different of each split that the command printed."""
+    lines = [line.split() for line in out.splitlines()[2:]]
+    return [tuple(map(int, line[2:])) for line in lines if len(line) == 6 and all(n.isdigit() for n in line[2:])]
+
+
+@pytest.mark.parametrize("name", [OPENI, CHEXPERT])
+def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, verify, hub, phantom_build):
+    head = publish(hub, phantom_build / name).commits[-1].oid
+    status, out, err = verify(name)
+    assert (status, err) == (0, ""), out
+    assert out.splitlines()[-1].endswith(f": equal to clinic/{name} at its commit {head[:7]}")
+    read = [request.path for method in ("GET", "HEAD") for request in hub.asked(method, "/resolve/")]
+    assert {path.split("/resolve/")[1].split("/")[0] for path in read} == {head}
+
+
+def test_what_stands_twice_is_not_equal(verify, hub, phantom_build):
+    twice = of_first(lambda rows: pa.concat_tables([rows, rows.slice(0, 2)]))
+    for name in (OPENI, CHEXPERT):
+        publish(hub, phantom_build / name, twice)
+        status, out, _ = verify(name)
+        assert status == 5
+        assert sum(split[3] for split in counts(out)) == 2
+        n_rows = sum(publication.read(phantom_build / name).record["splits"][key]["rows"] for key in
+                     publication.read(phantom_build / name).record["splits"])  # fmt: skip
+        assert sum(split[0] for split in counts(out)) == n_rows - 2
+
+
+def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_hashes(verify, hub, phantom_build):
+    def change(rows):
+        hashes = pa.array(["0" * 64, *rows["sha256"].to_pylist()[1:]])
+        return rows.set_column(3, "sha256", hashes).slice(0, len(rows) - 1)
+
+    publish(hub, phantom_build / CHEXPERT, of_first(change))
+    of_build = {(c, s): rows["id"].to_pylist() for c, s, rows in publication.read(phantom_build / CHEXPERT).tables()}
+    (config, split), ids = next(iter(of_build.items()))
+    status, out, _ = verify(CHEXPERT)
+    assert status == 5
+    assert f"{config}/{split}: different: {ids[0]}\n" in out
+    (config, split), ids = list(of_build.items())[-1]
+    assert f"{config}/{split}: extra: {ids[-1]}\n" in out
+    assert "a missing row is named by the hash" not in out
+
+
+def test_missing_rows_are_hashes_and_said_to_be(verify, hub, phantom_build):
+    def change(rows):
+        config, split = rows["config"][0], rows["split"][0]
+        return pa.concat_tables([rows, pa.table([[config], [split], ["f" * 64], ["0" * 64]], schema=rows.schema)])
+
+    publish(hub, phantom_build / CHEXPERT, of_first(change))
+    status, out, _ = verify(CHEXPERT)
+    assert status == 3
+    assert f"missing: {'f' * 64}\n" in out
+    assert "a missing row is named by the hash of its id, which its licence withholds" in out
+
+
+def test_keys_of_other_files_are_told_from_other_rows(verify, hub, phantom_build):
+    def change(record):
+        sources = {name: {**of, "key_fingerprints": {"train.csv": "0" * 64}} for name, of in record["sources"].items()}
+        return {**record, "sources": sources}
+
+    publish(hub, phantom_build / CHEXPERT, record=change)
+    assert "chexpert: hashes made with the key of other files differ" in verify(CHEXPERT)[1]
+
+
+@pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        (lambda record: {**record, "sources": {"openi": {}}}, "sources/openi"),
+        (lambda record: {**record, "sources": []}, "sources"),
+        (lambda record: {**record, "splits": {"one": {}}}, "splits/one"),
+        (lambda record: {**record, "arguments": None}, "arguments"),
+        (lambda record: [record], "benchmark"),
+        (lambda record: {**record, "source": "chexpert"}, "is cxr-contrabench-chexpert"),
+    ],
+)
+def test_a_record_of_another_form_is_refused(record, complaint, verify, hub, phantom_build):
+    publish(hub, phantom_build / OPENI, record=record)
+    status, _, err = verify(OPENI)
+    assert status == 2
+    assert complaint in err
+    assert "what to do: " in err
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "complaint"),
+    [
+        (OPENI, lambda rows: rows.drop_columns("id"), "column 'id'"),
+        (OPENI, lambda rows: rows.set_column(0, "id", pa.array(range(len(rows)))), "column 'id'"),
+        (OPENI, lambda rows: rows.set_column(0, "id", pa.nulls(len(rows), pa.string())), "column 'id'"),
+        (OPENI, lambda rows: rows.append_column("x", pa.array([b"x"] * len(rows))), "cannot be loaded"),
+        (CHEXPERT, lambda rows: rows.drop_columns("sha256"), "column 'sha256'"),
+    ],
+)
+def test_rows_of_another_form_are_refused(name, change, complaint, verify, hub, phantom_build):
+    publish(hub, phantom_build / name, lambda tables: {key: change(rows) for key, rows in tables.items()})
+    status, _, err = verify(name)
+    assert status == 2
+    assert complaint in err
+
+
+def test_older_settings_that_a_record_lacks_are_a_difference(verify, hub, phantom_build):
+    publish(hub, phantom_build / OPENI, record=lambda record: {k: v for k, v in record.items() if k != "medfaith"})
+    status, out, _ = verify(OPENI)
+    assert status == 0
+    assert "None there" in out
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "complaint"),
+    [
+        ("/api/datasets/.*openi$", 501, "the Hub answers 501"),
+        ("/build.json", 501, "the Hub answers 501"),
+        ("/build.json", 403, "log in with a token"),
+    ],
+)
+def test_a_hub_that_fails_is_not_taken_for_a_wrong_name(path, status, complaint, verify, hub, phantom_build):
+    publish(hub, phantom_build / OPENI)
+    for method in ("GET", "HEAD"):
+        hub.fail(method, path, times=50, status=status)
+    status, _, err = verify(OPENI)
+    assert status == 2
+    assert complaint in err
+    assert "name" not in err
+
+
+def test_a_gated_data_set_says_where_to_ask(verify, hub, phantom_build):
+    publish(hub, phantom_build / OPENI).gated = "manual"
+    hub.tokens["hf_other"] = Account("bob")
+    for token in ("hf_other", ""):
+        status, _, err = verify(OPENI, token=token)
+        assert status == 2
+        assert "is gated" in err
+        assert f"{hub.url}/datasets/clinic/{OPENI}, and log in" in err
+
+
+def test_nothing_of_that_name_is_a_wrong_name(verify, hub):
+    assert "is no data set on the Hub" in verify(OPENI)[2]
