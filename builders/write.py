@@ -119,8 +119,13 @@ def write_split(folder: Path, config: str, split: str, table: pa.Table) -> None:
     n_files = max(1, -(-table.num_rows // ROWS_PER_FILE))
     for i in range(n_files):
         part = table.slice(i * ROWS_PER_FILE, ROWS_PER_FILE)
-        path = folder / config / f"{split}-{i:05d}-of-{n_files:05d}.parquet"
-        pq.write_table(part, path, row_group_size=ROWS_PER_GROUP, write_page_index=True)
+        write_part(part, folder / config / f"{split}-{i:05d}-of-{n_files:05d}.parquet")
+
+
+def write_part(rows: pa.Table, file: Any) -> None:
+    """One Parquet file, or what is open for writing. Its bytes depend on the rows and pyarrow's version alone."""
+    # Pages end where Arrow's chunks do, which are whatever the rows were put together of.
+    pq.write_table(rows.combine_chunks(), file, row_group_size=ROWS_PER_GROUP, write_page_index=True)
 
 
 def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:

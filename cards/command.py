@@ -46,7 +46,7 @@ def _motion(recorded: Mapping[str, Any] | None) -> Iterator[str]:
     """Of `MotionOptions.recorded`: what the flow was is recorded, and where its files lay is not."""
     if recorded is None:
         return
-    yield from ("--flow", "DIR" if recorded["flow"] == "files" else "raft")
+    yield from ("--flow", "FLOW" if recorded["flow"] == "files" else "raft")
     for name, option in {"gamma": "gamma", "trim": "trim", "floor": "motion-floor"}.items():
         yield from _option(option, recorded[name])
 

@@ -57,8 +57,11 @@ def _number(counts: Mapping[str, Any], name: str) -> str:
 
 
 def _labels(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """Columns with more than one value; of findings the paper's count in brackets, where it prints one."""
-    rows = []
+    """Columns with more than one value; of findings the paper's count in brackets, where it prints one.
+
+    Splits that count the same stand on one line.
+    """
+    rows: dict[tuple[str, str], list[str]] = {}
     for key, split in splits.items():
         for column, counts in split["counts"].items():
             if len(counts) > 1:
@@ -69,8 +72,8 @@ def _labels(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -
                     for value, n in most
                 ]
                 more = f", and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
-                rows.append([f"`{key}`", column, ", ".join(cells) + more])
-    return rows
+                rows.setdefault((column, ", ".join(cells) + more), []).append(f"`{key}`")
+    return [[", ".join(keys), column, values] for (column, values), keys in rows.items()]
 
 
 def notes(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -19,7 +19,7 @@ from ..builders.rowset import rowset_sha256
 from ..builders.write import configs_header, front_matter
 from ..loaders import sources
 from ..loaders.sources import Source
-from . import FOLDER, body, command, composition, examples, licences, policy
+from . import FOLDER, body, command, composition, examples, licences, policy, reports
 from .publication import Publication
 
 WRITTEN = ("Motivation", "Annotations", "Rules", "Intended use", "Misuse", "Biases", "Limits")  # headings of a body
@@ -96,7 +96,7 @@ def header(publication: Publication, staged: Path) -> dict[str, Any]:
         "source_datasets": ["extended"],
     }
     if publication.policy == policy.RECIPE:
-        found |= licences.gate(publication.sources)
+        found |= licences.gate(dict.fromkeys((*publication.sources, *_referenced(publication))))
     found |= configs_header(publication.features, hashes)
     found["dataset_info"] = [info | sizes[info["config_name"]] for info in found["dataset_info"]]
     return found
@@ -174,7 +174,7 @@ def _first_rows(publication: Publication) -> Iterator[tuple[str, dict[str, Any]]
 def _collection(publication: Publication) -> str:
     """Which sources, in which version, and which label files by their hash."""
     lines = ["Nothing was collected for this data set: it is made from these sources by rules, with a seed.", ""]
-    lines += ["| source | version | label file | SHA-256 |", "|---|---|---|---|"]
+    lines += ["| source | version read for | label file | SHA-256 |", "|---|---|---|---|"]
     for source in publication.sources:
         read: Mapping[str, Any] = publication.record["sources"][source.id]
         for name, digest in read["files"].items():
@@ -184,21 +184,25 @@ def _collection(publication: Publication) -> str:
 
 
 def _sensitive(publication: Publication) -> str:
-    common = "No pixels and no report text are in this repository."
+    common = "No pixels and no report text are in this repository"
     if publication.policy == policy.ROWS:
+        quoted = any(source.id in reports.READERS for source in publication.sources)
+        but = ", but for the negating phrase in `cue`" if quoted else ""
         return (
-            f"{common} Rows hold identifiers of studies and images as the sources publish them, de-identified there, "
-            "and what was found in them. Do not try to identify anybody."
+            f"{common}{but}. Rows hold identifiers of studies and images as the sources publish them, de-identified "
+            "there, and what was found in them. Do not try to identify anybody."
         )
     hashed, ids = (
         ("ids and rows", "")
         if policy.withholds_ids(publication.record)
         else ("rows", "; the rows' ids stand there as they are: they name images or frames as the sources do")
     )
+    packaged = [source.title for source in publication.sources if source.torchxrayvision]
+    known = f" Label files of {' and '.join(packaged)} are in the package torchxrayvision, too." if packaged else ""
     return (
-        f"{common} It holds no row, but keyed hashes of {hashed} (HMAC-SHA256 with a key derived from the sources' "
+        f"{common}. It holds no row, but keyed hashes of {hashed} (HMAC-SHA256 with a key derived from the sources' "
         "label files: who holds these files can compute them, nobody else can)"
-        f"{ids}. The rows, which you build from your licensed copy, "
+        f"{ids}.{known} The rows, which you build from your licensed copy, "
         "describe patients who were de-identified by the sources: treat them as the sources' terms say, and do not try "
         "to identify anybody."
     )

@@ -57,7 +57,7 @@ class Plan:
 
     head: the commit that it would follow; None where there is no repository. private, gated: what the repository is.
     obstacles: why it may not be overwritten without being told to; empty for a new one, or for one that has the same
-    rows and nothing that was not published by medfaith.
+    rows, hashed with the same keys, and nothing that was not published by medfaith.
     """
 
     repo_id: str
@@ -271,7 +271,7 @@ def _obstacles(
         if (of := f"{theirs['benchmark']}-{theirs['source']}") != name:
             return [f"its {RECORD} is of {of}: medfaith did not publish it"]
         ours = json.loads((staged / RECORD).read_text(encoding="utf-8"))
-        found = _other_rows(ours["splits"], theirs["splits"])
+        found = [*_other_rows(ours["splits"], theirs["splits"]), *_other_keys(ours["sources"], theirs["sources"])]
     elif f"{name}.py" not in there or TAG not in (getattr(info.card_data, "tags", None) or []):
         return [f"it has {len(there)} files and is no metric tagged {TAG}: medfaith did not publish it"]
     ours_only = re.compile(title(r"\S+", re.escape(name)))
@@ -289,6 +289,15 @@ def _other_rows(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
         f"the rows of {split} are others" if split in ours else f"the rows of {split} would be gone"
         for split, of_split in theirs.items()
         if split not in ours or of_split.get("sha256") != ours[split]["sha256"]
+    ]
+
+
+def _other_keys(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """With other keys, those who hold the files that the published hashes were made with could prove nothing more."""
+    return [
+        f"its hashes were made with keys of other files of {source_id}"
+        for source_id, of_source in theirs.items()
+        if of_source.get("key_fingerprints", {}) != ours.get(source_id, {}).get("key_fingerprints", {})
     ]
 
 

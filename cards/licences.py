@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..loaders.sources import Source
@@ -48,10 +48,11 @@ def slug(licence: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", licence.lower().replace("'", "")).strip("-")
 
 
-def gate(sources: Sequence[Source]) -> dict[str, Any]:
+def gate(sources: Iterable[Source]) -> dict[str, Any]:
     """What the Hub asks of those who want access, where gating is switched on for the repository."""
     terms = " ".join(
-        f"{source.title}: {source.terms} ({', '.join([source.licence, *links([source])])})" for source in sources
+        f"{source.title} (licence: {', '.join([source.licence, *links([source])])}): {source.terms}"
+        for source in sources
     )
     holds = {f"I hold the licence of {source.title}": "checkbox" for source in sources if source.version != OWN}
     return {
@@ -78,4 +79,7 @@ def chain(sources: Sequence[Source], referenced: Sequence[Source]) -> str:
         what = " and ".join(use for use, used in uses.items() if used)
         licence = "".join(f"[{source.licence}]({link})" for link in links([source])) or source.licence
         lines.append(f"- **{source.title}** ({what}): {licence}. {source.terms} Access: {source.access}")
-    return "\n".join(lines) + "\n\nThe strictest of these holds. medfaith itself is under Apache-2.0."
+    return "\n".join(lines) + (
+        "\n\nFor rows the strictest licence of the labels holds, for images that of their source. medfaith itself is "
+        "under Apache-2.0."
+    )

@@ -121,7 +121,7 @@ def _wrong_lung_arguments(job: argparse.ArgumentParser) -> None:
 def wording_arguments(job: argparse.ArgumentParser) -> None:
     job.add_argument("--negation-form", default="canonical_no", help="wording of the negated option (Appendix I)")
     job.add_argument("--question-form", default="original", help="original, p1, p2 or p3")
-    job.add_argument("--layout", default="original", help="original (target first, as published) or shuffled")
+    job.add_argument("--layout", default="original", help="original (target first, as we read the paper) or shuffled")
 
 
 def _positive(text: str) -> int:

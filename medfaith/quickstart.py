@@ -175,7 +175,7 @@ def _closing(wording: Wording, out: Path) -> str:
     note = ""
     if wording.layout == "original":
         note = (
-            "\nThe published layout of CXR-ContraBench puts the target first, so always_yes and majority are right"
+            "\nThe original layout of CXR-ContraBench puts the target first, so always_yes and majority are right"
             "\nthere without looking; medfaith quickstart --layout shuffled shows them at their floor."
         )
     note += "\n– is undefined: TPT and VPT ask how many true positives turn to No, and a model that says No has none.\n"

@@ -157,7 +157,8 @@ def repository_path(repository: str, data: str | None) -> str:
         )
     folder = Path(data).expanduser()
     if folder.is_dir():
-        return str(folder if folder.name == repository else folder / repository)
+        inside = folder / repository
+        return str(folder if folder.name == repository and not inside.is_dir() else inside)
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"
 
 

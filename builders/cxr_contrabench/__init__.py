@@ -79,7 +79,7 @@ def build(
     Args:
         roots: source id -> folder or label file. card: README body for a repository's name.
         wording: negation form, question form, layout. seed: chooses among eligible distractors, and samples.
-        workers: processes and threads; the bytes written do not depend on it.
+        workers: threads; the bytes written do not depend on it.
 
     Raises InputError for an unknown config or one whose split the source's copy lacks, MissingSourceError for a config
     whose source has no root.
@@ -98,7 +98,7 @@ def build(
     of_source: dict[str, list[str]] = {}
     for config in dict.fromkeys(wanted):
         of_source.setdefault(CONFIGS[config], []).append(config)
-    plans = {s: PLANS[s](sources.root_of(s, roots), Arguments(c, seed, wording, workers)) for s, c in of_source.items()}
+    plans = {s: PLANS[s](sources.root_of(s, roots), Arguments(c, seed, wording)) for s, c in of_source.items()}
     planned = {split.config for plan in plans.values() for split in plan.splits}
     for config in configs or ():
         if config not in planned:

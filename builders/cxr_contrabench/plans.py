@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,8 +24,6 @@ from .questions import Wording
 from .variants import SPLIT as VARIANT_SPLIT
 from .variants import VARIANTS
 
-REPORTS_A_TASK = 200
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -39,12 +36,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Of a build. The bytes written do not depend on `workers`."""
+    """Of a build."""
 
     configs: Sequence[str]
     seed: int
     wording: Wording
-    workers: int
 
 
 def plan_chexpert(root: Path, arguments: Arguments) -> Plan:
@@ -85,17 +81,7 @@ def plan_openi(root: Path, arguments: Arguments) -> Plan:
             bar.update(done - bar.n)
 
         reports = openi_reports.read_reports(root, progress=show)
-    chunks = [reports[i : i + REPORTS_A_TASK] for i in range(0, len(reports), REPORTS_A_TASK)]
-    transform = partial(openi.report_absence, seed=arguments.seed)
-    if arguments.workers > 1:
-        with (
-            ProcessPoolExecutor(arguments.workers) as pool,
-            _bar("find mentions", pool.map(transform, chunks), len(chunks)) as bar,
-        ):
-            items = [item for part in bar for item in part]
-    else:
-        with _bar("find mentions", map(transform, chunks), len(chunks)) as bar:
-            items = [item for part in bar for item in part]
+    items = openi.report_absence(reports, seed=arguments.seed)
     makers = {openi.PROTOCOL: partial(openi.questions, items, wording=arguments.wording)}
     return Plan(openi_reports.label_files(root), _with_fewshot(makers, arguments))
 
@@ -139,7 +125,7 @@ def _same(rows: pa.Table) -> pa.Table:
 
 
 @contextmanager
-def _bar(title: str, items: Any, total: int | None = None) -> Iterator[Any]:
+def _bar(title: str, items: Any) -> Iterator[Any]:
     """A progress bar on a terminal, nothing in a pipe."""
-    with tqdm(items, desc=title, total=total, disable=None, leave=False) as bar:
+    with tqdm(items, desc=title, disable=None, leave=False) as bar:
         yield bar

@@ -55,8 +55,8 @@ def assemble(
         ids, study_ids, images: n values each; images is a list<struct{source, key, view}> array.
         findings: display names, lower case. target: (n,) and distractors: (n, k), integer indices into it.
         with_negation: whether the target's negated option is offered (not in the positive-only control).
-        wording: forms and layout. `original` puts the target first, then its negated option, then the distractors, as
-            published (Appendix B.2); `shuffled` orders the options by a hash of the row's id.
+        wording: forms and layout. `original` puts the target first, then its negated option, then the distractors: our
+            reading of "first positive slot" (Appendix B.2); `shuffled` orders the options by a hash of the row's id.
         cues: n negation cues of a report, or None.
         negated_first: in the layout `original`, the negated option stands before the target instead of after it.
     """

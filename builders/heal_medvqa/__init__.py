@@ -202,9 +202,10 @@ def _hashes(
     else:
         files[mimic.SOURCE] = list(mimic_cxr.label_files(roots[mimic.SOURCE]).values())
         files[mimic.DETECTIONS] = list(detections.label_files(roots[mimic.DETECTIONS]).values())
+        files[mimic.REPORTS] = []
     described = {source_id: source_record(source_id, of_source) for source_id, of_source in sorted(files.items())}
-    if reports:
-        described[mimic.SOURCE]["files"] |= reports
+    if reports:  # a source of their own, wherever they lie: the card's command has to name them
+        described[mimic.REPORTS]["files"] = reports
     return described
 
 

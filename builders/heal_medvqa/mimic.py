@@ -159,6 +159,7 @@ def pictures(
     """Images by split with the boxes that their reports confirm; how many of what was left out; a hash of the reports.
 
     The hash (by the number of reports) is SHA-256 over study and SHA-256 of its text, in the order of the studies.
+    Raises InputError where no study has a report.
     """
     images = mimic_cxr.read_images(roots[SOURCE], views)
     if not images.num_rows:
@@ -207,6 +208,9 @@ def pictures(
                 unlocated=tuple(sorted((stated | open_) - located)),
             )
         )
+    if not digests:
+        found, action = f"none of its {len(known)} studies has a report", f"name their folder: --root {REPORTS}=PATH"
+        raise InputError(roots.get(REPORTS, roots[SOURCE]), found, expected="files/p10/.../s*.txt", action=action)
     listing = "".join(f"{digest}  {study}\n" for study, digest in sorted(digests.items()))
     return of_split, +skipped, {f"{len(digests)} reports": sha256(listing.encode()).hexdigest()}
 

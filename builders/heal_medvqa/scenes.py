@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,8 @@ def _mapped(work, tasks, masks, workers: int) -> Iterator[Iterable]:
     if workers == 1:
         yield map(work, tasks, masks)
         return
-    with ProcessPoolExecutor(workers) as pool:
+    # Not by fork: this process has threads (Arrow's), whose locks a child would inherit and could wait for for ever.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield pool.map(work, tasks, masks)
 
 

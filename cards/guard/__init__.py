@@ -74,6 +74,9 @@ def _leaks(staged: Path, publication: Publication, texts: Iterable[Text]) -> Ite
             quotable.add(value)
     yield from counts.leaks(staged, publication)
     yield from quotable.quoted(chain(texts, quotes.of_build(publication)))
+    for config, features in publication.features.items():
+        for path in sorted((staged / config).glob("*.parquet")):
+            yield from tables.written_otherwise(path, f"{publication.name}/{config}/{path.name}", features)
 
 
 def _rules(staged: Path, publication: Publication) -> list[Rule]:

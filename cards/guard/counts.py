@@ -18,7 +18,7 @@ from .found import REBUILD, shortened
 
 LONGEST_TERM = 40
 EXPECTED = "terms that the benchmark declares"
-_LINE = re.compile(r"^\| `(?P<split>[^`|]+/[^`|]+)` \| (?P<column>\w+) \| (?P<values>.+) \|$", re.MULTILINE)
+_LINE = re.compile(r"^\| `[^|]+/[^|]+` \| (?P<column>\w+) \| (?P<values>.+) \|$", re.MULTILINE)
 _VALUE = re.compile(r"(.+?) [\d,]+(?: \(paper: [\d,]+\))?(?:, |$)")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...builders.schemas.structs import MASK
+from ...builders.write import write_part
 from ...loaders import rle
 from ...loaders.errors import InputError
 from ..publication import Publication
@@ -64,6 +66,18 @@ def row_counts(staged: Path, publication: Publication) -> Iterator[InputError]:
             continue  # `inspect` has said so
         if rows != expected:
             yield InputError(where, f"has {rows} rows", expected=f"{expected}, as its build", action=REBUILD)
+
+
+def written_otherwise(path: Path, where: str, features: datasets.Features) -> Iterator[InputError]:
+    """A file that is not, byte for byte, what its rows are written as: between its pages anything could stand."""
+    file = io.BytesIO()
+    try:
+        write_part(pq.ParquetFile(path).read().cast(features.arrow_schema), file)
+    except (pa.ArrowException, OSError, ValueError):
+        return  # `inspect` has said so
+    if file.getbuffer() != path.read_bytes():
+        found = f"holds other bytes than its rows make, written with pyarrow {pa.__version__}"
+        yield InputError(where, found, expected="its rows and nothing beside them", action=REBUILD)
 
 
 def _form(file: pq.ParquetFile, where: str, features: datasets.Features) -> Iterator[InputError]:

@@ -28,10 +28,12 @@ Attention alignment of SurgXBench: of the top 20 % of a heatmap, how much lies o
 """
 
 _CITATION = """
-@article{surgxbench,
-  title = {SurgXBench: Explainable Vision-Language Model Benchmark for Surgery},
+@inproceedings{cheng2026surgxbench,
+  title = {{SurgXBench}: Explainable Vision-Language Model Benchmark for Surgery},
   author = {Cheng, Jiajun and Zhao, Xianwu and Liu, Sainan and Yu, Xiaofan and Prakash, Ravi and Codd, Patrick J. and
     Katz, Jonathan Elliott and Lin, Shan},
+  booktitle = {Proceedings of the IEEE/CVF Winter Conference on Applications of Computer Vision (WACV)},
+  year = {2026},
   note = {Sections 3.4.1 and 4.3.1}
 }
 """

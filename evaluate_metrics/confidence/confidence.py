@@ -11,10 +11,13 @@ and, given a second system's numbers on the same examples, the difference with i
 """
 
 _CITATION = """
-@article{fang2026cxrcontrabench,
-  title = {CXR-ContraBench: Benchmarking Negated-Option Attraction in Medical VLMs},
-  author = {Fang, Zhengru and Ma, Yanan and Guo, Yu and Hu, Senkang and Zhang, Yixian and Cao, Hangcheng and
-            Ding, Wenbo and Fang, Yuguang}
+@misc{fang2026cxrcontrabench,
+  title = {{CXR-ContraBench}: Benchmarking Negated-Option Attraction in Medical {VLMs}},
+  author = {Fang, Zhengru and Ma, Yanan and Guo, Yu and Hu, Senkang and Zhang, Yixian and Cao, Hangcheng and Ding,
+    Wenbo and Fang, Yuguang},
+  year = {2026},
+  eprint = {2605.05810},
+  archivePrefix = {arXiv}
 }
 """
 

@@ -20,8 +20,12 @@ triplets and of their parts, video by video, and the share of triplets among the
 """
 
 _CITATION = """
-@article{surgxbench,
-  title = {SurgXBench: Explainable Vision-Language Model Benchmark for Surgery},
+@inproceedings{cheng2026surgxbench,
+  title = {{SurgXBench}: Explainable Vision-Language Model Benchmark for Surgery},
+  author = {Cheng, Jiajun and Zhao, Xianwu and Liu, Sainan and Yu, Xiaofan and Prakash, Ravi and Codd, Patrick J. and
+    Katz, Jonathan Elliott and Lin, Shan},
+  booktitle = {Proceedings of the IEEE/CVF Winter Conference on Applications of Computer Vision (WACV)},
+  year = {2026},
   note = {Appendix D}
 }
 @article{nwoye2022data,

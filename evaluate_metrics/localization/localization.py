@@ -34,11 +34,11 @@ IoU and precision of the pixels with the most attention), and does it move when 
 """
 
 _CITATION = """
-@inproceedings{wrong-lung,
-  title = {That's the Wrong Lung! Evaluating and Improving the Interpretability of Unsupervised Multimodal Encoders for
-    Medical Data},
+@inproceedings{mcinerney2022wronglung,
+  title = {That's the Wrong Lung! Evaluating and Improving the Interpretability of Unsupervised Multimodal Encoders
+    for Medical Data},
   author = {McInerney, Denis Jered and Young, Geoffrey and van de Meent, Jan-Willem and Wallace, Byron C.},
-  booktitle = {Proceedings of EMNLP},
+  booktitle = {Proceedings of the 2022 Conference on Empirical Methods in Natural Language Processing},
   year = {2022}
 }
 """

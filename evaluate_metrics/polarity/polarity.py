@@ -17,10 +17,13 @@ deterministic verifier QCCV-Neg of CXR-ContraBench.
 """
 
 _CITATION = """
-@article{fang2026cxrcontrabench,
-  title = {CXR-ContraBench: Benchmarking Negated-Option Attraction in Medical VLMs},
-  author = {Fang, Zhengru and Ma, Yanan and Guo, Yu and Hu, Senkang and Zhang, Yixian and Cao, Hangcheng and
-            Ding, Wenbo and Fang, Yuguang}
+@misc{fang2026cxrcontrabench,
+  title = {{CXR-ContraBench}: Benchmarking Negated-Option Attraction in Medical {VLMs}},
+  author = {Fang, Zhengru and Ma, Yanan and Guo, Yu and Hu, Senkang and Zhang, Yixian and Cao, Hangcheng and Ding,
+    Wenbo and Fang, Yuguang},
+  year = {2026},
+  eprint = {2605.05810},
+  archivePrefix = {arXiv}
 }
 """
 

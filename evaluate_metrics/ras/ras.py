@@ -33,10 +33,12 @@ and verb (IV), instrument and target (IT), the instrument alone (I), or not at a
 """
 
 _CITATION = """
-@article{surgxbench,
-  title = {SurgXBench: Explainable Vision-Language Model Benchmark for Surgery},
+@inproceedings{cheng2026surgxbench,
+  title = {{SurgXBench}: Explainable Vision-Language Model Benchmark for Surgery},
   author = {Cheng, Jiajun and Zhao, Xianwu and Liu, Sainan and Yu, Xiaofan and Prakash, Ravi and Codd, Patrick J. and
     Katz, Jonathan Elliott and Lin, Shan},
+  booktitle = {Proceedings of the IEEE/CVF Winter Conference on Applications of Computer Vision (WACV)},
+  year = {2026},
   note = {Sections 3.4.2 and 4.3.2}
 }
 """

@@ -17,8 +17,14 @@ turn to No when the region asked about is replaced by that region of another ima
 """
 
 _CITATION = """
-@article{heal_medvqa,
-  title = {Localizing Before Answering: A Hallucination Evaluation Benchmark for Grounded Medical Multimodal LLMs},
+@misc{nguyen2025localizing,
+  title = {Localizing Before Answering: A Hallucination Evaluation Benchmark for Grounded Medical Multimodal {LLMs}},
+  author = {Nguyen, Dung and Ho, Minh Khoi and Ta, Huy and Nguyen, Thanh Tam and Chen, Qi and Rav, Kumar and Dang, Quy
+    Duong and Ramchandre, Satwik and Phung, Son Lam and Liao, Zhibin and To, Minh-Son and Verjans, Johan and Nguyen,
+    Phi Le and Phan, Vu Minh Hieu},
+  year = {2025},
+  eprint = {2505.00744},
+  archivePrefix = {arXiv},
   note = {Section 3.1}
 }
 """

@@ -1,1 +1,1 @@
-"""CXR-ContraBench for other harnesses: Inspect, lmms-eval and VLMEvalKit get the rows of the lm-eval tasks."""
+"""Our lm-eval tasks for other harnesses, Inspect, lmms-eval and VLMEvalKit: the same rows, prompts and scores."""

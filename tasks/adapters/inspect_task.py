@@ -1,97 +1,100 @@
-"""CXR-ContraBench as a task of Inspect (`inspect_ai`), found by its entry point:
+"""Our lm-eval tasks as a task of Inspect (`inspect_ai`), found by its entry point:
 
-    inspect eval medfaith/contrabench -T data=medfaith-data -T config=chexpert_presence \
-        -T roots=chexpert=/data/CheXpert-v1.0-small --model MODEL --no-log-images
+    inspect eval medfaith/lm_eval -T name=medfaith_heal_vindr_vpt -T data=medfaith-data \
+        -T roots=vindr_cxr=/data/vindr-cxr --model MODEL --no-log-images
 
-The prompt is B0 and answers are read as in the lm-eval tasks, so that figures can stand side by side. Images are
-opened when a sample's turn comes. Inspect's log keeps what was sent: `--no-log-images` keeps licensed pixels out of it.
+Rows, prompts, settings and figures are lm-eval's. Images are opened, and edited, when a sample's turn comes. Inspect's
+log keeps what was sent: `--no-log-images` keeps licensed pixels out of it.
 """
 
 from __future__ import annotations
 
-import string
+from collections.abc import Mapping
 from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import Content, ContentImage, ContentText, GenerateConfig
-from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.scorer import CORRECT, INCORRECT, Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 
+from ...evaluate_metrics.medvqa_f1.yes_no import read_yes_no
 from ...loaders.errors import InputError
-from ..contrabench import adapter, prompts
-from ..rows import load
 from . import questions
+
+RIGHT = ("accuracy", "yes_no_accuracy", "open_exact_match")  # of one answer: whether it is right
 
 
 @task
-def contrabench(
-    data: str,
-    config: str = "chexpert_presence",
-    split: str | None = None,
-    roots: dict[str, str] | list[str] | str | None = None,
-    reading: str = "b0",
-    skip_missing_images: bool = False,
-) -> Task:
-    """Multiple choice on one config's rows.
+def lm_eval(name: str, data: str, roots: Any = None, filter: str | None = None, skip_missing_images: bool = False):
+    """One of our lm-eval tasks.
 
     Args:
-        data: what `medfaith build` wrote, or a Hub organisation. config, split: which rows; by default the split that
-            the lm-eval task evaluates.
-        roots: source=path, one or several, or a mapping.
-        reading: "b0", as answered; or a verifier's: "m1", "m1_slot_agnostic", "m1_extended", "m2".
+        name: one that `medfaith tasks --list` names, or GROUP::TASK. data: what `medfaith build` wrote, or a Hub
+            organisation. roots: source=path, one or several, or a mapping.
+        filter: how answers are read: in CXR-ContraBench "m1", ...; by default by the task's first filter.
         skip_missing_images: leave out rows without their images, instead of stopping.
     """
-    if reading not in questions.READINGS:
-        raise InputError(f"reading {reading!r}", "no such reading", expected=f"one of {', '.join(questions.READINGS)}")
-    repository, split = questions.place(config, split)
-    places = {source: str(path) for source, path in questions.resolve_roots(roots).items()}
-    rows: Any = load(
-        repository, config=config, split=split, data=data, roots=places, skip_missing_images=skip_missing_images
-    )["test"]
-    list(rows[0]["images"])  # a source without a root stops here, and not once a sample
-    samples = [_sample(number, row) for number, row in enumerate(rows)]
-    has = set[str]().union(*(questions.values(sample.metadata or {}, "") for sample in samples))
+    source = questions.load_one(name, data, roots, skip_missing_images)
+    reading, settings = questions.reading(source, filter), source.config.generation_kwargs
+    limits = {"max_tokens": settings["max_gen_toks"], "stop_seqs": settings["until"] or None}
     return Task(
-        dataset=MemoryDataset(samples, name=config),
-        solver=[show(rows), generate()],
-        scorer=polarity([name for name in questions.RATES if name in has], reading),
-        config=GenerateConfig(temperature=0.0, max_tokens=64),  # as the lm-eval tasks
+        dataset=MemoryDataset([_sample(source, *numbered) for numbered in enumerate(source.test_docs())], name=name),
+        solver=[show(source), generate()],
+        scorer=answers(source, reading),
+        metrics=[figures(source, reading)],
+        config=GenerateConfig(temperature=settings["temperature"], **limits),
     )
 
 
+def _sample(source: Any, row: int, doc: Mapping[str, Any]) -> Sample:
+    kept = {name: value for name, value in doc.items() if isinstance(value, (str, int, float, list))}  # and no handle
+    prompt = "\n".join(filter(None, questions.texts(source, doc)))
+    return Sample(id=doc["id"], input=prompt, target=source.doc_to_target(doc), metadata={"row": row, **kept})
+
+
 @solver
-def show(rows: Any) -> Solver:
-    """Puts a row's images before its question."""
+def show(source: Any) -> Solver:
+    """Puts a row's images where its prompt has their places."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        images = rows[state.metadata["row"]]["images"]
-        pictures: list[Content] = [
-            ContentImage(image=f"data:image/png;base64,{questions.base64_png(image)}") for image in images
-        ]
-        state.user_prompt.content = [*pictures, ContentText(text=state.user_prompt.text)]
+        if state.epoch > 1:
+            raise InputError("--epochs", "asks each row again", expected="one answer a row", action="leave it out")
+        doc, content = source.test_docs()[state.metadata["row"]], list[Content]()
+        for image, text in zip((None, *doc["images"]), questions.texts(source, doc), strict=True):
+            if image is not None:
+                content.append(ContentImage(image=f"data:image/png;base64,{questions.base64_png(image)}"))
+            if text:
+                content.append(ContentText(text=text))
+        state.user_prompt.content = content
         return state
 
     return solve
 
 
-@scorer(metrics={"*": [mean(), stderr(cluster="study_id")]})
-def polarity(names: list[str], reading: str = "b0") -> Scorer:
-    """The rates `names`, one value each: NaN, which no mean counts, where a row does not have it."""
+@scorer(metrics=[])
+def answers(source: Any, reading: str) -> Scorer:
+    """Whether each answer is right ("n/a" where only all together have a score), and how it was read."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        text, row = state.output.completion, state.metadata
-        found = questions.values(row, text, reading)
-        answer = adapter.parse_answer(text, row["options"])
-        letter = None if answer.choice is None else string.ascii_uppercase[answer.choice]
-        value = {name: found.get(name, float("nan")) for name in names}
-        return Score(value=value, answer=letter, explanation=text, metadata={"outcome": answer.outcome})
+        doc, text = source.test_docs()[state.metadata["row"]], state.output.completion
+        read, value = questions.read(source, doc, text, reading), "n/a"
+        items = source.process_results(doc, [read])
+        if name := next((name for name in RIGHT if name in items), None):
+            value = CORRECT if source.aggregation()[name]([items[name]]) else INCORRECT
+        elif doc.get("question_type") == "closed":  # of a pair
+            value = CORRECT if read_yes_no(text) == target.text.casefold() else INCORRECT
+        return Score(value=value, answer=read, explanation=text)
 
     return score
 
 
-def _sample(number: int, row: dict[str, Any]) -> Sample:
-    metadata = {"row": number, **{name: value for name, value in row.items() if name != "images"}}
-    return Sample(
-        id=row["id"], input=questions.prompt(row), choices=row["options"], target=prompts.target(row), metadata=metadata
-    )
+@metric(name="lm_eval", scores="unreduced")
+def figures(source: Any, reading: str) -> Metric:
+    """What lm-eval makes of the answers. It reads them anew: not all that its aggregations take can be logged."""
+
+    def compute(scores: list[SampleScore]) -> dict[str, float]:
+        texts = {(one.sample_metadata or {})["row"]: one.score.explanation or "" for one in scores}
+        return questions.figures(source, texts, reading)
+
+    return compute

@@ -1,99 +1,100 @@
-"""CXR-ContraBench for lmms-eval: writes tasks in its own YAML, whose functions are those below.
+"""Our lm-eval tasks for lmms-eval: writes each in lmms-eval's own YAML beside its rows, which hold no pixels.
 
-    python -m medfaith.tasks.adapters.lmms_eval --data medfaith-data --root chexpert=PATH --out lmms-tasks
-    python -m lmms_eval --include_path lmms-tasks --tasks medfaith_contrabench --model MODEL --log_samples
-
-The files are written and not shipped because lmms-eval takes a data set's place from the YAML alone, and lm-eval would
-take every YAML below its include path for a task of its own.
+    python -m medfaith.tasks.adapters.lmms_eval --task medfaith_heal_vindr_vpt --data medfaith-data \
+        --root vindr_cxr=/data/vindr-cxr --out lmms-tasks
+    python -m lmms_eval --include_path lmms-tasks --tasks medfaith_heal_vindr_vpt --model MODEL --log_samples
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets
 from PIL import Image
 
-from ..contrabench import prompts
-from ..rows import LazyImages, read, repository_path
+from ...loaders.errors import InputError
+from ..contrabench import adapter
+from ..rows import LazyImages
 from . import questions
 
-CONFIGS = ("chexpert_presence", "chexpert_absence", "chexpert_positive_only", "openi_report_absence")
 HERE = "medfaith.tasks.adapters.lmms_eval"
+TEXT, FILTER = "lmms_eval_text", "lmms_eval_filter"  # columns that are written beside the task's own
 
 
-def doc_to_visual(doc: dict[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
-    """The study's images, opened below the roots that the YAML names."""
-    roots = questions.resolve_roots((lmms_eval_specific_kwargs or {}).get("roots"))
-    return LazyImages(doc["id"], doc["images"], roots)[:]
+def doc_to_visual(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any]) -> list[Image.Image]:
+    """A row's images, opened below the roots that the YAML names, and edited where the row says so."""
+    roots = questions.resolve_roots(lmms_eval_specific_kwargs["roots"])
+    return LazyImages(doc["id"], doc["images"], roots, doc.get("edit"))[:]
 
 
-def doc_to_text(doc: dict[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
-    """B0."""
-    return questions.prompt(doc)
-
-
-def doc_to_target(doc: dict[str, Any]) -> str:
-    """The letter of the gold option."""
-    return prompts.target(doc)
-
-
-def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A row's rates, each as {score, study_id}: lmms-eval clusters its standard errors by `cluster_key`."""
-    found = questions.values(doc, results[0])
-    return {name: {"score": value, "study_id": doc["study_id"]} for name, value in found.items()}
-
-
-def mean(items: Sequence[Mapping[str, Any]]) -> float:
-    """Aggregation: the mean score."""
-    return sum(item["score"] for item in items) / len(items)
-
-
-def task_yaml(config: str, data: str, roots: Mapping[str, str]) -> str:
-    """One task; `roots` name folders of this machine. Raises InputError where `data` has no such rows."""
-    repository, split = questions.place(config)
-    read(repository, config, split, data)
-    path = repository_path(repository, data)
-    lines = [
-        "# Names folders of this machine: keep it here.",
-        f"task: medfaith_contrabench_{config}",
-        "tag: medfaith_contrabench",
-        f"dataset_path: {json.dumps(str(Path(path).resolve()) if Path(path).is_dir() else path)}",
-        f"dataset_name: {config}",
-        f"test_split: {split}",
-        "output_type: generate_until",
-        *(f"{name}: !function {HERE}.{name}" for name in ("doc_to_visual", "doc_to_text", "doc_to_target")),
-        f"process_results: !function {HERE}.process_results",
-        "cluster_key: study_id",
-        "generation_kwargs: {max_new_tokens: 64, do_sample: false, temperature: 0}",
-        f"lmms_eval_specific_kwargs: {json.dumps({'default': {'roots': dict(roots)}})}",
-        "metric_list:",
-    ]
-    for name in questions.RATES:
-        better = str(name == "accuracy").lower()
-        lines += [f"  - metric: {name}", f"    aggregation: !function {HERE}.mean", f"    higher_is_better: {better}"]
-    return "\n".join([*lines, "metadata:", "  version: 1.0", ""])
+def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """CXR-ContraBench's. lmms-eval gives a filter no row, so that the row names how its answer is read."""
+    return adapter.process_results(doc, getattr(adapter, doc[FILTER])([results], [doc]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {HERE}", description="Writes tasks for lmms-eval.")
-    parser.add_argument("--config", action="append", help=f"repeatable (default: {', '.join(CONFIGS)})")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for lmms-eval's --include_path")
+    parser.add_argument("--task", action="append", required=True, help="a task or a group; repeatable")
+    parser.add_argument("--filter", help="how CXR-ContraBench's answers are read: m1, ... (default: b0)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="new; for lmms-eval's --include_path")
     return questions.command(_write, parser, argv)
 
 
 def _write(arguments: argparse.Namespace) -> None:
+    questions.refuse_builds(out := arguments.out)
+    if out.exists():
+        raise InputError(out, "exists", action="name a new folder")
+    groups = [questions.load(name, *arguments.where) for name in arguments.task]
+    tasks = {name.replace("::", "_"): task for group in groups for name, task in group.items()}
     roots = {source: str(path) for source, path in questions.resolve_roots(arguments.root).items()}
-    questions.refuse_builds(arguments.out)
-    texts = {config: task_yaml(config, arguments.data, roots) for config in arguments.config or CONFIGS}
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for config, text in texts.items():
-        (arguments.out / f"medfaith_contrabench_{config}.yaml").write_text(text, encoding="utf-8")
-    print(f"python -m lmms_eval --include_path {arguments.out} --tasks medfaith_contrabench --model MODEL")
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        for name, task in tasks.items():
+            rows, reading = Path("rows", name), questions.reading(task, arguments.filter)
+            datasets.DatasetDict({"test": _rows(task, reading)}).save_to_disk(partial / rows)
+            config = {"task": name, "dataset_path": str(out.resolve() / rows), **_config(task, reading, roots)}
+            text = json.dumps(config, indent=2, default=_tag, ensure_ascii=False)
+            (partial / f"{name}.yaml").write_text(text.replace('"!function ', '!function "'), encoding="utf-8")
+        partial.replace(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    print(f"python -m lmms_eval --include_path {out} --tasks {','.join(tasks)} --model MODEL")
+
+
+def _rows(task: Any, reading: str) -> datasets.Dataset:
+    docs, rows = task.test_docs(), task.test_docs().with_format(None)
+    texts, function = [questions.texts(task, doc) for doc in docs], questions.filters(task)[reading]
+    if any(any(before) for *before, _ in texts) or set(docs[0]) - set(rows.column_names):
+        found = "has text before an image, or scores what no file of rows holds: lmms-eval cannot ask it"
+        raise InputError(f"task {task.config.task!r}", found, action="evaluate it with lm-eval or Inspect")
+    named = [getattr(function, "__name__", "")] * len(rows)
+    return rows.add_column(FILTER, named).add_column(TEXT, [text for *_, text in texts])
+
+
+def _config(task: Any, reading: str, roots: Mapping[str, str]) -> dict[str, Any]:
+    given, limit = task.config, {"max_new_tokens": task.config.generation_kwargs["max_gen_toks"]}
+    settings = limit | {name: value for name, value in given.generation_kwargs.items() if name != "max_gen_toks"}
+    return {
+        "dataset_kwargs": {"load_from_disk": True}, "test_split": "test", "output_type": "generate_until",
+        "doc_to_visual": doc_to_visual, "doc_to_text": TEXT, "doc_to_target": given.doc_to_target,
+        "process_results": process_results if given.filter_list else given.process_results,
+        "filter_list": [{"name": reading, "filter": [{"function": "take_first"}]}], "metric_list": given.metric_list,
+        "generation_kwargs": settings, "metadata": {"version": task.VERSION},
+        "lmms_eval_specific_kwargs": {"default": {"roots": dict(roots)}},
+    }  # fmt: skip
+
+
+def _tag(function: Any) -> str:
+    module = HERE if function.__module__ == __name__ else function.__module__  # of a command it is __main__
+    names = vars(sys.modules[function.__module__]).items()  # a closure's own name says nothing
+    return f"!function {module}.{next(name for name, value in names if value is function)}"
 
 
 if __name__ == "__main__":

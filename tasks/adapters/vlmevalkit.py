@@ -1,10 +1,10 @@
-"""CXR-ContraBench for VLMEvalKit: the TSV of a custom multiple-choice data set, for your own machine.
+"""A task of ours for VLMEvalKit: the TSV of a custom multiple-choice data set, for your own machine.
 
-    python -m medfaith.tasks.adapters.vlmevalkit chexpert_presence --data medfaith-data --root chexpert=PATH \
-        --out "$LMUData/contrabench_presence.tsv"
+    python -m medfaith.tasks.adapters.vlmevalkit medfaith_heal_vindr_vpt --data medfaith-data \
+        --root vindr_cxr=/data/vindr-cxr --embed --out "$HOME/LMUData/heal_vpt.tsv"
 
-VLMEvalKit then knows it as `contrabench_presence`, and asks with its own prompt. It holds the paths of your licensed
-images, or with --embed their pixels: never publish it. By the column `id`, answers can be scored with `polarity`.
+VLMEvalKit then knows it as `heal_vpt`, and asks with its own prompt; Yes and No are options A and B. It holds the paths
+of your licensed images, or with --embed their pixels: never publish it. Our metrics score its answers by `id`.
 """
 
 from __future__ import annotations
@@ -15,72 +15,71 @@ import json
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tqdm import tqdm
 
 from ...loaders import images
-from ...loaders.errors import ImageError, InputError
-from ..rows import LazyImages, read
+from ...loaders.errors import InputError
 from . import questions
 
+PICTURES = {".jpg", ".jpeg", ".png"}
 # VLMEvalKit reads with pandas, which takes these texts for no text, and then leaves the option out.
 EMPTY = {"", "na", "n/a", "nan", "none", "null"}
-PICTURES = {".jpg", ".jpeg", ".png"}
 
 
-def records(
-    rows: Iterable[Mapping[str, Any]], roots: Mapping[str, Path], split: str, *, embed: bool = False
-) -> Iterator[dict[str, str]]:
-    """One record a row. Raises ImageError for an image that is absent, InputError for what the format cannot carry."""
-    for index, row in enumerate(rows):
-        options = dict(zip(string.ascii_uppercase, row["options"], strict=False))
-        if lost := [text for text in options.values() if text.casefold() in EMPTY]:
-            found = f"{lost[0]!r}, which VLMEvalKit reads as no option"
-            raise InputError(split, found, row=row["id"], column="options", action="evaluate this config with lm-eval")
-        if embed:
-            pixels = [questions.base64_png(image) for image in LazyImages(row["id"], row["images"], roots)]
-            names = [f"{index}_{number}.png" for number in range(len(pixels))]  # where VLMEvalKit unpacks them
-            shown = {"image": _cell(pixels), "image_path": _cell(names)}
-        else:
-            shown = {"image_path": _cell([_path(row["id"], reference, roots) for reference in row["images"]])}
-        answer, kinds = string.ascii_uppercase[row["answer"]], (row["finding"], row["polarity"])
+def records(rows: Iterable[tuple], roots: Mapping[str, Path], split: str, *, embed: bool = False) -> Iterator[dict]:
+    """One record a row. rows: each with its images, and with references. Raises InputError for what has no place."""
+    for index, (doc, stored) in enumerate(rows):
+        paths = [] if embed else [images.locate(reference, roots) for reference in stored["images"]]
+        _refuse(doc, paths, split, edited=bool(stored.get("edit")) and not embed)
+        pixels = [questions.base64_png(image) for image in doc["images"]] if embed else []
+        names = [f"{index}_{number}.png" for number in range(len(pixels))]  # where VLMEvalKit unpacks them
+        shown = {"image": _cell(pixels), "image_path": _cell(names)} if embed else {"image_path": _cell(paths)}
+        options, answer = dict(zip(string.ascii_uppercase, doc["options"], strict=False)), doc["answer"]
         yield {
-            "index": str(index), "id": row["id"], **shown, "question": row["question"], **options, "answer": answer,
-            "category": kinds[0], "l2-category": kinds[1], "split": split,
+            "index": str(index), "id": doc["id"], **shown, "question": doc["question"], **options,
+            "answer": string.ascii_uppercase[answer], "category": doc.get("finding", doc.get("anatomy")),
+            "l2-category": doc.get("polarity", doc.get("kind")), "split": split,
         }  # fmt: skip
 
 
-def _path(row_id: str, reference: Mapping[str, str], roots: Mapping[str, Path]) -> str:
-    try:
-        path = images.locate(reference, roots)
-    except ImageError as error:
-        raise ImageError(f"row {row_id}: {error}") from error
-    if path.suffix.lower() not in PICTURES:
-        raise ImageError(f"row {row_id}: {path} is no picture that VLMEvalKit opens\n  what to do: pass --embed")
-    return str(path)
+def _refuse(doc: Mapping[str, Any], paths: Sequence[Path], split: str, *, edited: bool) -> None:
+    found, action = "", "evaluate this task with lm-eval or Inspect"
+    if doc["prompt"] != "b0":
+        found = f"has the prompt {doc['prompt']!r}, and VLMEvalKit asks with its own"
+    elif doc.get("reply_in_words") and doc["options"] != ["Yes", "No"]:
+        found = "is an open question, which has no options"
+    elif lost := [text for text in doc["options"] if text.casefold() in EMPTY]:
+        found = f"has the option {lost[0]!r}, which VLMEvalKit reads as no option"
+    elif edited:
+        found, action = "is about an edited image, which is in no file", "pass --embed"
+    elif others := [path for path in paths if path.suffix.lower() not in PICTURES]:
+        found, action = f"{others[0]} is no picture that VLMEvalKit opens", "pass --embed"
+    if found:
+        raise InputError(split, found, row=doc["id"], action=action)
 
 
-def _cell(values: list[str]) -> str:
-    return values[0] if len(values) == 1 else json.dumps(values, ensure_ascii=False)
+def _cell(values: Sequence[str | Path]) -> str:
+    return str(values[0]) if len(values) == 1 else json.dumps([*map(str, values)], ensure_ascii=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m medfaith.tasks.adapters.vlmevalkit", description="Writes a TSV.")
-    parser.add_argument("config", metavar="CONFIG")
+    parser.add_argument("task", metavar="TASK", help="one that medfaith tasks --list names, or GROUP::TASK")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.tsv", help="written in one step")
     parser.add_argument("--embed", action="store_true", help="pixels (base64) in place of paths")
     return questions.command(_write, parser, argv)
 
 
 def _write(arguments: argparse.Namespace) -> None:
-    repository, split = questions.place(arguments.config)
-    roots, out = questions.resolve_roots(arguments.root), arguments.out
+    out, embed = arguments.out, arguments.embed
     questions.refuse_builds(out)
-    rows = read(repository, arguments.config, split, arguments.data)
-    letters = string.ascii_uppercase[: max(map(len, rows["options"]))]
-    shown = ["image", "image_path"] if arguments.embed else ["image_path"]
+    task = questions.load_one(arguments.task, *arguments.where)
+    docs, stored = task.test_docs(), task.test_docs().with_format(None)
+    letters = string.ascii_uppercase[: max(len(doc["options"]) for doc in docs)]
+    shown = ["image", "image_path"] if embed else ["image_path"]
     columns = ["index", "id", *shown, "question", *letters, "answer", "category", "l2-category", "split"]
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(f".{out.name}.partial")
@@ -88,8 +87,9 @@ def _write(arguments: argparse.Namespace) -> None:
         with partial.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns, restval="", delimiter="\t", lineterminator="\n")
             writer.writeheader()
-            bar = cast(Iterable[dict[str, Any]], tqdm(rows, desc=out.name, disable=None))
-            writer.writerows(records(bar, roots, split, embed=arguments.embed))
+            rows, split = zip(docs, stored, strict=True), task.config.dataset_kwargs["split"]
+            bar = tqdm(rows, desc=out.name, total=len(docs), disable=None)
+            writer.writerows(records(bar, questions.resolve_roots(arguments.root), split, embed=embed))
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)

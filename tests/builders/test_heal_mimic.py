@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 
@@ -152,6 +153,14 @@ def test_options_of_the_pictures(phantom_heal_roots):
     assert 0 < n_strict < n_boxes
     with pytest.raises(InputError, match="--view LORDOTIC: no image has this ViewPosition"):
         by_study(phantom_heal_roots, views=("LORDOTIC",))
+
+
+def test_images_without_any_report_are_not_built_on(phantom_heal_roots, tmp_path):
+    without = shutil.ignore_patterns("s*.txt")
+    jpg = shutil.copytree(phantom_heal_roots["mimic_cxr"], tmp_path / "jpg", ignore=without)
+    with pytest.raises(InputError, match=r"none of its \d+ studies has a report") as error:
+        by_study({**phantom_heal_roots, "mimic_cxr": jpg})
+    assert "--root mimic_cxr_reports=PATH" in str(error.value)
 
 
 def test_reports_may_lie_in_a_folder_of_their_own(phantom_heal_roots, tmp_path):

@@ -46,6 +46,14 @@ def rewrite(path: Path, change: Callable[[pa.Table], pa.Table], **options: Any) 
     pq.write_table(change(pq.ParquetFile(path).read()), path, **options)
 
 
+def insert_before_footer(path: Path, data: bytes) -> None:
+    """Puts bytes where no reader of the Parquet file looks."""
+    written = path.read_bytes()
+    footer = len(written) - 8 - int.from_bytes(written[-8:-4], "little")
+    path.write_bytes(written[:footer] + data + written[footer:])
+    assert pq.read_table(path).num_rows
+
+
 def replace_value(path: Path, row: int, column: str, value: Any) -> None:
     """Writes one value of a row (from 1) anew; column: dotted, the first item of a list."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hmac
 import json
 import re
+import shutil
+import tomllib
 from pathlib import Path
 
 import datasets
@@ -15,7 +17,7 @@ from huggingface_hub import DatasetCard
 
 from medfaith import cards, cli
 from medfaith.builders import benchmarks
-from medfaith.cards import command, composition, datasheet, licences, publication
+from medfaith.cards import command, composition, datasheet, licences, publication, spaces
 from medfaith.loaders import sources
 
 BODIES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))
@@ -139,20 +141,19 @@ def all_roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wr
     """Of each benchmark; MIMIC-CXR is another one in each."""
     return {
         "cxr-contrabench": phantom_roots | builds_roots,
-        "heal-medvqa": phantom_heal_roots,
+        "heal-medvqa": phantom_heal_roots | {"mimic_cxr_reports": phantom_heal_roots["mimic_cxr"]},
         "surgxbench": phantom_surgx_roots,
         "wrong-lung": phantom_wrong_lung_roots,
     }
 
 
 def _run(words: list[str], roots: dict[str, Path], out: Path, flow: Path | None = None) -> None:
-    """The card's command on this machine: with a path in place of each PATH and DIR."""
-    filled = []
-    for before, word in zip(["", *words], words, strict=False):
-        if word == "DIR":
-            filled.append(str({"--out": out, "--flow": flow}[before]))
-        else:
-            filled.append(re.sub(r"^(\w+)=PATH$", lambda match: f"{match[1]}={roots[match[1]]}", word))
+    """The card's command on this machine: with a path in place of each PATH, DIR and FLOW."""
+    places = {"DIR": str(out), "FLOW": str(flow)}
+    filled = [
+        places.get(word) or re.sub(r"^(\w+)=PATH$", lambda match: f"{match[1]}={roots[match[1]]}", word)
+        for word in words
+    ]
     assert cli.main(filled[1:]) == 0
 
 
@@ -173,6 +174,18 @@ def test_the_command_of_a_build_with_motion_builds_the_same_rows(
     record = json.loads((phantom_surgx_build / "surgxbench-cholect45" / "build.json").read_text(encoding="utf-8"))
     _run(command.rebuild(record), phantom_surgx_roots, tmp_path, phantom_surgx_flow)
     assert json.loads((tmp_path / "surgxbench-cholect45" / "build.json").read_text(encoding="utf-8")) == record
+
+
+def test_the_command_names_the_reports_that_lie_apart(phantom_heal_roots, tmp_path):
+    images = phantom_heal_roots["mimic_cxr"]
+    jpg = shutil.copytree(images, tmp_path / "jpg", ignore=shutil.ignore_patterns("s*.txt"))
+    roots = {**phantom_heal_roots, "mimic_cxr": jpg, "mimic_cxr_reports": images}
+    (built,) = benchmarks.MODULES["heal-medvqa"].build(roots, tmp_path / "built", configs=["mimic"])
+    record = json.loads((built / "build.json").read_text(encoding="utf-8"))
+    words = command.rebuild(record)
+    assert "mimic_cxr_reports=PATH" in words
+    _run(words, roots, tmp_path / "again")
+    assert json.loads((tmp_path / "again" / built.name / "build.json").read_text(encoding="utf-8")) == record
 
 
 def test_the_next_frame_of_the_video_needs_the_videos():
@@ -241,3 +254,30 @@ def test_the_readme_of_a_build_has_the_body_and_loads_as_it_says(name, builds, t
     rows = datasets.load_dataset(str(builds[name]), said[1], split=said[2], cache_dir=str(tmp_path))
     assert isinstance(rows, datasets.Dataset)
     assert rows.num_rows == json.loads((builds[name] / "build.json").read_text())["splits"]["/".join(said[1:])]["rows"]
+
+
+ENTRY = re.compile(r"@\w+\{(?P<key>[\w-]+),\n(?P<fields>.*?)\n\}", re.DOTALL)
+
+
+def entries(bibtex):
+    """Key -> fields, with single spaces; `note` is each metric's own."""
+    found = {}
+    for entry in ENTRY.finditer(bibtex):
+        fields = re.split(r",\n(?=  \w+ = )", entry["fields"])
+        found[entry["key"]] = {" ".join(field.split()) for field in fields if not field.strip().startswith("note")}
+    return found
+
+
+def test_metrics_cite_the_papers_as_the_data_sets_do():
+    about = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
+    papers = {key: fields for one in about.values() for key, fields in entries(one["bibtex"].strip()).items()}
+    assert len(papers) == len(about)
+    cited = set()
+    for metric in spaces.metrics():
+        of_metric = entries((metric / f"{metric.name}.py").read_text(encoding="utf-8"))
+        assert of_metric
+        cited |= of_metric.keys()
+        assert {key: papers[key] for key in of_metric if key in papers} == {
+            key: fields for key, fields in of_metric.items() if key in papers
+        }
+    assert papers.keys() <= cited

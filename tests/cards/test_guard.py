@@ -26,7 +26,7 @@ from medfaith.cards.publication import read
 from medfaith.loaders import openi, phantom, sources
 from medfaith.loaders.errors import InputError
 
-from .guard_scenes import append, first_parquet, put_json, replace_value, rewrite, stage
+from .guard_scenes import append, first_parquet, insert_before_footer, put_json, replace_value, rewrite, stage
 
 REPORT = Text("report CXR9", "Stable cardiomegaly. There is a small left pleural effusion with adjacent atelectasis.")
 QUOTE = "there is a small LEFT pleural effusion, with adjacent"
@@ -328,6 +328,14 @@ FILES = {
     "an image behind Parquet": (
         lambda folder: first_parquet(folder).write_bytes(first_parquet(folder).read_bytes() + image_bytes("PNG")),
         "no readable Parquet", "fewshot_absence/train-00000-of-00001.parquet",
+    ),
+    "an image inside Parquet": (
+        lambda folder: insert_before_footer(first_parquet(folder), image_bytes("PNG")),
+        "holds other bytes than its rows make", "fewshot_absence/train-00000-of-00001.parquet",
+    ),
+    "Parquet that another program wrote": (
+        lambda folder: rewrite(first_parquet(folder), lambda table: table),
+        "holds other bytes than its rows make", "fewshot_absence/train-00000-of-00001.parquet",
     ),
     "JSON that cannot be read": (
         lambda folder: (folder / "croissant.json").write_text("{"), "cannot be read", "croissant.json"

@@ -18,7 +18,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from tests.hub.repositories import File
 from tests.hub.server import Account
 
-OPENI = "cxr-contrabench-openi"
+OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +155,20 @@ def test_splits_that_a_build_has_not_are_not_given_up_unasked(hub, api, staged, 
         put(api, less)
     assert put(api, less, force=True)
     assert put(api, staged)  # more of the same
+
+
+def test_hashes_with_other_keys_are_not_put_in_place_of_those_that_others_can_check(medfaith, hub, phantom_build):
+    publish = ("publish", phantom_build / CHEXPERT, "--org", hub.organisation)
+    assert medfaith(*publish)[0] == 0
+    repository = hub.repositories["dataset", f"clinic/{CHEXPERT}"]
+    record = json.loads(repository.files["build.json"])
+    record["sources"]["chexpert"]["key_fingerprints"]["train.csv"] = "0" * 64
+    title = repository.commits[-1].title
+    commit(repository, title, {"build.json": json.dumps(record).encode()})
+    status, _, err = medfaith(*publish)
+    assert status == 2
+    assert "its hashes were made with keys of other files of chexpert" in err
+    assert medfaith(*publish, "--force")[0] == 0
 
 
 @pytest.mark.parametrize("is_new", [True, False])

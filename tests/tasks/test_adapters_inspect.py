@@ -1,28 +1,35 @@
-"""CXR-ContraBench through Inspect's own `eval` and command line, with a model that answers from a list."""
+"""Our tasks through Inspect's own `eval` and registry, with answers from a list, beside lm-eval's figures."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import io
 import itertools
 import math
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from inspect_ai import eval as run
 from inspect_ai.log import EvalLog, read_eval_log
-from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage, get_model
+from inspect_ai.solver import TaskState, generate
+from PIL import Image
 
-from medfaith.evaluate_metrics.polarity.score import score_predictions
 from medfaith.loaders.errors import InputError, MissingSourceError
-from medfaith.tasks.adapters.inspect_task import contrabench
-from medfaith.tasks.rows import read
+from medfaith.tasks.adapters import questions
+from medfaith.tasks.adapters.inspect_task import lm_eval, show
+from medfaith.tasks.contrabench import prompts
+from tests.tasks import answered
 
-# In the published layout the target stands first, then on the presence side its negation: right, attracted, distracted,
-# and a text that names nothing.
-ANSWERS = ("A", "The answer is (B).", "C", "I see a chest.")
-REPOSITORY = "cxr-contrabench-chexpert"
+PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 24
+HEAL = [f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "tpt", "vpt")]
+COT = "medfaith_contrabench_cot::chexpert_absence"
+CASES = [*((name, None) for name in HEAL), (PRESENCE, None), (PRESENCE, "m1"), (COT, None)]
 
 
 def said(text: str) -> ModelOutput:
@@ -32,138 +39,153 @@ def said(text: str) -> ModelOutput:
 
 
 @pytest.fixture(scope="module")
-def arguments(phantom_build, phantom_roots) -> dict[str, Any]:
-    return {"data": str(phantom_build), "roots": {"chexpert": str(phantom_roots["chexpert"])}}
+def places(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots):
+    """Where a task's data and images are."""
+    return lambda name: (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
 
 
 @pytest.fixture(scope="module")
-def answered(arguments, tmp_path_factory):
-    """Runs a task on ANSWERS in turn; returns Inspect's log."""
+def arguments(places):
+    def of(name: str, **options: Any) -> dict[str, Any]:
+        data, roots = places(name)
+        return {"name": name, "data": str(data), "roots": {key: str(path) for key, path in roots.items()}, **options}
 
-    def answer(**options: Any) -> EvalLog:
-        outputs = (said(text) for text in itertools.cycle(ANSWERS))
-        (log,) = run(
-            contrabench(**arguments, **options),
-            model=get_model("mockllm/model", custom_outputs=outputs),
-            limit=24,
-            max_samples=1,
-            display="none",
-            log_dir=str(tmp_path_factory.mktemp("logs")),
-            log_images=False,
-        )
-        assert log.status == "success", log.error
-        return log
-
-    return answer
+    return of
 
 
 @pytest.fixture(scope="module")
-def presence(answered) -> EvalLog:
-    return answered()
+def evaluated(arguments, tmp_path_factory):
+    """Inspect's log of a task, with answers in turn."""
+    logs: dict[tuple, EvalLog] = {}
+
+    def evaluate(name: str, filter: str | None = None) -> EvalLog:
+        if (name, filter) not in logs:
+            outputs = (said(text) for text in itertools.cycle(answered.ANSWERS))
+            (log,) = run(
+                lm_eval(**arguments(name, filter=filter)),
+                model=get_model("mockllm/model", custom_outputs=outputs),
+                limit=LIMIT,
+                max_samples=1,
+                display="none",
+                log_dir=str(tmp_path_factory.mktemp("logs")),
+                log_images=False,
+            )
+            assert log.status == "success", log.error
+            logs[name, filter] = log
+        return logs[name, filter]
+
+    return evaluate
 
 
-def metrics(log: EvalLog) -> dict[str, dict[str, float]]:
+def metrics(log: EvalLog) -> dict[str, float]:
     assert log.results
-    return {score.name: {name: m.value for name, m in score.metrics.items()} for score in log.results.scores}
+    (score,) = log.results.scores
+    return {name: metric.value for name, metric in score.metrics.items()}
 
 
-def rows_of(log: EvalLog, data: str) -> tuple[list[dict], list[str]]:
-    config = str(log.eval.dataset.name)
-    rows = {row["id"]: row for row in read(REPOSITORY, config, "validation", data).to_list()}
-    assert log.samples
-    assert len(log.samples) == 24
-    return [rows[str(sample.id)] for sample in log.samples], [sample.output.completion for sample in log.samples]
+@pytest.mark.parametrize(("name", "filter"), CASES)
+def test_the_figures_are_lm_evals(name, filter, evaluated, places):
+    """Those of the log on disk, which JSON has gone through: all of them, to the last bit, intervals too."""
+    found = metrics(read_eval_log(evaluated(name, filter).location))
+    expected = answered.figures(name, *places(name), limit=LIMIT)[filter or ("none" if "heal" in name else "b0")]
+    assert set(found) == set(expected)
+    assert len(found) > 5
+    assert all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in ((found[m], expected[m]) for m in expected))
 
 
-def test_scores_by_hand(presence):
-    n = len(presence.samples)
-    share = [len(range(start, n, len(ANSWERS))) / n for start in range(len(ANSWERS))]
-    means = {name: values["mean"] for name, values in metrics(presence).items()}
-    expected = {"accuracy": share[0], "reversal_rate": share[1], "parse_failure_rate": share[3]}
-    assert means == pytest.approx(expected)
-    assert Counter(sample.scores["polarity"].answer for sample in presence.samples)[None] == round(share[3] * n)
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [(PRESENCE, "accuracy"), (HEAL[0], "yes_no_accuracy"), (HEAL[1], "open_exact_match"), (COT, "accuracy")],
+)
+def test_a_samples_value_says_whether_it_is_right(name, metric, evaluated):
+    log = evaluated(name)
+    values = Counter(sample.scores["answers"].value for sample in log.samples)
+    assert values["C"] / LIMIT == metrics(log)[metric]
+    assert values["C"] > 0
+    assert values["C"] + values["I"] == LIMIT
 
 
-@pytest.mark.parametrize("config", ["chexpert_absence", "chexpert_presence_shuffled", "chexpert_positive_only"])
-def test_scores_are_those_of_our_metric(config, answered, arguments):
-    log = answered(config=config)
-    rows, texts = rows_of(log, arguments["data"])
-    ours = score_predictions(texts, rows)
-    found = {name: values["mean"] for name, values in metrics(log).items()}
-    assert found == pytest.approx({name: ours[name] for name in found})
-    errors = {name for name in ("reversal_rate", "contradiction_rate") if not math.isnan(ours[name])}
-    if config == "chexpert_positive_only":
-        errors = set()  # a control: it has no polarity errors (section 3.1)
-    assert set(found) == {"accuracy", "parse_failure_rate"} | errors
+@pytest.mark.parametrize("name", HEAL[2:])
+def test_of_a_pair_yes_is_right_first_and_no_after_the_change(name, evaluated):
+    for sample in evaluated(name).samples:
+        word = "yes" if sample.metadata["kind"] == "original" else "no"
+        right = sample.output.completion.casefold().startswith(word)
+        assert sample.scores["answers"].value == ("C" if right else "I")
 
 
-def test_a_verifier_reads_the_same_answers(answered, presence, arguments):
-    rows, texts = rows_of(presence, arguments["data"])
-    ours = score_predictions(texts, rows)
-    found = metrics(answered(reading="m1"))
-    assert found["accuracy"]["mean"] == pytest.approx(ours["accuracy_verified"])
-    assert found["reversal_rate"]["mean"] == pytest.approx(ours["reversal_rate_verified"])
-    assert ours["accuracy_verified"] > ours["accuracy"]
-
-
-def test_the_standard_error_is_clustered_by_study(presence):
-    """Of a mean over C clusters: sqrt(C / (C - 1) * sum of squared deviation sums) / n."""
-    values = [(s.metadata["study_id"], s.scores["polarity"].value["accuracy"]) for s in presence.samples]
-    mean = sum(value for _, value in values) / len(values)
-    deviations: dict[str, float] = defaultdict(float)
-    for study, value in values:
-        deviations[study] += value - mean
-    n_clusters = len(deviations)
-    assert 1 < n_clusters < len(values)
-    variance = n_clusters / (n_clusters - 1) * sum(d**2 for d in deviations.values()) / len(values) ** 2
-    assert metrics(presence)["accuracy"]["stderr"] == pytest.approx(math.sqrt(variance))
-
-
-def test_the_model_gets_the_images_then_the_prompt(arguments, phantom_roots, tmp_path):
-    import base64
-    import io
-
-    from PIL import Image
-
-    from medfaith.loaders import images
-    from medfaith.tasks.contrabench import prompts
-
+@pytest.mark.parametrize("name", [PRESENCE, HEAL[3]])
+def test_the_model_gets_the_images_then_the_prompt(name, arguments, tmp_path):
+    """Of VPT the edited images."""
     asked = []
 
     def answer(messages, tools, tool_choice, config):
-        asked.append((messages[-1].content, config.max_tokens, config.temperature))
+        asked.append((messages[-1].content, config.max_tokens, config.temperature, config.stop_seqs))
         return said("A")
 
+    given = arguments(name)
     model = get_model("mockllm/model", custom_outputs=answer)
-    run(contrabench(**arguments), model=model, limit=3, max_samples=1, display="none", log_dir=str(tmp_path))
-    rows = read(REPOSITORY, "chexpert_presence", "validation", arguments["data"]).to_list()
-    assert len(asked) == 3
-    for (content, *options), row in zip(asked, rows, strict=False):
+    run(lm_eval(**given), model=model, limit=4, max_samples=1, display="none", log_dir=str(tmp_path))
+    task = questions.load_one(name, given["data"], given["roots"])
+    assert len(asked) == 4
+    for (content, *options), doc in zip(asked, task.test_docs(), strict=False):
         *pictures, text = content
-        assert text.text == prompts.b0({**row, "images": []}).strip()
-        assert options == [64, 0.0]
-        for picture, reference in zip(pictures, row["images"], strict=True):
+        assert options == [256 if "heal" in name else 64, 0.0, None]
+        expected = task.doc_to_text(doc) if "heal" in name else prompts.b0(doc)
+        assert text.text == expected.replace("<image>", "").strip()
+        shown = list(doc["images"])
+        assert len(shown) == len(pictures)
+        for picture, image in zip(pictures, shown, strict=True):
             sent = Image.open(io.BytesIO(base64.b64decode(picture.image.removeprefix("data:image/png;base64,"))))
-            assert sent.tobytes() == images.open_image(reference, phantom_roots).tobytes()
+            assert sent.tobytes() == image.tobytes()
 
 
-def test_a_log_without_images_holds_no_pixels_and_no_root_in_a_sample(presence, arguments):
-    text = "".join(sample.model_dump_json() for sample in read_eval_log(presence.location).samples or [])
-    assert "data:image" not in text
-    assert arguments["roots"]["chexpert"] not in text
+def test_images_stay_where_a_prompt_has_them(arguments):
+    """As in three-shot prompts, whose exemplars have images of their own."""
+    task = questions.load_one(*list(arguments(PRESENCE).values())[:3])
+    row = next(row for row, doc in enumerate(task.test_docs()) if len(doc["images"]) == 2)
+    task.config.doc_to_text = lambda doc: "First:\n<image>\nSecond:<image>"
+    user = ChatMessageUser(content="")
+    given: dict[str, Any] = {"model": "mockllm/model", "sample_id": row, "epoch": 1, "input": "", "messages": [user]}
+    state = TaskState(**given, metadata={"row": row})
+    shown: Any = asyncio.run(show(task)(state, generate())).user_prompt.content  # pyright: ignore[reportArgumentType]
+    assert [part.text if part.type == "text" else part.type for part in shown] == [
+        "First:",
+        "image",
+        "Second:",
+        "image",
+    ]
+
+
+def test_a_log_without_images_holds_no_pixels_and_no_root_in_a_sample(evaluated, arguments):
+    for name in (PRESENCE, HEAL[3]):
+        log = read_eval_log(evaluated(name).location)
+        text = "".join(sample.model_dump_json() for sample in log.samples or [])
+        assert "data:image" not in text
+        assert "donor_region" not in text
+        assert not any(root in text for root in arguments(name)["roots"].values())
+
+
+def test_a_row_is_asked_once(arguments, tmp_path):
+    """lm-eval's figures are of one answer a row."""
+    model = get_model("mockllm/model", custom_outputs=(said("A") for _ in itertools.count()))
+    task = lm_eval(**arguments(PRESENCE))
+    (log,) = run(task, model=model, limit=1, epochs=2, display="none", log_dir=str(tmp_path), log_images=False)
+    assert log.status == "error"
+    assert "--epochs" in str(log.error and log.error.message)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"reading": "m3"}, InputError, "no such reading"),
-        ({"config": "nothing"}, InputError, "no such config"),
+        ({"filter": "m3"}, InputError, "one of b0, m1"),
+        ({"name": "nothing"}, InputError, "medfaith tasks --list"),
+        ({"name": "medfaith_contrabench_cot"}, InputError, "one of medfaith_contrabench_cot::chexpert_presence"),
         ({"roots": None}, MissingSourceError, "how to get it"),
     ],
 )
 def test_what_is_wrong_stops_before_the_first_sample(options, error, words, arguments):
     with pytest.raises(error, match=words):
-        contrabench(**{**arguments, **options})
+        lm_eval(**{**arguments(PRESENCE), **options})
 
 
 BY_NAME = """
@@ -174,8 +196,8 @@ data, root, logs = sys.argv[1:]
 said = ModelOutput.from_content("mockllm", "B")
 said.usage = ModelUsage()
 inspect_ai.eval(
-    "medfaith/contrabench",
-    task_args={"data": data, "config": "chexpert_absence", "roots": f"chexpert={root}"},
+    "medfaith/lm_eval",
+    task_args={"name": "medfaith_contrabench_chexpert_absence", "data": data, "roots": f"chexpert={root}"},
     model=get_model("mockllm/model", custom_outputs=[said, said]),
     limit=2, display="none", log_dir=logs, log_images=False,
 )
@@ -184,10 +206,11 @@ inspect_ai.eval(
 
 def test_inspect_finds_the_task_by_its_name(arguments, tmp_path):
     """In a process that has not imported it: by the entry point, its arguments as the command line gives them."""
-    command = [sys.executable, "-c", BY_NAME, arguments["data"], arguments["roots"]["chexpert"], str(tmp_path)]
+    given = arguments(PRESENCE)
+    command = [sys.executable, "-c", BY_NAME, given["data"], given["roots"]["chexpert"], str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    (path,) = tmp_path.glob("*.eval")
+    (path,) = Path(tmp_path).glob("*.eval")
     log = read_eval_log(str(path))
-    assert (log.status, log.eval.task) == ("success", "medfaith/contrabench")
-    assert metrics(log)["contradiction_rate"]["mean"] == 1
+    assert (log.status, log.eval.task) == ("success", "medfaith/lm_eval")
+    assert metrics(log)["contradiction_rate"] == 1

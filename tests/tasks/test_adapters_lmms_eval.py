@@ -1,34 +1,38 @@
-"""Tasks for lmms-eval, which is too heavy to install here: its YAML read as it reads it, the functions on real rows."""
+"""Tasks for lmms-eval, which is too heavy to install here: read and run as it reads and runs them."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pytest
 import yaml
 
-from medfaith.evaluate_metrics.polarity.score import score_predictions
-from medfaith.loaders import images
-from medfaith.tasks.adapters import lmms_eval
+from medfaith.tasks.adapters import lmms_eval, questions
 from medfaith.tasks.contrabench import prompts
+from tests.tasks import answered
 
 # Fields of lmms_eval.api.task.TaskConfig (0.7.3); it raises TypeError for any other.
 FIELDS = {
-    "task", "tag", "dataset_path", "dataset_name", "test_split", "output_type", "doc_to_visual", "doc_to_text",
-    "doc_to_target", "process_results", "cluster_key", "generation_kwargs", "lmms_eval_specific_kwargs",
-    "metric_list", "metadata",
+    "task", "dataset_path", "dataset_kwargs", "test_split", "output_type", "doc_to_visual", "doc_to_text",
+    "doc_to_target", "process_results", "generation_kwargs", "lmms_eval_specific_kwargs", "filter_list", "metric_list",
+    "metadata",
 }  # fmt: skip
+HEAL = [f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "tpt", "vpt")]
+PRESENCE, COT = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_cot_chexpert_absence"
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.FullLoader):
     """Resolves `!function` as lmms-eval does where no file of that name lies beside the YAML: by import."""
 
 
-def _function(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+def _function(loader: yaml.FullLoader, node: yaml.ScalarNode) -> Any:
     module, name = loader.construct_scalar(node).rsplit(".", 1)
     return getattr(importlib.import_module(module), name)
 
@@ -37,58 +41,132 @@ Loader.add_constructor("!function", _function)
 
 
 @pytest.fixture(scope="module")
-def tasks(phantom_build, phantom_roots, tmp_path_factory) -> dict[str, dict[str, Any]]:
-    out = tmp_path_factory.mktemp("lmms") / "tasks"
-    roots = [part for source, path in phantom_roots.items() for part in ("--root", f"{source}={path}")]
-    assert lmms_eval.main(["--data", str(phantom_build), *roots, "--out", str(out)]) == 0
-    files = sorted(out.iterdir())
-    assert [path.stem for path in files] == sorted(f"medfaith_contrabench_{c}" for c in lmms_eval.CONFIGS)
-    return {path.stem: yaml.load(path.read_text(encoding="utf-8"), Loader) for path in files}
+def write(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, tmp_path_factory):
+    """Runs the command; returns its folder."""
+
+    def run(*arguments: str, heal: bool = False) -> Path:
+        out = tmp_path_factory.mktemp("lmms") / "tasks"
+        data, roots = (phantom_heal_build, phantom_heal_roots) if heal else (phantom_build, phantom_roots)
+        places = [part for source, path in roots.items() for part in ("--root", f"{source}={path}")]
+        given = [part for name in arguments for part in (["--filter", name] if name == "m1" else ["--task", name])]
+        assert lmms_eval.main([*given, "--data", str(data), *places, "--out", str(out)]) == 0
+        return out
+
+    return run
 
 
-@pytest.mark.parametrize("config", lmms_eval.CONFIGS)
-def test_a_task_runs_on_its_rows(config, tasks, phantom_roots):
-    task = tasks[f"medfaith_contrabench_{config}"]
+@pytest.fixture(scope="module")
+def tasks(write) -> dict[tuple[str, str], dict[str, Any]]:
+    """(name, filter) -> the task as lmms-eval loads it."""
+    folders = (
+        write("medfaith_heal_vindr", heal=True),
+        write(PRESENCE, "medfaith_contrabench_cot"),
+        write(PRESENCE, "m1"),
+    )
+    loaded = {}
+    for path in (path for folder in folders for path in folder.glob("*.yaml")):
+        task = yaml.load(path.read_text(encoding="utf-8"), Loader)
+        assert path.stem == task["task"]
+        loaded[path.stem, task["filter_list"][0]["name"]] = task
+    return loaded
+
+
+def rows_of(task: dict[str, Any]) -> datasets.Dataset:
+    assert task["dataset_kwargs"] == {"load_from_disk": True}
+    saved: Any = datasets.load_from_disk(task["dataset_path"])
+    return saved[task["test_split"]]
+
+
+@pytest.mark.parametrize("key", [*((name, "none") for name in HEAL), (PRESENCE, "b0"), (PRESENCE, "m1"), (COT, "b0")])
+def test_the_figures_are_lm_evals(key, tasks, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots):
+    """The same answers, read and aggregated as lmms-eval does it: all figures, to the last bit, intervals too."""
+    name, reading = key
+    task = tasks[key]
+    rows = rows_of(task).to_list()
+    answers = itertools.islice(itertools.cycle(answered.ANSWERS), len(rows))
+    results = [task["process_results"](row, [text]) for row, text in zip(rows, answers, strict=True)]
+    aggregations = {metric["metric"]: metric["aggregation"] for metric in task["metric_list"]}
+    found = {}
+    for metric in {metric for result in results for metric in result}:
+        values = [result[metric] for result in results]
+        found[metric] = np.mean(values) if aggregations[metric] == "mean" else aggregations[metric](values)
+    places = (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
+    expected = answered.figures(name.replace("cot_", "cot::"), *places)[reading]
+    assert set(found) == set(expected)
+    assert len(found) > 5
+    for metric, value in expected.items():
+        assert found[metric] == pytest.approx(value, rel=1e-12) or (math.isnan(found[metric]) and math.isnan(value))
+
+
+@pytest.mark.parametrize(("name", "reading"), [(HEAL[1], "none"), (HEAL[3], "none"), (PRESENCE, "b0"), (COT, "b0")])
+def test_the_model_gets_the_same_images_and_prompt(
+    name, reading, tasks, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots
+):
+    """Of VPT the edited images."""
+    task = tasks[name, reading]
     assert set(task) == FIELDS
-    assert task["task"] == f"medfaith_contrabench_{config}"
-    assert (task["tag"], task["output_type"]) == ("medfaith_contrabench", "generate_until")
     # lmms-eval hands its keyword arguments only to a function of two parameters.
     assert len(inspect.signature(task["doc_to_visual"]).parameters) == 2
-    rows = datasets.load_dataset(task["dataset_path"], task["dataset_name"])[task["test_split"]].to_list()
-    given = task["lmms_eval_specific_kwargs"]["default"]
-    for row in rows[:3]:
-        shown = task["doc_to_visual"](row, given)
-        expected = [images.open_image(reference, phantom_roots) for reference in row["images"]]
-        assert all(a.tobytes() == b.tobytes() for a, b in zip(shown, expected, strict=True))
-        assert task["doc_to_text"](row, lmms_eval_specific_kwargs=given) == prompts.b0({**row, "images": []}).strip()
-        assert row["options"]["ABC".index(task["doc_to_target"](row))] == row["options"][row["answer"]]
-    answers = (["A", "B", "C", "?"] * len(rows))[: len(rows)]
-    results = [task["process_results"](row, [text]) for row, text in zip(rows, answers, strict=True)]
-    ours = score_predictions(answers, rows)
-    aggregations = {metric["metric"]: metric["aggregation"] for metric in task["metric_list"]}
-    emitted = {name for result in results for name in result}
-    assert emitted <= set(aggregations)
-    for name in emitted:
-        items = [result[name] for result in results]
-        assert aggregations[name](items) == pytest.approx(ours[name])
-        assert [item[task["cluster_key"]] for item in items] == [row["study_id"] for row in rows]
-    errors = {"chexpert_presence": "reversal_rate", "chexpert_positive_only": None}.get(config, "contradiction_rate")
-    assert emitted == {"accuracy", "parse_failure_rate"} | ({errors} - {None})
+    places = (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
+    source = questions.load_one(name.replace("cot_", "cot::"), str(places[0]), places[1])
+    settings = source.config.generation_kwargs
+    assert task["generation_kwargs"].pop("max_new_tokens") == settings["max_gen_toks"]
+    assert task["generation_kwargs"] == {"until": [], "do_sample": False, "temperature": 0.0}
+    rows = rows_of(task)
+    assert len(rows) == len(source.test_docs())
+    assert not any(isinstance(feature, datasets.Image) for feature in rows.features.values())
+    for row, doc in itertools.islice(zip(rows, source.test_docs(), strict=True), 6):
+        shown = task["doc_to_visual"](row, task["lmms_eval_specific_kwargs"]["default"])
+        assert [image.tobytes() for image in shown] == [image.tobytes() for image in doc["images"]]
+        assert row[task["doc_to_text"]] == source.doc_to_text(doc).replace("<image>", "").strip()
+        assert task["doc_to_target"](row) == source.doc_to_target(doc)
+        if name == PRESENCE:
+            assert "<image>" * len(shown) + "\n" + row[task["doc_to_text"]] == prompts.b0(doc)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--data", "BUILD", "--config", "nothing", "--out", "OUT"], "no such config"),
-        (["--data", "BUILD", "--out", "BUILD/tasks"], "lies in the build"),
-        (["--data", "BUILD", "--config", "rexvqa_1k", "--out", "OUT"], "cannot be loaded"),
-        (["--data", "BUILD", "--root", "chexpert", "--out", "OUT"], "SOURCE=PATH"),
+        (["--task", "nothing", "--data", "BUILD", "--out", "OUT"], "no such task"),
+        (["--task", PRESENCE, "--data", "BUILD", "--out", "BUILD/tasks"], "lies in the build"),
+        (["--task", PRESENCE, "--data", "BUILD", "--out", "BUILD/../."], "exists"),
+        (["--task", PRESENCE, "--data", "BUILD", "--out", "OUT"], "how to get it"),
+        (["--task", "medfaith_contrabench_rexvqa", "--data", "BUILD", "--out", "OUT"], "cannot be loaded"),
+        (["--task", PRESENCE, "--data", "BUILD", "--root", "chexpert", "--out", "OUT"], "SOURCE=PATH"),
+        (["--task", PRESENCE, "--filter", "m2", "--data", "BUILD", "--root", "ROOT", "--out", "OUT"], "one of b0, m1"),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_is_written(arguments, words, phantom_build, tmp_path: Path, capsys):
-    places = {"BUILD": str(phantom_build), "OUT": str(tmp_path / "out")}
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    arguments, words, phantom_build, phantom_roots, tmp_path: Path, capsys
+):
+    root = f"chexpert={phantom_roots['chexpert']}"
+    places = {"BUILD": str(phantom_build), "OUT": str(tmp_path / "out"), "ROOT": root}
     named = [places.get(a, a.replace("BUILD", places["BUILD"])) for a in arguments]
     assert lmms_eval.main(named) == 2
     assert words in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     assert not (phantom_build / "tasks").exists()
+
+
+@pytest.mark.parametrize("change", ["text", "handle"])
+def test_what_lmms_eval_cannot_ask_is_refused(change, phantom_build, phantom_roots, monkeypatch, tmp_path, capsys):
+    """Text before an image, as in three-shot prompts; and what SurgXBench's rows have from no file."""
+    load = questions.load
+
+    def changed(*arguments: Any) -> dict[str, Any]:
+        tasks = load(*arguments)
+        for task in tasks.values():
+            if change == "text":
+                task.config.doc_to_text = lambda doc: "First: <image>"
+            else:
+                rows = task.test_docs()
+                task.dataset = {
+                    "test": rows.with_transform(lambda batch: batch | {"heatmaps": [None] * len(batch["id"])})
+                }
+        return tasks
+
+    monkeypatch.setattr(questions, "load", changed)
+    given = ["--task", PRESENCE, "--data", str(phantom_build), "--root", f"chexpert={phantom_roots['chexpert']}"]
+    assert lmms_eval.main([*given, "--out", str(tmp_path / "out")]) == 2
+    assert "lmms-eval cannot ask it" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,35 +1,45 @@
-"""What the adapters for other harnesses share: where rows lie, and where nothing may be written."""
+"""What the adapters for other harnesses share: which task a name stands for, its prompt, where nothing is written."""
 
 from __future__ import annotations
 
 import pytest
 
-from medfaith.builders import cxr_contrabench
-from medfaith.evaluate_metrics.polarity.score import score_predictions
-from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.errors import InputError, MedfaithError, MissingSourceError
 from medfaith.tasks.adapters import questions
 from medfaith.tasks.contrabench import prompts
-from medfaith.tasks.rows import read
+
+PRESENCE = "medfaith_contrabench_chexpert_presence"
 
 
-@pytest.mark.parametrize("config", [c for c in cxr_contrabench.CONFIGS if c not in cxr_contrabench.SETS])
-def test_every_config_that_is_asked_has_a_place(config):
-    repository, split = questions.place(config)
-    assert repository == f"cxr-contrabench-{cxr_contrabench.CONFIGS[config]}"
-    assert split in ("validation", "test")
+@pytest.fixture(scope="module")
+def presence(phantom_build, phantom_roots):
+    return questions.load_one(PRESENCE, str(phantom_build), phantom_roots)
 
 
 @pytest.mark.parametrize(
-    ("config", "split", "words"),
-    [("nothing", None, "one of chexpert_absence"), ("openi_report_absence", "train", "one of test")],
+    ("name", "words"),
+    [
+        ("nothing", "medfaith tasks --list"),
+        ("medfaith_contrabench_cot", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
+        ("medfaith_contrabench_cot::nothing", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
+        ("medfaith_contrabench_option_scores", "more than answers"),
+    ],
 )
-def test_what_does_not_exist_is_named(config, split, words):
+def test_a_name_that_is_no_task_of_answers_is_refused(name, words, phantom_build, phantom_roots):
     with pytest.raises(InputError, match=words):
-        questions.place(config, split)
+        questions.load_one(name, str(phantom_build), phantom_roots)
 
 
-def test_the_training_split_can_be_asked_for():
-    assert questions.place("chexpert_presence", "train") == ("cxr-contrabench-chexpert", "train")
+def test_a_task_of_a_group_has_its_own_prompt(phantom_build, phantom_roots):
+    task = questions.load_one("medfaith_contrabench_cot::chexpert_absence", str(phantom_build), phantom_roots)
+    doc = task.test_docs()[0]
+    assert "Step" in prompts.cot(doc) or "1." in prompts.cot(doc)
+    assert questions.texts(task, doc)[-1] == prompts.cot(doc).replace("<image>", "").strip()
+
+
+def test_a_source_without_a_root_stops_at_once(phantom_build):
+    with pytest.raises(MissingSourceError, match="how to get it"):
+        questions.load_one(PRESENCE, str(phantom_build))
 
 
 @pytest.mark.parametrize("form", [lambda p: f"chexpert={p}", lambda p: [f"chexpert={p}"], lambda p: {"chexpert": p}])
@@ -42,30 +52,23 @@ def test_a_root_without_a_source_is_refused():
         questions.resolve_roots("somewhere")
 
 
-@pytest.mark.parametrize("config", ["chexpert_presence", "chexpert_absence", "chexpert_positive_only"])
-def test_values_are_those_of_the_metric(config, phantom_build):
-    """The mean of each rate over the rows is what `polarity` computes from the same answers."""
-    rows = read(*_of(config), str(phantom_build)).to_list()
-    answers = ["A", "B", "The answer is (C).", "no idea", "Z"] * len(rows)
-    scores = score_predictions(answers[: len(rows)], rows)
-    found = [questions.values(row, text) for row, text in zip(rows, answers, strict=False)]
-    error = {"chexpert_presence": "reversal_rate", "chexpert_absence": "contradiction_rate"}.get(config)
-    names = {"accuracy", "parse_failure_rate"} | ({error} if error else set())
-    for name in names:
-        assert sum(value[name] for value in found) / len(found) == pytest.approx(scores[name])
-    assert {name for value in found for name in value} == names
-    repaired = [questions.values(row, text, "m1")["accuracy"] for row, text in zip(rows, answers, strict=False)]
-    assert sum(repaired) / len(rows) == pytest.approx(scores["accuracy_verified"])
+def test_the_prompt_is_b0_between_its_images(presence):
+    docs = list(presence.test_docs())
+    assert max(len(doc["images"]) for doc in docs) > 1
+    for doc in docs:
+        *before, text = questions.texts(presence, doc)
+        assert before == [""] * len(doc["images"])
+        assert "<image>" * len(before) + "\n" + text == prompts.b0(doc)
 
 
-def _of(config: str) -> tuple[str, str, str]:
-    repository, split = questions.place(config)
-    return repository, config, split
+@pytest.mark.parametrize(("wanted", "found"), [(None, "b0"), ("m1", "m1"), ("m1_extended", "m1_extended")])
+def test_the_first_filter_reads_answers_if_no_other_is_named(wanted, found, presence):
+    assert questions.reading(presence, wanted) == found
 
 
-def test_the_prompt_is_b0_without_placeholders(phantom_build):
-    for row in read(*_of("chexpert_presence"), str(phantom_build)).to_list():
-        assert "<image>" * len(row["images"]) + "\n" + questions.prompt(row) == prompts.b0(row)
+def test_a_filter_that_the_task_has_not_is_refused(presence):
+    with pytest.raises(InputError, match="one of b0, m1, m1_slot_agnostic, m1_extended"):
+        questions.reading(presence, "m2")
 
 
 @pytest.mark.parametrize("place", ["x.tsv", "below/x.tsv", "cxr-contrabench-chexpert/x.tsv"])
