@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+from tqdm import tqdm
 
 from ..builders import benchmarks
 from ..builders.rowset import row_json
@@ -53,7 +54,8 @@ def of_build(publication: Publication) -> Splits:
         key = b"" if publication.policy == policy.ROWS else benchmarks.key_of(publication.record, split)
         ids: list[str] = rows["id"].to_pylist()
         names = [hashed(row_id.encode(), key) for row_id in ids] if withheld else ids
-        found[config, split] = dict(zip(names, (hashed(row, key) for row in row_json(rows)), strict=True))
+        bar = tqdm(row_json(rows), desc=f"hash {config}/{split}", total=len(ids), disable=None, leave=False)
+        found[config, split] = dict(zip(names, (hashed(row, key) for row in bar), strict=True))
     return found
 
 

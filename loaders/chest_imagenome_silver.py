@@ -7,7 +7,6 @@ column, is no box; a sentence whose anatomies have none is left out, as the gold
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
 import zlib
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table, mimic_cxr
+from . import csv_table, json_text, mimic_cxr
 from .chest_imagenome import ACTION, CONTEXTS, CORNERS, Corners, GoldSentence, Mention, check_corners, stems
 from .errors import InputError
 
@@ -103,8 +102,8 @@ def read_scene_graph(root: Path, dicom_id: str) -> list[SilverSentence]:
 def parse(file: Graph, dicom_id: str) -> list[SilverSentence]:
     """The sentences of a graph. Raises InputError for one that is damaged, or not of this form or image."""
     try:
-        graph = json.loads(file.data)
-    except (ValueError, RecursionError) as error:
+        graph = json_text.parse(file.data)
+    except ValueError as error:
         raise _fault(file.where, f"is no JSON ({error})") from None
     try:
         return _sentences(graph, dicom_id, file.where)

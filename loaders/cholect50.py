@@ -7,7 +7,6 @@ of 15 values. 45 of the videos are CholecT45's. Boxes are shares of the frame's 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from . import json_text
 from .cholec_triplets import INSTRUMENTS, TARGETS, TRIPLETS, VERBS, TripletVideo, disagreeing
 from .errors import InputError
 
@@ -96,8 +96,8 @@ def _load(path: Path) -> dict:
         return table
 
     try:
-        data = json.loads(path.read_bytes(), object_pairs_hook=once)
-    except (ValueError, RecursionError, OSError) as error:
+        data = json_text.parse(path.read_bytes(), once)
+    except (ValueError, OSError) as error:
         raise InputError(path, f"is no complete JSON ({error})", action="download it again") from None
     if not isinstance(data, dict) or not isinstance(data.get("annotations"), dict):
         raise InputError(path, "has no table of annotations", expected="annotations: {frame: [vectors]}", action=ACTION)

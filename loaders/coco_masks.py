@@ -5,14 +5,13 @@ CXAS nests the images once more in its files of one image, leaves out their size
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from . import rle
+from . import json_text, rle
 from .errors import InputError
 
 ACTION = "write the file again with the tool that made it"
@@ -62,11 +61,9 @@ def parse(path: Path, names: Mapping[str, str]) -> dict[str, CocoImage]:
     Raises InputError naming the file and the entry that is at fault.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json_text.parse(path.read_bytes())
     except (ValueError, OSError) as error:
         raise InputError(path, f"not JSON ({error})", expected="a COCO file", action=ACTION) from error
-    except RecursionError:
-        raise InputError(path, "not a COCO file: nested too deeply", action=ACTION) from None
     categories = {}
     for row, entry in _entries(path, document, "categories"):
         label = _field(path, row, entry, "name", str)

@@ -24,7 +24,6 @@ YOLO: `<image id>.txt`, in the folder or in `labels/`, with lines `class x y wid
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
+from . import json_text
 from .errors import InputError
 from .vindr_cxr import CLASSES, class_of
 
@@ -275,7 +275,7 @@ def _coco(path: Path, names: Path | None, sizes: Mapping[str, tuple[int, int]]) 
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(_read_text(path))
+        return json_text.parse(_read_text(path))
     except ValueError as error:
         raise InputError(path, f"is no JSON ({error})", action=ACTION) from None
 

@@ -8,13 +8,13 @@ Source: Pal et al., "ReXVQA: A Large-scale Visual Question Answering Benchmark f
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import json_text
 from .errors import ImageError, InputError
 from .images import check_key
 
@@ -60,8 +60,8 @@ def label_file(root: Path, split: str) -> Path:
 def read_items(path: Path) -> list[Item]:
     """All questions of one file, in its order. Raises InputError naming file, item and field."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_repeats)
-    except (UnicodeDecodeError, ValueError) as error:
+        content = json_text.parse(path.read_text(encoding="utf-8"), _no_repeats)
+    except ValueError as error:
         expected = "a complete JSON object {item id: {question, options, ...}}"
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=ACTION) from None
     if not isinstance(content, dict) or not content:

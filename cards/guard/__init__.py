@@ -14,6 +14,8 @@ from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 
+from tqdm import tqdm
+
 from ...loaders.errors import InputError
 from .. import policy
 from ..publication import Publication
@@ -56,7 +58,8 @@ def _leaks(staged: Path, publication: Publication, texts: Iterable[Text]) -> Ite
     rules, quotable = _rules(staged, publication), Quotable(short=recipe)
     limit = partial(lengths.find, limit=lengths.limits(publication))
     hashed = lengths.hashed_columns(publication)
-    for path in sorted(path for path in staged.rglob("*") if path.is_file() and not path.is_symlink()):
+    present = sorted(path for path in staged.rglob("*") if path.is_file() and not path.is_symlink())
+    for path in tqdm(present, desc=f"guard {publication.name}", disable=None, leave=False):
         where = f"{publication.name}/{path.relative_to(staged).as_posix()}"
         if where in known:
             continue
