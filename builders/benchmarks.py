@@ -32,7 +32,15 @@ def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[V
 def key_of(record: Mapping[str, Any], split: str) -> bytes:
     """The secret with which is hashed what is published of a split, if its rows are not: see `write.keys_of_files`.
 
-    A benchmark's KEYS name, by source and split ("": any), the label file that it is derived from.
+    Raises InputError where the build has none (`key_file`).
+    """
+    source, name = key_file(record, split)
+    return bytes.fromhex(record["sources"][source]["keys"][name])
+
+
+def key_file(record: Mapping[str, Any], split: str) -> tuple[str, str]:
+    """Source and name of the label file that a split's key is derived from: of those in its benchmark's KEYS, by source
+    and split ("": any), the first that the build has.
 
     Raises:
         InputError: the build has none, because it is of an older release or of other files.
@@ -41,7 +49,7 @@ def key_of(record: Mapping[str, Any], split: str) -> bytes:
         keys = record["sources"].get(source, {}).get("keys", {})
         for name in of_split.get(split, of_split.get("", ())):
             if name in keys:
-                return bytes.fromhex(keys[name])
+                return source, name
     raise InputError(
         f"{record['benchmark']}-{record['source']}",
         f"its {MANIFEST} has no key for the split {split!r}",

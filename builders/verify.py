@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..loaders.errors import InputError
 from .write import MANIFEST, Family, summarise
 
 REBUILD = "build it again with medfaith build"
+_KEY = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,9 @@ def repositories(folder: Path) -> list[Path]:
     """The repositories that `folder` is or holds. Raises InputError when there is none."""
     if not folder.is_dir():
         raise InputError(folder, "is not a folder", expected="what medfaith build wrote", action="check the path")
-    found = [folder] if (folder / MANIFEST).is_file() else sorted(p.parent for p in folder.glob(f"*/{MANIFEST}"))
+    inside = (path.parent for path in folder.glob(f"*/{MANIFEST}"))
+    # A build that was killed may have left the folder that it wrote, or the older one, under a hidden name.
+    found = [folder] if (folder / MANIFEST).is_file() else sorted(p for p in inside if not p.name.startswith("."))
     if not found:
         raise InputError(folder, f"holds no build ({MANIFEST} is missing)", action=REBUILD)
     return found
@@ -110,13 +114,14 @@ def skipped(folder: Path) -> Mapping[str, int]:
 def faults_of_record(record: Any) -> list[str]:
     """What of a build.json is missing or not as medfaith build writes it: the names of its entries; none if all is.
 
-    >>> faults_of_record({"benchmark": "b", "source": "s", "seed": 0, "arguments": {}, "sources": {"s": {}}})
+    >>> faults_of_record({"benchmark": "b", "source": "s", "seed": 0, "arguments": {}, "sources": {"s": {"files": {}}}})
     ['splits']
     """
     shape = {"benchmark": str, "source": str, "seed": int, "arguments": dict, "sources": dict, "splits": dict}
     wrong = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
     if not wrong:
-        wrong += [f"sources/{k}" for k, v in record["sources"].items() if not _has_dict(v, "files")]
+        described = {record["source"]: None} | record["sources"]
+        wrong += [f"sources/{k}" for k, v in described.items() if not _has_dict(v, "files") or not _are_keys(v)]
         wrong += [f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_dict(v, "counts")]
     return wrong
 
@@ -130,6 +135,12 @@ def _read_record(folder: Path) -> dict[str, Any]:
     if wrong := faults_of_record(record):
         raise InputError(path, f"{', '.join(wrong)} is missing or not what medfaith build writes", action=REBUILD)
     return record
+
+
+def _are_keys(of_source: Mapping[str, Any]) -> bool:
+    """Whether the keys that a build has, and what is published has not, are hexadecimal digits."""
+    keys = of_source.get("keys", {})
+    return isinstance(keys, dict) and all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys.values())
 
 
 def _has_dict(value: Any, key: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -10,10 +11,11 @@ import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 from huggingface_hub import HfApi
-from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
+from ..builders.write import MANIFEST as RECORD
 from ..loaders.errors import InputError
-from . import hub, manifest, policy
+from . import hub, manifest
 from .manifest import Difference
 from .publication import MANIFEST, MANIFEST_FEATURES, Publication
 
@@ -50,7 +52,7 @@ def against(publication: Publication, repo_id: str) -> Comparison:
         for found in manifest.compare(built, published)
     ]
     notes = _notes(publication.published_record, record)
-    if policy.withholds_ids(publication.record):
+    if publication.withholds_ids:
         differences = list(_with_ids(differences, publication, built))
         if any(found.missing for found in differences):
             notes.append("a missing row is named by the hash of its id, which its licence withholds")
@@ -73,26 +75,55 @@ def _published(
     """The published rows, and the ids that stand more than once."""
     found: manifest.Splits = {}
     repeated: dict[Name, list[str]] = {}
-    try:
-        if MANIFEST in datasets.get_dataset_config_names(repo_id, revision=revision):
-            rows = _rows(repo_id, MANIFEST, MANIFEST, revision)
-            for config, split, row_id in _repeated(rows.select(["config", "split", "id"])):
-                repeated.setdefault((config, split), []).append(row_id)
-            return manifest.of_table(rows), repeated
-        for key in record["splits"]:
-            config, split = key.split("/")
-            rows = _rows(repo_id, config, split, revision)
-            repeated[config, split] = [row_id for (row_id,) in _repeated(rows.select(["id"]))]
+    there = _splits(repo_id, revision)
+    is_recipe = (MANIFEST, MANIFEST) in there
+    named = [(MANIFEST, MANIFEST)] if is_recipe else [(c, s) for c, s in (key.split("/") for key in record["splits"])]
+    if others := sorted(there.symmetric_difference(named)):
+        listed = ", ".join(f"{'/'.join(other)} ({'not named' if other in there else 'missing'})" for other in others)
+        what = f"has other splits than its {RECORD} names: {listed}"
+        raise InputError(repo_id, what, action="publish it again with medfaith publish, or name another")
+    if is_recipe:
+        rows = _rows(repo_id, MANIFEST, MANIFEST, revision)
+        for config, split, row_id in _repeated(rows.select(["config", "split", "id"])):
+            repeated.setdefault((config, split), []).append(row_id)
+        return manifest.of_table(rows), repeated
+    for config, split in named:
+        rows = _rows(repo_id, config, split, revision)
+        repeated[config, split] = [row_id for (row_id,) in _repeated(rows.select(["id"]))]
+        with _loaded(f"{repo_id}, {config}/{split}"):  # rows of any form, some of which are no JSON
             found[config, split] = manifest.plain(rows)
-    except (ValueError, TypeError, OSError, datasets.exceptions.DatasetsError) as error:
-        cause = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
-        raise InputError(repo_id, f"cannot be loaded ({cause})", action="try again, or name another") from error
     return found, repeated
+
+
+def _splits(repo_id: str, revision: str) -> set[Name]:
+    """All that `datasets` finds there: what build.json does not name would go uncompared."""
+    with _loaded(repo_id):
+        return {
+            (config, split)
+            for config in datasets.get_dataset_config_names(repo_id, revision=revision)
+            for split in datasets.get_dataset_split_names(repo_id, config, revision=revision)
+        }
+
+
+@contextmanager
+def _loaded(where: str) -> Iterator[None]:
+    """Turns what `datasets` raises into an error that names what it could not load."""
+    with hub.reachable(where):
+        try:
+            yield
+        except HfHubHTTPError:
+            raise
+        except (ValueError, TypeError, OSError, datasets.exceptions.DatasetsError) as error:
+            cause = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
+            if isinstance(error, datasets.exceptions.SplitsVerificationError):
+                cause = "its Parquet has not the rows that its card says"
+            raise InputError(where, f"cannot be loaded ({cause})", action="try again, or name another") from error
 
 
 def _rows(repo_id: str, config: str, split: str, revision: str) -> pa.Table:
     """One split of what is published. Raises InputError for a table without ids, or a manifest of another form."""
-    rows = cast(Any, datasets.load_dataset(repo_id, config, split=split, revision=revision))
+    with _loaded(f"{repo_id}, {config}/{split}"):
+        rows = cast(Any, datasets.load_dataset(repo_id, config, split=split, revision=revision))
     needed = MANIFEST_FEATURES if config == MANIFEST else {"id": datasets.Value("string")}
     wrong = [name for name, kind in needed.items() if rows.features.get(name) != kind]
     table: pa.Table = rows.with_format("arrow")[:]
@@ -145,7 +176,7 @@ def _notes(built: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:
     for source, theirs in published["sources"].items():
         ours = built["sources"].get(source, {})
         if others := _others(ours.get("files", {}), theirs["files"]):
-            notes.append(f"{source}: not the same files: {', '.join(others)}")
+            notes.append(f"{source}: made from other label files: {', '.join(others)}")
         if _others(ours.get("key_fingerprints", {}), theirs.get("key_fingerprints", {})):
             notes.append(f"{source}: hashes made with the key of other files differ even where the rows are equal")
     return notes

@@ -92,7 +92,7 @@ def document(publication: Publication, staged: Path, repo_id: str) -> str:
     sections = datasheet.sections(publication, repo_id)
     about = datasheet.benchmark(publication.record["benchmark"])
     page = f"https://huggingface.co/datasets/{repo_id}"
-    columns = datasheet.manifest_columns(publication.record) if publication.policy == policy.RECIPE else {}
+    columns = datasheet.manifest_columns(publication) if publication.policy == policy.RECIPE else {}
     found = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",

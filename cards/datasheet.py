@@ -17,8 +17,6 @@ import pyarrow.parquet as pq
 
 from ..builders.rowset import rowset_sha256
 from ..builders.write import configs_header, front_matter
-from ..loaders import sources
-from ..loaders.sources import Source
 from . import FOLDER, body, command, composition, examples, licences, policy, reports
 from .publication import Publication
 
@@ -45,7 +43,6 @@ def readme(publication: Publication, staged: Path, repo_id: str) -> str:
 def sections(publication: Publication, repo_id: str) -> dict[str, str]:
     """Heading -> Markdown, in the order of the card."""
     written = written_sections(publication.name)
-    referenced = _referenced(publication)
     return {
         "Motivation": written["Motivation"],
         "Composition": composition.text(publication),
@@ -58,8 +55,8 @@ def sections(publication: Publication, repo_id: str) -> dict[str, str]:
         "Biases": written["Biases"],
         "Limits": written["Limits"],
         "Personal and sensitive information": _sensitive(publication),
-        "How to get it": _use(publication, repo_id, referenced),
-        "Licences": licences.chain(publication.sources, referenced),
+        "How to get it": _use(publication, repo_id),
+        "Licences": licences.chain(publication.sources, publication.referenced),
         "Citation": f"```bibtex\n{benchmark(publication.record['benchmark'])['bibtex'].strip()}\n```",
         "Contact": f"Questions, errors, requests to take something down: {issues()}. Rows were built by medfaith "
         f"{publication.record['medfaith']}, this card was written by medfaith {version()}.",
@@ -96,7 +93,7 @@ def header(publication: Publication, staged: Path) -> dict[str, Any]:
         "source_datasets": ["extended"],
     }
     if publication.policy == policy.RECIPE:
-        found |= licences.gate(dict.fromkeys((*publication.sources, *_referenced(publication))))
+        found |= licences.gate(publication.all_sources)
     found |= configs_header(publication.features, hashes)
     found["dataset_info"] = [info | sizes[info["config_name"]] for info in found["dataset_info"]]
     return found
@@ -128,20 +125,6 @@ def _measured(publication: Publication, staged: Path) -> tuple[dict[tuple[str, s
         of_config["download_size"] += sum(path.stat().st_size for path in files)
         of_config["dataset_size"] += table.nbytes
     return hashes, sizes
-
-
-def _referenced(publication: Publication) -> tuple[Source, ...]:
-    """Sources whose images rows reference."""
-    found: dict[str, None] = {}
-    for _, _, table in publication.tables():
-        for column in table.columns:
-            values = column.combine_chunks()
-            kind = values.type
-            if pa.types.is_list(kind):
-                values, kind = values.flatten(), kind.value_type
-            if pa.types.is_struct(kind) and {"source", "key"} <= {field.name for field in kind}:
-                found |= dict.fromkeys(values.field("source").drop_null().unique().to_pylist())
-    return tuple(sources.source(source_id) for source_id in sorted(found))
 
 
 def _example(publication: Publication) -> str:
@@ -194,7 +177,7 @@ def _sensitive(publication: Publication) -> str:
         )
     hashed, ids = (
         ("ids and rows", "")
-        if policy.withholds_ids(publication.record)
+        if publication.withholds_ids
         else ("rows", "; the rows' ids stand there as they are: they name images or frames as the sources do")
     )
     packaged = [source.title for source in publication.sources if source.torchxrayvision]
@@ -208,11 +191,11 @@ def _sensitive(publication: Publication) -> str:
     )
 
 
-def _use(publication: Publication, repo_id: str, referenced: tuple[Source, ...]) -> str:
+def _use(publication: Publication, repo_id: str) -> str:
     record = publication.record
     org = repo_id.split("/", 1)[0]
     about = benchmark(record["benchmark"])
-    roots = [word for source in referenced for word in ("--root", f"{source.id}=PATH")]
+    roots = [word for source in publication.referenced for word in ("--root", f"{source.id}=PATH")]
 
     def evaluate(data: str) -> str:
         tasks = ["--tasks", about["tasks"][record["source"]]]
@@ -233,29 +216,29 @@ def _use(publication: Publication, repo_id: str, referenced: tuple[Source, ...])
         f"{_shell(rebuild, ['medfaith', 'verify', 'DIR', '--against', repo_id])}\n\n"
         f"Then score a model:\n\n{evaluate('DIR')}\n\n"
         f'`load_dataset("{repo_id}", "manifest")` has `config`, `split`, `id` and `sha256` of each row. '
-        + _hashed(record)
+        + _hashed(publication)
     )
 
 
-def manifest_columns(record: Mapping[str, Any]) -> dict[str, str]:
+def manifest_columns(publication: Publication) -> dict[str, str]:
     """What the columns of a recipe's manifest hold."""
     as_json = "the row as JSON (keys sorted, no spaces, UTF-8)"
     return {
         "config": "the row's config",
         "split": "the row's split",
-        "id": f"HMAC-SHA256 of the row's id, {KEY}" if policy.withholds_ids(record) else "the row's id",
+        "id": f"HMAC-SHA256 of the row's id, {KEY}" if publication.withholds_ids else "the row's id",
         "sha256": f"HMAC-SHA256 of {as_json}, {KEY}",
     }
 
 
-def _hashed(record: Mapping[str, Any]) -> str:
+def _hashed(publication: Publication) -> str:
     """`manifest_columns` in a sentence."""
-    if policy.withholds_ids(record):
+    if publication.withholds_ids:
         return (
             "`id` and `sha256` are HMAC-SHA256 of the row's id and of the row as JSON (keys sorted, no spaces, UTF-8), "
             f"{KEY}."
         )
-    return f"`id` is the row's id, `sha256` is {manifest_columns(record)['sha256']}."
+    return f"`id` is the row's id, `sha256` is {manifest_columns(publication)['sha256']}."
 
 
 def _shell(*commands: list[str]) -> str:

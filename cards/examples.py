@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ..builders import benchmarks
 from ..builders.write import MANIFEST as RECORD
 from ..loaders import phantom
-from . import FOLDER, policy
+from . import FOLDER, policy, publication
 
 EXAMPLES = FOLDER / "examples"
 IDENTIFIERS = frozenset({"id", "original_id", "study_id", "patient_id"})
@@ -99,8 +99,7 @@ def main(out: Path = EXAMPLES) -> list[Path]:
         roots = phantom.write(Path(temporary) / "phantom")
         for module in benchmarks.MODULES.values():
             for folder in module.build(roots, Path(temporary) / "data"):
-                record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-                if policy.policy_of(record) == policy.RECIPE:
+                if publication.read(folder).policy == policy.RECIPE:
                     written.append(out / f"{folder.name}.json")
                     written[-1].write_text(text(of_build(folder)), encoding="utf-8")
     return written

@@ -149,7 +149,7 @@ def upload(
         else CommitOperationAdd(change.path, str(staged / change.path))
         for change in intended.pending
     ]  # fmt: skip
-    with reachable(repo_id):
+    with reachable(repo_id, again="try again: large files that have arrived are not sent twice"):
         if not intended.exists:
             sdk = "gradio" if repo_type == "space" else None
             api.create_repo(repo_id, repo_type=repo_type, private=private, space_sdk=sdk)
@@ -189,8 +189,12 @@ def other_content(intended: Plan) -> InputError:
 
 
 @contextmanager
-def reachable(repo_id: str, *passing: type[Exception]) -> Iterator[None]:
-    """Turns what the Hub's client raises into errors that say what to do. passing: errors that the caller treats."""
+def reachable(repo_id: str, *passing: type[Exception], again: str = "try again") -> Iterator[None]:
+    """Turns what the Hub's client raises into errors that say what to do.
+
+    Args:
+        passing: errors that the caller treats. again: what to do where nothing is wrong here.
+    """
     try:
         yield
     except GatedRepoError as error:  # which is a RepositoryNotFoundError, too
@@ -202,20 +206,19 @@ def reachable(repo_id: str, *passing: type[Exception]) -> Iterator[None]:
     except OfflineModeIsEnabled:
         raise MedfaithError(f"{repo_id}: offline mode is on\n  what to do: unset HF_HUB_OFFLINE") from None
     except HFValidationError as error:
-        raise InputError(repo_id, f"is no name of a repository ({error})", action="correct --org") from None
+        raise InputError(repo_id, f"is no name of a repository ({error})", action="correct it") from None
     except LocalEntryNotFoundError as error:  # any answer but the file, or none
-        raise _refused(repo_id, error.__cause__ or error) from error
+        raise _refused(repo_id, error.__cause__ or error, again) from error
     except (HfHubHTTPError, HTTPError, ConnectionError, TimeoutError) as error:
-        raise _refused(repo_id, error) from error
+        raise _refused(repo_id, error, again) from error
     except RuntimeError as error:  # what the client makes of any error while it sends a large file
         if not isinstance(error.__cause__, HfHubHTTPError | HTTPError | OSError):
             raise
-        raise _refused(repo_id, error.__cause__) from error
+        raise _refused(repo_id, error.__cause__, again) from error
 
 
-def _refused(repo_id: str, error: BaseException) -> MedfaithError:
+def _refused(repo_id: str, error: BaseException, action: str) -> MedfaithError:
     """What to do about an answer of the Hub, or about none."""
-    action = "try again: large files that have arrived are not sent twice"
     if not isinstance(error, HfHubHTTPError):
         return MedfaithError(f"{repo_id}: the Hub cannot be reached ({error})\n  what to do: {action}")
     status = error.response.status_code

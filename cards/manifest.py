@@ -48,12 +48,11 @@ def of_build(publication: Publication) -> Splits:
 
     Raises InputError for a recipe without a key (`benchmarks.key_of`).
     """
-    withheld = policy.withholds_ids(publication.record)
     found: Splits = {}
     for config, split, rows in publication.tables():
         key = b"" if publication.policy == policy.ROWS else benchmarks.key_of(publication.record, split)
         ids: list[str] = rows["id"].to_pylist()
-        names = [hashed(row_id.encode(), key) for row_id in ids] if withheld else ids
+        names = [hashed(row_id.encode(), key) for row_id in ids] if publication.withholds_ids else ids
         bar = tqdm(row_json(rows), desc=f"hash {config}/{split}", total=len(ids), disable=None, leave=False)
         found[config, split] = dict(zip(names, (hashed(row, key) for row in bar), strict=True))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from ..builders import benchmarks
 from ..builders.write import MANIFEST as RECORD
+from ..loaders import sources
 from ..loaders.errors import InputError
 from ..loaders.sources import Source
 from . import policy
@@ -27,14 +28,29 @@ MANIFEST_FEATURES = datasets.Features(dict.fromkeys(("config", "split", "id", "s
 class Publication:
     """One repository of `medfaith build`.
 
-    record: its build.json. policy: "rows" or "recipe". sources: all that it was made of. built: config -> features.
+    record: its build.json. sources: whose labels were read. referenced: whose images rows reference. built: config ->
+    features.
     """
 
     folder: Path
     record: Mapping[str, Any]
-    policy: str
     sources: tuple[Source, ...]
+    referenced: tuple[Source, ...]
     built: Mapping[str, datasets.Features]
+
+    @property
+    def all_sources(self) -> tuple[Source, ...]:
+        """Whose licences hold: of labels, then of images alone."""
+        return tuple(dict.fromkeys((*self.sources, *self.referenced)))
+
+    @property
+    def policy(self) -> str:
+        """ "rows" or "recipe"."""
+        return policy.policy_of(self.all_sources)
+
+    @property
+    def withholds_ids(self) -> bool:
+        return policy.withholds_ids(self.all_sources)
 
     @property
     def name(self) -> str:
@@ -43,15 +59,20 @@ class Publication:
 
     @property
     def published_record(self) -> Mapping[str, Any]:
-        """build.json as it is published: fingerprints in place of the keys, which stay with those who hold the sources.
+        """build.json as it is published: without the keys, which stay with those who hold the sources.
 
-        Whose fingerprints are others has keys of other label files, and hashes that cannot be compared.
+        A recipe has the fingerprints of those that its hashes were made with: whose fingerprints are others has keys of
+        other label files, and hashes that cannot be compared.
         """
-        described = {
+        described: dict[str, dict[str, Any]] = {
             source_id: {name: value for name, value in of_source.items() if name != "keys"}
-            | {"key_fingerprints": {name: _fingerprint(key) for name, key in of_source.get("keys", {}).items()}}
             for source_id, of_source in self.record["sources"].items()
         }
+        if self.policy == policy.RECIPE:
+            for key in self.record["splits"]:
+                source_id, name = benchmarks.key_file(self.record, key.split("/")[1])
+                fingerprint = _fingerprint(self.record["sources"][source_id]["keys"][name])
+                described[source_id].setdefault("key_fingerprints", {})[name] = fingerprint
         return {**self.record, "sources": described}
 
     @property
@@ -97,10 +118,19 @@ def read(folder: Path) -> Publication:
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     configs = dict.fromkeys(key.split("/")[0] for key in record["splits"])
     families = benchmarks.families(record["benchmark"])
-    return Publication(
-        folder,
-        record,
-        policy.policy_of(record),
-        tuple(policy.sources_of(record)),
-        {config: families(config).features for config in configs},
-    )
+    built = {config: families(config).features for config in configs}
+    named = tuple(sources.source(source_id) for source_id in record["sources"])
+    labels = Publication(folder, record, named, (), built)
+    referenced = sorted({source_id for _, _, table in labels.tables() for source_id in _referenced(table)})
+    return replace(labels, referenced=tuple(map(sources.source, referenced)))
+
+
+def _referenced(rows: pa.Table) -> Iterator[str]:
+    """Sources whose images rows reference."""
+    for column in rows.columns:
+        values = column.combine_chunks()
+        kind = values.type
+        if pa.types.is_list(kind):
+            values, kind = values.flatten(), kind.value_type
+        if pa.types.is_struct(kind) and {"source", "key"} <= {field.name for field in kind}:
+            yield from values.field("source").drop_null().unique().to_pylist()

@@ -139,7 +139,7 @@ def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     ]
     print(
         table(
-            ["source", "state", "licence", "published as", "where, or what is missing"],
+            ["source", "state", "licence", "may publish", "where, or what is missing"],
             [
                 [s.source.id, s.state, s.source.licence, s.source.publish,
                  " ".join(filter(None, [str(s.root or ""), f"lacks {', '.join(s.missing)}" if s.missing else ""]))]
@@ -157,7 +157,7 @@ def _verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.builders.verify import repositories
 
     folders = repositories(arguments.directory)
-    if arguments.against:
+    if arguments.against is not None:
         return publish.print_against(folders, arguments.against)
     return 0 if build.print_verdicts(folders) else 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -54,12 +55,14 @@ def print_against(folders: Sequence[Path], repo_id: str) -> int:
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
         disable_progress_bars()
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
+        found, action = "is no name of a data set on the Hub", "name the published one"
+        raise InputError(f"--against {repo_id!r}", found, expected="ORG/NAME", action=action)
     name = repo_id.rsplit("/", 1)[-1]
     folder = folders[0] if len(folders) == 1 else next((one for one in folders if one.name == name), None)
     if folder is None:
-        raise InputError(
-            repo_id, f"none of {', '.join(one.name for one in folders)} is called {name}", action="name it"
-        )
+        found = f"none of {', '.join(one.name for one in folders)} is called {name}"
+        raise InputError(repo_id, found, action="name the folder of the one build that it is compared with")
     compared = against(publication.read(folder), repo_id)
     differences = compared.differences
     header = ["config", "split", "equal", "missing", "extra", "different"]
@@ -89,9 +92,12 @@ def _publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
     roots = build.roots(arguments)
     with tempfile.TemporaryDirectory(prefix="medfaith-publish-") as temporary:
-        staged = []
+        staged, known = [], dict[str, Path]()
         for folder in repositories(arguments.directory):
             of_folder = publication.read(folder)
+            if (other := known.setdefault(of_folder.name, folder)) != folder:
+                found = f"is a build of {of_folder.name}, as {other.name} is"
+                raise InputError(folder, found, expected="one of each", action="move one of them elsewhere")
             into = Path(temporary) / of_folder.name
             into.mkdir()
             repo_id = f"{arguments.org}/{of_folder.name}"

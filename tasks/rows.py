@@ -158,7 +158,13 @@ def repository_path(repository: str, data: str | None) -> str:
     folder = Path(data).expanduser()
     if folder.is_dir():
         inside = folder / repository
-        return str(folder if folder.name == repository and not inside.is_dir() else inside)
+        if not inside.is_dir():
+            if folder.name == repository:
+                return str(folder)
+            held = ", ".join(sorted(path.name for path in folder.iterdir() if (path / "build.json").is_file()))
+            action = "build it: medfaith build, with its source's root"
+            raise InputError(folder, f"holds no {repository} (but {held or 'no build'})", action=action)
+        return str(inside)
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"
 
 

@@ -87,7 +87,7 @@ def _rules(staged: Path, publication: Publication) -> list[Rule]:
     if publication.policy == policy.RECIPE:
         rules.append(partial(rows.find, names=rows.columns(publication)))
     rules += [pixels.find, paths.find]
-    if policy.withholds_ids(publication.record):
+    if publication.withholds_ids:
         kept, figures = identifiers.withheld(publication), identifiers.figures(staged, publication.record)
         rules.append(partial(identifiers.find, identifiers=kept, figures=figures))
     return rules

@@ -46,4 +46,4 @@ def hashed_columns(publication: Publication) -> Collection[str]:
     """The columns of a manifest that hold hashes; none of rows."""
     if publication.policy == policy.ROWS:
         return ()
-    return ("sha256", "id") if policy.withholds_ids(publication.record) else ("sha256",)
+    return ("sha256", "id") if publication.withholds_ids else ("sha256",)

@@ -21,7 +21,7 @@ from PIL import Image
 from ...loaders.errors import InputError
 from ..contrabench import adapter
 from ..rows import LazyImages
-from . import questions
+from . import questions, writing
 
 HERE = "medfaith.tasks.adapters.lmms_eval"
 TEXT, FILTER = "lmms_eval_text", "lmms_eval_filter"  # columns that are written beside the task's own
@@ -44,20 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--task", action="append", required=True, help="a task or a group; repeatable")
     parser.add_argument("--filter", help="how CXR-ContraBench's answers are read: m1, ... (default: b0)")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="new; for lmms-eval's --include_path")
-    return questions.command(_write, parser, argv)
+    return writing.command(_write, parser, argv)
 
 
 def _write(arguments: argparse.Namespace) -> None:
-    questions.refuse_builds(out := arguments.out)
-    if out.exists():
-        raise InputError(out, "exists", action="name a new folder")
-    groups = [questions.load(name, *arguments.where) for name in arguments.task]
-    tasks = {name.replace("::", "_"): task for group in groups for name, task in group.items()}
+    writing.refuse(out := arguments.out, new=True)
+    loaded = (questions.load(name, *arguments.where).items() for name in arguments.task)
+    tasks = {name.replace("::", "_"): task for group in loaded for name, task in group}
     roots = {source: str(path) for source, path in questions.resolve_roots(arguments.root).items()}
     partial = out.with_name(f".{out.name}.partial")
     try:
         for name, task in tasks.items():
-            rows, reading = Path("rows", name), questions.reading(task, arguments.filter)
+            rows, reading = Path("rows", name), questions.reading(task.config, arguments.filter)
             datasets.DatasetDict({"test": _rows(task, reading)}).save_to_disk(partial / rows)
             config = {"task": name, "dataset_path": str(out.resolve() / rows), **_config(task, reading, roots)}
             text = json.dumps(config, indent=2, default=_tag, ensure_ascii=False)
@@ -70,12 +68,13 @@ def _write(arguments: argparse.Namespace) -> None:
 
 def _rows(task: Any, reading: str) -> datasets.Dataset:
     docs, rows = task.test_docs(), task.test_docs().with_format(None)
-    texts, function = [questions.texts(task, doc) for doc in docs], questions.filters(task)[reading]
-    if any(any(before) for *before, _ in texts) or set(docs[0]) - set(rows.column_names):
-        found = "has text before an image, or scores what no file of rows holds: lmms-eval cannot ask it"
+    texts, function = [questions.texts(task, doc) for doc in docs], questions.filters(task.config)[reading]
+    lost = ", ".join(sorted(set(docs[0]) - set(rows.column_names)))
+    if lost or any(any(before) for *before, _ in texts):
+        found = f"scores what no file of rows holds: {lost}" if lost else "has text before an image: lmms-eval has none"
         raise InputError(f"task {task.config.task!r}", found, action="evaluate it with lm-eval or Inspect")
-    named = [getattr(function, "__name__", "")] * len(rows)
-    return rows.add_column(FILTER, named).add_column(TEXT, [text for *_, text in texts])
+    rows = rows.add_column(FILTER, [getattr(function, "__name__", "")] * len(rows))
+    return rows.add_column(TEXT, [text for *_, text in texts])
 
 
 def _config(task: Any, reading: str, roots: Mapping[str, str]) -> dict[str, Any]:

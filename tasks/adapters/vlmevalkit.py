@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from ...loaders import images
 from ...loaders.errors import InputError
-from . import questions
+from . import questions, writing
 
 PICTURES = {".jpg", ".jpeg", ".png"}
 # VLMEvalKit reads with pandas, which takes these texts for no text, and then leaves the option out.
@@ -70,12 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("task", metavar="TASK", help="one that medfaith tasks --list names, or GROUP::TASK")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.tsv", help="written in one step")
     parser.add_argument("--embed", action="store_true", help="pixels (base64) in place of paths")
-    return questions.command(_write, parser, argv)
+    return writing.command(_write, parser, argv)
 
 
 def _write(arguments: argparse.Namespace) -> None:
     out, embed = arguments.out, arguments.embed
-    questions.refuse_builds(out)
+    writing.refuse(out)
     task = questions.load_one(arguments.task, *arguments.where)
     docs, stored = task.test_docs(), task.test_docs().with_format(None)
     letters = string.ascii_uppercase[: max(len(doc["options"]) for doc in docs)]

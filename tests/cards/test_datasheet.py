@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -281,3 +282,37 @@ def test_metrics_cite_the_papers_as_the_data_sets_do():
             key: fields for key, fields in of_metric.items() if key in papers
         }
     assert papers.keys() <= cited
+
+
+def test_splits_that_count_the_same_stand_on_one_line():
+    counts = {"finding": {"edema": 2, "mass": 1}}
+    splits = {key: {"counts": counts} for key in ("a/test", "b/test")} | {
+        "c/test": {"counts": {"finding": {"x": 1, "y": 1}}}
+    }
+    assert composition._labels(splits, {}) == [
+        ["`a/test`, `b/test`", "finding", "edema 2, mass 1"], ["`c/test`", "finding", "x 1, y 1"]
+    ]  # fmt: skip
+    paper = {"b/test": {"findings": {"edema": 5}}}
+    assert len(composition._labels(splits, paper)) == 3
+
+
+def test_a_licence_of_images_that_rows_reference_holds_too(builds):
+    """A build whose labels are open and whose record forgets where its images come from."""
+    found = publication.read(builds["cxr-contrabench-chexpert"])
+    forgetful = replace(found, sources=(sources.source("chexstruct"),))
+    assert (forgetful.policy, forgetful.withholds_ids) == ("recipe", True)
+    assert replace(forgetful, referenced=()).policy == "rows"
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_recipe_names_the_keys_that_its_hashes_were_made_with_and_no_other(name, builds):
+    found = publication.read(builds[name])
+    of_sources = found.published_record["sources"].items()
+    published = {(source, file) for source, of in of_sources for file in of.get("key_fingerprints", {})}
+    used = (
+        {benchmarks.key_file(found.record, key.split("/")[1]) for key in found.record["splits"]}
+        if name not in ROWS
+        else set()
+    )
+    assert published == used
+    assert "keys" not in {entry for _, of in of_sources for entry in of}

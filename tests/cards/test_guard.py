@@ -26,7 +26,17 @@ from medfaith.cards.publication import read
 from medfaith.loaders import openi, phantom, sources
 from medfaith.loaders.errors import InputError
 
-from .guard_scenes import append, first_parquet, insert_before_footer, put_json, replace_value, rewrite, stage
+from .guard_scenes import (
+    append,
+    first_parquet,
+    insert_before_footer,
+    opened,
+    put_json,
+    replace_value,
+    rewrite,
+    stage,
+    turn_a_bit,
+)
 
 REPORT = Text("report CXR9", "Stable cardiomegaly. There is a small left pleural effusion with adjacent atelectasis.")
 QUOTE = "there is a small LEFT pleural effusion, with adjacent"
@@ -333,6 +343,10 @@ FILES = {
         lambda folder: insert_before_footer(first_parquet(folder), image_bytes("PNG")),
         "holds other bytes than its rows make", "fewshot_absence/train-00000-of-00001.parquet",
     ),
+    "a bit that is turned inside Parquet": (
+        lambda folder: turn_a_bit(first_parquet(folder)),
+        "holds other bytes than its rows make", "fewshot_absence/train-00000-of-00001.parquet",
+    ),
     "Parquet that another program wrote": (
         lambda folder: rewrite(first_parquet(folder), lambda table: table),
         "holds other bytes than its rows make", "fewshot_absence/train-00000-of-00001.parquet",
@@ -432,16 +446,15 @@ def test_identifiers_of_an_open_source_pass(staged, publications):
 def test_rows_of_a_benchmark_without_limits_are_refused(publications, stagings):
     name = "heal-medvqa-vindr_cxr"
     with pytest.raises(InputError, match="have no limits to their texts"):
-        guard.check(stagings[name], replace(publications[name], policy=policy.ROWS), [])
+        guard.check(stagings[name], opened(publications[name]), [])
 
 
 class TestExports:
     """Were CheXpert open, its rows and its chat-format export would be published."""
 
     @pytest.fixture
-    def open_chexpert(self, publications, monkeypatch, tmp_path):
-        monkeypatch.setattr(policy, "withholds_ids", lambda record: False)
-        publication = replace(publications["cxr-contrabench-chexpert"], policy=policy.ROWS)
+    def open_chexpert(self, publications, tmp_path):
+        publication = opened(publications["cxr-contrabench-chexpert"])
         return publication, stage(publication, tmp_path / "staged")
 
     def test_pass_as_built(self, open_chexpert):

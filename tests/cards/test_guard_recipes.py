@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders import benchmarks
-from medfaith.cards import examples, guard, policy, publication
+from medfaith.cards import examples, guard, publication
 from medfaith.cards.guard import identifiers
 from medfaith.cards.guard.found import Value
 from medfaith.cards.guard.quotes import RUN, SHORT, Quotable, Text
 from medfaith.loaders.errors import InputError
 
-from .guard_scenes import append, put_json
+from .guard_scenes import append, opened, put_json
 
 REXVQA, WRONG_LUNG, CHEXPERT = "cxr-contrabench-rexvqa", "wrong-lung-chest_imagenome", "cxr-contrabench-chexpert"
 HEAL, SURGX = "heal-medvqa-vindr_cxr", "surgxbench-cholect45"
@@ -265,6 +265,6 @@ def test_only_the_committed_example_passes(copy, publications, refused):
 
 
 def test_these_rules_are_of_recipes(publications):
-    open_one = replace(publications[REXVQA], policy=policy.ROWS)
+    open_one = opened(publications[REXVQA])
     assert list(guard.quotes.of_build(open_one)) == []
     assert len(list(guard.quotes.of_build(publications[REXVQA]))) > 10

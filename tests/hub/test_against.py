@@ -8,9 +8,11 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub.errors import HTTPError
 
 from medfaith.builders.write import configs_header, front_matter
-from medfaith.cards import manifest, publication
+from medfaith.cards import against, manifest, publication
+from medfaith.loaders.errors import MedfaithError
 from tests.hub.server import Account
 
 OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
@@ -123,7 +125,12 @@ def test_keys_of_other_files_are_told_from_other_rows(verify, hub, phantom_build
         (lambda record: {**record, "splits": {"one": {}}}, "splits/one"),
         (lambda record: {**record, "arguments": None}, "arguments"),
         (lambda record: [record], "benchmark"),
-        (lambda record: {**record, "source": "chexpert"}, "is cxr-contrabench-chexpert"),
+        (lambda record: {**record, "source": "chexpert"}, "sources/chexpert"),
+        (lambda record: {**record, "sources": {"openi": {"files": {}, "keys": {"x": "no digits"}}}}, "sources/openi"),
+        (
+            lambda record: {**record, "source": "chexpert", "sources": {"chexpert": record["sources"]["openi"]}},
+            "is cxr-contrabench-chexpert",
+        ),
     ],
 )
 def test_a_record_of_another_form_is_refused(record, complaint, verify, hub, phantom_build):
@@ -174,6 +181,44 @@ def test_a_hub_that_fails_is_not_taken_for_a_wrong_name(path, status, complaint,
     assert status == 2
     assert complaint in err
     assert "name" not in err
+
+
+@pytest.mark.parametrize("path", ["parquet", "/tree/"])
+def test_a_hub_that_fails_while_rows_are_loaded_is_named(path, verify, hub, phantom_build):
+    publish(hub, phantom_build / OPENI)
+    for method in ("GET", "HEAD", "POST"):
+        hub.fail(method, path, times=99, status=501)
+    status, _, err = verify(OPENI)
+    assert status == 2
+    assert "what to do: try again" in err
+
+
+@pytest.mark.parametrize("error", [HTTPError("cut off"), ConnectionError("cut off"), ValueError("no Parquet")])
+def test_what_the_clients_raise_when_they_give_up_is_explained(error):
+    explained = r"x/y, a/b: .*(cut off|no Parquet).*\n  what to do: try again"
+    with pytest.raises(MedfaithError, match=explained), against._loaded("x/y, a/b"):
+        raise error
+
+
+def test_rows_that_the_record_does_not_name_are_not_passed_over(verify, hub, phantom_build):
+    repository = publish(hub, phantom_build / OPENI)
+    files = dict(repository.files)
+    (part,) = (path for path in files if path.startswith("fewshot_absence/"))
+    more = b"- config_name: more\n  data_files:\n  - split: train\n    path: more/*.parquet\n"
+    files["README.md"] = files["README.md"].replace(b"configs:\n", b"configs:\n" + more)
+    files["more/train-00000-of-00001.parquet"] = files[part]
+    hub.add("dataset", OPENI, {path: content for path, content in files.items() if path != ".gitattributes"})
+    status, _, err = verify(OPENI)
+    assert status == 2
+    assert "has other splits than its build.json names: more/train (not named)" in err
+
+
+@pytest.mark.parametrize("name", ["", "clinic", "https://hub.example/clinic/x", "clinic/a/b"])
+def test_what_is_no_name_of_a_data_set_is_refused(name, medfaith, hub, phantom_build):
+    status, out, err = medfaith("verify", phantom_build / OPENI, "--against", name)
+    assert (status, out) == (2, "")
+    assert "expected: ORG/NAME" in err
+    assert not hub.requests
 
 
 def test_a_gated_data_set_says_where_to_ask(verify, hub, phantom_build):

@@ -14,6 +14,7 @@ from huggingface_hub import HfApi
 
 from medfaith.cards import hub as on_hub
 from medfaith.cards import publication, staging
+from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError, MedfaithError
 from tests.hub.repositories import File
 from tests.hub.server import Account
@@ -100,6 +101,7 @@ def test_a_record_that_cannot_be_read_stops_an_upload(content, hub, api, staged)
 def test_a_data_set_of_another_benchmark_is_not_replaced_unasked(hub, api, staged, tmp_path):
     def other(record):
         record["source"] = "chexpert"
+        record["sources"] = {"chexpert": record["sources"]["openi"]}
 
     files = {"build.json": (edited(staged, tmp_path, other) / "build.json").read_bytes()}
     repository = hub.add("dataset", OPENI, files)
@@ -185,6 +187,28 @@ def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, api, s
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     assert repository.files["mine.csv"] == b"a\n"
     assert repository.commits[-1].title != "later"
+
+
+# What is to be published.
+
+
+def test_two_builds_of_one_repository_are_not_published_together(openi, medfaith, hub, phantom_build, tmp_path):
+    for name in (OPENI, f"{OPENI}.bak", f".{OPENI}-1234.old"):  # the last is what a killed build may leave
+        shutil.copytree(phantom_build / OPENI, tmp_path / "data" / name)
+    publish = ["publish", tmp_path / "data", *openi[2:]]
+    status, _, err = medfaith(*publish)
+    assert status == 2
+    assert f"{OPENI}.bak: is a build of {OPENI}, as {OPENI} is" in err
+    shutil.rmtree(tmp_path / "data" / f"{OPENI}.bak")
+    assert medfaith(*publish)[0] == 0
+
+
+def test_reports_of_another_copy_prove_nothing(openi, medfaith, hub, tmp_path):
+    others = phantom.write(tmp_path, seed=7, sources=("openi",))["openi"]
+    status, _, err = medfaith(*openi[:-1], f"openi={others}")
+    assert status == 2
+    assert f"{others}: holds other reports than those that {OPENI} was built from" in err
+    assert not hub.repositories
 
 
 # Who may see it.

@@ -7,6 +7,7 @@ import base64
 import io
 import itertools
 import math
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -15,12 +16,12 @@ from typing import Any
 
 import pytest
 from inspect_ai import eval as run
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage, get_model
 from inspect_ai.solver import TaskState, generate
 from PIL import Image
 
-from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.tasks.adapters import questions
 from medfaith.tasks.adapters.inspect_task import lm_eval, show
 from medfaith.tasks.contrabench import prompts
@@ -175,17 +176,64 @@ def test_a_row_is_asked_once(arguments, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "words"),
     [
-        ({"filter": "m3"}, InputError, "one of b0, m1"),
-        ({"name": "nothing"}, InputError, "medfaith tasks --list"),
-        ({"name": "medfaith_contrabench_cot"}, InputError, "one of medfaith_contrabench_cot::chexpert_presence"),
-        ({"roots": None}, MissingSourceError, "how to get it"),
+        ({"filter": "m3"}, "one of b0, m1"),
+        ({"name": "nothing"}, "medfaith tasks --list"),
+        ({"name": "medfaith_contrabench_cot"}, "one of medfaith_contrabench_cot::chexpert_presence"),
+        ({"roots": None}, "pass -T roots=chexpert=PATH"),
+        ({"roots": "chexpert"}, "-T roots=chexpert: expected SOURCE=PATH"),
     ],
 )
-def test_what_is_wrong_stops_before_the_first_sample(options, error, words, arguments):
-    with pytest.raises(error, match=words):
+def test_what_is_wrong_stops_before_the_first_sample(options, words, arguments):
+    """By the error that Inspect's command prints without a traceback, in terms of its options."""
+    with pytest.raises(PrerequisiteError, match=words):
         lm_eval(**{**arguments(PRESENCE), **options})
+
+
+def inspect(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command `inspect`."""
+    code = "import sys; from inspect_ai._cli.main import main; sys.argv[0] = 'inspect'; main()"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=os.environ | WIDE)
+
+
+WIDE = {"COLUMNS": "1000"}  # rich wraps what it prints
+
+
+def test_the_command_prints_the_message_and_no_traceback(arguments, tmp_path):
+    roots = f"roots=chexpert={tmp_path / 'nowhere'}"
+    given = ["-T", f"name={PRESENCE}", "-T", f"data={arguments(PRESENCE)['data']}", "-T", roots]
+    result = inspect("eval", "medfaith/lm_eval", *given, "--model", "mockllm/model", cwd=tmp_path)
+    text = result.stdout + result.stderr
+    assert result.returncode == 1
+    assert "Traceback" not in text
+    assert text.count("medfaith: ") == 1
+    assert "nowhere" in text
+    assert "--root" not in text
+
+
+@pytest.mark.parametrize("action", ["append", "overwrite"])
+def test_inspect_score_reads_the_same_answers_in_another_way(action, evaluated, places, tmp_path):
+    """Of the log alone, in another process, which knows neither rows nor images."""
+    out = tmp_path / "scored.eval"
+    options = ["--scorer", "medfaith/answers", "-S", "filter=m1", "--action", action, "--output-file", str(out)]
+    result = inspect("score", evaluated(PRESENCE).location, *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    results = read_eval_log(str(out)).results
+    assert results
+    found = [{name: metric.value for name, metric in score.metrics.items()} for score in results.scores]
+    expected = answered.figures(PRESENCE, *places(PRESENCE), limit=LIMIT)
+    assert found == [expected[reading] for reading in ("b0", "m1") if reading == "m1" or action == "append"]
+    assert expected["b0"] != expected["m1"]
+
+
+def test_inspect_score_refuses_a_filter_that_the_task_has_not(evaluated, tmp_path):
+    options = ["--scorer", "medfaith/answers", "-S", "filter=m3", "--action", "append", "--output-file", "x.eval"]
+    result = inspect("score", evaluated(PRESENCE).location, *options, cwd=tmp_path)
+    assert result.returncode != 0
+    assert "one of b0, m1" in result.stdout + result.stderr
+    assert not list(tmp_path.rglob("*.eval"))
 
 
 BY_NAME = """

@@ -135,6 +135,12 @@ def test_a_build_is_no_place_for_it(arguments, phantom_build, capsys):
     assert sorted(phantom_build.rglob("*")) == before
 
 
+def test_a_folder_is_no_file(arguments, tmp_path, capsys):
+    assert vlmevalkit.main([TASK, *arguments, "--out", str(tmp_path)]) == 2
+    assert "name a file in it" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_missing_image_is_named_and_leaves_the_old_file(phantom_build, phantom_roots, tmp_path, capsys):
     root = Path(shutil.copytree(phantom_roots["chexpert"], tmp_path / "chexpert"))
     rows = read(*WHICH, str(phantom_build)).to_list()

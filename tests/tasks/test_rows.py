@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
-from medfaith.tasks.rows import LazyImages, load
+from medfaith.tasks.rows import LazyImages, load, repository_path
 
 REPOSITORY = "cxr-contrabench-chexpert"
 WHICH = {"config": "chexpert_presence", "split": "validation"}
@@ -43,6 +43,15 @@ def test_images_are_opened_when_they_are_taken(phantom_build, chexpert_root):
 def test_data_may_be_the_build_or_one_repository(phantom_build, form):
     data = phantom_build if form == "build folder" else phantom_build / REPOSITORY
     assert len(load(REPOSITORY, data=str(data), **WHICH)["test"]) > 10
+
+
+def test_a_folder_without_the_repository_is_not_taken_for_an_organisation(phantom_build, tmp_path):
+    with pytest.raises(InputError, match="holds no heal-medvqa-vindr_cxr") as error:
+        repository_path("heal-medvqa-vindr_cxr", str(phantom_build))
+    assert "cxr-contrabench-chexpert, cxr-contrabench-openi" in str(error.value)
+    with pytest.raises(InputError, match="no build"):
+        repository_path("heal-medvqa-vindr_cxr", str(tmp_path))
+    assert repository_path("x", "clinic") == "clinic/x"
 
 
 def test_metadata_of_lm_eval_is_accepted(phantom_build):

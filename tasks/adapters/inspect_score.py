@@ -1,0 +1,69 @@
+"""The scorer and the metric of our tasks in Inspect, of its log alone: `inspect score` reads answers in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from inspect_ai.scorer import CORRECT, INCORRECT, Metric, SampleScore, Score, Scorer, Target, metric, scorer
+from inspect_ai.solver import TaskState
+
+from ...evaluate_metrics.medvqa_f1.yes_no import read_yes_no
+from ...loaders.errors import MedfaithError
+from . import questions
+
+RIGHT = ("accuracy", "yes_no_accuracy", "open_exact_match")  # of one answer: whether it is right
+OPTIONS = {"--root ": "-T roots=", "--skip-missing-images": "-T skip_missing_images=true"}  # the command's, Inspect's
+
+
+@metric(name="lm_eval", scores="unreduced")
+def figures() -> Metric:
+    """What lm-eval makes of the answers. It reads them anew: not all that its aggregations take can be logged."""
+
+    def compute(scores: list[SampleScore]) -> dict[str, float]:
+        rows = sorted(((one.sample_metadata or {}, one.score) for one in scores), key=lambda pair: pair[0]["row"])
+        found = [_scored(doc, score.explanation or "", (score.metadata or {})["filter"])[1] for doc, score in rows]
+        return questions.aggregate(questions.scoring(rows[0][0]["task"]), found) if rows else {}
+
+    return compute
+
+
+@scorer(metrics=[figures()])
+def answers(filter: str | None = None) -> Scorer:
+    """Whether each answer is right ("n/a" where only all together have a score), and how it was read.
+
+    It needs the log alone, neither rows nor images. filter: as in `lm_eval`.
+    """
+
+    async def score(state: TaskState, target: Target) -> Score:
+        doc, text, value = state.metadata, state.output.completion, "n/a"
+        config = questions.scoring(doc["task"])
+        try:
+            reading = questions.reading(config, filter)
+        except MedfaithError as error:
+            raise stop(error) from None
+        read, items = _scored(doc, text, reading)
+        if name := next((name for name in RIGHT if name in items), None):
+            value = CORRECT if questions.aggregate(config, [{name: items[name]}])[name] else INCORRECT
+        elif doc.get("question_type") == "closed":  # of a pair
+            value = CORRECT if read_yes_no(text) == target.text.casefold() else INCORRECT
+        return Score(value=value, answer=read, explanation=text, metadata={"filter": reading})
+
+    return score
+
+
+def _scored(doc: Mapping[str, Any], text: str, reading: str) -> tuple[str, dict[str, Any]]:
+    config = questions.scoring(doc["task"])
+    read = questions.read(config, doc, text, reading)
+    return read, config.process_results(dict(doc), [read])
+
+
+def stop(error: MedfaithError) -> Exception:
+    """Ours as the error that Inspect prints without a traceback, in terms of Inspect's options."""
+    from inspect_ai._util.error import PrerequisiteError
+    from rich.markup import escape  # Inspect prints by rich, which takes [words] for styles
+
+    text = str(error)
+    for ours, theirs in OPTIONS.items():
+        text = text.replace(ours, theirs)
+    return PrerequisiteError(escape(f"medfaith: {text}"))
