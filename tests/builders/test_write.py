@@ -27,7 +27,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
 FAMILY = Family(FEATURES, ("n",), lambda table: [])
 FAMILIES = {"toy": lambda config: FAMILY}
-RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sources": {}}
+RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sources": {"none": {"files": {}}}}
 
 
 def rows(n: int, start: int = 0) -> pa.Table:
