@@ -29,11 +29,11 @@ import torch
 from medfaith.builders import wrong_lung
 from medfaith.loaders.phantom import chest_imagenome, mimic_cxr
 from medfaith.tasks.models import gloria_image
-from medfaith.tasks.models.training import data as training_data
-from medfaith.tasks.models.training.__main__ import start
-from medfaith.tasks.models.training.data import Data, Example, by_patient
-from medfaith.tasks.models.training.recipes import named, word_list
-from medfaith.tasks.models.training.train import Options, auroc, settle, train
+from medfaith.training import data as training_data
+from medfaith.training.command import start
+from medfaith.training.data import Data, Example, by_patient
+from medfaith.training.recipes import named, word_list
+from medfaith.training.train import Options, auroc, settle, train
 
 SAMPLES = 2000
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 
 from ..builders.rowset import rowset_sha256
 from ..builders.write import configs_header, front_matter
-from . import FOLDER, body, command, composition, examples, licences, policy, reports
+from . import FOLDER, body, command, composition, examples, licences, policy
 from .publication import Publication
+from .publish import reports
 
 WRITTEN = ("Motivation", "Annotations", "Rules", "Intended use", "Misuse", "Biases", "Limits")  # headings of a body
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import annotate, build, publish
+from medfaith import build, publish
+from medfaith.annotate import command as annotate
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
 
@@ -199,7 +200,7 @@ def _with_store(rest: Sequence[str], folder: str) -> list[str]:
 
 
 def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from medfaith.tasks.report import write_report
+    from medfaith.report import write_report
 
     extractor, sheet = _extractor(arguments), _sheet(arguments)
     print(write_report(arguments.results, arguments.out, extractor, sheet, arguments.annotations), end="")
@@ -208,7 +209,7 @@ def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 def _sheet(arguments: argparse.Namespace):
     """What SurgXBench's contact sheet is drawn from; None where none is asked for."""
-    from medfaith.tasks.report import Sheet
+    from medfaith.report import Sheet
 
     if arguments.heatmaps is None and arguments.data is None and not arguments.root:
         return None
@@ -219,7 +220,7 @@ def _sheet(arguments: argparse.Namespace):
 
 
 def _extractor(arguments: argparse.Namespace):
-    from medfaith.tasks.report.extractors import language_model
+    from medfaith.report.extractors import language_model
 
     name, url, cache = arguments.extractor_model, arguments.extractor_url, arguments.extractor_cache
     if name:

@@ -50,7 +50,7 @@ def print_against(folders: Sequence[Path], repo_id: str) -> int:
     from huggingface_hub.utils import disable_progress_bars
 
     from medfaith.cards import publication
-    from medfaith.cards.against import against
+    from medfaith.cards.publish.against import against
 
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
@@ -88,7 +88,8 @@ def print_against(folders: Sequence[Path], repo_id: str) -> int:
 
 def _publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.builders.verify import repositories
-    from medfaith.cards import publication, reports, staging
+    from medfaith.cards import publication
+    from medfaith.cards.publish import reports, staging
 
     roots = build.roots(arguments)
     with tempfile.TemporaryDirectory(prefix="medfaith-publish-") as temporary:
@@ -107,7 +108,7 @@ def _publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from medfaith.cards import spaces
+    from medfaith.cards.publish import spaces
 
     known = {folder.name: folder for folder in spaces.metrics()}
     for name in arguments.metric or ():
@@ -128,7 +129,7 @@ def _send(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.utils import disable_progress_bars, logging
 
-    from medfaith.cards import hub
+    from medfaith.cards.publish import hub
 
     logging.set_verbosity_error()  # its warnings about what it tries again show tracebacks
     if not sys.stderr.isatty():

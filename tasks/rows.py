@@ -13,8 +13,8 @@ from PIL import Image
 from tqdm import tqdm
 
 from ..loaders import images, sources
-from ..loaders.compose import compose
 from ..loaders.errors import ImageError, InputError, MedfaithError
+from .heal.transplant import compose
 
 ORIGINALS = "use the source's original images: masks and boxes are in their pixels"
 RECIPE = "manifest"  # the one config of a data set on the Hub whose rows its licences keep with those who hold them

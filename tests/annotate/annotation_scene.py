@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from medfaith.annotate.logs import TASK
+from medfaith.annotate.plan import Plan, instances
 from medfaith.builders.schemas.wrong_lung import SENTENCE
 from medfaith.evaluate_metrics.localization.view import window
 from medfaith.loaders import phantom
-from medfaith.tasks.annotate.logs import TASK
-from medfaith.tasks.annotate.plan import Plan, instances
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
-from tests.tasks.report_logs import write_log
+from tests.report.report_logs import write_log
 
 MODELS = ("zeppelin-gloria", "quagga-baseline")
 SENTENCES = ("Small <right> pleural effusion & atelectasis.", "There is no pneumothorax on the left.")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import cohen_kappa_score
 
+from medfaith.annotate.agreement import agreement, model_scores, ordinal_alpha, weighted_kappa
+from medfaith.annotate.answers import open_answers
+from medfaith.annotate.tables import read, tables
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.annotate.agreement import agreement, model_scores, ordinal_alpha, weighted_kappa
-from medfaith.tasks.annotate.answers import open_answers
-from medfaith.tasks.annotate.tables import read, tables
 from tests.annotate.test_annotate_answers import judgement
 
 POINTS = st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0])

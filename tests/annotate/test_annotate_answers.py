@@ -10,8 +10,8 @@ import signal
 
 import pytest
 
+from medfaith.annotate.answers import Choice, Judgement, open_answers, read_judgements
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.annotate.answers import Choice, Judgement, open_answers, read_judgements
 
 
 def judgement(n: int = 0, **changes) -> Judgement:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from medfaith.tasks.annotate.answers import read_judgements
+from medfaith.annotate.answers import read_judgements
 from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, make_scene
 from tests.tasks.tiny_gloria import save
 

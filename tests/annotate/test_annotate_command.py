@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from medfaith.annotate.answers import open_answers
 from medfaith.cli import main
-from medfaith.tasks.annotate.answers import open_answers
 from tests.annotate.annotation_scene import Scene, make_scene
 
 

@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from medfaith.annotate import start
+from medfaith.annotate.answers import Judgement, open_answers
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.annotate import start
-from medfaith.tasks.annotate.answers import Judgement, open_answers
-from medfaith.tasks.report import read_results, write_report
-from medfaith.tasks.report.wrong_lung_annotations import correlation_interval, judged, mean_points
+from medfaith.report import read_results, write_report
+from medfaith.report.wrong_lung_annotations import correlation_interval, judged, mean_points
 from tests.annotate.test_annotate_answers import judgement, write
-from tests.tasks.heal_logs import csv_rows
-from tests.tasks.report_logs import answered, rows_of, write_log
-from tests.tasks.wrong_lung_logs import NAMES, TASK, Row, changed, original, write_wrong_lung
+from tests.report.heal_logs import csv_rows
+from tests.report.report_logs import answered, rows_of, write_log
+from tests.report.wrong_lung_logs import NAMES, TASK, Row, changed, original, write_wrong_lung
 
 FIGURE = "Wrong Lung Figure 6"
 CSV = "wrong_lung_figure_06_correlations.csv"

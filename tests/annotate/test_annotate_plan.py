@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.tasks.annotate.plan import aliases, instances
+from medfaith.annotate.plan import aliases, instances
 
 ROWS = [
     {"id": f"{image}/{n}", "image": {"source": "mimic_cxr", "key": image}, "width": 4, "height": 5, "patient_id": "p",
@@ -57,6 +57,6 @@ def test_names_go_on_after_the_alphabet():
 
 
 def test_another_process_deals_alike():
-    code = "from medfaith.tasks.annotate.plan import aliases; print(aliases(list('abcdefg'), 5, 'ann', 'image'))"
+    code = "from medfaith.annotate.plan import aliases; print(aliases(list('abcdefg'), 5, 'ann', 'image'))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert printed == str(aliases(list("abcdefg"), 5, "ann", "image"))

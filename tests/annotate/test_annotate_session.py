@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from medfaith.annotate import start
+from medfaith.annotate.answers import open_answers, read_judgements
+from medfaith.annotate.overlay import outlined, overlay, picture
+from medfaith.annotate.session import Place, Session
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.images import open_image
-from medfaith.tasks.annotate import start
-from medfaith.tasks.annotate.answers import open_answers, read_judgements
-from medfaith.tasks.annotate.overlay import outlined, overlay, picture
-from medfaith.tasks.annotate.session import Place, Session
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.models.alignment import Alignment

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from medfaith.builders import cxr_contrabench, surgxbench
-from medfaith.cards import publication, staging
+from medfaith.cards import publication
+from medfaith.cards.publish import staging
 from medfaith.loaders import phantom
 
 

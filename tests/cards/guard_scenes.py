@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from medfaith import cards
 from medfaith.builders.write import write_split
-from medfaith.cards import manifest, policy
+from medfaith.cards import policy
 from medfaith.cards.publication import MANIFEST, Publication
+from medfaith.cards.publish import manifest
 from medfaith.loaders.sources import source
 
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from medfaith import cards
-from medfaith.cards import croissant, datasheet, licences, publication, staging
+from medfaith.cards import datasheet, licences, publication
+from medfaith.cards.publish import croissant, staging
 from medfaith.loaders.errors import InputError, MedfaithError
 
 NAMES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))

@@ -18,7 +18,8 @@ from huggingface_hub import DatasetCard
 
 from medfaith import cards, cli
 from medfaith.builders import benchmarks
-from medfaith.cards import command, composition, datasheet, licences, publication, spaces
+from medfaith.cards import command, composition, datasheet, licences, publication
+from medfaith.cards.publish import spaces
 from medfaith.loaders import sources
 
 BODIES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))

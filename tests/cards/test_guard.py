@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from medfaith.builders import cxr_contrabench, heal_medvqa, wrong_lung
-from medfaith.cards import guard, policy, reports
-from medfaith.cards.guard import Text, tables
+from medfaith.cards import policy
 from medfaith.cards.publication import read
+from medfaith.cards.publish import guard, reports
+from medfaith.cards.publish.guard import Text, tables
 from medfaith.loaders import openi, phantom, sources
 from medfaith.loaders.errors import InputError
 

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders import benchmarks
-from medfaith.cards import examples, guard, publication
-from medfaith.cards.guard import identifiers
-from medfaith.cards.guard.found import Value
-from medfaith.cards.guard.quotes import RUN, SHORT, Quotable, Text
+from medfaith.cards import examples, publication
+from medfaith.cards.publish import guard
+from medfaith.cards.publish.guard import identifiers
+from medfaith.cards.publish.guard.found import Value
+from medfaith.cards.publish.guard.quotes import RUN, SHORT, Quotable, Text
 from medfaith.loaders.errors import InputError
 
 from .guard_scenes import append, opened, put_json

@@ -17,9 +17,9 @@ from PIL import Image
 from medfaith.builders.cxr_contrabench.longest import LONGEST_CUE, longest
 from medfaith.builders.negation import CUES
 from medfaith.builders.schemas.contrabench import QUESTION
-from medfaith.cards.guard import columns, paths, pixels
-from medfaith.cards.guard.found import SHOWN, Value, shortened
-from medfaith.cards.guard.quotes import RUN, Quotable, Text
+from medfaith.cards.publish.guard import columns, paths, pixels
+from medfaith.cards.publish.guard.found import SHOWN, Value, shortened
+from medfaith.cards.publish.guard.quotes import RUN, Quotable, Text
 
 HARMLESS = [
     "left/right",

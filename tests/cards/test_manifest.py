@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from medfaith.builders import benchmarks
 from medfaith.builders.rowset import row_json
-from medfaith.cards import manifest, publication
-from medfaith.cards.manifest import Difference
+from medfaith.cards import publication
+from medfaith.cards.publish import manifest
+from medfaith.cards.publish.manifest import Difference
 from medfaith.loaders.errors import InputError
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from medfaith.cards import spaces
+from medfaith.cards.publish import spaces
 
 METRICS = spaces.metrics()
 NAMES = [metric.name for metric in METRICS]

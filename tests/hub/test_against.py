@@ -11,7 +11,8 @@ import pytest
 from huggingface_hub.errors import HTTPError
 
 from medfaith.builders.write import configs_header, front_matter
-from medfaith.cards import against, manifest, publication
+from medfaith.cards import publication
+from medfaith.cards.publish import against, manifest
 from medfaith.loaders.errors import MedfaithError
 from tests.hub.server import Account
 

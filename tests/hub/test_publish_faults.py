@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import HfApi
 
-from medfaith.cards import hub as on_hub
-from medfaith.cards import publication, staging
+from medfaith.cards import publication
+from medfaith.cards.publish import hub as on_hub
+from medfaith.cards.publish import staging
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError, MedfaithError
 from tests.hub.repositories import File

@@ -10,11 +10,11 @@ from lm_eval.api.registry import model_registry
 
 from medfaith.builders import cxr_contrabench
 from medfaith.loaders import phantom
+from medfaith.report import write_report
 from medfaith.tasks import register_models
 from medfaith.tasks.contrabench import adapter, prompts
-from medfaith.tasks.report import write_report
 from medfaith.tasks.run import run_lm_eval
-from tests.tasks.report_logs import rows_of
+from tests.report.report_logs import rows_of
 from tests.tasks.scripted_model import kind
 
 PRESENT = "Which of the following findings is present in the left lung?"

@@ -22,10 +22,10 @@ from scipy import ndimage
 from medfaith.evaluate_metrics.medvqa_f1.labels import extract_labels
 from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
 from medfaith.loaders import images
-from medfaith.loaders.compose import FEATHER
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.tasks.heal import prompts
 from medfaith.tasks.heal.rows import DOCUMENT, load
+from medfaith.tasks.heal.transplant import FEATHER
 from medfaith.tasks.rows import LazyImages
 
 REPOSITORIES = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}

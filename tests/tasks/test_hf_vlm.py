@@ -20,11 +20,11 @@ from PIL import Image
 from medfaith import tasks
 from medfaith.evaluate_metrics.polarity.option_scores import concept_difference, gap_summary
 from medfaith.loaders.errors import InputError
+from medfaith.report import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
-from medfaith.tasks.report import write_report
+from tests.report.report_logs import rows_of
 from tests.tasks import tiny_models
-from tests.tasks.report_logs import rows_of
 
 
 def save_gemma3(folder: Path) -> Path:

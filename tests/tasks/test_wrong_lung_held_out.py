@@ -13,8 +13,8 @@ from datasets import load_dataset
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models import gloria_image
-from medfaith.tasks.models.training.__main__ import main as training
 from medfaith.tasks.wrong_lung import rows
+from medfaith.training.command import main as training
 from tests.tasks import tiny_gloria
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"

@@ -10,8 +10,8 @@ from transformers.models.clip.modeling_clip import image_text_contrastive_loss
 from medfaith.evaluate_metrics.localization.view import mask, scores, window
 from medfaith.tasks.models.gloria import GloriaModel
 from medfaith.tasks.models.gloria_text import tokenize
-from medfaith.tasks.models.training import losses
-from medfaith.tasks.models.training.data import Example, regions
+from medfaith.training import losses
+from medfaith.training.data import Example, regions
 from tests.tasks import tiny_gloria
 
 SIZE = (300, 220)

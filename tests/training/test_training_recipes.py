@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.gloria_text import tokenize
-from medfaith.tasks.models.training import recipes
-from medfaith.tasks.models.training.data import Example, by_patient
-from medfaith.tasks.models.training.recipes import (
+from medfaith.training import recipes
+from medfaith.training.data import Example, by_patient
+from medfaith.training.recipes import (
     RECIPES,
     Recipe,
     entities,

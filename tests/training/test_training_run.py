@@ -18,11 +18,11 @@ from medfaith.loaders.phantom import chest_imagenome, mimic_cxr
 from medfaith.tasks import rows
 from medfaith.tasks.models import gloria_image
 from medfaith.tasks.models.gloria import GloriaAligner
-from medfaith.tasks.models.training import data as training_data
-from medfaith.tasks.models.training.__main__ import main, start
-from medfaith.tasks.models.training.data import Data, Example, by_patient
-from medfaith.tasks.models.training.recipes import named, word_list
-from medfaith.tasks.models.training.train import History, Options, auroc, settle, train
+from medfaith.training import data as training_data
+from medfaith.training.command import main, start
+from medfaith.training.data import Data, Example, by_patient
+from medfaith.training.recipes import named, word_list
+from medfaith.training.train import History, Options, auroc, settle, train
 from tests.tasks import tiny_gloria
 
 N_STUDIES, SIDE, SEEDS = 100, 64, (0, 1)
@@ -146,8 +146,8 @@ def test_training_stops_when_validation_does_not_improve(data, parts, text_model
     model, tokenizer = start(None, text_model, tiny=True)
     recipe = named("30_shot")
     losses = iter([3.0, 2.0, *[2.5] * recipe.patience])
-    monkeypatch.setattr("medfaith.tasks.models.training.train.Trainer.learn", lambda *_: 1.0)
-    monkeypatch.setattr("medfaith.tasks.models.training.train.Trainer.check", lambda *_: next(losses))
+    monkeypatch.setattr("medfaith.training.train.Trainer.learn", lambda *_: 1.0)
+    monkeypatch.setattr("medfaith.training.train.Trainer.check", lambda *_: next(losses))
     history = train(model, tokenizer, data, parts, recipe, Options())
     assert len(history.train) == len(history.validation) == 2 + recipe.patience
 

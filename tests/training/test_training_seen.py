@@ -14,8 +14,8 @@ from medfaith.builders import wrong_lung
 from medfaith.loaders.phantom import chest_imagenome, mimic_cxr
 from medfaith.tasks import rows
 from medfaith.tasks.models import gloria_image
-from medfaith.tasks.models.training.__main__ import main
-from medfaith.tasks.models.training.data import GOLD, REPOSITORY, by_patient, read
+from medfaith.training.command import main
+from medfaith.training.data import GOLD, REPOSITORY, by_patient, read
 from tests.tasks import tiny_gloria
 
 LIMIT = 80

@@ -18,13 +18,13 @@ from medfaith.loaders.images import open_image
 from medfaith.loaders.phantom import chest_imagenome, mimic_cxr
 from medfaith.tasks import rows
 from medfaith.tasks.models import gloria_image
-from medfaith.tasks.models.training import data as training_data
-from medfaith.tasks.models.training import views as training_views
-from medfaith.tasks.models.training.__main__ import main, start
-from medfaith.tasks.models.training.data import REPOSITORY, SILVER, SPLITS
-from medfaith.tasks.models.training.recipes import named
-from medfaith.tasks.models.training.train import History, Options, settle, train
-from medfaith.tasks.models.training.views import BYTES, Views
+from medfaith.training import data as training_data
+from medfaith.training import views as training_views
+from medfaith.training.command import main, start
+from medfaith.training.data import REPOSITORY, SILVER, SPLITS
+from medfaith.training.recipes import named
+from medfaith.training.train import History, Options, settle, train
+from medfaith.training.views import BYTES, Views
 from tests.tasks import tiny_gloria
 
 

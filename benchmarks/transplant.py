@@ -1,0 +1,63 @@
+"""Composing a perturbed radiograph, against decoding the two 2,000 x 2,000 8-bit PNG files that it is made of.
+
+    uv run python benchmarks/compose.py
+
+CPU time in one process, medians of runs in turn. Allowed: a quarter of the decoding.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from medfaith.loaders import rle
+from medfaith.loaders.images import open_image
+from medfaith.loaders.phantom.chest import chest
+from medfaith.tasks.heal.transplant import compose
+
+SIZE = (2000, 2000)
+ANATOMIES = ("right lower lung", "heart", "trachea")
+SOURCE = "cholect45"  # any source whose keys are paths below its root
+RUNS, LIMIT = 15, 0.25
+
+
+def cpu_ms(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return 1000 * (time.process_time() - start)
+
+
+def main() -> None:
+    chests = {"target": chest(["right consolidation"], seed=1, size=SIZE), "donor": chest([], seed=2, size=SIZE)}
+    regions = {anatomy: [rle.encode(drawn.regions[anatomy]) for drawn in chests.values()] for anatomy in ANATOMIES}
+    with tempfile.TemporaryDirectory() as folder:
+        roots = {SOURCE: Path(folder)}
+        refs = [{"source": SOURCE, "key": f"train/{name}.png", "view": "frontal"} for name in chests]
+        (roots[SOURCE] / "train").mkdir()
+        for ref, drawn in zip(refs, chests.values(), strict=True):
+            Image.fromarray(drawn.pixels).save(roots[SOURCE] / ref["key"])
+        target, donor = (np.asarray(open_image(ref, roots)) for ref in refs)
+        decoding, composing = [], {anatomy: [] for anatomy in ANATOMIES}
+        for _ in range(RUNS):  # in turn, so that a busy machine slows both
+            decoding.append(cpu_ms(lambda: [open_image(ref, roots) for ref in refs]))
+            for anatomy, (region, donor_region) in regions.items():
+                work = partial(compose, target, region, donor, donor_region)
+                composing[anatomy].append(cpu_ms(work))
+    decoded = statistics.median(decoding)
+    print(f"decoding two images        {decoded:6.1f} ms CPU")
+    for anatomy, times in composing.items():
+        share = rle.area(regions[anatomy][0]) / (SIZE[0] * SIZE[1])
+        composed = statistics.median(times)
+        ratio = composed / decoded
+        print(f"{anatomy:17} {share:5.1%}    {composed:6.1f} ms CPU, {ratio:.2f} of decoding   (allowed: {LIMIT})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""A build beside the published one: `medfaith verify DIR --against ORG/NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import datasets
+import pyarrow as pa
+import pyarrow.compute as pc
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+
+from ...builders.write import MANIFEST as RECORD
+from ...loaders.errors import InputError
+from ..publication import MANIFEST, MANIFEST_FEATURES, Publication
+from . import hub, manifest
+from .manifest import Difference
+
+SETTINGS = ("seed", "arguments", "medfaith")
+Name = tuple[str, str]  # config and split
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """revision: the published commit. differences: split by split; ids are those of the build, and where a licence
+    withholds them the missing ones are hashes. notes: what the two were built with, where that differs.
+    """
+
+    revision: str
+    differences: Sequence[Difference]
+    notes: Sequence[str]
+
+
+def against(publication: Publication, repo_id: str) -> Comparison:
+    """Row by row, how a build differs from what is published.
+
+    Raises InputError where nothing of the kind is published there, MedfaithError where the Hub cannot be asked.
+    """
+    api = HfApi()
+    revision = _revision(api, repo_id)
+    record = hub.published_record(api, repo_id, revision)
+    name = f"{record['benchmark']}-{record['source']}"
+    if name != publication.name:
+        raise InputError(repo_id, f"is {name}", expected=publication.name, action="name the repository of this build")
+    published, repeated = _published(repo_id, revision, record)
+    built = manifest.of_build(publication)
+    differences = [
+        _counting_repeats(found, repeated.get((found.config, found.split), ()), built)
+        for found in manifest.compare(built, published)
+    ]
+    notes = _notes(publication.published_record, record)
+    if publication.withholds_ids:
+        differences = list(_with_ids(differences, publication, built))
+        if any(found.missing for found in differences):
+            notes.append("a missing row is named by the hash of its id, which its licence withholds")
+    return Comparison(revision, differences, notes)
+
+
+def _revision(api: HfApi, repo_id: str) -> str:
+    """The commit that stands there now, by its full name."""
+    try:
+        with hub.reachable(repo_id, RepositoryNotFoundError):
+            return str(api.repo_info(repo_id, repo_type="dataset").sha)
+    except RepositoryNotFoundError:
+        action = "correct the name; a private repository needs HF_TOKEN"
+        raise InputError(repo_id, "is no data set on the Hub", expected="ORG/NAME", action=action) from None
+
+
+def _published(
+    repo_id: str, revision: str, record: Mapping[str, Any]
+) -> tuple[manifest.Splits, Mapping[Name, Sequence[str]]]:
+    """The published rows, and the ids that stand more than once."""
+    found: manifest.Splits = {}
+    repeated: dict[Name, list[str]] = {}
+    there = _splits(repo_id, revision)
+    is_recipe = (MANIFEST, MANIFEST) in there
+    named = [(MANIFEST, MANIFEST)] if is_recipe else [(c, s) for c, s in (key.split("/") for key in record["splits"])]
+    if others := sorted(there.symmetric_difference(named)):
+        listed = ", ".join(f"{'/'.join(other)} ({'not named' if other in there else 'missing'})" for other in others)
+        what = f"has other splits than its {RECORD} names: {listed}"
+        raise InputError(repo_id, what, action="publish it again with medfaith publish, or name another")
+    if is_recipe:
+        rows = _rows(repo_id, MANIFEST, MANIFEST, revision)
+        for config, split, row_id in _repeated(rows.select(["config", "split", "id"])):
+            repeated.setdefault((config, split), []).append(row_id)
+        return manifest.of_table(rows), repeated
+    for config, split in named:
+        rows = _rows(repo_id, config, split, revision)
+        repeated[config, split] = [row_id for (row_id,) in _repeated(rows.select(["id"]))]
+        with _loaded(f"{repo_id}, {config}/{split}"):  # rows of any form, some of which are no JSON
+            found[config, split] = manifest.plain(rows)
+    return found, repeated
+
+
+def _splits(repo_id: str, revision: str) -> set[Name]:
+    """All that `datasets` finds there: what build.json does not name would go uncompared."""
+    with _loaded(repo_id):
+        return {
+            (config, split)
+            for config in datasets.get_dataset_config_names(repo_id, revision=revision)
+            for split in datasets.get_dataset_split_names(repo_id, config, revision=revision)
+        }
+
+
+@contextmanager
+def _loaded(where: str) -> Iterator[None]:
+    """Turns what `datasets` raises into an error that names what it could not load."""
+    with hub.reachable(where):
+        try:
+            yield
+        except HfHubHTTPError:
+            raise
+        except (ValueError, TypeError, OSError, datasets.exceptions.DatasetsError) as error:
+            cause = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
+            if isinstance(error, datasets.exceptions.SplitsVerificationError):
+                cause = "its Parquet has not the rows that its card says"
+            raise InputError(where, f"cannot be loaded ({cause})", action="try again, or name another") from error
+
+
+def _rows(repo_id: str, config: str, split: str, revision: str) -> pa.Table:
+    """One split of what is published. Raises InputError for a table without ids, or a manifest of another form."""
+    with _loaded(f"{repo_id}, {config}/{split}"):
+        rows = cast(Any, datasets.load_dataset(repo_id, config, split=split, revision=revision))
+    needed = MANIFEST_FEATURES if config == MANIFEST else {"id": datasets.Value("string")}
+    wrong = [name for name, kind in needed.items() if rows.features.get(name) != kind]
+    table: pa.Table = rows.with_format("arrow")[:]
+    if not wrong:
+        wrong = [name for name in needed if table[name].null_count]
+    if wrong:
+        raise InputError(
+            f"{repo_id}, {config}/{split}",
+            "is missing, or not text in every row",
+            column=", ".join(wrong),
+            expected="what medfaith publish writes",
+            action="name another data set",
+        )
+    return table
+
+
+def _repeated(names: pa.Table) -> Iterator[tuple[str, ...]]:
+    """The rows that stand more than once."""
+    counted = names.group_by(names.column_names).aggregate([([], "count_all")])
+    several = counted.filter(pc.greater(counted["count_all"], 1)).select(names.column_names)
+    return (tuple(row.values()) for row in several.to_pylist())
+
+
+def _counting_repeats(found: Difference, repeated: Sequence[str], built: manifest.Splits) -> Difference:
+    """A build has an id once: where the published one stands twice, its row is not equal."""
+    rows = built.get((found.config, found.split), {})
+    more = [row_id for row_id in repeated if row_id in rows and row_id not in found.different]
+    return replace(found, n_equal=found.n_equal - len(more), different=(*found.different, *more))
+
+
+def _with_ids(
+    differences: Sequence[Difference], publication: Publication, built: manifest.Splits
+) -> Iterator[Difference]:
+    """With the build's own ids in place of their hashes."""
+    ids: dict[Name, dict[str, str]] = {}
+    for config, split, rows in publication.tables():
+        ids[config, split] = dict(zip(built[config, split], rows["id"].to_pylist(), strict=True))
+    for found in differences:
+        known = ids.get((found.config, found.split), {})
+        extra, different = (tuple(known[digest] for digest in of) for of in (found.extra, found.different))
+        yield replace(found, extra=extra, different=different)
+
+
+def _notes(built: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:
+    """Both as they are published."""
+    notes = [
+        f"{key}: {built[key]} here, {published.get(key)} there"
+        for key in SETTINGS if built[key] != published.get(key)
+    ]  # fmt: skip
+    for source, theirs in published["sources"].items():
+        ours = built["sources"].get(source, {})
+        if others := _others(ours.get("files", {}), theirs["files"]):
+            notes.append(f"{source}: made from other label files: {', '.join(others)}")
+        if _others(ours.get("key_fingerprints", {}), theirs.get("key_fingerprints", {})):
+            notes.append(f"{source}: hashes made with the key of other files differ even where the rows are equal")
+    return notes
+
+
+def _others(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))

@@ -1,0 +1,251 @@
+"""croissant.json of a published repository: its files, columns and terms for machines (Croissant 1.1 with RAI 1.0).
+
+Whatever it says in words is a section of the card.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import datasets
+
+from ...loaders.errors import InputError, MedfaithError
+from .. import datasheet, licences, policy
+from ..publication import Publication
+
+REPOSITORY = "repo"  # name of the file object that stands for the repository
+FORMATS = {".parquet": "application/x-parquet", ".json": "application/json", ".jsonl": "application/jsonlines"}
+TYPES = {
+    "string": "sc:Text", "bool": "sc:Boolean", "int32": "cr:Int32", "int64": "cr:Int64", "float32": "cr:Float32",
+    "float64": "cr:Float64",
+}  # fmt: skip
+# RAI property -> heading of the card. Croissant wants the first group as one text, the second as lists.
+RAI = {
+    "rai:dataCollection": "Collection",
+    "rai:dataSocialImpact": "Misuse",
+    "rai:dataReleaseMaintenancePlan": "Contact",
+}
+RAI_LISTS = {
+    "rai:dataAnnotationProtocol": "Annotations",
+    "rai:dataPreprocessingProtocol": "Rules",
+    "rai:dataUseCases": "Intended use",
+    "rai:dataBiases": "Biases",
+    "rai:dataLimitations": "Limits",
+    "rai:personalSensitiveInformation": "Personal and sensitive information",
+}
+# A build has no date: the same one has to give the same bytes whenever it is published. The Hub's commits have it.
+UNDATED = "https://schema.org/datePublished"
+CONTEXT: Mapping[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isArray": "cr:isArray",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "name": {"@container": "@language"},
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+
+
+def document(publication: Publication, staged: Path, repo_id: str) -> str:
+    """The JSON-LD of the repository `repo_id`; `staged` holds its Parquet files, build.json and exports."""
+    sections = datasheet.sections(publication, repo_id)
+    about = datasheet.benchmark(publication.record["benchmark"])
+    page = f"https://huggingface.co/datasets/{repo_id}"
+    columns = datasheet.manifest_columns(publication) if publication.policy == policy.RECIPE else {}
+    found = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
+        "name": publication.name,
+        "alternateName": datasheet.title(publication.name),
+        "description": plain(f"{datasheet.introduction(publication.name)}\n\n{sections['Motivation']}"),
+        "url": page,
+        "version": datasheet.version(),
+        "license": licences.links(publication.sources),
+        "citeAs": about["bibtex"].strip(),
+        "keywords": [*datasheet.TAGS, publication.record["benchmark"], *about["tags"]],
+        "inLanguage": "en",
+        "isAccessibleForFree": True,
+        "creator": {"@type": "sc:Organization", "name": "The medfaith contributors", "url": datasheet.issues()},
+        **{name: plain(sections[heading]) for name, heading in RAI.items()},
+        **{name: [plain(sections[heading])] for name, heading in RAI_LISTS.items()},
+        "distribution": [*_files(staged, page), *(_file_set(config) for config in publication.features)],
+        "recordSet": [_record_set(config, features, columns) for config, features in publication.features.items()],
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def validate(text: str) -> None:
+    """Returns where mlcroissant finds no fault in a croissant.json but that it is UNDATED.
+
+    Raises:
+        InputError: the faults. MedfaithError: mlcroissant is not installed.
+    """
+    try:
+        import mlcroissant
+    except ImportError:
+        raise MedfaithError(
+            "croissant.json cannot be checked: mlcroissant is not installed\n"
+            '  what to do: pip install "medfaith[publish]"'
+        ) from None
+    try:
+        with _silent():
+            dataset = mlcroissant.Dataset(jsonld=json.loads(text))
+        issues = dataset.metadata.ctx.issues
+        faults = [*issues.errors, *(fault for fault in issues.warnings if UNDATED not in fault)]
+    except (mlcroissant.ValidationError, ValueError) as error:
+        faults = [str(error)]
+    if faults:
+        found = f"is no valid Croissant: {' '.join('; '.join(map(str, faults)).split())}"
+        raise InputError("croissant.json", found, expected="what mlcroissant accepts", action="report it as an error")
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keeps mlcroissant from logging its warnings: they are faults here."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def plain(markdown: str) -> str:
+    """Markdown's words: no emphasis, code marks or link targets but addresses.
+
+    >>> plain("Rows of **OpenI**: `key`, [CC BY](https://x.org).")
+    'Rows of OpenI: key, CC BY (https://x.org).'
+    """
+    text = re.sub(r"```\w*\n", "", markdown)
+    text = re.sub(r"\[([^\]]+)\]\(([^)]+)\)", r"\1 (\2)", text)
+    return re.sub(r"`|\*\*", "", text)
+
+
+def _files(staged: Path, page: str) -> Iterator[dict[str, Any]]:
+    """The repository, and each of its files that holds data."""
+    yield {
+        "@type": "cr:FileObject",
+        "@id": REPOSITORY,
+        "name": REPOSITORY,
+        "description": "The repository on the Hub.",
+        "contentUrl": f"{page}/tree/main",
+        "encodingFormat": "git+https",
+        # Croissant asks for a hash here and a repository has none: what is in it is hashed below.
+        "sha256": "https://github.com/mlcommons/croissant/issues/80",
+    }
+    for path in sorted(path for path in staged.rglob("*") if path.is_file() and path.suffix in FORMATS):
+        name = path.relative_to(staged).as_posix()
+        if name == "croissant.json":
+            continue
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        yield {
+            "@type": "cr:FileObject",
+            "@id": name,
+            "name": name,
+            "contentUrl": f"{page}/resolve/main/{name}",
+            "contentSize": f"{path.stat().st_size} B",
+            "encodingFormat": FORMATS[path.suffix],
+            "sha256": digest,
+        }
+
+
+def _file_set(config: str) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileSet",
+        "@id": f"files-of-{config}",
+        "name": f"files-of-{config}",
+        "description": f"The Parquet files of {config}.",
+        "containedIn": {"@id": REPOSITORY},
+        "encodingFormat": FORMATS[".parquet"],
+        "includes": f"{config}/*.parquet",
+    }
+
+
+def _record_set(config: str, features: datasets.Features, columns: Mapping[str, str]) -> dict[str, Any]:
+    """columns: what columns hold, where their names do not say it."""
+    fields = [_field(f"{config}/{name}", name, feature, config, (name,)) for name, feature in features.items()]
+    if "split" not in features:
+        extract = {"fileProperty": "fullpath"}
+        transform = {"regex": f"^{re.escape(config)}/([^-]+)-.+\\.parquet$"}
+        source = {"fileSet": {"@id": f"files-of-{config}"}, "extract": extract, "transform": transform}
+        split = {"@type": "cr:Field", "@id": f"{config}/split", "name": "split", "dataType": "sc:Text"}
+        fields.append({**split, "description": "The split, from the file's name.", "source": source})
+    for field in fields:
+        field["description"] = columns.get(field["name"], field["description"])
+    keys = [name for name in ("config", "split", "id") if name in {field["name"] for field in fields}]
+    return {
+        "@type": "cr:RecordSet",
+        "@id": config,
+        "name": config,
+        "description": f"Rows of {config}.",
+        "key": [{"@id": f"{config}/{name}"} for name in keys],
+        "field": fields,
+    }
+
+
+def _field(identifier: str, name: str, feature: Any, config: str, path: tuple[str, ...]) -> dict[str, Any]:
+    """A column, or a field of a struct. path: names from the column on."""
+    found: dict[str, Any] = {
+        "@type": "cr:Field",
+        "@id": identifier,
+        "name": name,
+        "description": " of ".join(path[::-1]),
+    }
+    if isinstance(feature, datasets.List):
+        found |= {"isArray": True, "arrayShape": str(feature.length)}
+        feature = feature.feature
+    if isinstance(feature, Mapping):
+        found["subField"] = [
+            _field(f"{identifier}/{key}", key, of_key, config, (*path, key)) for key, of_key in feature.items()
+        ]
+        return found
+    if isinstance(feature, datasets.List):
+        raise InputError(f"{config}, column {path[0]}", "is a list of lists, which this description has no form for")
+    source: dict[str, Any] = {"fileSet": {"@id": f"files-of-{config}"}, "extract": {"column": path[0]}}
+    if len(path) > 1:
+        source["transform"] = [{"jsonPath": key} for key in path[1:]]
+    return {**found, "dataType": TYPES[feature.dtype], "source": source}

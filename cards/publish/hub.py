@@ -1,0 +1,309 @@
+"""What stands on the Hub and what an upload would change there; the upload itself, in one commit.
+
+A commit is all or nothing: an upload that is interrupted leaves the repository as it was, and large files that had
+arrived are not sent again by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    HTTPError,
+    LocalEntryNotFoundError,
+    LocalTokenNotFoundError,
+    OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+from huggingface_hub.hf_api import RepoFile
+
+from ...builders.verify import faults_of_record
+from ...builders.write import MANIFEST as RECORD
+from ...loaders.errors import InputError, MedfaithError
+from .spaces import CARD, TAG
+
+OWN = (".gitattributes",)  # the Hub's own
+FIRST = "initial commit"  # the Hub's title of what it commits itself to a new repository
+NEW, CHANGED, SAME, GONE = "new", "changed", "same", "deleted"
+
+
+class Change(NamedTuple):
+    """One file. size: in bytes, of what is to be uploaded; of a deleted one, of what is there."""
+
+    path: str
+    size: int
+    kind: str
+
+
+class ForeignError(InputError):
+    """What stands in a repository, medfaith did not publish."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an upload of a folder would do.
+
+    head: the commit that it would follow; None where there is no repository. private, gated: what the repository is.
+    obstacles: why it may not be overwritten without being told to; empty for a new one, or for one that has the same
+    rows, hashed with the same keys, and nothing that was not published by medfaith.
+    """
+
+    repo_id: str
+    repo_type: str
+    head: str | None
+    private: bool
+    gated: bool
+    changes: tuple[Change, ...]
+    obstacles: tuple[str, ...]
+
+    @property
+    def exists(self) -> bool:
+        return self.head is not None
+
+    @property
+    def pending(self) -> list[Change]:
+        return [change for change in self.changes if change.kind != SAME]
+
+    @property
+    def size(self) -> int:
+        """Of what is to be uploaded, in bytes."""
+        return sum(change.size for change in self.pending if change.kind != GONE)
+
+    @property
+    def page(self) -> str:
+        return _page(self.repo_id, self.repo_type)
+
+
+def title(version: str, name: str) -> str:
+    """Of the commits that medfaith makes; files with another's are not replaced unasked."""
+    return f"medfaith {version}: {name}"
+
+
+def check_access(api: HfApi, org: str) -> None:
+    """Raises InputError without a token, or with one that is not of the organisation."""
+    try:
+        with reachable(org, LocalTokenNotFoundError):
+            me = api.whoami()
+    except LocalTokenNotFoundError:
+        action = "make a token with write access, then: hf auth login, or set HF_TOKEN"
+        raise InputError("the Hub", "no token is known", action=action) from None
+    names = [me["name"], *(one["name"] for one in me.get("orgs", []))]
+    if org not in names:
+        expected = f"one of {', '.join(names)}"
+        raise InputError(f"--org {org}", f"{me['name']} does not belong to it", expected=expected, action="correct it")
+
+
+def plan(api: HfApi, repo_id: str, repo_type: str, staged: Path) -> Plan:
+    """What is to be uploaded of a staged folder. Raises MedfaithError where the Hub cannot be asked."""
+    files = {path.relative_to(staged).as_posix(): path for path in sorted(staged.rglob("*")) if path.is_file()}
+    try:
+        with reachable(repo_id, RepositoryNotFoundError):
+            info: Any = api.repo_info(repo_id, repo_type=repo_type)
+    except RepositoryNotFoundError:
+        new = tuple(_change(path, name, None) for name, path in files.items())
+        return Plan(repo_id, repo_type, None, private=False, gated=False, changes=new, obstacles=())
+    with reachable(repo_id):
+        tree = api.list_repo_tree(repo_id, recursive=True, expand=True, revision=info.sha, repo_type=repo_type)
+        there = {one.path: one for one in tree if isinstance(one, RepoFile) and one.path not in OWN}
+        changes = [_change(path, name, there.get(name)) for name, path in files.items()]
+        changes += [Change(path, one.size, GONE) for path, one in sorted(there.items()) if path not in files]
+        obstacles = _obstacles(api, info, repo_id, repo_type, staged, there, changes)
+    return Plan(repo_id, repo_type, info.sha, info.private, bool(info.gated), tuple(changes), tuple(obstacles))
+
+
+def upload(
+    api: HfApi,
+    intended: Plan,
+    staged: Path,
+    *,
+    message: str,
+    private: bool = False,
+    gated: bool = False,
+    force: bool = False,
+) -> str | None:
+    """Does what a plan says; returns the commit's address, None where no file is to be changed.
+
+    private: make a new repository a private one. gated: let readers ask for access, before anything is there to read.
+
+    Raises:
+        InputError: the repository has other content, and `force` is not given. MedfaithError: the Hub refuses, or
+            cannot be reached, or the repository has changed since the plan; no file has changed there.
+    """
+    if intended.obstacles and not force:
+        raise other_content(intended)
+    repo_id, repo_type = intended.repo_id, intended.repo_type
+    operations = [
+        CommitOperationDelete(change.path) if change.kind == GONE
+        else CommitOperationAdd(change.path, str(staged / change.path))
+        for change in intended.pending
+    ]  # fmt: skip
+    with reachable(repo_id, again="try again: large files that have arrived are not sent twice"):
+        if not intended.exists:
+            sdk = "gradio" if repo_type == "space" else None
+            api.create_repo(repo_id, repo_type=repo_type, private=private, space_sdk=sdk)
+        if gated and not intended.gated:
+            api.update_repo_settings(repo_id, gated="manual", repo_type=repo_type)
+        if not operations:
+            return None
+        done = api.create_commit(
+            repo_id, operations, commit_message=message, repo_type=repo_type, parent_commit=intended.head
+        )
+    return str(done.commit_url)
+
+
+def published_record(api: HfApi, repo_id: str, revision: str) -> Mapping[str, Any]:
+    """build.json of a data set, as medfaith writes it. revision: a commit's full name, whose files never change.
+
+    Raises ForeignError where there is none, or one of another form.
+    """
+    action = "name a data set that medfaith publish made"
+    try:
+        with reachable(repo_id, RemoteEntryNotFoundError):
+            path = api.hf_hub_download(repo_id, RECORD, repo_type="dataset", revision=revision)
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except RemoteEntryNotFoundError:
+        raise ForeignError(repo_id, f"has no {RECORD}", action=action) from None
+    except ValueError as error:
+        raise ForeignError(repo_id, f"its {RECORD} cannot be read ({error})", action=action) from None
+    if faults := ", ".join(faults_of_record(record)):
+        raise ForeignError(repo_id, f"its {RECORD} is not what medfaith writes ({faults})", action=action)
+    return record
+
+
+def other_content(intended: Plan) -> InputError:
+    """Why a repository is not overwritten."""
+    found = f"holds other content: {'; '.join(intended.obstacles)}"
+    return InputError(intended.repo_id, found, action="choose another --org, or replace it with --force")
+
+
+@contextmanager
+def reachable(repo_id: str, *passing: type[Exception], again: str = "try again") -> Iterator[None]:
+    """Turns what the Hub's client raises into errors that say what to do.
+
+    Args:
+        passing: errors that the caller treats. again: what to do where nothing is wrong here.
+    """
+    try:
+        yield
+    except GatedRepoError as error:  # which is a RepositoryNotFoundError, too
+        page = _page(repo_id, error.repo_type or "dataset")
+        action = f"ask for access on its page, {page}, and log in: hf auth login, or set HF_TOKEN"
+        raise InputError(repo_id, "is gated: its owner lets readers in one by one", action=action) from None
+    except passing:
+        raise
+    except OfflineModeIsEnabled:
+        raise MedfaithError(f"{repo_id}: offline mode is on\n  what to do: unset HF_HUB_OFFLINE") from None
+    except HFValidationError as error:
+        raise InputError(repo_id, f"is no name of a repository ({error})", action="correct it") from None
+    except LocalEntryNotFoundError as error:  # any answer but the file, or none
+        raise _refused(repo_id, error.__cause__ or error, again) from error
+    except (HfHubHTTPError, HTTPError, ConnectionError, TimeoutError) as error:
+        raise _refused(repo_id, error, again) from error
+    except RuntimeError as error:  # what the client makes of any error while it sends a large file
+        if not isinstance(error.__cause__, HfHubHTTPError | HTTPError | OSError):
+            raise
+        raise _refused(repo_id, error.__cause__, again) from error
+
+
+def _refused(repo_id: str, error: BaseException, action: str) -> MedfaithError:
+    """What to do about an answer of the Hub, or about none."""
+    if not isinstance(error, HfHubHTTPError):
+        return MedfaithError(f"{repo_id}: the Hub cannot be reached ({error})\n  what to do: {action}")
+    status = error.response.status_code
+    if status in (401, 403):
+        action = "log in with a token that may write to it: hf auth login, or set HF_TOKEN"
+    elif status in (409, 412):
+        action = "it has changed meanwhile: run it again, and see what is there now"
+    reason = str(error.server_message or error).strip().splitlines()[0]
+    return MedfaithError(f"{repo_id}: the Hub answers {status} ({reason})\n  what to do: {action}")
+
+
+def _page(repo_id: str, repo_type: str) -> str:
+    return f"{constants.ENDPOINT}/{repo_type}s/{repo_id}"
+
+
+def _change(path: Path, name: str, known: RepoFile | None) -> Change:
+    """known: what stands there under that name."""
+    size = path.stat().st_size
+    if known is None:
+        return Change(name, size, NEW)
+    expected = known.lfs.sha256 if known.lfs else known.blob_id
+    return Change(name, size, SAME if _digest(path, lfs=bool(known.lfs)) == expected else CHANGED)
+
+
+def _digest(path: Path, *, lfs: bool) -> str:
+    """By which the Hub knows a file: its SHA-256, or git's name of the blob."""
+    with path.open("rb") as file:
+        if lfs:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        head = b"blob %d\0" % path.stat().st_size
+        return hashlib.file_digest(file, lambda: hashlib.sha1(head)).hexdigest()
+
+
+def _obstacles(
+    api: HfApi,
+    info: Any,
+    repo_id: str,
+    repo_type: str,
+    staged: Path,
+    there: Mapping[str, RepoFile],
+    changes: Sequence[Change],
+) -> list[str]:
+    """info: the repository's, of its head."""
+    made_by_the_hub = set(there) <= {CARD} and all(_title(one) == FIRST for one in there.values())
+    if made_by_the_hub or all(change.kind == SAME for change in changes):
+        return []
+    name, found = repo_id.rsplit("/", 1)[-1], []
+    if repo_type == "dataset":
+        try:
+            theirs = published_record(api, repo_id, info.sha)
+        except ForeignError as error:
+            return [f"{error.found}: medfaith did not publish it"]
+        if (of := f"{theirs['benchmark']}-{theirs['source']}") != name:
+            return [f"its {RECORD} is of {of}: medfaith did not publish it"]
+        ours = json.loads((staged / RECORD).read_text(encoding="utf-8"))
+        found = [*_other_rows(ours["splits"], theirs["splits"]), *_other_keys(ours["sources"], theirs["sources"])]
+    elif f"{name}.py" not in there or TAG not in (getattr(info.card_data, "tags", None) or []):
+        return [f"it has {len(there)} files and is no metric tagged {TAG}: medfaith did not publish it"]
+    ours_only = re.compile(title(r"\S+", re.escape(name)))
+    for change in changes:
+        if change.kind == GONE:
+            found.append(f"{change.path} would be deleted")
+        elif change.kind == CHANGED and not ours_only.fullmatch(_title(there[change.path])):
+            found.append(f"{change.path} was changed there by another commit ({_title(there[change.path])!r})")
+    return found
+
+
+def _other_rows(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """By the hash of each split's rows."""
+    return [
+        f"the rows of {split} are others" if split in ours else f"the rows of {split} would be gone"
+        for split, of_split in theirs.items()
+        if split not in ours or of_split.get("sha256") != ours[split]["sha256"]
+    ]
+
+
+def _other_keys(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """With other keys, those who hold the files that the published hashes were made with could prove nothing more."""
+    return [
+        f"its hashes were made with keys of other files of {source_id}"
+        for source_id, of_source in theirs.items()
+        if of_source.get("key_fingerprints", {}) != ours.get(source_id, {}).get("key_fingerprints", {})
+    ]
+
+
+def _title(file: RepoFile) -> str:
+    """Of the commit that changed it last."""
+    return file.last_commit.title if file.last_commit else ""

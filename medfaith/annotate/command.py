@@ -1,0 +1,79 @@
+"""`medfaith annotate`: heatmaps of several models judged by a person in a browser on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from medfaith import build
+from medfaith.loaders.errors import MedfaithError
+
+
+def add_jobs(jobs: Any) -> None:
+    """Adds `annotate` to the command's jobs."""
+    job = jobs.add_parser(
+        "annotate", help="judge heatmaps in a browser, as That's the Wrong Lung! asks radiologists to"
+    )
+    job.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN",
+        help="what lm_eval wrote for medfaith_wrong_lung_gold, one run of each model",
+    )  # fmt: skip
+    job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
+    job.add_argument("--heatmaps", type=Path, required=True, metavar="DIR", help="where the models keep their heatmaps")
+    build.root_argument(job)
+    job.add_argument(
+        "--out", type=Path, default=Path("annotations.jsonl"), help="file of answers, kept up (default: %(default)s)"
+    )
+    job.add_argument("--annotator", default="annotator", metavar="NAME", help="who judges (default: %(default)s)")
+    job.add_argument(
+        "--live", action="append", default=[], metavar="NAME=PRETRAINED[,OPTION=VALUE]",
+        help="a model that answers custom prompts, as medfaith-alignment takes it: gloria:PATH, clip:NAME (repeatable)",
+    )  # fmt: skip
+    job.add_argument("--port", type=int, default=7860, help="on 127.0.0.1 (default: %(default)s)")
+    job.add_argument("--seed", type=int, default=0, help="of the order of images and the models' letters")
+    job.set_defaults(job=_annotate)
+
+
+def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.annotate.answers import open_answers
+    from medfaith.annotate import serve
+    from medfaith.annotate.start import Wanted, load_aligners, prepare
+
+    serve.require_gradio()
+    from medfaith.annotate.app import build as build_page
+
+    wanted = Wanted(
+        arguments.runs, arguments.data, arguments.heatmaps, build.roots(arguments), arguments.annotator, arguments.seed
+    )
+    live = _live(arguments.live)
+    with ExitStack() as stack:
+        listening = stack.enter_context(serve.listen(arguments.port))
+        answers, notes = stack.enter_context(open_answers(arguments.out))
+        aligners, without = load_aligners(live)
+        session, more = prepare(wanted, answers, aligners)
+        for note in (*notes, *more):
+            print(f"medfaith: {note}", file=sys.stderr)
+        page = build_page(session, without)
+        print(f"{session.n_done} of {len(session.plan.instances)} images done; answers go to {answers.path}")
+        print(f"open http://{serve.HOST}:{listening.getsockname()[1]} in a browser; Ctrl+C ends", flush=True)
+        with suppress(KeyboardInterrupt):
+            serve.serve(page, listening)
+        print(f"\n{session.n_done} of {len(session.plan.instances)} images done")
+    return 0
+
+
+def _live(given: Sequence[str]) -> dict[str, tuple[str, dict[str, str]]]:
+    """Name -> what `load_aligner` takes, the model and its options."""
+    named: dict[str, tuple[str, dict[str, str]]] = {}
+    for argument in given:
+        name, _, rest = argument.partition("=")
+        pretrained, *options = rest.split(",")
+        if not name or not pretrained or name in named or not all("=" in option for option in options):
+            expected = "NAME=PRETRAINED or NAME=PRETRAINED,OPTION=VALUE, each name once"
+            raise MedfaithError(f"--live {argument!r}\n  expected: {expected}")
+        named[name] = pretrained, dict(option.split("=", 1) for option in options)
+    return named

@@ -1,0 +1,93 @@
+"""Serves the page to this machine alone: 127.0.0.1, no share link, nothing fetched from or sent to anywhere else."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from medfaith.loaders.errors import InputError, MedfaithError
+
+if TYPE_CHECKING:
+    import gradio as gr
+
+HOST = "127.0.0.1"
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:"
+)
+
+
+def require_gradio() -> None:
+    """Gradio with its reports to its makers switched off, which it asks for when it is first imported.
+
+    Raises MedfaithError where it is not installed.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    try:
+        import gradio  # noqa: F401
+    except ImportError as error:
+        raise MedfaithError(
+            'gradio is not installed\n  what to do: install medfaith with its extra: pip install "medfaith[annotate]"'
+        ) from error
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on this machine's loopback. port 0: any that is free. Raises InputError where the port is taken."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen()
+    except (OSError, OverflowError) as error:
+        listening.close()
+        taken = getattr(error, "errno", None) == errno.EADDRINUSE
+        found = "is in use" if taken else f"cannot be used ({error})"
+        raise InputError(f"port {port}", found, action="choose another --port; 0 takes any that is free") from None
+    return listening
+
+
+def serve(page: gr.Blocks, listening: socket.socket) -> None:
+    """Answers until it is interrupted."""
+    import gradio as gr
+    import uvicorn
+    from fastapi import FastAPI
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    from .app import STYLE
+
+    site = FastAPI(openapi_url=None)
+    site.add_middleware(_Guarded)
+    # A page elsewhere that names this machine as its own host gets nothing.
+    site.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
+    theme = gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])
+    theme.set(block_info_text_color="*neutral_600", block_title_text_color="*body_text_color")
+    site = gr.mount_gradio_app(
+        site, page, path="/", server_name=HOST, server_port=listening.getsockname()[1], show_error=False,
+        footer_links=[], ssr_mode=False, enable_monitoring=False, mcp_server=False, pwa=False, theme=theme, css=STYLE,
+    )  # fmt: skip
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a page that is still open is cut off
+            await super().shutdown(sockets)
+
+    Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listening])
+
+
+class _Guarded:
+    """Tells the browser, with every answer, to ask nobody else. In ASGI's own form, which does not hold up streams."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def guarded(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"content-security-policy", POLICY.encode())]
+            await send(message)
+
+        await self._app(scope, receive, guarded)

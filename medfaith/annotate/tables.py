@@ -1,0 +1,98 @@
+"""Files of answers as tables: Figure 4, Figure 13 and how far annotators agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from medfaith.loaders.errors import InputError
+
+from ..report.tables import MODEL, UNDEFINED, Column, Table, count
+from ..report.tables import text as as_text
+from .agreement import NAMES, ModelScores, agreement, model_scores
+from .answers import Judgement, read_judgements
+
+SEED = 42
+_CI = ("", "_ci_low", "_ci_high")
+
+
+def tables(judgements: Sequence[Judgement], notes: Sequence[str] = ()) -> list[Table]:
+    """What `read` found, in tables; one without rows is left out."""
+    scores = model_scores(judgements, SEED)
+    return [
+        *_scores_table(
+            "wrong_lung_figure_04_annotations", "Wrong Lung Figure 4: annotators' judgement of report sentences",
+            [of for of in scores if not of.custom], notes,
+        ),
+        *_scores_table(
+            "wrong_lung_figure_13_custom_prompts", "Wrong Lung Figure 13: annotators' judgement of their own prompts",
+            [of for of in scores if of.custom], notes,
+        ),
+        *_agreement_table(judgements),
+    ]  # fmt: skip
+
+
+def read(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
+    """The judgements in files of answers, and notes on lines that do not count.
+
+    Raises:
+        InputError: a file that cannot be read, no judgement in any, or one annotator's answer to one question in two.
+    """
+    found: dict[tuple, tuple[Judgement, Path]] = {}
+    notes = []
+    for path in dict.fromkeys(Path(path).expanduser().resolve() for path in paths):
+        judgements, of_file = read_judgements(path)
+        notes += of_file
+        for one in judgements:
+            key = (one.annotator, *one.item)
+            if key in found:
+                raise InputError(
+                    path,
+                    f"{one.annotator!r} judges {one.instance} here and in {found[key][1]}",
+                    action="name one file an annotator; annotators of one name need different ones (--annotator)",
+                )
+            found[key] = one, path
+    if not found:
+        where = ", ".join(map(str, paths)) or "no file"
+        raise InputError(where, "has no judgement", action="judge some heatmaps with medfaith annotate")
+    return [one for one, _ in found.values()], notes
+
+
+def _scores_table(name: str, title: str, scores: Sequence[ModelScores], notes: Sequence[str]) -> list[Table]:
+    columns = [
+        MODEL, Column("n", ("n",), count), Column("Images", ("n_instances",), count),
+        Column("Annotators", ("n_annotators",), count),
+        *(Column(f"{of.capitalize()} [95% CI]", tuple(f"{of}{end}" for end in _CI), _interval) for of in NAMES),
+    ]  # fmt: skip
+    rows: list[list[Any]] = []
+    for of in scores:
+        means = [value for question in NAMES for value in of.means[question][:3]]
+        rows.append([of.model, of.n, of.n_instances, of.n_annotators, *means])
+    about = (
+        "Means of 1 to 5 points; recall and precision in bins of 20%. n: judgements, the last of each annotator and "
+        f"heatmap. 95% intervals: bootstrap over patients, 2,000 resamples, seed {SEED}."
+    )
+    return [Table(name, title, columns, rows, [about, *notes])] if rows else []
+
+
+def _agreement_table(judgements: Sequence[Judgement]) -> list[Table]:
+    columns = [
+        Column("Question", ("question",)), Column("Measure", ("measure",)), Column("Agreement", ("value",), _two),
+        Column("Annotators", ("n_annotators",), count), Column("Heatmaps", ("n_items",), count),
+    ]  # fmt: skip
+    about = (
+        "kappa: Cohen's, with quadratic weights; alpha: Krippendorff's, ordinal. Heatmaps: those of report sentences "
+        "that two annotators or more judged; each chooses a sentence of an image, so not all are shared."
+    )
+    rows = [list(of) for of in agreement(judgements)]
+    title = "Wrong Lung: agreement between annotators"
+    return [Table("wrong_lung_annotator_agreement", title, columns, rows, [about])] if rows else []
+
+
+def _two(value: float) -> str:
+    return UNDEFINED if as_text(value) == UNDEFINED else f"{value:.2f}"
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    return UNDEFINED if _two(value) == UNDEFINED else f"{_two(value)} [{_two(low)}, {_two(high)}]"

@@ -1,0 +1,148 @@
+"""Which files lm-eval wrote, and of which model: `results_<date>.json` and the sample logs beside it.
+
+With `--output_path X --log_samples`, lm-eval writes `X/<model>/results_<date>.json` and, for each task,
+`samples_<task>_<date>.jsonl`; the date ties them together. With `--output_path X.json` it writes `X_<date>.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from medfaith.loaders.errors import InputError
+
+_DATE = r"_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)"
+_RESULTS = re.compile(rf".*{_DATE}\.json")
+_SAMPLES = re.compile(rf"samples_(?P<task>.+){_DATE}\.jsonl")
+_EXPECTED = "results_<date>.json with samples_<task>_<date>.jsonl beside it"
+_ACTION = "run lm-eval again with --output_path DIR --log_samples"
+
+
+class SampleFile(NamedTuple):
+    """One task's sample log and what the results beside it say of the run.
+
+    model: name or path of the model; adapter: that of the PEFT adapter on top of it, or "".
+    arguments: the model's other arguments, to tell runs apart. n_data, n_run: rows that the task has and rows that were
+    run (fewer under --limit); None where the results do not say.
+    states_path: where the run says that it kept the options' hidden states, "" if it kept none.
+    """
+
+    path: Path
+    task: str
+    date: str
+    model: str
+    adapter: str
+    arguments: str
+    n_data: int | None
+    n_run: int | None
+    states_path: str = ""
+
+
+def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str]]:
+    """All sample logs at or below `paths`, in an order that depends on their names only, and notes on what has none.
+
+    Args:
+        paths: folders (searched at any depth), results files or sample files, in any order and as often as one likes.
+
+    Raises:
+        InputError: a path that does not exist or is no such file, results that cannot be read, samples without their
+            results, or no samples at all.
+    """
+    results: set[Path] = set()
+    samples: set[Path] = set()
+    for path in paths:
+        found = _at(path)
+        results |= {file for file in found if _RESULTS.fullmatch(file.name)}
+        samples |= {file for file in found if _SAMPLES.fullmatch(file.name)}
+    notes = []
+    for file in sorted(results, key=_place):
+        beside = set(file.parent.glob(f"samples_*_{_date(file)}.jsonl"))
+        samples |= beside
+        if not beside:
+            notes.append(f"{file.name} has no samples beside it and is left out; {_ACTION}")
+    if not samples:
+        where = ", ".join(str(path) for path in paths) or "no path"
+        raise InputError(where, "no sample log of lm-eval is there", expected=_EXPECTED, action=_ACTION)
+    read: dict[Path, dict[str, Any]] = {}
+    return [_sample_file(file, read) for file in sorted(samples, key=_place)], notes
+
+
+def _at(path: Path) -> set[Path]:
+    path = Path(path)
+    if path.is_dir():
+        files = {file for file in path.rglob("*.json*") if file.is_file()}
+        return {file.resolve() for file in files if _RESULTS.fullmatch(file.name) or _SAMPLES.fullmatch(file.name)}
+    if not path.is_file():
+        raise InputError(path, "there is no such file or folder", expected=f"a folder with {_EXPECTED}")
+    if not (_RESULTS.fullmatch(path.name) or _SAMPLES.fullmatch(path.name)):
+        raise InputError(path, "not the name of a file that lm-eval writes", expected=_EXPECTED)
+    return {path.resolve()}
+
+
+def _place(path: Path) -> tuple[str, str]:
+    return path.name, str(path)
+
+
+def _date(path: Path) -> str:
+    return path.stem.rsplit("_", 1)[1]
+
+
+def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
+    named = _SAMPLES.fullmatch(path.name)
+    assert named
+    results = sorted(file for file in path.parent.glob(f"*_{named['date']}.json") if _RESULTS.fullmatch(file.name))
+    if not results:
+        expected = f"results_{named['date']}.json beside it, which names the model"
+        raise InputError(path, "its results file is missing", expected=expected, action="put it back, or run it again")
+    if results[0] not in read:
+        read[results[0]] = _results(results[0])
+    content = read[results[0]]
+    model, adapter, arguments, states_path = _model(content, results[0])
+    sizes = content.get("n-samples")
+    size = sizes.get(named["task"]) if isinstance(sizes, Mapping) else None
+    n_data, n_run = (_count(size, key) for key in ("original", "effective"))
+    return SampleFile(path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path)
+
+
+def _results(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            path, f"not JSON ({_reason(error)})", expected="a file that lm-eval wrote", action=_ACTION
+        ) from error
+    if not isinstance(content, dict):
+        raise InputError(path, f"holds a {type(content).__name__}", expected="a JSON object, as lm-eval writes it")
+    return content
+
+
+def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
+    """Model, adapter, other arguments, states_path.
+
+    API models are named by `model`; models without arguments by their own name.
+    """
+    config = content.get("config")
+    config = config if isinstance(config, Mapping) else {}
+    arguments = config.get("model_args") or {}
+    if isinstance(arguments, str):
+        arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
+    if not isinstance(arguments, Mapping):
+        arguments = {}
+    name = arguments.get("pretrained") or arguments.get("model") or config.get("model")
+    if not name:
+        raise InputError(path, "names no model", column="config.model", expected="a results file of lm-eval")
+    known = {"pretrained", "model", "peft", "states_path"}
+    rest = json.dumps({k: v for k, v in arguments.items() if k not in known}, sort_keys=True, default=str)
+    return str(name), str(arguments.get("peft") or ""), rest, str(arguments.get("states_path") or "")
+
+
+def _count(size: Any, key: str) -> int | None:
+    value = size.get(key) if isinstance(size, Mapping) else None
+    return value if isinstance(value, int) else None
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0][:100] if str(error) else type(error).__name__

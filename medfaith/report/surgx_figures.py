@@ -1,0 +1,236 @@
+"""SurgXBench's pictures: box plots of figures 3, 4 and 7 from the records themselves, and the contact sheet.
+
+PNG files as bytes, drawn with matplotlib's objects (no global state); a note stands for them without matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from medfaith.evaluate_metrics.ivt.score import instrument_scores
+from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS
+from medfaith.evaluate_metrics.ras.levels import LEVELS
+
+from .surgx import SOURCES, SurgXRun, in_surgx_order
+from .surgx_overlays import Sheet, contact_sheet, short
+from .surgx_tables import ALL, LEVEL_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 100
+WIDTH = 12  # inches
+# Okabe and Ito's colours, which people who confuse red and green tell apart, and darker ones for further models.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555")
+LEVEL_COLOURS = {"ivt": "#009e73", "iv": "#56b4e9", "it": "#0072b2", "i": "#f0e442", "missed": "#bbbbbb"}
+LOOKS = (
+    ("tp", "aa", "(b) TP_AA: true positives, on the predicted instrument's boxes"),
+    ("tp", "ac", "(c) TP_AC: true positives, on boxes of any instrument"),
+    ("fp", "ac", "(d) FP_AC: false positives, on boxes of any instrument"),
+)
+NONE = "–"
+_NAME = 44  # characters of a model's name that a legend has room for
+Drawn = tuple[dict[str, bytes], list[str]]
+Styles = Mapping[str, Mapping[str, Any]]  # by a run's name
+
+
+def surgx_pictures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> Drawn:
+    """Pictures by file name, and notes on what is not drawn.
+
+    Args:
+        sheet: what the contact sheet is drawn from; none is drawn without.
+
+    Raises:
+        MedfaithError: see `surgx_overlays.contact_sheet`.
+    """
+    runs = in_surgx_order(list(runs))
+    if not runs:
+        return {}, ["no sample log of SurgXBench is there: no contact sheet is drawn"] if sheet else []
+    if importlib.util.find_spec("matplotlib") is None:
+        return {}, ["SurgXBench's pictures need matplotlib and are left out: uv pip install 'medfaith[explain]'"]
+    instruments = [run for run in runs if run.setting.ask == "instruments"]
+    triplets = [run for run in runs if run.setting.ask == "triplets"]
+    styles = styles_of([*dict.fromkeys(run.name for run in runs)])
+    pictures, notes = {}, []
+    if instruments:
+        pictures["figure_surgx_03.png"] = png(figure_3(instruments, styles))
+    if triplets:
+        pictures["figure_surgx_04.png"] = png(figure_4(triplets, styles))
+    if sheet is not None:
+        drawn = contact_sheet(runs, sheet)
+        if drawn is None:
+            notes.append("no answer has a heatmap with a score: no contact sheet of SurgXBench is drawn")
+        else:
+            pictures["figure_surgx_overlays.png"] = png(drawn)
+    return pictures, notes
+
+
+def png(figure: Figure) -> bytes:
+    """The same bytes for the same figure."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
+    return file.getvalue()
+
+
+def styles_of(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """A colour a model, the same in all pictures; hatched from the second time on that a colour is used."""
+    hatches = ("", "///", "...")
+    return {
+        name: {
+            "facecolor": COLOURS[number % len(COLOURS)],
+            "hatch": hatches[number // len(COLOURS) % len(hatches)],
+            "edgecolor": "black",
+            "alpha": 0.75,
+        }
+        for number, name in enumerate(names)
+    }
+
+
+def figure_3(runs: Sequence[SurgXRun], styles: Styles) -> Figure:
+    """F1 as bars, and AA and AC of the predictions as box plots, by instrument and model."""
+    figure = _figure(2.5 * (1 + len(LOOKS)), runs, styles)
+    panels = figure.subplots(1 + len(LOOKS), 1, sharex=True)
+    _bars(panels[0], runs, styles)
+    for axes, (outcome, score, title) in zip(panels[1:], LOOKS, strict=True):
+
+        def values(run: SurgXRun, name: str, outcome: str = outcome, score: str = score) -> list[float]:
+            return [
+                record[score]
+                for record in run.records
+                if record["outcome"] == outcome and record["state"] == "scored" and name in (ALL, record["label"])
+            ]
+
+        _boxes(axes, runs, [*INSTRUMENTS, ALL], values, styles)
+        axes.set_title(title, loc="left", fontsize=11)
+        axes.set_ylabel("share of the\ntop 20%")
+    panels[-1].set_xticks(range(len(INSTRUMENTS) + 1), [*(name.replace("_", " ") for name in INSTRUMENTS), ALL])
+    return figure
+
+
+def figure_4(runs: Sequence[SurgXRun], styles: Styles) -> Figure:
+    """RAS by match as box plots, and beside it how often each match occurs; a row for each source."""
+    from matplotlib.patches import Patch
+
+    sources = [source for source in SOURCES if any(run.setting.source == source for run in runs)]
+    n_names = len({run.name for run in runs})
+    figure = _figure(0.4 + len(sources) * max(3.6, 1.4 + 0.45 * n_names), runs, styles)
+    panels = figure.subplots(len(sources), 2, squeeze=False, width_ratios=(3, 2))
+    for (left, right), source in zip(panels, sources, strict=True):
+        here = [run for run in runs if run.setting.source == source]
+
+        def values(run: SurgXRun, level: str) -> list[float]:
+            return [r["ras"] for r in run.records if r["level"] == level and r["state"] == "scored"]
+
+        _boxes(left, here, LEVELS, values, styles)
+        left.set_xticks(range(len(LEVELS)), [_match(level) for level in LEVELS])
+        left.set_ylabel("share of the top 20%")
+        left.set_title(f"(a) {SOURCES[source]}: RAS by match", loc="left", fontsize=11)
+        _shares(right, here)
+        right.set_title(f"(b) {SOURCES[source]}: how true triplets are matched", loc="left", fontsize=11)
+    matches = [Patch(facecolor=LEVEL_COLOURS[level], edgecolor="black", label=LEVEL_NAMES[level]) for level in LEVELS]
+    figure.legend(handles=matches, loc="outside lower right", ncols=len(LEVELS), fontsize=9, frameon=False,
+                  columnspacing=1.2, handlelength=1.2)  # fmt: skip
+    return figure
+
+
+def _match(level: str) -> str:
+    return f"{LEVEL_NAMES[level]}\n{'RAS_global' if level == 'missed' else 'RAS_local'}"
+
+
+def _figure(height: float, runs: Sequence[SurgXRun], styles: Styles) -> Figure:
+    """With the models' colours above the panels."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    names = [*dict.fromkeys(run.name for run in runs)]
+    rows = -(-len(names) // 3)
+    figure = Figure(figsize=(WIDTH, height + 0.25 * rows), layout="constrained")
+    handles: list[Any] = [Patch(**styles[name], label=short(name, _NAME)) for name in names]
+    handles.append(
+        Line2D([], [], linestyle="none", marker="D", markerfacecolor="white", markeredgecolor="black", label="mean")
+    )
+    figure.legend(handles=handles, loc="outside upper center", ncols=3 if len(names) > 3 else len(handles), fontsize=10)
+    return figure
+
+
+def _places(group: int, n: int) -> tuple[list[float], float]:
+    """Where the n boxes of a group stand, and how wide each is."""
+    width = 0.8 / n
+    return [group - 0.4 + width * (number + 0.5) for number in range(n)], min(0.8 * width, 0.3)
+
+
+def _boxes(
+    axes: Axes,
+    runs: Sequence[SurgXRun],
+    groups: Sequence[str],
+    values: Callable[[SurgXRun, str], list[float]],
+    styles: Styles,
+) -> None:
+    """A box a run in each group: quartiles, whiskers to 1.5 times their distance, the values beyond, and the mean."""
+    for at, group in enumerate(groups):
+        places, width = _places(at, len(runs))
+        for run, place in zip(runs, places, strict=True):
+            known = values(run, group)
+            if not known:
+                axes.text(place, 0.04, NONE, ha="center", va="center", fontsize=12)
+                continue
+            axes.boxplot(
+                [known],
+                positions=[place],
+                widths=width,
+                manage_ticks=False,
+                patch_artist=True,
+                showmeans=True,
+                boxprops={**styles[run.name]},
+                medianprops={"color": "black", "linewidth": 1.5},
+                meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black", "markersize": 5},
+                flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#555555"},
+            )
+    _share_axis(axes, len(groups))
+
+
+def _share_axis(axes: Axes, n_groups: int) -> None:
+    axes.set(ylim=(-0.04, 1.06), xlim=(-0.5, n_groups - 0.5))
+    axes.set_xticks(range(n_groups))
+    axes.yaxis.grid(visible=True, color="#dddddd")
+    axes.set_axisbelow(True)
+    for between in range(n_groups - 1):
+        axes.axvline(between + 0.5, color="#eeeeee", linewidth=0.8)
+
+
+def _bars(axes: Axes, runs: Sequence[SurgXRun], styles: Styles) -> None:
+    for number, run in enumerate(runs):
+        predicted, gold = [row.predicted for row in run.rows], [row.gold for row in run.rows]
+        scores = instrument_scores(predicted, gold, n_resamples=1)
+        f1 = [*(scores["per_class"][name]["f1"] for name in INSTRUMENTS), scores["f1"]]
+        for group, value in enumerate(f1):
+            places, width = _places(group, len(runs))
+            if math.isnan(value):  # neither there nor predicted
+                axes.text(places[number], 0.04, NONE, ha="center", va="center", fontsize=12)
+            else:
+                axes.bar(places[number], value, width, linewidth=0.8, **styles[run.name])
+    _share_axis(axes, len(INSTRUMENTS) + 1)
+    axes.set_ylabel("F1")
+    axes.set_title("(a) F1 of the instruments", loc="left", fontsize=11)
+
+
+def _shares(axes: Axes, runs: Sequence[SurgXRun]) -> None:
+    """A bar a run, cut into the matches."""
+    for number, run in enumerate(runs):
+        levels = [record["level"] for record in run.records]
+        start = 0.0
+        for level in LEVELS:
+            share = levels.count(level) / len(levels) if levels else 0.0
+            axes.barh(number, share, left=start, color=LEVEL_COLOURS[level], edgecolor="black", linewidth=0.6)
+            if share >= 0.07:
+                axes.text(start + share / 2, number, f"{100 * share:.0f}%", ha="center", va="center", fontsize=9)
+            start += share
+    axes.set(xlim=(0, 1), ylim=(max(len(runs), 3) - 0.4, -0.6))  # a lone bar is no block
+    axes.set_yticks(range(len(runs)), [short(run.name, 24) for run in runs], fontsize=9)
+    axes.set_xlabel("share of the true triplets")

@@ -1,0 +1,262 @@
+"""SurgXBench's figures 3, 4 and 7 as tables, with AP, coverage and occlusion (sections 4.3 and 5, appendix E)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from medfaith.evaluate_metrics.attention_alignment.score import summarise
+from medfaith.evaluate_metrics.ivt.score import instrument_scores, score_triplets, triplet_coverage
+from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS
+from medfaith.evaluate_metrics.ras.levels import LEVELS
+from medfaith.evaluate_metrics.ras.score import summarise as summarise_ras
+from medfaith.tasks.surgx.occlusion import occlusion_scores
+
+from .intervals import SEED
+from .surgx import SOURCES, SurgXRun, in_surgx_order
+from .tables import MODEL, SIZE, UNDEFINED, Column, Table, count, count_of, fraction_interval, interval, percent
+
+ALL = "all"
+LEVEL_NAMES = {"ivt": "IVT", "iv": "IV", "it": "IT", "i": "I", "missed": "missed"}
+LOOKS = {"tp_aa": "TP_AA", "tp_ac": "TP_AC", "fp_ac": "FP_AC"}
+PARTS = ("i", "v", "t", "iv", "it", "ivt")
+RAS = {level: "ras_global_missed" if level == "missed" else f"ras_local_{level}" for level in LEVELS}
+_CI = ("", "_ci_low", "_ci_high")
+_QUARTILES = ("_q1", "_median", "_q3")
+_WHISKERS = ("_whisker_low", "_whisker_high")
+_INTERVALS = f"95% intervals: bootstrap over videos, 2,000 resamples, seed {SEED}."
+_DATA = Column("Data", ("data",))
+_VISIBLE = (Column("Visible %", ("visible_share",), percent), Column("boxes", ("n_boxes",), count))
+_VISIBLE_NOTE = (
+    "Visible: mean share of a true box that the model could see, after its resizing and cropping; boxes: of how many, "
+    "those of frames with heatmaps."
+)
+
+
+def surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
+    """The runs, and the tables of the paper that they give; none without runs."""
+    runs = in_surgx_order(list(runs))
+    instruments = [run for run in runs if run.setting.ask == "instruments"]
+    triplets = [run for run in runs if run.setting.ask == "triplets"]
+    tables = [_runs_table(runs)] if runs else []
+    if instruments:
+        tables += _instrument_tables(instruments)
+    if triplets:
+        seen = [(run, summarise_ras(run.records, seed=SEED)) for run in triplets]
+        tables += [_ras_table(seen), _levels_table(seen), _triplets_table(triplets)]
+    occluded = [run for run in runs if run.setting.ask == "occlusion" or any(row.occluded for row in run.rows)]
+    return [*tables, _occlusion_table(occluded)] if occluded else tables
+
+
+def _runs_table(runs: Sequence[SurgXRun]) -> Table:
+    rows = [
+        [run.name, SOURCES[run.setting.source], run.setting.ask, run.n, run.n_data, len(set(run.videos)),
+         run.n_skipped, sum(row.predicted is None for row in run.rows), run.source.task, run.source.date]
+        for run in runs
+    ]  # fmt: skip
+    columns = [
+        MODEL, _DATA, Column("Asked for", ("asked",)), SIZE, Column("Videos", ("n_videos",), count),
+        Column("Without images", ("n_skipped",), count), Column("Unread", ("n_unparsed",), count),
+        Column("Task", ("task",)), Column("Date", ("date",)),
+    ]  # fmt: skip
+    notes = [
+        "n: frames; “a of b” marks a run with --limit or without the rows whose images are missing. Unread: answers "
+        "that could not be read, which predict nothing."
+    ]
+    return Table("surgx_runs", "SurgX runs", columns, rows, notes)
+
+
+def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
+    """Figures 3 and 7: a row for each model and instrument, and one for all of them."""
+    columns = {"figure_03": _figure_3(), "figure_07": _figure_7()}
+    rows: dict[str, list[list[Any]]] = {name: [] for name in columns}
+    for run in runs:
+        predicted, gold = [row.predicted for row in run.rows], [row.gold for row in run.rows]
+        said = instrument_scores(predicted, gold, groups=run.videos, seed=SEED)
+        looked = summarise(run.records, seed=SEED)
+        unpredicted = summarise([], n_resamples=1)
+        for name in (ALL, *INSTRUMENTS):
+            scores = said | looked
+            if name != ALL:
+                scores = said["per_class"][name] | looked["per_instrument"].get(name, unpredicted)
+            scores = scores | _visible(run, None if name == ALL else name)
+            for figure, of_figure in columns.items():
+                values = [scores[key] for column in of_figure for key in column.names]
+                rows[figure].append([run.name, name, *values])
+    first = [MODEL, Column("Instrument", ("instrument",))]
+    return [
+        Table(
+            "surgx_figure_03_instruments", "SurgX Figure 3: instruments, and where the model looks",
+            [*first, *columns["figure_03"]], rows["figure_03"],
+            [
+                "F1 is a fraction; AA and AC are percentages of the 20% of the frame that the model looks at most: AA "
+                "on boxes of the predicted instrument, AC on boxes of any. TP, FP: true and false positives; "
+                "missed: instruments that are there and not predicted; degenerate: heatmaps that are equal everywhere; "
+                "without map: predictions for which the model gave none. The last two have no AA and AC. The row all "
+                f"takes every prediction alike. {_VISIBLE_NOTE} {_INTERVALS}"
+            ],
+        ),
+        Table(
+            "surgx_figure_07_spread", "SurgX Figure 7: precision and recall, spread of AA and AC",
+            [*first, *columns["figure_07"]], rows["figure_07"],
+            [f"Quartiles: 25% / median / 75% of the predictions; the CSV has the whiskers. {_INTERVALS}"],
+        ),
+    ]  # fmt: skip
+
+
+def _figure_3() -> list[Column]:
+    return [
+        Column("F1 [95% CI]", tuple(f"f1{end}" for end in _CI), fraction_interval),
+        *(
+            Column(f"{title} % [95% CI]", tuple(f"{name}{end}" for end in _CI), interval)
+            for name, title in LOOKS.items()
+        ),
+        Column("TP", ("n_tp",), count), Column("FP", ("n_fp",), count),
+        Column("missed", ("n_false_negatives",), count),
+        Column("degenerate", ("n_degenerate",), count), Column("without map", ("n_without_map",), count), *_VISIBLE,
+    ]  # fmt: skip
+
+
+def _visible(run: SurgXRun, label: str | None = None) -> dict[str, float]:
+    """Of the true boxes with this label, or of all."""
+    shares = [share for row in run.rows for share in row.visible_shares(label)]
+    return {"visible_share": sum(shares) / len(shares) if shares else math.nan, "n_boxes": len(shares)}
+
+
+def _figure_7() -> list[Column]:
+    return [
+        *(
+            Column(f"{name.capitalize()} [95% CI]", tuple(f"{name}{end}" for end in _CI), fraction_interval)
+            for name in ("precision", "recall")
+        ),
+        *(column for name, title in LOOKS.items() for column in _spread(f"{title} %", name)),
+        Column("TP scored", ("n_tp_scored",), count), Column("FP scored", ("n_fp_scored",), count),
+    ]  # fmt: skip
+
+
+def _spread(title: str, name: str) -> list[Column]:
+    """Quartiles, and whiskers for the CSV alone."""
+    return [
+        Column(f"{title} quartiles", tuple(name + end for end in _QUARTILES), _quartiles),
+        Column(None, tuple(name + end for end in _WHISKERS)),
+    ]
+
+
+def _ras_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
+    columns = [
+        MODEL, _DATA, Column("Match", ("level",)), Column("Score", ("score",)),
+        Column("Mean % [95% CI]", tuple(f"ras{end}" for end in _CI), interval),
+        *_spread("%", "ras"), Column("scored", ("n_scored", "n"), count_of),
+    ]  # fmt: skip
+    rows = [
+        [run.name, SOURCES[run.setting.source], LEVEL_NAMES[level],
+         "RAS_global" if level == "missed" else "RAS_local",
+         *(scores[RAS[level] + end] for end in (*_CI, *_QUARTILES, *_WHISKERS)),
+         scores[f"n_{level}_scored"], scores[f"n_{level}"]]
+        for run, scores in seen
+        for level in LEVELS
+    ]  # fmt: skip
+    notes = [
+        "RAS: share of the 20% of the frame that the model looks at most that moves on its own or lies on the boxes of "
+        "the predicted instrument (local), of any instrument (global, the mean over all predictions of the frame). I: "
+        "only the instrument matches, for which the paper has no level. scored: “a of b” true triplets of this match; "
+        f"why the others have no score stands with the shares. {_INTERVALS}"
+    ]
+    return Table("surgx_figure_04a_ras", "SurgX Figure 4 (a): RAS by match", columns, rows, notes)
+
+
+def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
+    counts = {
+        "n_null": "without action", "n_without_box": "without box", "n_without_motion": "without motion",
+        "n_without_prediction": "without prediction", "n_without_map": "without map", "n_degenerate": "degenerate",
+        "n_left_out_of_missed": "left out of missed",
+    }  # fmt: skip
+    columns = [
+        MODEL, _DATA,
+        *(
+            Column(f"{LEVEL_NAMES[level]} % [95% CI]", tuple(f"share_{level}{end}" for end in _CI), interval)
+            for level in LEVELS
+        ),
+        Column("true triplets", ("n_gold",), count), *(Column(title, (name,), count) for name, title in counts.items()),
+        *_VISIBLE,
+    ]  # fmt: skip
+    rows = [
+        [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
+        for run, scores in ((run, scores | _visible(run)) for run, scores in seen)
+    ]
+    notes = [
+        "Shares of all true triplets. Without action: instruments that do nothing (null_verb); without box: the "
+        "instrument has none in the frame. No RAS have true triplets of frames without a known motion, without a "
+        "prediction, without a heatmap, or with degenerate ones only (equal everywhere). Left out of missed: "
+        f"predictions without a score, which the mean of a missed triplet passes over. {_VISIBLE_NOTE} {_INTERVALS}"
+    ]
+    return Table("surgx_figure_04b_levels", "SurgX Figure 4 (b): how true triplets are matched", columns, rows, notes)
+
+
+def _triplets_table(runs: Sequence[SurgXRun]) -> Table:
+    columns = [
+        MODEL, _DATA, Column("Coverage % [95% CI]", tuple(f"coverage{end}" for end in _CI), interval),
+        Column("covered", ("n_covered", "n_gold_triplets"), count_of),
+        *(Column(f"AP_{part.upper()} %", (f"ap_{part}",), percent) for part in PARTS),
+    ]  # fmt: skip
+    rows = []
+    for run in runs:
+        predicted, gold = [row.predicted or () for row in run.rows], [row.gold for row in run.rows]
+        covered = triplet_coverage(predicted, gold, groups=run.videos, seed=SEED)
+        scores = covered | _precisions(run)
+        rows.append(
+            [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
+        )
+    notes = [
+        "Coverage: share of the true triplets that are predicted as they are. AP: means over videos, then over the "
+        "classes that occur, of instrument (I), verb (V), target (T) and their pairs and triplet; undefined for a "
+        f"model that writes its triplets, which ranks none of the others. {_INTERVALS}"
+    ]
+    return Table("surgx_triplets", "SurgX triplets: coverage and AP", columns, rows, notes)
+
+
+def _precisions(run: SurgXRun) -> dict[str, float]:
+    scores = [row.scores for row in run.rows if row.scores is not None]
+    if len(scores) < run.n:
+        return {f"ap_{part}": float("nan") for part in PARTS}
+    references = [{"triplets": row.gold, "video": row.video} for row in run.rows]
+    found = score_triplets(scores, references, n_resamples=1)
+    return {f"ap_{part}": found[f"ap_{part}"] for part in PARTS}
+
+
+def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
+    rows = []
+    for run in runs:
+        scores = occlusion_scores([row._asdict() for row in run.rows], seed=SEED)
+        n_matched = scores["n_covered"] + scores["n_without_region"]
+        rows.append(
+            [run.name, SOURCES[run.setting.source], run.n, n_matched, scores["n_without_region"], scores["n_lost"],
+             *(scores[f"lost{end}"] for end in _CI), scores["n_covered"] - scores["n_lost"],
+             *(scores[f"similarity_drop{end}"] for end in _CI)]
+        )  # fmt: skip
+    columns = [
+        MODEL, _DATA, Column("Frames", ("n",), count), Column("with an IVT match", ("n_matched",), count),
+        Column("without region", ("n_without_region",), count),
+        Column("lost", ("n_lost",), count),
+        Column("lost % [95% CI]", tuple(f"lost{end}" for end in _CI), interval),
+        Column("remaining", ("n_remaining",), count),
+        Column("Mean drop [95% CI]", tuple(f"similarity_drop{end}" for end in _CI), _similarity),
+    ]  # fmt: skip
+    notes = [
+        "What the model looks at most is painted black and the frame is scored again. Lost: of the frames with a true "
+        "triplet among the predictions, those that have none there afterwards; frames whose heatmap has no region to "
+        "paint (degenerate) are left out. Mean drop: of the similarity of the best ranked matched triplet in the "
+        f"frames that remain. A model that does not score painted frames has none with a match. {_INTERVALS}"
+    ]
+    return Table("surgx_occlusion", "SurgX occlusion: without what the model looks at", columns, rows, notes)
+
+
+def _quartiles(first: Any, median: Any, third: Any) -> str:
+    shown = [percent(value) for value in (first, median, third)]
+    return UNDEFINED if shown[1] == UNDEFINED else " / ".join(shown)
+
+
+def _similarity(value: float, low: float, high: float) -> str:
+    shown = [UNDEFINED if math.isnan(number) else f"{number:.2f}" for number in (value, low, high)]
+    return UNDEFINED if math.isnan(value) else f"{shown[0]} [{shown[1]}, {shown[2]}]"

@@ -1,0 +1,100 @@
+"""Our lm-eval tasks for lmms-eval: writes each in lmms-eval's own YAML beside its rows, which hold no pixels.
+
+    python -m medfaith.tasks.harnesses.lmms_eval --task medfaith_heal_vindr_vpt --data medfaith-data \
+        --root vindr_cxr=/data/vindr-cxr --out lmms-tasks
+    python -m lmms_eval --include_path lmms-tasks --tasks medfaith_heal_vindr_vpt --model MODEL --log_samples
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+from PIL import Image
+
+from ...loaders.errors import InputError
+from ..contrabench import adapter
+from ..rows import LazyImages
+from . import questions, writing
+
+HERE = "medfaith.tasks.harnesses.lmms_eval"
+TEXT, FILTER = "lmms_eval_text", "lmms_eval_filter"  # columns that are written beside the task's own
+
+
+def doc_to_visual(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any]) -> list[Image.Image]:
+    """A row's images, opened below the roots that the YAML names, and edited where the row says so."""
+    roots = questions.resolve_roots(lmms_eval_specific_kwargs["roots"])
+    return LazyImages(doc["id"], doc["images"], roots, doc.get("edit"))[:]
+
+
+def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """CXR-ContraBench's. lmms-eval gives a filter no row, so that the row names how its answer is read."""
+    return adapter.process_results(doc, getattr(adapter, doc[FILTER])([results], [doc]))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {HERE}", description="Writes tasks for lmms-eval.")
+    parser.add_argument("--task", action="append", required=True, help="a task or a group; repeatable")
+    parser.add_argument("--filter", help="how CXR-ContraBench's answers are read: m1, ... (default: b0)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="new; for lmms-eval's --include_path")
+    return writing.command(_write, parser, argv)
+
+
+def _write(arguments: argparse.Namespace) -> None:
+    writing.refuse(out := arguments.out, new=True)
+    loaded = (questions.load(name, *arguments.where).items() for name in arguments.task)
+    tasks = {name.replace("::", "_"): task for group in loaded for name, task in group}
+    roots = {source: str(path) for source, path in questions.resolve_roots(arguments.root).items()}
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        for name, task in tasks.items():
+            rows, reading = Path("rows", name), questions.reading(task.config, arguments.filter)
+            datasets.DatasetDict({"test": _rows(task, reading)}).save_to_disk(partial / rows)
+            config = {"task": name, "dataset_path": str(out.resolve() / rows), **_config(task, reading, roots)}
+            text = json.dumps(config, indent=2, default=_tag, ensure_ascii=False)
+            (partial / f"{name}.yaml").write_text(text.replace('"!function ', '!function "'), encoding="utf-8")
+        partial.replace(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    print(f"python -m lmms_eval --include_path {out} --tasks {','.join(tasks)} --model MODEL")
+
+
+def _rows(task: Any, reading: str) -> datasets.Dataset:
+    docs, rows = task.test_docs(), task.test_docs().with_format(None)
+    texts, function = [questions.texts(task, doc) for doc in docs], questions.filters(task.config)[reading]
+    lost = ", ".join(sorted(set(docs[0]) - set(rows.column_names)))
+    if lost or any(any(before) for *before, _ in texts):
+        found = f"scores what no file of rows holds: {lost}" if lost else "has text before an image: lmms-eval has none"
+        raise InputError(f"task {task.config.task!r}", found, action="evaluate it with lm-eval or Inspect")
+    rows = rows.add_column(FILTER, [getattr(function, "__name__", "")] * len(rows))
+    return rows.add_column(TEXT, [text for *_, text in texts])
+
+
+def _config(task: Any, reading: str, roots: Mapping[str, str]) -> dict[str, Any]:
+    given, limit = task.config, {"max_new_tokens": task.config.generation_kwargs["max_gen_toks"]}
+    settings = limit | {name: value for name, value in given.generation_kwargs.items() if name != "max_gen_toks"}
+    return {
+        "dataset_kwargs": {"load_from_disk": True}, "test_split": "test", "output_type": "generate_until",
+        "doc_to_visual": doc_to_visual, "doc_to_text": TEXT, "doc_to_target": given.doc_to_target,
+        "process_results": process_results if given.filter_list else given.process_results,
+        "filter_list": [{"name": reading, "filter": [{"function": "take_first"}]}], "metric_list": given.metric_list,
+        "generation_kwargs": settings, "metadata": {"version": task.VERSION},
+        "lmms_eval_specific_kwargs": {"default": {"roots": dict(roots)}},
+    }  # fmt: skip
+
+
+def _tag(function: Any) -> str:
+    module = HERE if function.__module__ == __name__ else function.__module__  # of a command it is __main__
+    names = vars(sys.modules[function.__module__]).items()  # a closure's own name says nothing
+    return f"!function {module}.{next(name for name, value in names if value is function)}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,100 @@
+"""A task of ours for VLMEvalKit: the TSV of a custom multiple-choice data set, for your own machine.
+
+    python -m medfaith.tasks.harnesses.vlmevalkit medfaith_heal_vindr_vpt --data medfaith-data \
+        --root vindr_cxr=/data/vindr-cxr --embed --out "$HOME/LMUData/heal_vpt.tsv"
+
+VLMEvalKit then knows it as `heal_vpt`, and asks with its own prompt; Yes and No are options A and B. It holds the paths
+of your licensed images, or with --embed their pixels: never publish it. Our metrics score its answers by `id`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from ...loaders import images
+from ...loaders.errors import InputError
+from . import questions, writing
+
+PICTURES = {".jpg", ".jpeg", ".png"}
+# VLMEvalKit reads with pandas, which takes these texts for no text, and then leaves the option out.
+EMPTY = {"", "na", "n/a", "nan", "none", "null"}
+
+
+def records(rows: Iterable[tuple], roots: Mapping[str, Path], split: str, *, embed: bool = False) -> Iterator[dict]:
+    """One record a row. rows: each with its images, and with references. Raises InputError for what has no place."""
+    for index, (doc, stored) in enumerate(rows):
+        paths = [] if embed else [images.locate(reference, roots) for reference in stored["images"]]
+        _refuse(doc, paths, split, edited=bool(stored.get("edit")) and not embed)
+        pixels = [questions.base64_png(image) for image in doc["images"]] if embed else []
+        names = [f"{index}_{number}.png" for number in range(len(pixels))]  # where VLMEvalKit unpacks them
+        shown = {"image": _cell(pixels), "image_path": _cell(names)} if embed else {"image_path": _cell(paths)}
+        options, answer = dict(zip(string.ascii_uppercase, doc["options"], strict=False)), doc["answer"]
+        yield {
+            "index": str(index), "id": doc["id"], **shown, "question": doc["question"], **options,
+            "answer": string.ascii_uppercase[answer], "category": doc.get("finding", doc.get("anatomy")),
+            "l2-category": doc.get("polarity", doc.get("kind")), "split": split,
+        }  # fmt: skip
+
+
+def _refuse(doc: Mapping[str, Any], paths: Sequence[Path], split: str, *, edited: bool) -> None:
+    found, action = "", "evaluate this task with lm-eval or Inspect"
+    if doc["prompt"] != "b0":
+        found = f"has the prompt {doc['prompt']!r}, and VLMEvalKit asks with its own"
+    elif doc.get("reply_in_words") and doc["options"] != ["Yes", "No"]:
+        found = "is an open question, which has no options"
+    elif lost := [text for text in doc["options"] if text.casefold() in EMPTY]:
+        found = f"has the option {lost[0]!r}, which VLMEvalKit reads as no option"
+    elif edited:
+        found, action = "is about an edited image, which is in no file", "pass --embed"
+    elif others := [path for path in paths if path.suffix.lower() not in PICTURES]:
+        found, action = f"{others[0]} is no picture that VLMEvalKit opens", "pass --embed"
+    if found:
+        raise InputError(split, found, row=doc["id"], action=action)
+
+
+def _cell(values: Sequence[str | Path]) -> str:
+    return str(values[0]) if len(values) == 1 else json.dumps([*map(str, values)], ensure_ascii=False)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m medfaith.tasks.harnesses.vlmevalkit", description="Writes a TSV.")
+    parser.add_argument("task", metavar="TASK", help="one that medfaith tasks --list names, or GROUP::TASK")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.tsv", help="written in one step")
+    parser.add_argument("--embed", action="store_true", help="pixels (base64) in place of paths")
+    return writing.command(_write, parser, argv)
+
+
+def _write(arguments: argparse.Namespace) -> None:
+    out, embed = arguments.out, arguments.embed
+    writing.refuse(out)
+    task = questions.load_one(arguments.task, *arguments.where)
+    docs, stored = task.test_docs(), task.test_docs().with_format(None)
+    letters = string.ascii_uppercase[: max(len(doc["options"]) for doc in docs)]
+    shown = ["image", "image_path"] if embed else ["image_path"]
+    columns = ["index", "id", *shown, "question", *letters, "answer", "category", "l2-category", "split"]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, columns, restval="", delimiter="\t", lineterminator="\n")
+            writer.writeheader()
+            rows, split = zip(docs, stored, strict=True), task.config.dataset_kwargs["split"]
+            bar = tqdm(rows, desc=out.name, total=len(docs), disable=None)
+            writer.writerows(records(bar, questions.resolve_roots(arguments.root), split, embed=embed))
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
+    print(out)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,1 +1,0 @@
-"""That's the Wrong Lung!: its training recipes (section 4.1) for GLoRIA, `python -m medfaith.tasks.models.training`."""

@@ -1,0 +1,92 @@
+"""Sample logs of HEAL-MedVQA tasks as lm-eval writes them, with answers whose scores are counted by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from tests.report.report_logs import write_log
+
+Answer = tuple[dict[str, Any], str]
+
+
+def question(number: Any, kind: str, *, config: str = "vindr", image: Any = None, **columns: Any) -> dict[str, Any]:
+    """One row as a task's document."""
+    opened = kind in ("abnormal", "normal")
+    image = f"test/{number if image is None else image}.dicom"
+    row = {
+        "id": f"{config}/test/{number}/{kind}",
+        "images": f"vindr_cxr:{image}",
+        "image_id": image,
+        "original_id": f"{config}/test/{number}/{kind}",
+        "kind": kind,
+        "question_type": "open" if opened else "closed",
+        "question": "What is wrong with the heart?" if opened else "Does the heart show cardiomegaly?",
+        "anatomy": "heart",
+        "diseases": [] if kind == "normal" else ["Cardiomegaly"],
+        "options": ["No abnormality", *CLASSES] if opened else ["Yes", "No"],
+        "answer": 0 if kind in ("positive", "original", "normal") else 1,
+        "negated": 0 if opened else 1,
+        "n_rows_skipped": 0,
+        "prompt": "b0",
+    }
+    return row | columns
+
+
+def pair(number: int, said: str, partners: Mapping[str, str], **columns: Any) -> list[Answer]:
+    """An original and its perturbed partners, by kind, with what the model says to each."""
+    original = question(number, "original", **columns)
+    changed = {"original_id": original["id"]}
+    return [(original, said)] + [(question(number, k, **columns, **changed), t) for k, t in partners.items()]
+
+
+def write_heal(folder: Path, ask: str, answers: Sequence[Answer], *, model: str = "m", **how: Any) -> Path:
+    """The log of one task, and the results beside it."""
+    config = answers[0][0]["id"].split("/")[0]
+    lines = [
+        json.dumps({"doc_id": i, "doc": doc, "resps": [[text]], "filtered_resps": [text], "filter": "none"})
+        for i, (doc, text) in enumerate(answers)
+    ]
+    task = how.pop("task", f"medfaith_heal_{config}_{ask}")
+    return write_log(folder, model, answers, task=task, lines=how.pop("lines", lines), **how)
+
+
+UNREADABLE = "The picture is blurred."
+CLOSED = [  # 2 true and 1 false positive, 2 missed, one of them unread
+    *((question(i, "positive"), text) for i, text in enumerate(("Yes", "yes, it does", "No", UNREADABLE))),
+    *((question(i, "hallucinated"), text) for i, text in enumerate(("Yes", "No", "no.", "No", "No", "No"))),
+]
+OPEN = [  # 2 true positives, 1 false one, 2 missed
+    (question(0, "abnormal", diseases=["Edema"]), "Edema."),
+    (question(1, "abnormal", diseases=["Edema", "ILD"]), "It shows ILD and cardiomegaly."),
+    (question(2, "normal"), "No abnormality"),
+    (question(3, "abnormal", diseases=["Edema"]), UNREADABLE),
+]
+TPT_PAIRS = [  # 3 true positives of 5; anatomy 2 of 3, disease 1 of 2; unread: an original and a partner
+    *pair(0, "Yes", {"anatomy": "No", "disease": "No"}, image="a"),
+    *pair(1, "Yes", {"anatomy": "Yes", "disease": UNREADABLE}, image="a"),
+    *pair(2, "No", {"anatomy": "No", "disease": "No"}, image="b"),
+    *pair(3, UNREADABLE, {"anatomy": "No", "disease": "No"}, image="c"),
+    *pair(4, "Yes", {"anatomy": "No"}, image="d"),
+]
+VPT_PAIRS = [
+    *pair(0, "Yes", {"region": "No"}),
+    *pair(1, "Yes", {"region": "Yes"}),
+    *pair(2, "No", {"region": "No"}),
+]
+
+
+def as_mimic(answers: Sequence[Answer]) -> list[Answer]:
+    def renamed(doc: dict[str, Any]) -> dict[str, Any]:
+        return doc | {name: doc[name].replace("vindr/", "mimic/") for name in ("id", "original_id")}
+
+    return [(renamed(doc), text) for doc, text in answers]
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,394 @@
+"""The tables of CXR-ContraBench from logs with the counts of the paper: the report prints the figures of the paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
+from medfaith.report import write_report
+from medfaith.report.interventions import instruct_class
+from tests.report.report_logs import answered, numbers_in, question, rows_of, write_log
+
+
+def table(text: str) -> list:
+    return [pytest.param(*line.split(), id=line.strip()) for line in text.strip().splitlines()]
+
+
+def lines_of(text: str) -> list[list[str]]:
+    return [line.split() for line in text.strip().splitlines()]
+
+
+# Table 9. model, prompt | correct and negated on presence (n = 235) | correct, negated, unread on CheXpert absence
+# (507) | correct, negated, put right, unread on OpenI absence (359) | the printed cells, errors before only
+MATRIX = """
+MedGemma    b0  74 153  122 351 0  253 79 59 0    31.49 96.60 +65.11 153 24.06 93.29 +69.23 351 70.47 86.91 +16.44 79
+MedGemma    cot 101 122 165 282 0  164 177 118 0  42.98 94.89 +51.91 122 32.54 88.17 +55.63 282 45.68 78.55 +32.87 177
+MedGemma-27B b0 122 105 158 335 4  55 199 133 24  51.91 96.60 +44.68 105 31.16 97.24 +66.08 335 15.32 52.37 +37.05 199
+LLaVA-1.5   b0  133 27  139 348 0  145 212 115 0  56.60 68.09 +11.49 27  27.42 96.06 +68.64 348 40.39 72.42 +32.03 212
+LLaVA-Med   b0  174 0   340 42 0   176 4 2 0      74.04 74.04 +0.00 0    67.06 75.35 +8.29 42   49.03 49.58 +0.55 4
+LLaVA-Med   cot 160 0   60 446 0   139 218 150 0  68.09 68.09 +0.00 0    11.83 99.80 +87.97 446 38.72 80.50 +41.78 218
+CheXagent   b0  89 7    33 186 0   9 189 99 0     37.87 40.85 +2.98 7    6.51 43.20 +36.69 186  2.51 30.08 +27.57 189
+Qwen2.5-VL  b0  71 153  2 504 0    45 311 186 0   30.21 95.32 +65.11 153 0.39 99.80 +99.41 504  12.53 64.35 +51.82 311
+Qwen2.5-VL  cot 128 57  138 368 0  53 288 137 0   54.47 78.72 +24.26 57  27.22 99.80 +72.58 368 14.76 52.92 +38.16 288
+GPT-4o      b0  147 25  11 470 0   58 284 171 0   62.55 73.19 +10.64 25  2.17 94.87 +92.70 470  16.16 63.79 +47.63 284
+"""
+UNREAD = {"MedGemma-27B": ("0.00", "0.79", "6.69")}  # Table 17, note
+PROMPTS = {"b0": "B0", "cot": "CoT-B0", "instruct": "B0-Instruct", "3shot": "FS-B0"}
+
+
+@pytest.fixture(scope="module")
+def external_report(tmp_path_factory) -> str:
+    """Ten models and prompts on the three external protocols, with the counts of Table 9."""
+    folder = tmp_path_factory.mktemp("external")
+    for number, (model, prompt, *numbers) in enumerate(lines_of(MATRIX)):
+        a, b, c, d, unread, e, f, right, openi_unread = (int(count) for count in numbers[:9])
+        date = f"2026-01-01T00-00-{number:02d}.000001"
+        for answers in (
+            answered("chexpert_presence", 235, a, b, prompt=prompt),
+            answered("chexpert_absence", 507, c, d, unread=unread, prompt=prompt),
+            answered("openi_report_absence", 359, e, f, drift=f - right, unread=openi_unread, prompt=prompt),
+        ):
+            write_log(folder / model, model, answers, date=date, filters=("b0", "m1"))
+    return write_report([folder])
+
+
+def test_table_9(external_report):
+    printed = {}
+    for model, prompt, *cells in lines_of(MATRIX):
+        protocols = [cells[9:][i : i + 4] for i in (0, 4, 8)]
+        unread = UNREAD.get(model, ("0.00",) * 3)
+        printed[model, PROMPTS[prompt]] = [[*cells, rate] for cells, rate in zip(protocols, unread, strict=True)]
+    found = {(row[0], row[1]): [row[2:][i : i + 5] for i in (0, 5, 10)] for row in rows_of(external_report, "Table 9")}
+    assert found.keys() == printed.keys()
+    for variant, protocols in found.items():
+        for (base, verified, delta, errors, unread), paper in zip(protocols, printed[variant], strict=True):
+            assert [base, verified, errors, unread] == [paper[0], paper[1], f"{paper[3]} → 0", paper[4]]
+            # The paper's deltas are partly the counts' and partly differences of the rounded accuracies.
+            assert float(delta) == pytest.approx(float(paper[2]), abs=0.0101)
+    assert "CheXpert presence (n = 235): Base | Verified" in external_report
+    assert next(iter(found)) == ("CheXagent", "B0"), "models in alphabetical order"
+    assert list(found).index(("MedGemma", "B0")) + 1 == list(found).index(("MedGemma", "CoT-B0"))
+
+
+# Table 4, as printed: model, prompt, protocol | B0 | M1 | contradictions | p < 0.001 (paired; see the metric's card)
+INTERVALS = """
+MedGemma   B0     CheXpert 24.06 20.51 27.81 93.29 91.12 95.47   351 331 370  yes
+MedGemma   B0     OpenI    70.47 65.74 75.21 86.91 83.57 90.25   79 64 95     yes
+MedGemma   CoT-B0 CheXpert 32.54 28.60 36.69 88.17 85.40 90.93   282 261 303  yes
+LLaVA-1.5  B0     OpenI    40.39 35.38 45.40 72.42 67.97 76.88   212 194 230  yes
+LLaVA-Med  B0     CheXpert 67.06 63.31 71.20 75.35 71.60 79.09   42 30 54     yes
+LLaVA-Med  B0     OpenI    49.03 43.73 54.04 49.58 44.57 54.87   4 1 8        no
+CheXagent  B0     OpenI    2.51 1.11 4.18    30.08 25.35 34.83   189 170 208  yes
+Qwen2.5-VL B0     CheXpert 0.39 0.00 0.99    99.80 99.41 100.00  504 500 507  yes
+"""
+
+
+@pytest.mark.parametrize(("model", "prompt", "source", *"abcdefghi", "significant"), table(INTERVALS))
+def test_table_4(external_report, model, prompt, source, a, b, c, d, e, f, g, h, i, significant):
+    (row,) = [
+        r
+        for r in rows_of(external_report, "Table 4")
+        if r[:2] == [model, prompt] and r[2].startswith(f"{source} report")
+    ]
+    found = numbers_in(row[4:7])
+    printed = [float(n) for n in (a, b, c, d, e, f, g, h, i)]
+    assert [found[0], found[3], found[6]] == [printed[0], printed[3], printed[6]]
+    assert found[:6] == pytest.approx(printed[:6], abs=0.85)  # resampling noise of an interval's ends, in points
+    assert found[6:] == pytest.approx(printed[6:], abs=3)
+    assert row[6].endswith("→ 0")
+    assert (row[7] == "< 0.001") == (significant == "yes")
+
+
+def test_tables_3_and_4_print_the_confidence_metric(tmp_path):
+    """Three studies of several questions: the intervals and p-values are the metric's, by example and by study."""
+    correct = [0, 1, 0, 0, 1, 0, 0, 1]
+    answers = []
+    for i, right in enumerate(correct):
+        row = question(
+            "chexpert_absence", i, study_id=f"s{i // 3}", finding=["edema", "pneumothorax", "cardiomegaly"][i % 3]
+        )
+        answers.append((row, "A" if right else "B" if i % 2 == 0 else "C"))
+    write_log(tmp_path, "m", answers)
+    report = write_report([tmp_path])
+    # Rows are put in the order of their ids, which is that of i here.
+    before = np.array(correct, float)
+    after = np.where(np.arange(8) % 2 == 0, 1.0, before)
+    studies = np.arange(8) // 3
+    (row,) = rows_of(report, "Table 3")
+    by_study, by_example = (bootstrap_mean(after - before, groups=groups) for groups in (studies, None))
+    assert row[3:6] == ["8", "3", "+37.50"]
+    assert row[6:8] == [f"{100 * by_example.low:.2f}", f"{100 * by_example.high:.2f}"]
+    assert row[9:11] == [f"{100 * by_study.low:.2f}", f"{100 * by_study.high:.2f}"]
+    p = [permutation_test(after, before, groups=groups).p_value for groups in (None, studies)]
+    assert [row[8], row[11]] == [f"{value:.3f}" for value in p]
+    (row,) = rows_of(report, "Table 4")
+    interval = bootstrap_mean(before)
+    assert row[4] == f"37.50 [{100 * interval.low:.2f}, {100 * interval.high:.2f}]"
+
+
+def test_table_10(tmp_path):
+    write_log(tmp_path / "a", "MedGemma", answered("chexpert_absence", 507, 122, 351), filters=("m1",))
+    train = answered("chexpert_absence", 25900, 12864, 12490, drift=12490 - 9506, split="train")
+    write_log(tmp_path / "a", "MedGemma", train, task="absence_train", filters=("m1",))
+    write_log(tmp_path / "b", "not replicated", answered("chexpert_absence", 507, 2, 504), date="2026-01-01T00-00-01")
+    report = write_report([tmp_path])
+    assert rows_of(report, "Table 10") == [
+        ["Report-style absence val.", "MedGemma", "B0", "507", "24.06", "93.29", "351 → 0", "69.23", "0.00"],
+        ["Report-style absence train", "MedGemma", "B0", "25,900", "49.67", "86.37", "12,490 → 0", "48.22", "0.00"],
+    ]
+    assert [row[3] for row in rows_of(report, "Table 9")] == ["93.29", "99.80"], "train rows have no place in Table 9"
+
+
+def test_table_11(tmp_path):
+    """MedGemma's two sides, and the other models' presence side, with the counts that Table 11 prints."""
+    counts = {"MedGemma": (117, 270), "Qwen2.5-VL": (86, 287), "LLaVA-1.5": (247, 62), "LLaVA-Med": (278, 25)}
+    for model, (correct, negated) in counts.items():
+        shared = 73 if model == "MedGemma" else 0
+        write_log(tmp_path / model, model, answered("openi_chexstruct_presence", 396, correct, negated, shared=shared))
+    absence = answered("openi_chexstruct_absence", 979, 186, 784, drift=356 - 205, shared=428)
+    write_log(tmp_path / "MedGemma", "MedGemma", absence)
+    report = write_report([tmp_path])
+    upper = [
+        row[2:] for row in rows_of(report, "Table 11: retrospective OpenI CheXStruct audit") if row[0] == "MedGemma"
+    ]
+    assert upper == [
+        ["All", "1,375", "22.04", "51.27", "1,054 → 501", "–", "0.00"],
+        ["Absence", "979", "19.00", "39.94", "784 → 428", "–", "0.00"],
+        ["Presence", "396", "29.55", "79.29", "270 → 73", "197", "0.00"],
+    ]
+    lower = {row[0]: row[2:] for row in rows_of(report, "Table 11: retrospective OpenI CheXStruct audit, presence")}
+    assert lower["MedGemma"] == ["396", "29.55", "270", "279", "96.77", "0.00"]
+    assert [lower[m][1:3] + lower[m][4:5] for m in ("Qwen2.5-VL", "LLaVA-1.5", "LLaVA-Med")] == [
+        ["21.72", "287", "92.58"],
+        ["62.37", "62", "41.61"],
+        ["70.20", "25", "21.19"],
+    ]
+
+
+# Tables 12 and 13 (CheXpert absence, n = 507). setting | correct, negated, target in slot 0 | printed cells
+WORDINGS = """
+original  122 351  24.06 351 93.29 0   93.29 0 0
+p1        115 283  22.68 283 22.68 283 78.50 0 0
+p2        96  381  18.93 381 94.08 0   94.08 0 0
+p3        125 379  24.65 379 24.65 379 99.41 0 0
+"""
+LAYOUTS = """
+MedGemma original 122 351 351  24.06 351 93.29 0 93.29 0
+MedGemma shuffled 238 256 190  46.94 256 84.42 0 97.44 0
+Qwen     original 2   504 504  0.39  504 99.80 0 99.80 0
+Qwen     shuffled 84  420 256  16.57 420 67.06 0 99.41 0
+"""
+
+
+def test_table_12(tmp_path):
+    for form, correct, negated, *_ in lines_of(WORDINGS):
+        answers = answered("chexpert_absence", 507, int(correct), int(negated), question_form=form)
+        write_log(tmp_path, "MedGemma", answers, task=f"absence_{form}")
+    report = write_report([tmp_path])
+    found = [row[2:-1] for row in rows_of(report, "Tables 2 and 12")]
+    assert found == [[form, "507", *cells] for form, _, _, *cells in lines_of(WORDINGS)]
+    (row,) = rows_of(report, "Table 9")
+    assert row[2:6] == ["24.06", "93.29", "+69.23", "351 → 0"], "only the published wording stands in Table 9"
+    assert len(rows_of(report, "Table 4")) == 1
+
+
+def test_table_13(tmp_path):
+    for model, layout, *counts in lines_of(LAYOUTS):
+        correct, negated, in_slot = (int(count) for count in counts[:3])
+        answers = answered("chexpert_absence", 507, correct, negated, drift=negated - in_slot, layout=layout)
+        write_log(tmp_path / model, model, answers, task=f"absence_{layout}")
+    found = [[row[0], *row[2:-1]] for row in rows_of(write_report([tmp_path]), "Table 13")]
+    assert found == [[model, layout, "507", *cells] for model, layout, _, _, _, *cells in lines_of(LAYOUTS)]
+
+
+# Tables 20 (n = 235) and 21 (n = 507). model, form | correct, negated | the printed cells after n
+NEGATIONS = {
+    "chexpert_presence": """
+MedGemma canonical_no    74 153  31.49 153 96.60 0   96.60 0 0 0
+MedGemma absence_of      51 178  21.70 178 21.70 178 97.45 0 0 0
+MedGemma clear_of        19 214  8.09  214 8.09  214 99.15 0 0 0
+MedGemma no_evidence_of  18 215  7.66  215 7.66  215 99.15 0 0 0
+MedGemma not_present     92 124  39.15 124 39.15 124 91.91 0 0 0
+Qwen     canonical_no    71 153  30.21 153 95.32 0   95.32 0 0 0
+Qwen     absence_of      78 140  33.19 140 33.19 140 92.77 0 0 0
+Qwen     clear_of        94 132  40.00 132 40.00 132 96.17 0 0 0
+Qwen     no_evidence_of  61 168  25.96 168 25.96 168 97.45 0 0 0
+Qwen     not_present     46 188  19.57 188 19.57 188 99.57 0 0 0
+""",
+    "chexpert_absence": """
+MedGemma canonical_no    117 356  23.08 356 93.29 0   93.29  0 0 0
+MedGemma absence_of      93  379  18.34 379 18.34 379 93.10  0 0 0
+MedGemma clear_of        210 221  41.42 221 85.01 0   85.01  0 0 0
+MedGemma no_evidence_of  143 326  28.21 326 92.50 0   92.50  0 0 0
+MedGemma not_present     115 349  22.68 349 22.68 349 91.52  0 0 0
+Qwen     canonical_no    1   505  0.20  505 99.80 0   99.80  0 0 0
+Qwen     absence_of      0   507  0.00  507 0.00  507 100.00 0 0 0
+Qwen     clear_of        77  377  15.19 377 89.55 0   89.55  0 0 0
+Qwen     no_evidence_of  1   506  0.20  506 100.00 0  100.00 0 0 0
+Qwen     not_present     0   505  0.00  505 0.00  505 99.61  0 0 0
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "title", "n"), [("chexpert_presence", "Table 20", 235), ("chexpert_absence", "Table 21", 507)]
+)
+def test_tables_20_and_21(tmp_path, protocol, title, n):
+    for model, form, correct, negated, *_ in lines_of(NEGATIONS[protocol]):
+        answers = answered(protocol, n, int(correct), int(negated), negation_form=form)
+        write_log(tmp_path / model, model, answers, task=f"{protocol}_{form}")
+    found = [[row[0], *row[2:-1]] for row in rows_of(write_report([tmp_path]), title)]
+    assert found == [[model, form, str(n), *cells] for model, form, _, _, *cells in lines_of(NEGATIONS[protocol])]
+
+
+def test_tables_14_and_15(tmp_path):
+    """Rates by finding: MedGemma's row of Table 14, and Table 15's mean, least and greatest rate over variants."""
+    sizes = {"atelectasis": (62, 7), "cardiomegaly": (51, 41), "consolidation": (31, 31), "edema": (33, 26),
+             "pleural effusion": (56, 46), "pneumothorax": (2, 2)}  # fmt: skip
+    presence = [
+        answer
+        for finding, (n, negated) in sizes.items()
+        for answer in answered("chexpert_presence", n, 0, negated, finding=finding)
+    ]
+    presence = [
+        ({**row, "id": f"{row['id']}{i}", "options": ["E", "No E", "F"]}, text[:1])
+        for i, (row, text) in enumerate(presence)
+    ]
+    write_log(tmp_path / "a", "MedGemma", presence)
+    for model, of_edema in (("MedGemma", 90), ("Qwen", 0), ("LLaVA", 45)):
+        edema = answered("chexpert_absence", 90, 0, of_edema)
+        other = [
+            (question("chexpert_absence", i, finding="pneumothorax"), "B" if i < 105 else "A") for i in range(100, 110)
+        ]
+        write_log(tmp_path / model, model, [*edema, *other])
+    report = write_report([tmp_path])
+    (row,) = rows_of(report, "Table 14")
+    assert row[3:] == ["11.29", "80.39", "100.00", "78.79", "82.14", "100.00", "0.00"]
+    assert rows_of(report, "Table 15") == [
+        ["Edema", "90", "3", "50.00", "0.00", "100.00", "0.00"],
+        ["Pneumothorax", "10", "3", "50.00", "50.00", "50.00", "0.00"],
+    ]
+
+
+# Table 16. model | right and "No X" on the paired direct questions, right on the control | printed cells after n
+CONTROL = """
+GPT-4o        131 20  96   62.38 45.71 -16.67 20  9.52
+MedGemma-27B  107 95  128  50.95 60.95 +10.00 95  45.24
+MedGemma-4B   63  139 119  30.00 56.67 +26.67 139 66.19
+Qwen2.5-VL    63  136 97   30.00 46.19 +16.19 136 64.76
+"""
+
+
+def test_table_16(tmp_path):
+    """235 direct questions of which 210 have a control; the 25 others, all answered right, must not count."""
+    for model, direct, negated, control, *_ in lines_of(CONTROL):
+        paired = answered("chexpert_presence", 210, int(direct), int(negated))
+        alone = [(question("chexpert_presence", 1000 + i), "A") for i in range(25)]
+        columns = {"options": ["Edema", "Fracture", "Pneumonia"], "negated": -1, "negation_form": "none"}
+        controls = [
+            (question("chexpert_positive_only", i, **columns), "A" if i < int(control) else "B") for i in range(210)
+        ]
+        write_log(tmp_path / model, model, [*alone, *paired])
+        write_log(tmp_path / model, model, controls)
+    report = write_report([tmp_path])
+    found = [[row[0], *row[3:-2]] for row in rows_of(report, "Table 16")]
+    assert found == [[model, "210", *cells] for model, _, _, _, *cells in lines_of(CONTROL)]
+    assert "chexpert_positive_only" not in report.split("\n## Table 4")[1].split("\n## ")[0]
+
+
+# Table 17. model, protocol, n | B0 correct, negated, put right, unread | Instruct correct, negated, unread | printed
+# cells | parse failures of B0 and Instruct
+INSTRUCT = """
+GPT-4o       chexpert_absence     507  11 470 470 0   290 135 0  2.17 470 57.20 135 PARTIAL 94.87 0   0.00 0.00
+GPT-4o       openi_report_absence 359  58 284 171 0   244 1 0    16.16 284 67.97 1 PARTIAL 63.79 0    0.00 0.00
+MedGemma-27B chexpert_absence     507  158 335 335 4  392 18 61  31.16 335 77.32 18 PARTIAL 97.24 0   0.79 12.03
+MedGemma-27B openi_report_absence 359  55 199 133 24  157 38 44  15.32 199 43.73 38 PARTIAL 52.37 0   6.69 12.26
+MedGemma-4B  chexpert_absence     507  122 351 351 0  62 406 0   24.06 351 12.23 406 BACKFIRE 93.29 0 0.00 0.00
+MedGemma-4B  openi_report_absence 359  253 79 59 0    176 162 0  70.47 79 49.03 162 BACKFIRE 86.91 0  0.00 0.00
+"""
+
+
+def test_table_17(tmp_path):
+    for model, protocol, *numbers in lines_of(INSTRUCT):
+        n, a, b, right, unread, c, d, instruct_unread = (int(number) for number in numbers[:8])
+        write_log(tmp_path / model, model, answered(protocol, n, a, b, drift=b - right, unread=unread))
+        instruct = answered(protocol, n, c, d, unread=instruct_unread, prompt="instruct")
+        write_log(tmp_path / model, model, instruct, task=f"{protocol}_instruct")
+    report = write_report([tmp_path])
+    rows = rows_of(report, "Table 17")
+    printed = [[numbers[0], *numbers[8:]] for _, _, *numbers in lines_of(INSTRUCT)]
+    assert [row[2:10] + row[12:] for row in rows] == printed
+    assert [row[10] for row in rows if row[0] == "GPT-4o"] == ["83.83", "68.25"], "Instruct+M1, section F.2"
+
+
+def test_table_17_pairs_by_question(tmp_path):
+    """An instruction run on the last 4 of 10 questions is compared with B0 on these 4."""
+    b0 = answered("chexpert_absence", 10, 6, 3)
+    instruct = [({**row, "prompt": "instruct"}, "A") for row, _ in b0[6:]]
+    write_log(tmp_path, "m", b0)
+    write_log(tmp_path, "m", instruct, task="instruct", n_data=10)
+    (row,) = rows_of(write_report([tmp_path]), "Table 17")
+    assert row[2:8] == ["4 of 10", "0.00", "3", "100.00", "0", "FULL_SOLVE"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (351, 406, "BACKFIRE"),
+        (335, 18, "PARTIAL"),
+        (9, 0, "FULL_SOLVE"),
+        (0, 3, "BACKFIRE"),
+        (0, 0, None),
+        (7, 7, None),
+    ],
+)
+def test_instruct_class(before, after, expected):
+    assert instruct_class(before, after) == expected
+
+
+def test_tables_18_and_19(tmp_path):
+    """Few-shot rows of Table 18, and the MedGemma block of Table 19 with an adapter as the fine-tuned model."""
+    sides = {"chexpert_presence": 235, "chexpert_absence": 507}
+    counts = {"b0": ((74, 153), (117, 356)), "3shot": ((69, 160), (11, 486)), "cot": ((104, 110), (168, 285))}
+    for prompt, of_prompt in counts.items():
+        for (protocol, n), (correct, negated) in zip(sides.items(), of_prompt, strict=True):
+            answers = answered(protocol, n, correct, negated, prompt=prompt)
+            write_log(tmp_path / "m", "MedGemma-4B", answers, task=f"{protocol}_{prompt}")
+    for protocol, n in sides.items():
+        tuned = {"pretrained": "MedGemma-4B", "peft": "lora-r16", "dtype": "bfloat16"}
+        write_log(tmp_path / "tuned", "", answered(protocol, n, n, 0), model_args=tuned)
+    report = write_report([tmp_path])
+    assert [row[1:] for row in rows_of(report, "Table 18")] == [
+        ["CheXpert direct presence", "FS-B0", "235", "29.36", "160", "160", "0", "0.00"],
+        ["CheXpert direct presence", "FS+M1", "235", "97.45", "0", "160", "0", "0.00"],
+        ["CheXpert report-style absence", "FS-B0", "507", "2.17", "486", "486", "0", "0.00"],
+        ["CheXpert report-style absence", "FS+M1", "507", "98.03", "0", "486", "0", "0.00"],
+    ]
+    found = {row[1]: (row[2], row[4], row[7]) for row in rows_of(report, "Table 19")}
+    assert found == {
+        "B0": ("", "31.49 / 153", "23.08 / 356"),
+        "CoT-B0": ("", "44.26 / 110", "33.14 / 285"),
+        "FS-B0": ("", "29.36 / 160", "2.17 / 486"),
+        "M1": ("", "96.60 / 0", "93.29 / 0"),
+        "LoRA-FT": ("lora-r16", "100.00 / 0", "100.00 / 0"),
+        "LoRA+M1": ("lora-r16", "100.00 / 0", "100.00 / 0"),
+    }
+    assert {row[0] for row in rows_of(report, "Table 9")} == {"MedGemma-4B", "MedGemma-4B + lora-r16"}
+
+
+def test_casebook(tmp_path):
+    answers = answered("openi_report_absence", 6, 1, 4, drift=1, shared=1, cue="no evidence of")
+    write_log(tmp_path, "m | n", answers)
+    rows = rows_of(write_report([tmp_path]), "Casebook")
+    assert [(row[0], row[-6:]) for row in rows] == [
+        (
+            "repair",
+            ["A. Edema; B. No edema; C. Fracture", "B. No edema", "A. Edema", "A. Edema", "fired", "no evidence of"],
+        ),
+        (
+            "residual",
+            ["A. Fracture; B. Edema; C. No edema", "C. No edema", "A. Fracture", "B. Edema", "fired", "no evidence of"],
+        ),
+    ]
+    assert rows[0][1] == "m \\| n"

@@ -1,0 +1,173 @@
+"""Open answers read a second time by a language model: a server on this machine, its faults, and a local model."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from medfaith.cli import main
+from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from tests.chat import chat_server, save_tiny_llama
+from tests.report.heal_logs import CLOSED, OPEN, UNREADABLE, as_mimic, csv_rows, write_heal
+from tests.report.report_logs import rows_of
+
+ACCURACY, TPT, VPT, RUNS, TWO = "HEAL Table 2", "HEAL Table 3", "HEAL Table 4", "HEAL runs", "HEAL open-ended labels"
+
+LABELS = {  # what the model behind the server reads in each of the answers of OPEN
+    "Edema.": ["Edema"],
+    "It shows ILD and cardiomegaly.": ["ILD"],
+    "No abnormality": [],
+    UNREADABLE: ["Edema"],
+}
+
+
+def answer_of(messages: list[dict[str, str]]) -> str:
+    return messages[-1]["content"].removeprefix("Answer: ").removesuffix("\nReply:")
+
+
+def server(*, fails_from: float = math.inf, status: int = 404):
+    """A model that reads LABELS; from one request on an error only."""
+    return chat_server(
+        lambda messages: json.dumps(LABELS[answer_of(messages)]), lambda n: 200 if n < fails_from else status
+    )
+
+
+@pytest.fixture(autouse=True)
+def without_keys(monkeypatch):
+    for name in ("OPENAI_API_KEY", "MEDFAITH_EXTRACTOR_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def logs(tmp_path) -> Path:
+    write_heal(tmp_path / "logs", "open", OPEN)
+    return tmp_path / "logs"
+
+
+def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
+    write_heal(logs / "two", "open", as_mimic(OPEN[:1]), model="n")
+    with server() as (url, requests):
+        arguments = ["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]
+        assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
+    report = capsys.readouterr().out
+    first, second = rows_of(report, TWO)
+    assert first[:3] == ["m", "VinDr", "4"]
+    # By words 2 true positives, 1 false, 2 missed; by the model Edema, ILD, nothing, Edema: 3, 0, 1.
+    assert (first[3][:5], *first[4:7]) == ("0.571", "0.667", "0.500", "1 of 4")
+    assert (first[7][:5], *first[8:11]) == ("0.857", "1.000", "0.750", "0 of 4")
+    words = [{"Edema"}, {"ILD", "Cardiomegaly"}, set(), set()]
+    matrices = [[label in named for named in side for label in CLASSES] for side in (words, map(set, LABELS.values()))]
+    assert first[11:] == ["0.500", "0.500", f"{cohen_kappa_score(*matrices):.3f}"]  # 2 of 4 equal; 2 of 4 labels shared
+    assert second[:3] == ["n", "MIMIC", "1"]
+    assert second[11:] == ["1.000", "1.000", "1.000"]
+    assert "read by llama" in report
+    assert {(request["model"], request["key"]) for request in requests} == {("llama", None)}
+    assert sorted(answer_of(request["messages"]) for request in requests) == sorted(LABELS), (
+        "equal answers are asked once"
+    )
+    (saved, _) = csv_rows(tmp_path / "out" / "heal_extractors.csv")
+    assert (saved["words_open_f1"], saved["model_open_recall"]) == (str(4 / 7), "0.75")
+    # What stands without an extractor is as it was, and such a folder is replaced.
+    assert main(["report", str(logs), "--out", str(tmp_path / "out")]) == 0
+    assert report.startswith(capsys.readouterr().out.rstrip())
+    assert not (tmp_path / "out" / "heal_extractors.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "key"),
+    [
+        ({"OPENAI_API_KEY": "a"}, "Bearer a"),
+        ({"OPENAI_API_KEY": "a", "MEDFAITH_EXTRACTOR_KEY": "b"}, "Bearer b"),
+    ],
+)
+def test_the_key_comes_from_the_environment(logs, monkeypatch, capsys, variables, key):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with server() as (url, requests):
+        assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]) == 0
+    assert {request["key"] for request in requests} == {key}
+    captured = capsys.readouterr()
+    assert key not in captured.out + captured.err
+
+
+def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
+    cache = tmp_path / "replies.sqlite"
+    arguments = ["report", str(logs), "--extractor-model", "llama", "--extractor-cache", str(cache)]
+    arguments += ["--out", str(tmp_path / "out"), "--extractor-url"]
+    with server(fails_from=3) as (url, requests):
+        assert main([*arguments, url]) == 2
+    assert len(requests) == 3
+    assert "--extractor-cache" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    with server() as (url, requests):
+        assert main([*arguments, url]) == 0
+        assert len(requests) == 2
+    report = capsys.readouterr().out
+    assert main([*arguments, url]) == 0, "all replies are there: the server, now down, is not needed"
+    assert capsys.readouterr().out == report
+
+
+def test_no_server_and_a_wrong_model_exit_with_2(logs, capsys):
+    with server() as (url, _):
+        pass
+    assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]) == 2
+    error = capsys.readouterr().err
+    assert "medfaith: extractor llama: " in error
+    assert "what to do: check --extractor-url" in error
+    with server(fails_from=1) as (url, _):
+        assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "lama"]) == 2
+    error = capsys.readouterr().err
+    assert "status 404" in error
+    assert "the model lama does not exist" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--extractor-url", "http://127.0.0.1:1/v1"], "--extractor-url names no language model"),
+        (["--extractor-cache", "replies"], "--extractor-cache names no language model"),
+        (["--extractor-model", "m", "--extractor-url", "127.0.0.1:1/v1"], "check --extractor-url"),
+        (["--extractor-model", "no/such-model"], "give --extractor-model a chat model's folder or name"),
+        (
+            ["--extractor-model", "m", "--extractor-cache", "no/such/folder/replies"],
+            "give --extractor-cache another name",
+        ),
+        (["--extractor-model", "m", "--extractor-cache", __file__], "give --extractor-cache another name"),
+    ],
+)
+def test_options_that_cannot_work_exit_with_2(logs, capsys, options, words):
+    assert main(["report", str(logs), *options]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+
+
+def test_a_key_that_no_header_takes(logs, monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "“key”")
+    with server() as (url, requests):
+        assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]) == 2
+    assert requests == []
+    assert "and the key" in capsys.readouterr().err
+
+
+def test_without_open_answers_nothing_is_asked(tmp_path, capsys):
+    write_heal(tmp_path, "closed", CLOSED)
+    with server() as (url, requests):
+        assert main(["report", str(tmp_path), "--extractor-url", url, "--extractor-model", "llama"]) == 0
+    report = capsys.readouterr().out
+    assert requests == []
+    assert "the extractor llama was not asked" in report
+    assert TWO not in report
+
+
+def test_a_local_model_reads(logs, tmp_path, capsys):
+    """Random weights write no list, so every answer is unreadable to it."""
+    folder = save_tiny_llama(tmp_path / "llama")
+    assert main(["report", str(logs), "--extractor-model", str(folder)]) == 0
+    (row,) = rows_of(capsys.readouterr().out, TWO)
+    assert row[10:12] == ["4 of 4", "0.500"]  # without labels both: the normal region and the blurred picture

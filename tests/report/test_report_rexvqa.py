@@ -1,0 +1,93 @@
+"""The tables of ReXVQA slices (5 to 8) from logs with the counts of the paper: the report prints its figures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from medfaith.report import write_report
+from tests.report.report_logs import numbers_in, question, rows_of, sample_lines, write_log
+
+
+def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: int, changes: tuple[int, int, int]):
+    """Answers to a ReXVQA slice of which `explicit` questions have a negation cue.
+
+    changes: explicit questions answered with the negated option, those of them whose gold is the finding (improved) and
+    whose gold is the negated option itself (worsened); the gold of the others is a third option.
+    """
+    changed, improved, worsened = changes
+    form = {"negation_form": "source", "question_form": "source", "layout": "source"}
+    options = ["Edema", "No edema", "Fracture", "Pneumonia"]
+    asked: dict[str, Any] = {
+        "question": "Which of the following findings is absent?",
+        "polarity": "absence",
+        "cue": "absent",
+    }
+    plain: dict[str, Any] = {"question": "What is shown?", "polarity": "other", "negated": -1}
+    golds = [0] * improved + [1] * worsened + [2] * (changed - improved - worsened)
+    texts = ["B"] * changed + ["A"] * explicit_right + ["C"] * (explicit - changed - explicit_right)
+    right = correct - worsened - explicit_right
+    texts += ["A"] * right + ["C"] * (n - explicit - right)
+    return [
+        (question(protocol, i, answer=golds[i] if i < changed else 0, options=options, **form,
+                  **(asked if i < explicit else plain)), text)
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+
+
+def confidence_fallback(answers) -> list[dict]:
+    """Y0 as in Table 7: 74 answers change, 29 for the better and 30 for the worse, 2 of these on explicit negation."""
+    base = [json.loads(json.loads(line)["filtered_resps"][0])["choice"] for line in sample_lines(answers, ("b0",))]
+    after = list(base)
+    wrong = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] != row["answer"]]
+    right = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] == row["answer"]]
+    explicit_right = [i for i, (row, text) in enumerate(answers) if row["cue"] and text == "A"]
+    for i in wrong[:29]:
+        after[i] = answers[i][0]["answer"]
+    for i in [*wrong[29:44], *right[:28], *explicit_right[:2]]:
+        after[i] = 3
+    return [{"choice": a, "before": b, "outcome": "parsed", "verifier": "y0"} for a, b in zip(after, base, strict=True)]
+
+
+def test_tables_5_to_8(tmp_path):
+    write_log(tmp_path / "a", "MedGemma", rexvqa("rexvqa_1k", 1000, 821, 47, 20, (4, 4, 0)), filters=("m1",))
+    five = rexvqa("rexvqa_5k", 5000, 4121, 211, 90, (17, 13, 1))
+    write_log(tmp_path / "a", "MedGemma", five, filters=("m1",), given={"y0": confidence_fallback(five)})
+    slices = {"s1": (8053, 452, (15, 9, 0)), "s2": (8034, 452, (15, 7, 1)), "s3": (8021, 453, (21, 12, 0))}
+    for name, (correct, explicit, changes) in slices.items():
+        answers = rexvqa(f"rexvqa_10k_{name}", 10000, correct, explicit, 190, changes)
+        write_log(tmp_path / "a", "MedGemma", answers, filters=("m1",))
+    report = write_report([tmp_path])
+    assert [row[0:1] + row[3:] for row in rows_of(report, "Table 6")] == [
+        ["1k", "1,000", "82.10", "82.50", "+0.40", "4", "4", "0", "+8.51", "47", "0.40", "4 → 0", "0.00"],
+        ["5k", "5,000", "82.42", "82.66", "+0.24", "17", "13", "1", "+5.69", "211", "0.34", "17 → 0", "0.00"],
+        [
+            "3x10k pooled",
+            "30,000",
+            "80.36",
+            "80.45",
+            "+0.09",
+            "51",
+            "28",
+            "1",
+            "+1.99",
+            "1,357",
+            "0.17",
+            "51 → 0",
+            "0.00",
+        ],
+    ]
+    (row,) = rows_of(report, "Table 7")
+    assert row[2:] == ["Y0", "5,000", "82.40", "-0.02", "74", "29", "30", "-0.95", "17 → 17", "0.00"]
+    assert [[row[0], *row[4:8]] for row in rows_of(report, "Table 8")] == [
+        ["20260326", "80.53", "80.62", "+0.09", "15 → 0"],
+        ["20260327", "80.34", "80.40", "+0.06", "15 → 0"],
+        ["20260328", "80.21", "80.33", "+0.12", "21 → 0"],
+    ]
+    intervals = {row[0]: row for row in rows_of(report, "Table 5")}
+    assert list(intervals) == ["1k", "5k", "10k s1", "10k s2", "10k s3", "3x10k pooled"]
+    found = numbers_in(intervals["5k"][4:7])
+    assert found == pytest.approx([82.42, 81.40, 83.46, 82.66, 81.60, 83.72, 0.24, 0.10, 0.40], abs=0.15)
+    assert "## Casebook" not in report, "ReXVQA's questions are not printed"

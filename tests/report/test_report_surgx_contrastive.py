@@ -1,0 +1,124 @@
+"""A tiny CLIP through `medfaith eval` and `medfaith report`: the cells by hand, from its replies and from the rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from medfaith.cli import main
+from medfaith.evaluate_metrics.ivt.vocabulary import TRIPLETS
+from medfaith.report import Sheet, read_results
+from medfaith.report.surgx_overlays import contact_sheet
+from medfaith.tasks.rows import read
+from tests.report.heal_logs import csv_rows
+from tests.report.report_logs import rows_of
+from tests.report.surgx_logs import shown
+from tests.tasks.tiny_contrastive import save_clip
+
+SEED = 20  # of weights by which some frames have a true triplet among the five predicted, and some of these lose it
+# The processor makes the shorter side of 214 x 120 pixels 32 and cuts 28 x 28 out of the middle of 57 x 32.
+SCALE_X, SCALE_Y = 214 / 57, 120 / 32
+WINDOW = (14 * SCALE_X, 2 * SCALE_Y, 42 * SCALE_X, 30 * SCALE_Y)  # left, top, right, bottom
+
+
+class Evaluated(NamedTuple):
+    logs: Path
+    sheet: Sheet
+    report: str
+    tables: Path
+
+
+@pytest.fixture(scope="module")
+def clip(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> Evaluated:
+    folder = tmp_path_factory.mktemp("clip")
+    pretrained, logs, store, out = (folder / name for name in ("model", "logs", "heatmaps", "report"))
+    save_clip(pretrained, seed=SEED)
+    settings = pretrained / "tokenizer_config.json"  # room for the triplets' sentences
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 40}))
+    data = ["--data", str(phantom_surgx_build), "--heatmaps", str(store)]
+    data += [word for name, root in phantom_surgx_roots.items() for word in ("--root", f"{name}={root}")]
+    model = ["--model", "medfaith-contrastive", "--model_args", f"pretrained={pretrained}", "--device", "cpu"]
+    tasks = ["--tasks", "medfaith_surgx,medfaith_surgx_occlusion", "--output_path", str(logs), "--log_samples"]
+    assert main(["eval", *data, *model, *tasks]) == 0
+    assert main(["report", str(logs), *data, "--out", str(out)]) == 0
+    report = (out / "report.md").read_text(encoding="utf-8")
+    return Evaluated(logs, Sheet(store, str(phantom_surgx_build), phantom_surgx_roots), report, out)
+
+
+def test_what_the_painted_frames_lose(clip):
+    (log,) = clip.logs.rglob("samples_medfaith_surgx_occlusion_*.jsonl")
+    videos, lost, kept_videos, drops = [], [], [], []
+    samples = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for sample in samples:
+        gold, reply = sample["doc"]["gold"], json.loads(sample["resps"][0][0])
+        right = [name for name in reply["predicted"] if name in gold]
+        assert (reply["occluded"] is not None) == bool(right)
+        if right:
+            changed = reply["occluded"]
+            assert changed["triplet"] == right[0]
+            assert changed["before"] == reply["scores"][TRIPLETS.index(right[0])]
+            videos.append(sample["doc"]["video"])
+            lost.append(not {*gold} & {*changed["predicted"]})
+            if not lost[-1]:
+                drops.append(changed["before"] - changed["after"])
+                kept_videos.append(videos[-1])
+    assert 0 < sum(lost) < len(lost), "the weights are others than those that the seed stands for"
+    (cells,) = rows_of(clip.report, "SurgX occlusion")
+    assert cells[1:] == [
+        "CholecT45", str(len(samples)), str(len(lost)), "0", str(sum(lost)), shown([float(x) for x in lost], videos),
+        str(len(drops)), shown(drops, kept_videos, 1),
+    ]  # fmt: skip
+
+
+def visible(box: Mapping[str, Any]) -> float:
+    x, y, w, h = box["xywh"]
+    across = max(min(x + w, WINDOW[2], 214) - max(x, WINDOW[0], 0), 0)
+    down = max(min(y + h, WINDOW[3], 120) - max(y, WINDOW[1], 0), 0)
+    return across * down / ((min(x + w, 214) - max(x, 0)) * (min(y + h, 120) - max(y, 0)))
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def frames(data: str, config: str, source: str) -> dict[str, list[tuple[str, float]]]:
+    """Of each row, its boxes' labels and what the model saw of each."""
+    rows: Any = read(f"surgxbench-{source}", config, "test", data)
+    return {row["id"]: [(box["label"], visible(box)) for box in row["boxes"]] for row in rows}
+
+
+def test_how_much_of_the_boxes_the_model_could_see(clip):
+    of_frames = frames(clip.sheet.data, "instruments", "cholec80_boxes")
+    boxes = [box for of_frame in of_frames.values() for box in of_frame]
+    rows = csv_rows(clip.tables / "surgx_figure_03_instruments.csv")
+    assert rows[0]["instrument"] == "all"
+    for row in rows:
+        own = [share for label, share in boxes if row["instrument"] in ("all", label)]
+        assert float(row["visible_share"]) == pytest.approx(mean(own))
+        assert int(row["n_boxes"]) == len(own) > 0
+    (triplets,) = csv_rows(clip.tables / "surgx_figure_04b_levels.csv")
+    of_triplets = frames(clip.sheet.data, "triplets", "cholect45")
+    assert float(triplets["visible_share"]) == pytest.approx(mean([s for f in of_triplets.values() for _, s in f]))
+    (results,) = clip.logs.rglob("results_*.json")
+    computed = json.loads(results.read_text())["results"]
+    for task, row in (("instruments", rows[0]), ("triplets", triplets)):
+        assert float(row["visible_share"]) == pytest.approx(computed[f"medfaith_surgx_{task}"]["visible_share,none"])
+
+
+def test_the_contact_sheet_says_how_much_of_the_boxes_of_a_frame_the_model_could_see(clip):
+    of_frames = frames(clip.sheet.data, "instruments", "cholec80_boxes")
+    of_frames |= frames(clip.sheet.data, "triplets", "cholect45")
+    sheet = contact_sheet(read_results([clip.logs]).surgx, clip.sheet)
+    assert sheet is not None
+    titles = [text.get_text() for text in sheet.texts]
+    expected = {name: mean([share for _, share in of_frames[name]]) for name in titles if name in of_frames}
+    assert len(expected) > 6
+    said = [title for title in titles if title.startswith("the model could see")]
+    assert {*said} == {f"the model could see {share:.1%} of the boxes" for share in expected.values()}
+    assert not [share for share in expected.values() if math.isnan(share) or share > 0.999]
+    assert (clip.tables / "figure_surgx_overlays.png").stat().st_size > 10_000

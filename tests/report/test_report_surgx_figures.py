@@ -1,0 +1,356 @@
+"""SurgXBench's pictures: what is drawn where, which heatmaps the contact sheet shows, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from medfaith.cli import main
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.report import Sheet, read_results, surgx_figures, write_report
+from medfaith.report.surgx_overlays import BOX, LARGEST, Overlay, contact_sheet, draw, picks, places, short
+from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.store import HeatmapStore, digest_of
+from medfaith.tasks.rows import read
+from tests.report.surgx_logs import (
+    ACTIONS,
+    CUT,
+    FRAMES,
+    GRASP,
+    NAN,
+    instruments,
+    look,
+    saw,
+    seen,
+    triplets,
+    write_surgx,
+)
+
+pytest.importorskip("matplotlib")
+GREEN = tuple(bytes.fromhex(BOX[1:]))
+SHOWN = digest_of(b"a frame")
+
+
+def pixels(content: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in sorted(folder.glob("*.png"))]
+
+
+def test_pictures_stand_beside_the_tables(tmp_path):
+    write_surgx(tmp_path / "logs", FRAMES)
+    write_surgx(tmp_path / "logs", ACTIONS)
+    write_report([tmp_path / "logs"], tmp_path / "out")
+    assert names(tmp_path / "out") == ["figure_surgx_03.png", "figure_surgx_04.png"]
+    for name, height in (("figure_surgx_03.png", 1025), ("figure_surgx_04.png", 425)):
+        image = Image.open(tmp_path / "out" / name)
+        assert image.size == (1200, height)
+    before = {name: (tmp_path / "out" / name).read_bytes() for name in names(tmp_path / "out")}
+    frames = [*FRAMES[:3], instruments(3, ["grasper"], [look("grasper", "tp", 0.75, 0.75)], video=42)]
+    write_surgx(tmp_path / "logs", frames)
+    write_report([tmp_path / "logs"], tmp_path / "out")
+    after = {name: (tmp_path / "out" / name).read_bytes() for name in names(tmp_path / "out")}
+    assert before["figure_surgx_03.png"] != after["figure_surgx_03.png"]
+    assert before["figure_surgx_04.png"] == after["figure_surgx_04.png"], "the same data give the same bytes"
+
+
+def heights(axes: Any, colour: str) -> list[float]:
+    """Of the lines of box plots in a colour: those of medians."""
+    return sorted(
+        float(line.get_ydata()[0]) for line in axes.lines if line.get_color() == colour and line.get_lw() == 1.5
+    )
+
+
+def test_box_plots_show_the_records(tmp_path):
+    values = [0.125, 0.25, 0.5, 0.5, 1.0]
+    frames = [instruments(n, ["hook"], [look("hook", "tp", aa, 1.0)]) for n, aa in enumerate(values)]
+    write_surgx(tmp_path, [*frames, instruments(9, [], [look("hook", "fp", 0.0, 0.375), look("clipper", "fp")])])
+    write_surgx(tmp_path, ACTIONS)
+    run, actions = sorted(read_results([tmp_path]).surgx, key=lambda run: run.setting.ask)
+    styles = {"m": {"facecolor": "red"}}
+    f1, *panels = surgx_figures.figure_3([run], styles).axes
+    bars = [bar for bar in f1.patches if bar.get_height() > 0]
+    assert [round(bar.get_height(), 6) for bar in bars] == [round(10 / 11, 6), round(10 / 12, 6)]  # hook, and all
+    drawn = [heights(axes, "black") for axes in panels]
+    assert drawn == [[0.5, 0.5], [1.0, 1.0], [0.375, 0.375]]  # of the hook, and of all
+    assert [text.get_text() for text in panels[0].texts] == ["–"] * 6
+    ras, shares = surgx_figures.figure_4([actions], styles).axes
+    assert heights(ras, "black") == [0.5, 0.5, 1.0]
+    assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 0, 1, 2)]
+
+
+def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):
+    for number in range(9):
+        write_surgx(tmp_path / str(number), FRAMES, model=f"model {number}")
+    write_report([tmp_path], tmp_path / "out")
+    assert names(tmp_path / "out") == ["figure_surgx_03.png"]
+    styles = surgx_figures.styles_of([f"model {number}" for number in range(9)])
+    assert styles["model 0"]["facecolor"] == styles["model 8"]["facecolor"]
+    assert len({(style["facecolor"], style["hatch"]) for style in styles.values()}) == 9
+
+
+def overlay(**changes: Any) -> Overlay:
+    heatmap = np.zeros((100, 200))
+    heatmap[40:60, 100:120] = 2.0
+    boxes = [{"label": "hook", "xywh": [20.0, 30.0, 60.0, 50.0]}]
+    black = np.zeros((100, 200, 3), dtype=np.uint8)
+    return Overlay(black, heatmap, boxes, None, "instruments/41/000001", ["m", "TP hook"])._replace(**changes)
+
+
+def on_sheet(sheet: np.ndarray, at: tuple[int, int, int, int], x: float, y: float) -> tuple[int, ...]:
+    """The colour of a pixel of the frame, which is 200 x 100."""
+    left, top, width, height = at
+    return tuple(int(value) for value in sheet[round(top + y * height / 100), round(left + x * width / 200)])
+
+
+def test_an_overlay_has_its_parts_in_their_places():
+    (width, height), (at,) = places([overlay()])
+    sheet = pixels(surgx_figures.png(draw([overlay()], "one")))
+    assert sheet.shape == (height, width, 3)
+    assert at[2:] == (400, 200)
+    for x, y in ((60, 30), (20, 70), (80, 60), (50, 80)):  # the four sides
+        assert on_sheet(sheet, at, x, y) == GREEN
+    assert on_sheet(sheet, at, 50, 60) == on_sheet(sheet, at, 180, 90) == (0, 0, 0), "where nothing is, the frame is"
+    red, green, blue = on_sheet(sheet, at, 110, 50)
+    assert red > 60 > green + blue, "turbo's end, over black"
+    moved = overlay(boxes=[{"label": "hook", "xywh": [120.0, 30.0, 60.0, 50.0]}])
+    sheet = pixels(surgx_figures.png(draw([moved], "one")))
+    assert on_sheet(sheet, at, 150, 80) == GREEN != on_sheet(sheet, at, 50, 80)
+
+
+@pytest.mark.parametrize("motion", ["part", "nothing", "all", "unknown"])
+def test_what_moves_is_outlined(motion):
+    mask = np.zeros((100, 200), dtype=bool)
+    mask[20:90, 140:180] = motion == "part"
+    mask |= motion == "all"
+    shown = overlay(motion=None if motion == "unknown" else mask)
+    _, (at,) = places([shown])
+    sheet = pixels(surgx_figures.png(draw([shown], "one")))
+    whitest = max(min(on_sheet(sheet, at, x, 55)) for x in np.arange(138, 142, 0.5))
+    assert (whitest > 150) == (motion == "part")
+    assert on_sheet(sheet, at, 160, 55) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 12])
+def test_overlays_do_not_cover_one_another(n):
+    tall = overlay(frame=np.zeros((300, 200, 3), dtype=np.uint8), heatmap=np.zeros((300, 200)))
+    five = overlay(title=["m", "IVT", "predicted", "true", "the model could see"])
+    overlays = [*[five, *[overlay()] * n][: n - 1], tall]
+    (width, height), found = places(overlays)
+    taken = np.zeros((height, width), dtype=int)
+    titles = [10 + 15 * len(one.title) for one in overlays]
+    for (left, top, w, h), title in zip(found, titles, strict=True):
+        taken[top - title : top + h, left : left + w] += 1
+        assert min(left, top - title) >= 0
+    assert taken.max() == 1
+    assert len(found) == n
+    assert taken.sum() == sum(w * (h + title) for (_, _, w, h), title in zip(found, titles, strict=True))
+
+
+def runs_of(folder: Path) -> list[Any]:
+    return sorted(read_results([folder]).surgx, key=lambda run: (run.model, run.setting.source))
+
+
+def test_the_highest_the_lowest_and_the_middle_are_shown(tmp_path):
+    values = [0.1, 0.9, 0.5, 0.3, 0.7, 0.2]
+    frames = [instruments(n, ["hook"], [look("hook", "tp", aa, 1.0)]) for n, aa in enumerate(values)]
+    false = [instruments(6, [], [look("hook", "fp", 0.0, 0.4), look("clipper", "fp")])]
+    write_surgx(tmp_path, [*frames, *false], heatmaps="0")
+    actions = [triplets(0, [GRASP], [seen(GRASP, "ivt", 0.5), seen(CUT, "missed", 0.25)])]
+    write_surgx(tmp_path, actions, heatmaps="0")
+    chosen, n = picks(runs_of(tmp_path))
+    assert [pick.value for pick in chosen] == [0.9, 0.5, 0.1, 0.4, 0.5, 0.25]
+    assert n == 9
+    assert [pick.record.get("label") for pick in chosen] == ["hook"] * 4 + [None] * 2
+
+
+def test_every_model_has_its_best_before_any_has_its_worst(tmp_path):
+    for number in range(7):
+        frames = [instruments(n, ["hook"], [look("hook", "tp", aa, 1.0)]) for n, aa in enumerate((0.1, 0.5, 0.9))]
+        write_surgx(tmp_path / str(number), frames, model=f"m{number}", heatmaps="0")
+    chosen, _ = picks(runs_of(tmp_path))
+    assert len(chosen) == LARGEST
+    assert [pick.value for pick in chosen] == [0.9, 0.1] * 5 + [0.9] * 2
+    assert picks([]) == ([], 0)
+
+
+def test_answers_without_heatmaps_are_not_shown(tmp_path):
+    write_surgx(tmp_path / "logs", [instruments(0, ["hook"], [look("hook", "tp", 0.5, 0.5)])])
+    report = write_report([tmp_path / "logs"], tmp_path / "out", sheet=Sheet(tmp_path, "data", {}))
+    assert "no answer has a heatmap with a score" in report
+    assert names(tmp_path / "out") == ["figure_surgx_03.png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("short", "short"),
+        ("surgvlp:/data/checkpoints/PeskaVLP.pth", "…checkpoints/PeskaVLP.pth"),
+        ("open_clip:RN50-quickgelu:openai", "…RN50-quickgelu:openai"),
+        ("a-name-without-any-parts-at-all", "…e-without-any-parts-at-all"),
+    ],
+)
+def test_long_names_keep_their_end(name, expected):
+    assert short(name, 27) == expected
+    assert len(short(name, 27)) <= 27
+
+
+class Shown(NamedTuple):
+    """A log with heatmaps, and what its contact sheet is drawn from, as arguments of the command."""
+
+    logs: Path
+    store: Path
+    data: Path
+    roots: Sequence[str]
+
+    def command(self, out: Path, **other: Any) -> list[str]:
+        use = self._replace(**other)
+        rooted = [word for root in use.roots for word in ("--root", root)]
+        where = ["--heatmaps", str(use.store), "--data", str(use.data), "--out", str(out)]
+        return ["report", str(use.logs), *where, *rooted]
+
+
+@pytest.fixture(scope="module")
+def shown(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> Shown:
+    """A frame with a true and a false positive, and one of CholecT45 with a matched and a missed triplet."""
+    folder = tmp_path_factory.mktemp("shown")
+    store = HeatmapStore(folder / "store", {"model": "m"})
+    y, x = np.mgrid[:7, :7]
+    blob = np.exp(-((x - 2.0) ** 2 + (y - 3.0) ** 2) / 4)
+    frame = next(
+        row for row in rows_of_build(phantom_surgx_build, "instruments") if "clipper" not in row["instruments"]
+    )
+    action = next(row for row in rows_of_build(phantom_surgx_build, "triplets") if row["motion"] and row["boxes"])
+    for row, classes in ((frame, (frame["instruments"][0], "clipper")), (action, (GRASP,))):
+        store.write(row["id"], SHOWN, dict.fromkeys(classes, blob), Geometry.whole((row["height"], row["width"])))
+    looks = [look(frame["instruments"][0], "tp", 0.25, 0.5), look("clipper", "fp", 0.0, 0.5)]
+    sample = instruments(frame["frame"], [frame["instruments"][0]], looks, video=frame["video"])
+    write_surgx(folder / "logs", [sample], heatmaps=store.reference(SHOWN))
+    records = [seen(GRASP, "ivt", 0.5), seen(CUT, "missed", 0.25)]
+    sample = triplets(action["frame"], [GRASP], records, video=action["video"])
+    write_surgx(folder / "logs", [sample], heatmaps=store.reference(SHOWN))
+    roots = [f"{name}={root}" for name, root in phantom_surgx_roots.items()]
+    return Shown(folder / "logs", folder / "store", phantom_surgx_build, roots)
+
+
+def rows_of_build(data: Path, config: str) -> list[dict[str, Any]]:
+    source = {"instruments": "cholec80_boxes", "triplets": "cholect45"}[config]
+    rows: Any = read(f"surgxbench-{source}", config, "test", str(data))
+    return list(rows)
+
+
+def test_the_command_draws_a_contact_sheet(shown, tmp_path, capsys):
+    assert main(shown.command(tmp_path / "out")) == 0
+    assert "## Notes" not in capsys.readouterr().out
+    sheet = pixels((tmp_path / "out" / "figure_surgx_overlays.png").read_bytes())
+    frame = np.zeros((120, 214, 3))
+    size, found = places([overlay(frame=frame, title=["a line"] * n) for n in (2, 2, 3, 4)])
+    assert sheet.shape[1::-1] == size
+    assert all((sheet[top : top + h, left : left + w] == GREEN).all(axis=2).sum() > 300 for left, top, w, h in found)
+    first = (tmp_path / "out" / "figure_surgx_overlays.png").read_bytes()
+    assert main(shown.command(tmp_path / "out")) == 0, "its own pictures are replaced"
+    assert (tmp_path / "out" / "figure_surgx_overlays.png").read_bytes() == first
+
+
+def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(shown, tmp_path):
+    """The mean over the boxes of the frame that lie in it."""
+    sheet = Sheet(
+        shown.store, str(shown.data), {name: Path(root) for name, root in (r.split("=", 1) for r in shown.roots)}
+    )
+    (run,) = [run for run in read_results([shown.logs]).surgx if run.setting.ask == "instruments"]
+    label = run.rows[0].gold[0]
+    sample = instruments(int(run.rows[0].id[-6:]), [label], run.records, video=run.videos[0])
+    for boxes, said in (
+        ([("hook", 1.0), ("hook", 0.25)], ["the model could see 62.5% of the boxes"]),
+        ([("hook", 0.5), ("clipper", NAN)], ["the model could see 50.0% of the boxes"]),
+        ([("hook", 1.0), ("hook", 0.9999)], []),
+        ([], []),
+    ):
+        write_surgx(tmp_path, [saw(sample, *boxes)], heatmaps=run.rows[0].heatmaps)
+        drawn = contact_sheet(read_results([tmp_path]).surgx, sheet)
+        assert drawn is not None
+        texts = [text.get_text() for text in drawn.texts]
+        assert [text for text in texts if "could see" in text] == said * 2
+        assert texts.count(f"TP {label.replace('_', ' ')} · AA 25.0% · AC 50.0%") == 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "found"),
+    [
+        ({"store": Path("/nowhere")}, "no such folder"),
+        ({"data": Path("/nowhere")}, "cannot be loaded"),
+        ({"roots": []}, "cholec80_boxes"),
+        ({"roots": ["cholec80_boxes=/nowhere"]}, "/nowhere"),
+    ],
+)
+def test_what_is_missing_is_a_message_and_nothing_is_written(shown, tmp_path, capsys, missing, found, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert main(shown.command(tmp_path / "out", **missing)) == 2
+    assert found in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_heatmaps_and_rows_of_another_run_are_refused(shown, tmp_path, capsys):
+    store = tmp_path / "store"
+    shutil.copytree(shown.store, store)
+    for path in store.rglob("instruments*.npz"):
+        path.unlink()
+    assert main(shown.command(tmp_path / "out", store=store)) == 2
+    assert "no heatmaps of row" in capsys.readouterr().err
+    (run,) = [run for run in read_results([shown.logs]).surgx if run.setting.ask == "instruments"]
+    other = HeatmapStore(store, {"model": "m"})
+    other.write(run.rows[0].id, SHOWN, {"irrigator": np.eye(3)}, Geometry.whole((120, 214)))
+    assert main(shown.command(tmp_path / "out", store=store)) == 2
+    assert f"the heatmaps of row {run.rows[0].id} have none of" in capsys.readouterr().err
+    absent = instruments(999, ["hook"], [look("hook", "tp", 0.5, 0.5)])
+    write_surgx(tmp_path / "logs", [absent], heatmaps=other.reference(SHOWN))
+    assert main(shown.command(tmp_path / "out", logs=tmp_path / "logs")) == 2
+    assert "has no row instruments/41/000999" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_frames_of_another_size_are_refused(shown, tmp_path, phantom_surgx_roots):
+    root = tmp_path / "boxes"
+    shutil.copytree(phantom_surgx_roots["cholec80_boxes"], root)
+    for path in root.rglob("*.png"):
+        Image.new("RGB", (50, 40)).save(path)
+    roots = phantom_surgx_roots | {"cholec80_boxes": root}
+    with pytest.raises(InputError, match=r"50 x 40 pixels(.|\n)*expected: 214 x 120"):
+        write_report([shown.logs], tmp_path / "out", sheet=Sheet(shown.store, str(shown.data), roots))
+
+
+@pytest.mark.parametrize("left_out", ["--heatmaps", "--data", "--out"])
+def test_a_contact_sheet_needs_all_of_its_arguments(shown, tmp_path, capsys, left_out):
+    command = shown.command(tmp_path / "out")
+    at = command.index(left_out)
+    assert main(command[:at] + command[at + 2 :]) == 2
+    assert "a contact sheet needs" in capsys.readouterr().err
+    with pytest.raises(MedfaithError, match="needs a place"):
+        write_report([shown.logs], sheet=Sheet(shown.store, str(shown.data), {}))
+
+
+def test_without_matplotlib_the_tables_are_written_and_a_note_says_so(shown, tmp_path, monkeypatch):
+    monkeypatch.setattr(surgx_figures.importlib.util, "find_spec", lambda name: None)
+    sheet = Sheet(shown.store, str(shown.data), {})
+    report = write_report([shown.logs], tmp_path / "out", sheet=sheet)
+    assert "pictures need matplotlib and are left out: uv pip install 'medfaith[explain]'" in report
+    assert names(tmp_path / "out") == []
+    assert (tmp_path / "out" / "surgx_runs.csv").exists()
+    monkeypatch.undo()
+    assert "need matplotlib" not in write_report([shown.logs])
+
+
+def test_a_missed_triplet_shows_the_first_heatmap_of_its_frame_and_a_degenerate_one_none(tmp_path):
+    records = [seen(CUT, "missed", 0.25), seen(GRASP, "ivt", NAN, state="degenerate")]
+    write_surgx(tmp_path, [triplets(0, [GRASP], records)], heatmaps="0")
+    chosen, n = picks(runs_of(tmp_path))
+    assert [(pick.record["triplet"], n) for pick in chosen] == [(CUT, 1)]

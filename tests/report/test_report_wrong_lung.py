@@ -1,0 +1,384 @@
+"""That's the Wrong Lung! in the report: cells by hand, and figures that numpy and scipy compute from the same rows."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from medfaith.report import read_results, write_report
+from medfaith.tasks.wrong_lung.adapter import packed
+from tests.report.heal_logs import csv_rows
+from tests.report.report_logs import DATE, answered, rows_of, write_log
+from tests.report.surgx_logs import FRAMES, shown, write_surgx
+from tests.report.wrong_lung_logs import NAMES, RANKED, TASK, Row, changed, original, write_wrong_lung
+
+RUNS, FIRST, SUBSETS, TRIMMED = (
+    "Wrong Lung runs",
+    "Wrong Lung Tables 1 and 3",
+    "Wrong Lung Table 2",
+    "Wrong Lung Table 6",
+)
+WHOLE, KL, ENTROPY = "Wrong Lung Table 7", "Wrong Lung Table 8", "Wrong Lung Table 10"
+CHOICE, CHOICE_OF_SUBSETS = "Wrong Lung Table 4", "Wrong Lung Table 9"
+PRECISION, IOU = "Wrong Lung Table 11", "Wrong Lung Table 12"
+DELTAS, CORRELATIONS = "Wrong Lung Figures 3, 5, 14 and 15", "Wrong Lung Figures 17 to 24"
+TITLES = (RUNS, FIRST, SUBSETS, CHOICE, TRIMMED, WHOLE, KL, CHOICE_OF_SUBSETS, ENTROPY, PRECISION, IOU, DELTAS)
+PERTURBATIONS = (
+    "swap_left_right", "shuffle_in_report", "random_sentences", "random_boxes", "synthetic_swapped_conditions",
+)  # fmt: skip
+SHORT = ("all", "abnormal", "one_lung", "mdrb")
+GOLD = [  # three patients; of the last two sentences nothing is known of where the attention lies
+    original(0, "p1", "abnormal one_lung", auroc=0.75, average_precision=0.5, iou_5=0.05, iou_10=0.1, iou_30=0.25,
+             precision_5=0.5, precision_10=0.25, precision_30=0.125, entropy=2.0, no_attn=0.25, overall=1.5),
+    original(1, "p1", "mdrb", auroc=0.25, average_precision=0.125, iou_5=0.0, iou_10=0.3, iou_30=0.5,
+             precision_10=0.75, precision_30=0.5, entropy=1.0, no_attn=0.0, local=2.0, overall=1.0),
+    original(2, "p2", "abnormal", average_precision=1.0, entropy=0.5, no_attn=0.5, local=0.5, overall=0.5),
+    original(3, "p2", state="without_map", local=1.0),
+    original(4, "p3", "mdrb", state="degenerate", entropy=0.0, no_attn=1.0),
+]  # fmt: skip
+
+
+def titles(report: str) -> list[str]:
+    return [section.split("\n")[0] for section in report.split("\n## ")[1:]]
+
+
+def test_gold_by_hand(tmp_path):
+    write_wrong_lung(tmp_path / "logs", "gold", GOLD[::-1], n_data=9, n_rows_skipped=2)
+    report = write_report([tmp_path / "logs"], tmp_path / "out")
+    assert report.startswith("# That's the Wrong Lung! results\n")
+    found = titles(report)
+    assert [len([of for of in found if of.startswith(title)]) for title in TITLES] == [
+        1,
+        1,
+        1,
+        0,
+        0,
+        1,
+        0,
+        0,
+        1,
+        1,
+        1,
+        0,
+    ]
+    assert rows_of(report, RUNS) == [
+        ["m", "gold", "5 of 11", "3", "2", "0", "2", "1", "1", "0", "0", "0", f"{TASK}gold", DATE]
+    ]
+    one = [shown([0.75, 0.25], [1, 1]), shown([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
+    assert rows_of(report, FIRST) == [["m", *one, "2 of 5", "1", "1", "0"]]
+    assert rows_of(report, SUBSETS) == [
+        ["m", "Abnormal", "75.00 [–, –]", shown([0.5, 1.0], [1, 2]), "5.00/10.00/25.00", "1 of 2", *"000"],
+        ["m", "One Lung", "75.00 [–, –]", "50.00 [–, –]", "5.00/10.00/25.00", "1", *"000"],
+        ["m", "MDRB", "25.00 [–, –]", "12.50 [–, –]", "0.00/30.00/50.00", "1 of 2", "0", "1", "0"],
+    ]
+    (row,) = rows_of(report, WHOLE)
+    assert row[:5] == ["m", "no", *one[:2], "2 of 5"]
+    assert row[5:8] == ["75.00 [–, –]", shown([0.5, 1.0], [1, 2]), "1 of 2"]
+    assert row[11:] == ["25.00 [–, –]", "12.50 [–, –]", "1 of 2"]
+    entropy = [2.0, 1.0, 0.5, 0.0]
+    assert rows_of(report, ENTROPY)[0][1:5] == [
+        shown(entropy, [1, 1, 2, 3], 1, 3), "4 of 5", shown([2.0, 0.5], [1, 2], 1, 3), "2",
+    ]  # fmt: skip
+    assert rows_of(report, PRECISION) == [
+        [
+            "m",
+            "no",
+            "50.00/50.00/31.25",
+            "1/2/2 of 5",
+            "50.00/25.00/12.50",
+            "1 of 2",
+            "50.00/25.00/12.50",
+            "1",
+            "–/75.00/50.00",
+            "0/1/1 of 2",
+        ]
+    ]
+    assert rows_of(report, IOU)[0][2:6] == ["2.50/20.00/37.50", "2 of 5", "5.00/10.00/25.00", "1 of 2"]
+    saved = csv_rows(tmp_path / "out" / "wrong_lung_table_11_precision.csv")[0]
+    assert (saved["n_precision_5_all"], saved["n_precision_5_mdrb"], saved["n_rows_mdrb"]) == ("1", "0", "2")
+    assert write_report([tmp_path / "logs"], tmp_path / "out") == report, "its own files are replaced"
+
+
+def test_a_run_about_held_out_patients_is_not_held_beside_one_about_all(tmp_path):
+    """Not even of one model: its deltas would be of other patients than its originals."""
+    partners = [changed(row, "swap_left_right", auroc=0.25) for row in GOLD[:2]]
+    write_wrong_lung(tmp_path / "all", "gold", GOLD)
+    write_wrong_lung(tmp_path / "some", "swap_left_right", [*GOLD[:2], *partners], n_rows_left_out=6)
+    report = write_report([tmp_path / "all", tmp_path / "some"], tmp_path / "out")
+    assert [row[0] for row in rows_of(report, RUNS)] == ["m", "m (held-out patients)"]
+    assert [row[0] for row in rows_of(report, FIRST)] == ["m", "m (held-out patients)"]
+    assert {row[0] for row in rows_of(report, DELTAS)} == {"m (held-out patients)"}
+
+
+def test_correlations_by_hand(tmp_path):
+    write_wrong_lung(tmp_path / "logs", "gold", GOLD)
+    report = write_report([tmp_path / "logs"], tmp_path / "out")
+    assert f"{CORRELATIONS}: correlations of m" in report
+    rows = {row[0]: row[1:] for row in rows_of(report, CORRELATIONS)}
+    assert [*rows] == ["AUROC", "Avg. P", "IOU@5", "IOU@10", "IOU@30", "P@5", "P@10", "P@30",
+                       "Entropy", "No Attn", "Local", "Global", "Abnormal"]  # fmt: skip
+    assert [rows[name][place] for place, name in enumerate(rows)] == [""] * 13, "none with itself"
+    assert rows["AUROC"][3] == rows["IOU@10"][0] == "-1.00"
+    assert rows["AUROC"][1] == "1.00"
+    assert rows["P@5"] == [*["–"] * 5, "", *["–"] * 7], "one number has no correlation"
+    saved = {row["value"]: row for row in csv_rows(tmp_path / "out" / "wrong_lung_figures_17_24_correlations_01.csv")}
+    found = saved["Entropy"]
+    assert float(found["abnormal"]) == pytest.approx(stats.pearsonr([2, 1, 0.5, 0], [1, 0, 1, 0])[0])
+    assert float(found["local"]) == pytest.approx(1)
+    assert (found["n_local"], found["n_abnormal"], found["n_entropy"], found["model"]) == ("2", "4", "", "m")
+    assert "(n: 0 to 4, the CSV has each)" in report
+
+
+def pairs_of(perturbation: str, *changes: dict[str, Any]) -> list[Row]:
+    """The gold sentences in front of their partners, with these values."""
+    return [of for row, new in zip(GOLD, changes, strict=False) for of in (row, changed(row, perturbation, **new))]
+
+
+def test_changes_by_hand(tmp_path):
+    swapped = pairs_of("swap_left_right", {"auroc": 0.5, "average_precision": 0.75}, {"auroc": 0.5}, {"auroc": 0.5})
+    write_wrong_lung(tmp_path, "swap_left_right", [*swapped, changed(original(7, "p9"), "swap_left_right", auroc=0)])
+    report = write_report([tmp_path])
+    assert rows_of(report, DELTAS) == [
+        ["m", "Swap Left Right", "All", "+0.00 [–, –]", "2 of 3", "+25.00 [–, –]", "1"],
+        ["m", "Swap Left Right", "Abnormal", "-25.00 [–, –]", "1 of 2", "+25.00 [–, –]", "0"],
+        ["m", "Swap Left Right", "One Lung*", "-25.00 [–, –]", "1", "+25.00 [–, –]", "0"],
+        ["m", "Swap Left Right", "MDRB", "+25.00 [–, –]", "1", "–", "0"],
+    ]
+    assert rows_of(report, RUNS)[0][10:12] == ["3", "1"]
+    assert rows_of(report, FIRST)[0][4] == "2 of 3", "the originals stand in for the gold sentences"
+    assert f"m: {TASK}gold is not logged; Wrong Lung Tables 1 to 3, 7 and 10 to 12 and the correlations take the 3 " \
+        f"originals of {TASK}swap_left_right" in report  # fmt: skip
+
+
+def test_choices_by_hand(tmp_path):
+    """Of two equal similarities the own one is not the greater; a similarity that is not known is no choice."""
+    new = ({"local": 1.0, "global": 1.0}, {"local": 1.0, "global": 1.0}, {"global": 0.75}, {"local": 2.0})
+    write_wrong_lung(tmp_path, "random_sentences", pairs_of("random_sentences", *new))
+    report = write_report([tmp_path])
+    assert rows_of(report, CHOICE) == [
+        ["m", shown([1, 0], [1, 2]), shown([1, 0, 0], [1, 1, 2]), "2/3",
+         "–", shown([1, 0], [1, 2]), "0/2"]
+    ]  # fmt: skip
+    assert rows_of(report, CHOICE_OF_SUBSETS) == [
+        ["m", "–", "100.00 [–, –]", "0/1", "100.00 [–, –]", "0.00 [–, –]", "1"]
+    ]
+    assert rows_of(report, KL) == [["m", "–", "0 of 4", "–", "0 of 2", "–", "0 of 1", "–", "0 of 1"]]
+
+
+def test_divergence_agrees_with_scipy(tmp_path):
+    random = np.random.default_rng(5)
+    rows, divergences = [], []
+    for row in GOLD:
+        p, q = random.dirichlet(np.ones(13), size=2)
+        grids = [packed(of[:12].reshape(3, 4)) for of in (p, q)]
+        rows += [row | {"attention": grids[0]}, changed(row, "random_sentences") | {"attention": grids[1]}]
+        divergences.append((stats.entropy(p, q) + stats.entropy(q, p)) / 2)
+    rows[-1]["attention"] = None
+    write_wrong_lung(tmp_path / "logs", "random_sentences", rows)
+    report = write_report([tmp_path / "logs"], tmp_path / "out")
+    (saved,) = csv_rows(tmp_path / "out" / "wrong_lung_table_08_divergence.csv")
+    assert float(saved["kl_all"]) == pytest.approx(np.mean(divergences[:4]), rel=1e-5)
+    assert float(saved["kl_abnormal"]) == pytest.approx(np.mean([divergences[0], divergences[2]]), rel=1e-5)
+    assert rows_of(report, KL)[0][2] == "4 of 5"
+
+
+def values(random: np.random.Generator) -> dict[str, Any]:
+    """All of a row's values, each unknown now and then."""
+    drawn = {name: float(random.uniform(0, 1)) for name in NAMES}
+    return {name: None if random.uniform() < 0.1 else value for name, value in drawn.items()}
+
+
+def random_logs(folder: Path, model: str, seed: int) -> dict[str, list[Row]]:
+    """All tasks of one model, of 40 sentences of 13 patients."""
+    random = np.random.default_rng(seed)
+    flags = [" ".join(name for name in SHORT[1:] if random.uniform() < 0.5) for _ in range(40)]
+    gold = [original(n, f"p{n // 3}", flags[n], **values(random)) for n in range(40)]
+    logs = {"gold": gold}
+    for config in (*PERTURBATIONS[:4], "synthetic", "trimmed"):
+        logs[config] = [of for row in gold for of in (row, changed(row, config, **values(random)))]
+    synthetic = [row | {"original_id": None, "perturbation": None} for row in logs["synthetic"][1::2]]
+    swapped = PERTURBATIONS[4]
+    logs[swapped] = [of for row in synthetic for of in (row, changed(row, swapped, **values(random)))]
+    for config, rows in logs.items():
+        write_wrong_lung(folder, config, rows, model=model)
+    return logs
+
+
+def known(rows: list[Row], name: str, subset: str) -> np.ndarray:
+    chosen = [row["values"][name] for row in rows if subset == "all" or row["subsets"][subset]]
+    return np.array([np.nan if value is None else value for value in chosen])
+
+
+def agree(cell: str, value: float) -> None:
+    assert float(cell or "nan") == pytest.approx(value, abs=1e-12, nan_ok=True)
+
+
+@pytest.fixture(scope="module")
+def two_models(tmp_path_factory):
+    """The rows of two models, by name, and the folder of their report."""
+    logs = tmp_path_factory.mktemp("logs")
+    rows = {name: random_logs(logs / name, name, seed) for seed, name in enumerate(("one", "Two"))}
+    out = tmp_path_factory.mktemp("reports") / "out"
+    return rows, out, write_report([logs], out)
+
+
+def test_means_agree_with_numpy(two_models):
+    rows, out, report = two_models
+    assert "## Notes" not in report
+    tables = {path.stem[len("wrong_lung_") :]: csv_rows(path) for path in out.glob("wrong_lung_*.csv")}
+    for (name, logs), first, trimmed in zip(
+        rows.items(), tables["table_01_03_localization"], tables["table_06_trimmed"], strict=True
+    ):
+        assert first["model"] == trimmed["model"] == name
+        for value in RANKED[:5]:
+            agree(first[value], float(np.nanmean(known(logs["gold"], value, "all"))))
+        for value in RANKED[:2]:
+            agree(trimmed[value], float(np.nanmean(known(logs["trimmed"][1::2], value, "all"))))
+    for row in tables["table_02_subsets"]:
+        subset = row["subset"].lower().replace(" ", "_")
+        for value in RANKED[:5]:
+            agree(row[value], float(np.nanmean(known(rows[row["model"]]["gold"], value, subset))))
+    for name, shown_values in (
+        ("07_all_subsets", RANKED[:2]), ("11_precision", RANKED[5:]), ("12_iou", RANKED[2:5]),
+        ("10_entropy", NAMES[8:9]),
+    ):  # fmt: skip
+        assert len(tables[f"table_{name}"]) == (2 if name == "10_entropy" else 4)
+        for row in tables[f"table_{name}"]:
+            logs = rows[row["model"]]
+            of = logs["synthetic"][1::2] if row.get("synthetic") == "yes" else logs["gold"]
+            for value in shown_values:
+                for subset in SHORT:
+                    expected = known(of, value, subset)
+                    agree(row[f"{value}_{subset}"], float(np.nanmean(expected)))
+                    assert int(row[f"n_{value}_{subset}"]) == np.isfinite(expected).sum()
+
+
+def test_differences_and_choices_agree_with_numpy(two_models):
+    rows, out, _ = two_models
+    names = ("Swap Left Right", "Shuffle in Report", "Random Sentences", "Random BBoxes", "Synth w/ Swapped Conditions")
+    saved = csv_rows(out / "wrong_lung_figures_03_05_14_15_deltas.csv")
+    assert len(saved) == 2 * 5 * 4
+    for row in saved:
+        of = rows[row["model"]][PERTURBATIONS[names.index(row["perturbation"])]]
+        subset = row["subset"].rstrip("*").lower().replace(" ", "_")
+        for value in RANKED[:2]:
+            gaps = known(of[1::2], value, subset) - known(of[::2], value, subset)
+            agree(row[f"delta_{value}"], float(np.nanmean(gaps)))
+            assert int(row[f"n_delta_{value}"]) == np.isfinite(gaps).sum()
+    assert {row["perturbation"]: row["subset"] for row in saved if row["subset"].endswith("*")} == dict(
+        zip(names, ("One Lung*", "MDRB*", "Abnormal*", "Abnormal*", "Abnormal*"), strict=True)
+    )
+    for number, subsets in (("04", SHORT[:2]), ("09", SHORT[2:])):
+        for row in csv_rows(out / f"wrong_lung_table_{number}_candidates.csv"):
+            of = rows[row["model"]]["random_sentences"]
+            for subset in subsets:
+                for name in ("local", "global"):
+                    gaps = known(of[::2], name, subset) - known(of[1::2], name, subset)
+                    gaps = gaps[np.isfinite(gaps)]
+                    agree(row[f"{name}_accuracy_{subset}"], float(np.mean(gaps > 0)))
+                    assert int(row[f"n_{name}_accuracy_{subset}"]) == len(gaps)
+
+
+def test_correlations_agree_with_scipy(two_models):
+    rows, out, _ = two_models
+    for number, name in enumerate(rows, start=1):
+        gold = rows[name]["gold"]
+        columns = {of: known(gold, of, "all") for of in NAMES}
+        columns["abnormal"] = np.array([float(row["subsets"]["abnormal"]) for row in gold])
+        saved = csv_rows(out / f"wrong_lung_figures_17_24_correlations_{number:02d}.csv")
+        assert {row["model"] for row in saved} == {name}
+        for row, a in zip(saved, columns, strict=True):
+            for b, other in columns.items():
+                if a != b:
+                    both = np.isfinite(columns[a]) & np.isfinite(other)
+                    agree(row[b], float(stats.pearsonr(columns[a][both], other[both]).statistic))
+                    assert int(row[f"n_{b}"]) == both.sum()
+
+
+def test_undefined_everywhere(tmp_path):
+    """A model that answers in words has no attention and no similarity: every count is there, and no score."""
+    rows = [original(n, f"p{n}", "abnormal", state="without_map") for n in range(3)]
+    logs = {config: [of for row in rows for of in (row, changed(row, config, state="without_map"))]
+            for config in (*PERTURBATIONS, "synthetic", "trimmed")}  # fmt: skip
+    for config, of in (logs | {"gold": rows}).items():
+        write_wrong_lung(tmp_path / "logs", config, of)
+    report = write_report([tmp_path / "logs"], tmp_path / "out")
+    assert titles(report)[:-1] == [title for title in titles(report) if any(title.startswith(of) for of in TITLES)]
+    assert "nan" not in report.lower().replace("nano", "")
+    assert rows_of(report, FIRST) == [["m", "–", "–", "–", "0 of 3", "3", "0", "0"]]
+    assert rows_of(report, ENTROPY)[0][1:5] == ["–", "0 of 3", "–", "0 of 3"]
+    assert rows_of(report, CHOICE) == [["m", "–", "–", "0", "–", "–", "0"]]
+    assert {cell for row in rows_of(report, CORRELATIONS) for cell in row[1:]} == {"", "–"}
+    assert [row[3:] for row in rows_of(report, DELTAS)][:2] == [["–", "0 of 3", "–", "0"]] * 2
+    assert (tmp_path / "out" / "figure_wrong_lung_14.png").exists()
+
+
+def test_a_table_without_its_task_is_left_out_with_a_note(tmp_path):
+    """The originals are those of the task that has most of them; synthetic ones are none."""
+    write_wrong_lung(tmp_path / "a", "swap_left_right", pairs_of("swap_left_right", {"auroc": 0.5}), model="a")
+    write_wrong_lung(tmp_path / "a", "trimmed", pairs_of("trimmed", {"auroc": 1.0}, {"auroc": 0.5}), model="a")
+    synthetic = [row | {"id": f"{row['id']}:synthetic"} for row in GOLD]
+    swapped = [of for row in synthetic for of in (row, changed(row, PERTURBATIONS[4], auroc=0.25))]
+    write_wrong_lung(tmp_path / "b", PERTURBATIONS[4], swapped, model="b")
+    report = write_report([tmp_path])
+    assert [len([of for of in titles(report) if of.startswith(title)]) for title in TITLES] == [
+        1, 1, 1, 0, 1, 1, 0, 0, 1, 1, 1, 1,
+    ]  # fmt: skip
+    assert [row[0] for row in rows_of(report, FIRST)] == ["a"]
+    assert [row[:2] for row in rows_of(report, TRIMMED)] == [["a", shown([1.0, 0.5], [1, 1])]]
+    assert [row[:2] for row in rows_of(report, WHOLE)] == [["a", "no"]]
+    notes = re.sub(r"\s+", " ", report.split("## Notes")[1])
+    changes = "left out of the changes (Figures 3, 5, 14 and 15)"
+    for note in (
+        f"- a: {TASK}gold is not logged; Wrong Lung Tables 1 to 3, 7 and 10 to 12 and the correlations take the 2 "
+        f"originals of {TASK}trimmed",
+        "- b: no original sentence is logged; left out of Wrong Lung Tables 1 to 3, 7 and 10 to 12",
+        f"- b: no changed sentence of {TASK}swap_left_right is logged; {changes}",
+        f"- a, b: no changed sentence of {TASK}shuffle_in_report, {TASK}random_boxes is logged; {changes}",
+        f"- a: no changed sentence of {TASK}{PERTURBATIONS[4]} is logged; {changes}",
+        f"- a, b: no changed sentence of {TASK}random_sentences is logged; left out of Wrong Lung Tables 4, 8 and 9",
+        f"- a, b: no changed sentence of {TASK}synthetic is logged; left out of Wrong Lung Tables 7, 11 and 12",
+        f"- b: no changed sentence of {TASK}trimmed is logged; left out of Wrong Lung Table 6",
+    ):
+        assert note in notes
+
+
+def test_a_limit_that_cuts_the_first_pair(tmp_path):
+    write_wrong_lung(tmp_path, "random_sentences", GOLD[:1], n_data=10)
+    report = write_report([tmp_path])
+    assert not [title for title in titles(report) if title.startswith((CHOICE, KL, DELTAS))]
+    assert rows_of(report, FIRST)[0][1] == "75.00 [–, –]"
+    assert "no changed sentence of medfaith_wrong_lung_random_sentences" in report
+
+
+def test_models_and_their_arguments_have_rows_of_their_own(tmp_path):
+    """The newest run of each counts."""
+    for day, arguments in enumerate(
+        ({"attention": "code"}, {"attention": "code", "device": "cpu"}, {"tau": 2}), start=1
+    ):
+        rows, named = [original(0, "p1", auroc=day / 10)], {"pretrained": "gloria:x.ckpt"} | arguments
+        write_wrong_lung(tmp_path / str(day), "gold", rows, model_args=named, date=f"2026-01-0{day}T00-00-00")
+    report = write_report([tmp_path])
+    assert [row[:2] for row in rows_of(report, FIRST)] == [
+        ["gloria:x.ckpt (attention=code)", "20.00 [–, –]"], ["gloria:x.ckpt (tau=2)", "30.00 [–, –]"],
+    ]  # fmt: skip
+    assert "gloria:x.ckpt, medfaith_wrong_lung_gold: the run of 2026-01-02T00-00-00 counts" in report
+
+
+def test_benchmarks_side_by_side(tmp_path):
+    write_wrong_lung(tmp_path, "gold", GOLD)
+    write_surgx(tmp_path, FRAMES)
+    write_log(tmp_path, "m", answered("chexpert_presence", 4, 2, 1))
+    report = write_report([tmp_path])
+    assert report.startswith("# CXR-ContraBench, SurgXBench and That's the Wrong Lung! results\n")
+    assert rows_of(report, FIRST)[0][3] == "2.50/20.00/37.50"
+    results = read_results([tmp_path])
+    assert [len(runs) for runs in results[:5]] == [1, 0, 0, 1, 1]
+    assert [row["id"] for row in results.wrong_lung[0].rows] == [row["id"] for row in GOLD]
+    assert math.isclose(results.wrong_lung[0].rows[0]["values"]["auroc"], 0.75)

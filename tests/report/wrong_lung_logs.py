@@ -1,0 +1,80 @@
+"""Sample logs of That's the Wrong Lung! as lm-eval writes them, of rows whose values a test chooses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from medfaith.tasks.surgx.adapter import under_each
+from medfaith.tasks.wrong_lung.adapter import GOLD, PERTURBED, RANDOM_SENTENCES
+from tests.report.report_logs import write_log
+
+METRICS = {"gold": GOLD, "random_sentences": RANDOM_SENTENCES}
+RANKED = ("auroc", "average_precision", "iou_5", "iou_10", "iou_30", "precision_5", "precision_10", "precision_30")
+NAMES = (*RANKED, "entropy", "no_attn", "local", "global")
+TASK = "medfaith_wrong_lung_"
+Row = dict[str, Any]
+
+
+def original(
+    number: int,
+    cluster: str = "p1",
+    subsets: str = "",
+    *,
+    state: str = "scored",
+    overall: float | None = None,
+    **values: Any,
+) -> Row:
+    """A gold sentence; subsets: some of "abnormal one_lung mdrb"; overall: its value "global"; others are undefined."""
+    return {
+        "id": f"gold/{number:03d}", "original_id": None, "perturbation": None, "cluster": cluster,
+        "subsets": {name: name in subsets.split() for name in ("abnormal", "one_lung", "mdrb")},
+        "state": state, "values": dict.fromkeys(NAMES) | {"global": overall} | values,
+    }  # fmt: skip
+
+
+def changed(row: Row, perturbation: str, *, state: str = "scored", **values: Any) -> Row:
+    """The perturbed partner of a row, its values undefined but for these."""
+    return row | {
+        "id": f"{row['id']}:{perturbation}", "original_id": row["id"], "perturbation": perturbation, "state": state,
+        "values": dict.fromkeys(NAMES) | values,
+    }  # fmt: skip
+
+
+def document(row: Row, **columns: Any) -> dict[str, Any]:
+    """The row's document as lm-eval logs it: what is no JSON as its text."""
+    box = {"label": "left lung", "xywh": [10.0, 10.0, 100.0, 100.0]}
+    return {
+        **{name: row[name] for name in ("id", "original_id", "perturbation", "subsets")},
+        "patient_id": row["cluster"], "study_id": "s1", "image_id": "p1/s1/a.jpg", "width": 256, "height": 256,
+        "sentence": "Left effusion.", "question": "Does this chest X-ray show it?", "options": ["Yes", "No"],
+        "answer": 0, "negated": 1, "reply_in_words": True, "topic": "sentence", "images": "mimic_cxr:p1/s1/a.jpg",
+        "boxes": [box], "described": [box], "heatmaps": "Heatmaps", "n_rows_skipped": 0, **columns,
+    }  # fmt: skip
+
+
+def write_wrong_lung(
+    folder: Path,
+    config: str,
+    rows: Sequence[Row],
+    *,
+    model: str = "m",
+    n_rows_skipped: int = 0,
+    n_rows_left_out: int = 0,
+    **how: Any,
+) -> Path:
+    """The log of one task, and the results beside it."""
+    counts = {"n_rows_skipped": n_rows_skipped, "n_rows_left_out": n_rows_left_out}
+    docs = [document(row, **counts) for row in rows]
+    lines = []
+    for number, (doc, row) in enumerate(zip(docs, rows, strict=True)):
+        sample = {
+            "doc_id": number, "doc": doc, "target": "Yes", "resps": [["{}"]], "filtered_resps": ["{}"],
+            "filter": "none", "metrics": list(METRICS.get(config, PERTURBED)),
+        }  # fmt: skip
+        sample |= under_each(METRICS.get(config, PERTURBED), row) | counts
+        lines.append(json.dumps(sample, default=str))
+    task = how.pop("task", TASK + config)
+    return write_log(folder, model, [(doc, "") for doc in docs], task=task, lines=how.pop("lines", lines), **how)

@@ -1,0 +1,264 @@
+"""Our tasks through Inspect's own `eval` and registry, with answers from a list, beside lm-eval's figures."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import itertools
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inspect_ai import eval as run
+from inspect_ai._util.error import PrerequisiteError
+from inspect_ai.log import EvalLog, read_eval_log
+from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage, get_model
+from inspect_ai.solver import TaskState, generate
+from PIL import Image
+
+from medfaith.tasks.contrabench import prompts
+from medfaith.tasks.harnesses import questions
+from medfaith.tasks.harnesses.inspect_task import lm_eval, show
+from tests.tasks import answered
+
+PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 24
+HEAL = [f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "tpt", "vpt")]
+COT = "medfaith_contrabench_cot::chexpert_absence"
+CASES = [*((name, None) for name in HEAL), (PRESENCE, None), (PRESENCE, "m1"), (COT, None)]
+
+
+def said(text: str) -> ModelOutput:
+    output = ModelOutput.from_content("mockllm", text)
+    output.usage = ModelUsage()  # counting tokens would need the network
+    return output
+
+
+@pytest.fixture(scope="module")
+def places(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots):
+    """Where a task's data and images are."""
+    return lambda name: (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
+
+
+@pytest.fixture(scope="module")
+def arguments(places):
+    def of(name: str, **options: Any) -> dict[str, Any]:
+        data, roots = places(name)
+        return {"name": name, "data": str(data), "roots": {key: str(path) for key, path in roots.items()}, **options}
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def evaluated(arguments, tmp_path_factory):
+    """Inspect's log of a task, with answers in turn."""
+    logs: dict[tuple, EvalLog] = {}
+
+    def evaluate(name: str, filter: str | None = None) -> EvalLog:
+        if (name, filter) not in logs:
+            outputs = (said(text) for text in itertools.cycle(answered.ANSWERS))
+            (log,) = run(
+                lm_eval(**arguments(name, filter=filter)),
+                model=get_model("mockllm/model", custom_outputs=outputs),
+                limit=LIMIT,
+                max_samples=1,
+                display="none",
+                log_dir=str(tmp_path_factory.mktemp("logs")),
+                log_images=False,
+            )
+            assert log.status == "success", log.error
+            logs[name, filter] = log
+        return logs[name, filter]
+
+    return evaluate
+
+
+def metrics(log: EvalLog) -> dict[str, float]:
+    assert log.results
+    (score,) = log.results.scores
+    return {name: metric.value for name, metric in score.metrics.items()}
+
+
+@pytest.mark.parametrize(("name", "filter"), CASES)
+def test_the_figures_are_lm_evals(name, filter, evaluated, places):
+    """Those of the log on disk, which JSON has gone through: all of them, to the last bit, intervals too."""
+    found = metrics(read_eval_log(evaluated(name, filter).location))
+    expected = answered.figures(name, *places(name), limit=LIMIT)[filter or ("none" if "heal" in name else "b0")]
+    assert set(found) == set(expected)
+    assert len(found) > 5
+    assert all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in ((found[m], expected[m]) for m in expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [(PRESENCE, "accuracy"), (HEAL[0], "yes_no_accuracy"), (HEAL[1], "open_exact_match"), (COT, "accuracy")],
+)
+def test_a_samples_value_says_whether_it_is_right(name, metric, evaluated):
+    log = evaluated(name)
+    values = Counter(sample.scores["answers"].value for sample in log.samples)
+    assert values["C"] / LIMIT == metrics(log)[metric]
+    assert values["C"] > 0
+    assert values["C"] + values["I"] == LIMIT
+
+
+@pytest.mark.parametrize("name", HEAL[2:])
+def test_of_a_pair_yes_is_right_first_and_no_after_the_change(name, evaluated):
+    for sample in evaluated(name).samples:
+        word = "yes" if sample.metadata["kind"] == "original" else "no"
+        right = sample.output.completion.casefold().startswith(word)
+        assert sample.scores["answers"].value == ("C" if right else "I")
+
+
+@pytest.mark.parametrize("name", [PRESENCE, HEAL[3]])
+def test_the_model_gets_the_images_then_the_prompt(name, arguments, tmp_path):
+    """Of VPT the edited images."""
+    asked = []
+
+    def answer(messages, tools, tool_choice, config):
+        asked.append((messages[-1].content, config.max_tokens, config.temperature, config.stop_seqs))
+        return said("A")
+
+    given = arguments(name)
+    model = get_model("mockllm/model", custom_outputs=answer)
+    run(lm_eval(**given), model=model, limit=4, max_samples=1, display="none", log_dir=str(tmp_path))
+    task = questions.load_one(name, given["data"], given["roots"])
+    assert len(asked) == 4
+    for (content, *options), doc in zip(asked, task.test_docs(), strict=False):
+        *pictures, text = content
+        assert options == [256 if "heal" in name else 64, 0.0, None]
+        expected = task.doc_to_text(doc) if "heal" in name else prompts.b0(doc)
+        assert text.text == expected.replace("<image>", "").strip()
+        shown = list(doc["images"])
+        assert len(shown) == len(pictures)
+        for picture, image in zip(pictures, shown, strict=True):
+            sent = Image.open(io.BytesIO(base64.b64decode(picture.image.removeprefix("data:image/png;base64,"))))
+            assert sent.tobytes() == image.tobytes()
+
+
+def test_images_stay_where_a_prompt_has_them(arguments):
+    """As in three-shot prompts, whose exemplars have images of their own."""
+    task = questions.load_one(*list(arguments(PRESENCE).values())[:3])
+    row = next(row for row, doc in enumerate(task.test_docs()) if len(doc["images"]) == 2)
+    task.config.doc_to_text = lambda doc: "First:\n<image>\nSecond:<image>"
+    user = ChatMessageUser(content="")
+    given: dict[str, Any] = {"model": "mockllm/model", "sample_id": row, "epoch": 1, "input": "", "messages": [user]}
+    state = TaskState(**given, metadata={"row": row})
+    shown: Any = asyncio.run(show(task)(state, generate())).user_prompt.content  # pyright: ignore[reportArgumentType]
+    assert [part.text if part.type == "text" else part.type for part in shown] == [
+        "First:",
+        "image",
+        "Second:",
+        "image",
+    ]
+
+
+def test_a_log_without_images_holds_no_pixels_and_no_root_in_a_sample(evaluated, arguments):
+    for name in (PRESENCE, HEAL[3]):
+        log = read_eval_log(evaluated(name).location)
+        text = "".join(sample.model_dump_json() for sample in log.samples or [])
+        assert "data:image" not in text
+        assert "donor_region" not in text
+        assert not any(root in text for root in arguments(name)["roots"].values())
+
+
+def test_a_row_is_asked_once(arguments, tmp_path):
+    """lm-eval's figures are of one answer a row."""
+    model = get_model("mockllm/model", custom_outputs=(said("A") for _ in itertools.count()))
+    task = lm_eval(**arguments(PRESENCE))
+    (log,) = run(task, model=model, limit=1, epochs=2, display="none", log_dir=str(tmp_path), log_images=False)
+    assert log.status == "error"
+    assert "--epochs" in str(log.error and log.error.message)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"filter": "m3"}, "one of b0, m1"),
+        ({"name": "nothing"}, "medfaith tasks --list"),
+        ({"name": "medfaith_contrabench_cot"}, "one of medfaith_contrabench_cot::chexpert_presence"),
+        ({"roots": None}, "pass -T roots=chexpert=PATH"),
+        ({"roots": "chexpert"}, "-T roots=chexpert: expected SOURCE=PATH"),
+    ],
+)
+def test_what_is_wrong_stops_before_the_first_sample(options, words, arguments):
+    """By the error that Inspect's command prints without a traceback, in terms of its options."""
+    with pytest.raises(PrerequisiteError, match=words):
+        lm_eval(**{**arguments(PRESENCE), **options})
+
+
+def inspect(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command `inspect`."""
+    code = "import sys; from inspect_ai._cli.main import main; sys.argv[0] = 'inspect'; main()"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=os.environ | WIDE)
+
+
+WIDE = {"COLUMNS": "1000"}  # rich wraps what it prints
+
+
+def test_the_command_prints_the_message_and_no_traceback(arguments, tmp_path):
+    roots = f"roots=chexpert={tmp_path / 'nowhere'}"
+    given = ["-T", f"name={PRESENCE}", "-T", f"data={arguments(PRESENCE)['data']}", "-T", roots]
+    result = inspect("eval", "medfaith/lm_eval", *given, "--model", "mockllm/model", cwd=tmp_path)
+    text = result.stdout + result.stderr
+    assert result.returncode == 1
+    assert "Traceback" not in text
+    assert text.count("medfaith: ") == 1
+    assert "nowhere" in text
+    assert "--root" not in text
+
+
+@pytest.mark.parametrize("action", ["append", "overwrite"])
+def test_inspect_score_reads_the_same_answers_in_another_way(action, evaluated, places, tmp_path):
+    """Of the log alone, in another process, which knows neither rows nor images."""
+    out = tmp_path / "scored.eval"
+    options = ["--scorer", "medfaith/answers", "-S", "filter=m1", "--action", action, "--output-file", str(out)]
+    result = inspect("score", evaluated(PRESENCE).location, *options, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    results = read_eval_log(str(out)).results
+    assert results
+    found = [{name: metric.value for name, metric in score.metrics.items()} for score in results.scores]
+    expected = answered.figures(PRESENCE, *places(PRESENCE), limit=LIMIT)
+    assert found == [expected[reading] for reading in ("b0", "m1") if reading == "m1" or action == "append"]
+    assert expected["b0"] != expected["m1"]
+
+
+def test_inspect_score_refuses_a_filter_that_the_task_has_not(evaluated, tmp_path):
+    options = ["--scorer", "medfaith/answers", "-S", "filter=m3", "--action", "append", "--output-file", "x.eval"]
+    result = inspect("score", evaluated(PRESENCE).location, *options, cwd=tmp_path)
+    assert result.returncode != 0
+    assert "one of b0, m1" in result.stdout + result.stderr
+    assert not list(tmp_path.rglob("*.eval"))
+
+
+BY_NAME = """
+import sys
+import inspect_ai
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+data, root, logs = sys.argv[1:]
+said = ModelOutput.from_content("mockllm", "B")
+said.usage = ModelUsage()
+inspect_ai.eval(
+    "medfaith/lm_eval",
+    task_args={"name": "medfaith_contrabench_chexpert_absence", "data": data, "roots": f"chexpert={root}"},
+    model=get_model("mockllm/model", custom_outputs=[said, said]),
+    limit=2, display="none", log_dir=logs, log_images=False,
+)
+"""
+
+
+def test_inspect_finds_the_task_by_its_name(arguments, tmp_path):
+    """In a process that has not imported it: by the entry point, its arguments as the command line gives them."""
+    given = arguments(PRESENCE)
+    command = [sys.executable, "-c", BY_NAME, given["data"], given["roots"]["chexpert"], str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (path,) = Path(tmp_path).glob("*.eval")
+    log = read_eval_log(str(path))
+    assert (log.status, log.eval.task) == ("success", "medfaith/lm_eval")
+    assert metrics(log)["contradiction_rate"] == 1

@@ -1,0 +1,176 @@
+"""Tasks for lmms-eval, which is too heavy to install here: read and run as it reads and runs them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import yaml
+
+from medfaith.tasks.contrabench import prompts
+from medfaith.tasks.harnesses import lmms_eval, questions
+from tests.tasks import answered
+
+# Fields of lmms_eval.api.task.TaskConfig (0.7.3); it raises TypeError for any other.
+FIELDS = {
+    "task", "dataset_path", "dataset_kwargs", "test_split", "output_type", "doc_to_visual", "doc_to_text",
+    "doc_to_target", "process_results", "generation_kwargs", "lmms_eval_specific_kwargs", "filter_list", "metric_list",
+    "metadata",
+}  # fmt: skip
+HEAL = [f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "tpt", "vpt")]
+PRESENCE, COT = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_cot_chexpert_absence"
+
+
+class Loader(yaml.FullLoader):
+    """Resolves `!function` as lmms-eval does where no file of that name lies beside the YAML: by import."""
+
+
+def _function(loader: yaml.FullLoader, node: yaml.ScalarNode) -> Any:
+    module, name = loader.construct_scalar(node).rsplit(".", 1)
+    return getattr(importlib.import_module(module), name)
+
+
+Loader.add_constructor("!function", _function)
+
+
+@pytest.fixture(scope="module")
+def write(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, tmp_path_factory):
+    """Runs the command; returns its folder."""
+
+    def run(*arguments: str, heal: bool = False) -> Path:
+        out = tmp_path_factory.mktemp("lmms") / "tasks"
+        data, roots = (phantom_heal_build, phantom_heal_roots) if heal else (phantom_build, phantom_roots)
+        places = [part for source, path in roots.items() for part in ("--root", f"{source}={path}")]
+        given = [part for name in arguments for part in (["--filter", name] if name == "m1" else ["--task", name])]
+        assert lmms_eval.main([*given, "--data", str(data), *places, "--out", str(out)]) == 0
+        return out
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def tasks(write) -> dict[tuple[str, str], dict[str, Any]]:
+    """(name, filter) -> the task as lmms-eval loads it."""
+    folders = (
+        write("medfaith_heal_vindr", heal=True),
+        write(PRESENCE, "medfaith_contrabench_cot"),
+        write(PRESENCE, "m1"),
+    )
+    loaded = {}
+    for path in (path for folder in folders for path in folder.glob("*.yaml")):
+        task = yaml.load(path.read_text(encoding="utf-8"), Loader)
+        assert path.stem == task["task"]
+        loaded[path.stem, task["filter_list"][0]["name"]] = task
+    return loaded
+
+
+def rows_of(task: dict[str, Any]) -> datasets.Dataset:
+    assert task["dataset_kwargs"] == {"load_from_disk": True}
+    saved: Any = datasets.load_from_disk(task["dataset_path"])
+    return saved[task["test_split"]]
+
+
+@pytest.mark.parametrize("key", [*((name, "none") for name in HEAL), (PRESENCE, "b0"), (PRESENCE, "m1"), (COT, "b0")])
+def test_the_figures_are_lm_evals(key, tasks, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots):
+    """The same answers, read and aggregated as lmms-eval does it: all figures, to the last bit, intervals too."""
+    name, reading = key
+    task = tasks[key]
+    rows = rows_of(task).to_list()
+    answers = itertools.islice(itertools.cycle(answered.ANSWERS), len(rows))
+    results = [task["process_results"](row, [text]) for row, text in zip(rows, answers, strict=True)]
+    aggregations = {metric["metric"]: metric["aggregation"] for metric in task["metric_list"]}
+    found = {}
+    for metric in {metric for result in results for metric in result}:
+        values = [result[metric] for result in results]
+        found[metric] = np.mean(values) if aggregations[metric] == "mean" else aggregations[metric](values)
+    places = (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
+    expected = answered.figures(name.replace("cot_", "cot::"), *places)[reading]
+    assert set(found) == set(expected)
+    assert len(found) > 5
+    for metric, value in expected.items():
+        assert found[metric] == pytest.approx(value, rel=1e-12) or (math.isnan(found[metric]) and math.isnan(value))
+
+
+@pytest.mark.parametrize(("name", "reading"), [(HEAL[1], "none"), (HEAL[3], "none"), (PRESENCE, "b0"), (COT, "b0")])
+def test_the_model_gets_the_same_images_and_prompt(
+    name, reading, tasks, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots
+):
+    """Of VPT the edited images."""
+    task = tasks[name, reading]
+    assert set(task) == FIELDS
+    # lmms-eval hands its keyword arguments only to a function of two parameters.
+    assert len(inspect.signature(task["doc_to_visual"]).parameters) == 2
+    places = (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
+    source = questions.load_one(name.replace("cot_", "cot::"), str(places[0]), places[1])
+    settings = source.config.generation_kwargs
+    assert task["generation_kwargs"].pop("max_new_tokens") == settings["max_gen_toks"]
+    assert task["generation_kwargs"] == {"until": [], "do_sample": False, "temperature": 0.0}
+    rows = rows_of(task)
+    assert len(rows) == len(source.test_docs())
+    assert not any(isinstance(feature, datasets.Image) for feature in rows.features.values())
+    for row, doc in itertools.islice(zip(rows, source.test_docs(), strict=True), 6):
+        shown = task["doc_to_visual"](row, task["lmms_eval_specific_kwargs"]["default"])
+        assert [image.tobytes() for image in shown] == [image.tobytes() for image in doc["images"]]
+        assert row[task["doc_to_text"]] == source.doc_to_text(doc).replace("<image>", "").strip()
+        assert task["doc_to_target"](row) == source.doc_to_target(doc)
+        if name == PRESENCE:
+            assert "<image>" * len(shown) + "\n" + row[task["doc_to_text"]] == prompts.b0(doc)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--task", "nothing", "--data", "BUILD", "--out", "OUT"], "no such task"),
+        (["--task", PRESENCE, "--data", "BUILD", "--out", "BUILD/tasks"], "lies in the build"),
+        (["--task", PRESENCE, "--data", "BUILD", "--out", "BUILD/../."], "exists"),
+        (["--task", PRESENCE, "--data", "BUILD", "--out", "OUT"], "how to get it"),
+        (["--task", "medfaith_contrabench_rexvqa", "--data", "BUILD", "--out", "OUT"], "holds no"),
+        (["--task", PRESENCE, "--data", "BUILD", "--root", "chexpert", "--out", "OUT"], "SOURCE=PATH"),
+        (["--task", PRESENCE, "--filter", "m2", "--data", "BUILD", "--root", "ROOT", "--out", "OUT"], "one of b0, m1"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    arguments, words, phantom_build, phantom_roots, tmp_path: Path, capsys
+):
+    root = f"chexpert={phantom_roots['chexpert']}"
+    places = {"BUILD": str(phantom_build), "OUT": str(tmp_path / "out"), "ROOT": root}
+    named = [places.get(a, a.replace("BUILD", places["BUILD"])) for a in arguments]
+    assert lmms_eval.main(named) == 2
+    assert words in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert not (phantom_build / "tasks").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [("text", "has text before an image"), ("handle", "rows holds: heatmaps")]
+)
+def test_what_lmms_eval_cannot_ask_is_refused(
+    change, words, phantom_build, phantom_roots, monkeypatch, tmp_path, capsys
+):
+    """Text before an image, as in three-shot prompts; and what SurgXBench's rows have from no file."""
+    load = questions.load
+
+    def changed(*arguments: Any) -> dict[str, Any]:
+        tasks = load(*arguments)
+        for task in tasks.values():
+            if change == "text":
+                task.config.doc_to_text = lambda doc: "First: <image>"
+            else:
+                rows = task.test_docs()
+                task.dataset = {
+                    "test": rows.with_transform(lambda batch: batch | {"heatmaps": [None] * len(batch["id"])})
+                }
+        return tasks
+
+    monkeypatch.setattr(questions, "load", changed)
+    given = ["--task", PRESENCE, "--data", str(phantom_build), "--root", f"chexpert={phantom_roots['chexpert']}"]
+    assert lmms_eval.main([*given, "--out", str(tmp_path / "out")]) == 2
+    assert words in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

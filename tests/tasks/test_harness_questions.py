@@ -1,0 +1,114 @@
+"""What the adapters for other harnesses share: which task a name stands for, its prompt, where nothing is written."""
+
+from __future__ import annotations
+
+import pytest
+from lm_eval.tasks import TaskManager
+
+from medfaith.loaders.errors import InputError, MedfaithError, MissingSourceError
+from medfaith.tasks import include_path
+from medfaith.tasks.contrabench import prompts
+from medfaith.tasks.harnesses import questions, writing
+
+PRESENCE = "medfaith_contrabench_chexpert_presence"
+
+
+@pytest.fixture(scope="module")
+def presence(phantom_build, phantom_roots):
+    return questions.load_one(PRESENCE, str(phantom_build), phantom_roots)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nothing", "medfaith tasks --list"),
+        ("medfaith_contrabench_cot", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
+        ("medfaith_contrabench_cot::nothing", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
+        ("medfaith_contrabench_option_scores", "more than answers"),
+    ],
+)
+def test_a_name_that_is_no_task_of_answers_is_refused(name, words, phantom_build, phantom_roots):
+    with pytest.raises(InputError, match=words):
+        questions.load_one(name, str(phantom_build), phantom_roots)
+
+
+def test_a_task_of_a_group_has_its_own_prompt(phantom_build, phantom_roots):
+    task = questions.load_one("medfaith_contrabench_cot::chexpert_absence", str(phantom_build), phantom_roots)
+    doc = task.test_docs()[0]
+    assert "Step" in prompts.cot(doc) or "1." in prompts.cot(doc)
+    assert questions.texts(task, doc)[-1] == prompts.cot(doc).replace("<image>", "").strip()
+
+
+def test_a_task_of_a_group_needs_no_root_of_another(phantom_build, phantom_roots):
+    """The group asks about OpenI, too."""
+    name, known = "medfaith_contrabench_cot::chexpert_absence", {"chexpert": phantom_roots["chexpert"]}
+    assert list(questions.load(name, str(phantom_build), known)) == [name]
+    with pytest.raises(MissingSourceError, match="openi"):
+        questions.load("medfaith_contrabench_cot", str(phantom_build), known)
+
+
+@pytest.mark.parametrize("name", ["medfaith_wrong_lung", "medfaith_surgx", "medfaith_contrabench_option_scores"])
+def test_a_score_of_more_than_answers_is_refused_before_rows_are_read(name):
+    with pytest.raises(InputError, match="more than answers"):
+        questions.load(name, "no such folder")
+
+
+@pytest.mark.parametrize("name", ["medfaith_contrabench", "medfaith_contrabench_cot", "medfaith_contrabench_stress"])
+def test_tasks_are_what_lm_eval_makes_of_the_files(name, phantom_build, phantom_roots):
+    """Of a group of files, and of groups that hold their tasks: the same settings as by lm-eval's own index."""
+    metadata = {"data": str(phantom_build), "roots": {key: str(path) for key, path in phantom_roots.items()}}
+    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
+    expected = manager.load([name])["tasks"]
+    found = questions.load(name, str(phantom_build), phantom_roots)
+    assert list(found) == list(expected)
+    for one, task in found.items():
+        assert settings(task) == settings(expected[one])
+
+
+def settings(task):
+    return {key: value for key, value in vars(task.config).items() if key not in ("metadata", "tag")}
+
+
+def test_a_source_without_a_root_stops_at_once(phantom_build):
+    with pytest.raises(MissingSourceError, match="how to get it"):
+        questions.load_one(PRESENCE, str(phantom_build))
+
+
+@pytest.mark.parametrize("form", [lambda p: f"chexpert={p}", lambda p: [f"chexpert={p}"], lambda p: {"chexpert": p}])
+def test_roots_come_in_three_forms(form, tmp_path):
+    assert questions.resolve_roots(form(str(tmp_path)))["chexpert"] == tmp_path
+
+
+def test_a_root_without_a_source_is_refused():
+    with pytest.raises(MedfaithError, match="SOURCE=PATH"):
+        questions.resolve_roots("somewhere")
+
+
+def test_the_prompt_is_b0_between_its_images(presence):
+    docs = list(presence.test_docs())
+    assert max(len(doc["images"]) for doc in docs) > 1
+    for doc in docs:
+        *before, text = questions.texts(presence, doc)
+        assert before == [""] * len(doc["images"])
+        assert "<image>" * len(before) + "\n" + text == prompts.b0(doc)
+
+
+@pytest.mark.parametrize(("wanted", "found"), [(None, "b0"), ("m1", "m1"), ("m1_extended", "m1_extended")])
+def test_the_first_filter_reads_answers_if_no_other_is_named(wanted, found, presence):
+    assert questions.reading(presence.config, wanted) == found
+
+
+def test_a_filter_that_the_task_has_not_is_refused(presence):
+    with pytest.raises(InputError, match="one of b0, m1, m1_slot_agnostic, m1_extended"):
+        questions.reading(presence.config, "m2")
+
+
+@pytest.mark.parametrize("place", ["x.tsv", "below/x.tsv", "cxr-contrabench-chexpert/x.tsv"])
+def test_nothing_is_written_below_a_build(place, phantom_build):
+    with pytest.raises(InputError, match="lies in the build"):
+        writing.refuse(phantom_build / place)
+
+
+def test_another_folder_may_be_written(tmp_path):
+    (tmp_path / "build.json").write_text("{}")  # of another tool
+    writing.refuse(tmp_path / "x.tsv")
