@@ -1,7 +1,10 @@
-"""The errors a user can act on. The command prints them and exits with status 2; they never show a traceback."""
+"""The errors a user can act on. A command prints them and exits with status 2; they never show a traceback."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -60,3 +63,26 @@ class MissingSourceError(MedfaithError):
 
 class ImageError(MedfaithError):
     """An image that a row references cannot be opened: missing, truncated, or outside its source's root."""
+
+
+def exit_status(job: Callable[[], int | None]) -> int:
+    """Runs what a command does: its own status, or 2 where the input or the environment has to be mended first.
+
+    What has to be mended goes to stderr.
+    """
+    try:
+        return job() or 0
+    except MedfaithError as error:
+        print(f"medfaith: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("medfaith: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:  # a folder that may not be read or written, a full disk
+        place = f"{error.filename}: " if error.filename else ""
+        action = "check that the folder exists, may be written and has space left"
+        print(f"medfaith: {place}{error.strerror or error}\n  what to do: {action}", file=sys.stderr)
+        return 2

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 from medfaith import build, publish
 from medfaith.annotate import command as annotate
 from medfaith.loaders import sources
-from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders.errors import MedfaithError, exit_status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,22 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, rest = parser.parse_known_args(argv)
     if rest and arguments.job is not _eval:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    try:
-        return arguments.job(arguments, rest)
-    except MedfaithError as error:
-        print(f"medfaith: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("medfaith: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:  # a folder that may not be read or written, a full disk
-        place = f"{error.filename}: " if error.filename else ""
-        action = "check that the folder exists, may be written and has space left"
-        print(f"medfaith: {place}{error.strerror or error}\n  what to do: {action}", file=sys.stderr)
-        return 2
+    return exit_status(partial(arguments.job, arguments, rest))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -39,8 +39,8 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from medfaith.annotate.answers import open_answers
     from medfaith.annotate import serve
+    from medfaith.annotate.answers import open_answers
     from medfaith.annotate.start import Wanted, load_aligners, prepare
 
     serve.require_gradio()

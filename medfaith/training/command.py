@@ -17,7 +17,7 @@ import torch
 from transformers import BertConfig
 
 from medfaith.loaders import sources
-from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.errors import InputError, exit_status
 from medfaith.tasks.models.gloria import TEXT_MODEL, GloriaModel, load_gloria, load_tokenizer
 from medfaith.tasks.wrong_lung.held_out import read_seen
 
@@ -31,15 +31,8 @@ CACHE = 4.0  # GiB
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit status, 2 where the input is at fault."""
-    try:
-        run(_parser().parse_args(argv))
-    except MedfaithError as error:
-        print(f"medfaith: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("medfaith: interrupted", file=sys.stderr)
-        return 130
-    return 0
+    arguments = _parser().parse_args(argv)
+    return exit_status(lambda: run(arguments))
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ...loaders.errors import InputError, MedfaithError
+from ...loaders.errors import InputError, exit_status
 
 
 def refuse(out: Path, *, new: bool = False) -> None:
@@ -24,19 +23,13 @@ def refuse(out: Path, *, new: bool = False) -> None:
                 raise InputError(out, found, action="choose a folder outside of it")
 
 
-def command(job: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser, argv: Sequence[str] | None):
+def command(
+    job: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser, argv: Sequence[str] | None
+) -> int:
     """Runs a job with an adapter's arguments, and `where` for `load`; returns the exit status."""
     parser.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
     parser.add_argument("--root", action="append", default=[], metavar="SOURCE=PATH", help="where a source lies")
     parser.add_argument("--skip-missing-images", action="store_true", help="leave out rows without their images")
     given = parser.parse_args(argv)
     given.where = (given.data, given.root, given.skip_missing_images)
-    try:
-        job(given)
-    except (MedfaithError, OSError) as error:
-        print(f"medfaith: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("medfaith: interrupted", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status(lambda: job(given))
