@@ -1,4 +1,7 @@
-"""All checks with one command: `uv run python -m tests`. Arguments go to pytest."""
+"""All checks with one command: `uv run python -m tests`. Arguments go to pytest.
+
+`--full` adds the tests that a release needs: those marked `full`.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,15 @@ CHECKS = (
     ["ruff", "check", "."],
     ["ruff", "format", "--check", "."],
     ["pyright"],
-    ["pytest", "--numprocesses=auto", "--dist=worksteal"],
+    ["pytest", "--numprocesses=auto", "--dist=worksteal", "--durations=15"],
 )
 
 
 def main() -> int:
+    given = [part for word in sys.argv[1:] for part in (["-m", ""] if word == "--full" else [word])]
     failed = []
     for check in CHECKS:
-        arguments = [*check, *sys.argv[1:]] if check[0] == "pytest" else check
+        arguments = [*check, *given] if check[0] == "pytest" else check
         print(f"== {' '.join(arguments)}", flush=True)
         if subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, check=False).returncode:
             failed.append(check[0])
