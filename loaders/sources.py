@@ -1,4 +1,4 @@
-"""The manifest of licensed sources (sources.toml), and where the user keeps each of them.
+"""The list of licensed sources (sources.toml), and where the user keeps each of them.
 
 A root is looked up in this order: what the caller names, the variable `MEDFAITH_ROOT_<SOURCE>`, and the table `[roots]`
 of `sources.toml` in the platform's configuration folder for medfaith.
@@ -64,7 +64,7 @@ class Status:
 
 
 @cache
-def manifest() -> dict[str, Source]:
+def all_sources() -> dict[str, Source]:
     """All sources by id, as sources.toml has them."""
     entries = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
     return {
@@ -79,8 +79,8 @@ def manifest() -> dict[str, Source]:
 
 
 def source(source_id: str) -> Source:
-    """The manifest entry of `source_id`. Raises InputError for an unknown id."""
-    entries = manifest()
+    """The entry of `source_id` in the list of sources. Raises InputError for an unknown id."""
+    entries = all_sources()
     if source_id not in entries:
         raise InputError(
             f"source {source_id!r}",
@@ -120,7 +120,7 @@ def resolve_roots(
             expected = '[roots] with lines like chexpert = "PATH"'
             raise InputError(config, f"not valid ({error})", expected=expected, action="mend or remove it") from None
         named |= {source_id: (str(value), str(config)) for source_id, value in table.items()}
-    for source_id in manifest():
+    for source_id in all_sources():
         variable = ENVIRONMENT_PREFIX + source_id.upper()
         if environ.get(variable):
             named[source_id] = (environ[variable], variable)
@@ -150,7 +150,7 @@ def _no_such_root(entry: Source, origin: str, value: str | Path) -> InputError:
 def package_data(entry: Source) -> Path:
     """The data folder of the installed torchxrayvision, found without importing it (its import needs torch)."""
     if not entry.torchxrayvision:
-        with_labels = ", ".join(s.id for s in manifest().values() if s.torchxrayvision)
+        with_labels = ", ".join(s.id for s in all_sources().values() if s.torchxrayvision)
         raise InputError(
             f"--root {entry.id}={PACKAGE_DATA}",
             f"the package carries no labels of {entry.title}",

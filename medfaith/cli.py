@@ -120,7 +120,7 @@ def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.printing import table
 
     states = [
-        sources.status(source_id, roots) for roots in [build.roots(arguments)] for source_id in sources.manifest()
+        sources.status(source_id, roots) for roots in [build.roots(arguments)] for source_id in sources.all_sources()
     ]
     print(
         table(

@@ -1,4 +1,4 @@
-"""The manifest of sources, and where roots come from."""
+"""The list of sources, and where roots come from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from medfaith.loaders import phantom, sources
 from medfaith.loaders.errors import InputError, MedfaithError, MissingSourceError
 
 
-@pytest.mark.parametrize("source_id", sources.manifest())
+@pytest.mark.parametrize("source_id", sources.all_sources())
 def test_every_entry_is_complete(source_id):
     entry = sources.source(source_id)
     for field in ("title", "version", "licence", "terms", "access"):
@@ -29,7 +29,7 @@ def test_every_entry_is_complete(source_id):
 
 
 def test_every_source_with_a_reader_has_a_complete_phantom(tmp_path):
-    readable = tuple(i for i, entry in sources.manifest().items() if entry.reader)
+    readable = tuple(i for i, entry in sources.all_sources().items() if entry.reader)
     roots = phantom.write(tmp_path, seed=0, sources=readable)
     for source_id in readable:
         status = sources.status(source_id, roots)
@@ -50,7 +50,7 @@ def test_a_root_is_found_in_the_documented_order(tmp_path):
     assert sources.resolve_roots({}, environ={}, config=tmp_path / "absent.toml") == {}
 
 
-@pytest.mark.parametrize("source_id", [i for i, entry in sources.manifest().items() if entry.torchxrayvision])
+@pytest.mark.parametrize("source_id", [i for i, entry in sources.all_sources().items() if entry.torchxrayvision])
 def test_labels_inside_torchxrayvision(source_id):
     roots = sources.resolve_roots({source_id: "torchxrayvision"}, environ={})
     status = sources.status(source_id, roots)
