@@ -6,7 +6,6 @@ Exit status 0 when the job is done, 2 when the input or the environment has to b
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,8 @@ from pathlib import Path
 from medfaith import build, publish
 from medfaith.annotate import command as annotate
 from medfaith.loaders import sources
-from medfaith.loaders.errors import MedfaithError, exit_status
+from medfaith.loaders.errors import exit_status
+from medfaith.report import command as report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,37 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     job.set_defaults(job=_eval)
 
-    job = jobs.add_parser(
-        "report", help="the papers' tables from what lm_eval wrote with --output_path and --log_samples"
-    )
-    job.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="folders or files, of one or many models")
-    job.add_argument("--out", type=Path, help="also save report.md, one CSV a table and pictures there")
-    job.add_argument(
-        "--heatmaps", type=Path, metavar="DIR",
-        help="with --data, --root and --out: draw a contact sheet of SurgXBench from the models' heatmaps",
-    )  # fmt: skip
-    job.add_argument(
-        "--annotations", type=Path, action="append", default=[], metavar="FILE",
-        help="what people answered to medfaith annotate (repeatable)",
-    )  # fmt: skip
-    job.add_argument("--data", help="for the contact sheet: what medfaith build wrote, or a Hub organisation")
-    build.root_argument(job)
-    job.add_argument(
-        "--extractor-model",
-        metavar="NAME",
-        help="read HEAL-MedVQA's open-ended answers with this language model too; without a URL transformers loads it",
-    )
-    job.add_argument(
-        "--extractor-url",
-        metavar="URL",
-        help="of an OpenAI-compatible endpoint (http://127.0.0.1:8000/v1), to which the answers are sent; the key is "
-        "taken from MEDFAITH_EXTRACTOR_KEY or OPENAI_API_KEY",
-    )
-    job.add_argument(
-        "--extractor-cache", type=Path, metavar="FILE", help="keep its replies here: an interrupted run then goes on"
-    )
-    job.set_defaults(job=_report)
-
+    report.add_jobs(jobs)
     annotate.add_jobs(jobs)
 
     job = jobs.add_parser("quickstart", help="everything on synthetic data: build, verify, evaluate, table; offline")
@@ -181,39 +151,6 @@ def _with_store(rest: Sequence[str], folder: str) -> list[str]:
     named.add_argument("--model", "-M")
     model = named.parse_known_args(list(rest))[0].model
     return [*rest, "--model_args", f"store={folder}"] if model in EXPLAINED else list(rest)
-
-
-def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from medfaith.report import write_report
-
-    extractor, sheet = _extractor(arguments), _sheet(arguments)
-    print(write_report(arguments.results, arguments.out, extractor, sheet, arguments.annotations), end="")
-    return 0
-
-
-def _sheet(arguments: argparse.Namespace):
-    """What SurgXBench's contact sheet is drawn from; None where none is asked for."""
-    from medfaith.report import Sheet
-
-    if arguments.heatmaps is None and arguments.data is None and not arguments.root:
-        return None
-    if arguments.heatmaps is None or arguments.data is None or arguments.out is None:
-        action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"
-        raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a place\n  what to do: {action}")
-    return Sheet(arguments.heatmaps, arguments.data, build.roots(arguments))
-
-
-def _extractor(arguments: argparse.Namespace):
-    from medfaith.report.extractors import language_model
-
-    name, url, cache = arguments.extractor_model, arguments.extractor_url, arguments.extractor_cache
-    if name:
-        key = os.environ.get("MEDFAITH_EXTRACTOR_KEY") or os.environ.get("OPENAI_API_KEY")
-        return language_model(name, url=url, api_key=key, cache=cache)
-    if url or cache:
-        option = "--extractor-url" if url else "--extractor-cache"
-        raise MedfaithError(f"{option} names no language model\n  what to do: give --extractor-model NAME, too")
-    return None
 
 
 def _quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:

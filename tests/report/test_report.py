@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
-from medfaith.report import write_report
 from medfaith.report.interventions import instruct_class
+from medfaith.report.write import write_report
 from tests.report.report_logs import answered, numbers_in, question, rows_of, write_log
 
 

@@ -16,7 +16,7 @@ from medfaith.cli import main
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
 from medfaith.loaders.errors import InputError
-from medfaith.report import read_results, write_report
+from medfaith.report.write import read_results, write_report
 from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, csv_rows, pair, question, write_heal
 from tests.report.report_logs import DATE, answered, rows_of, write_log
 

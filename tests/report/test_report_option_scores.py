@@ -13,7 +13,7 @@ from scipy.spatial.distance import cosine
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.loaders.errors import InputError
-from medfaith.report import write_report
+from medfaith.report.write import write_report
 from tests.report.report_logs import DATE, answered, question, rows_of, write_log
 
 TASK = "medfaith_contrabench_option_scores::chexpert_presence"

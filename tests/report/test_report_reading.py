@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medfaith.loaders.errors import InputError
-from medfaith.report import read_results, write_report
 from medfaith.report.runs import pooled
+from medfaith.report.write import read_results, write_report
 from tests.report.report_logs import DATE, answered, question, rows_of, sample_lines, write_log
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from medfaith.report import write_report
+from medfaith.report.write import write_report
 from tests.report.report_logs import numbers_in, question, rows_of, sample_lines, write_log
 
 

@@ -16,7 +16,7 @@ from sklearn.metrics import precision_recall_fscore_support
 from medfaith.cli import main
 from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS, TRIPLETS
 from medfaith.loaders.errors import InputError
-from medfaith.report import read_results, write_report
+from medfaith.report.write import read_results, write_report
 from medfaith.tasks.models.reference_heatmaps import KINDS
 from tests.report.heal_logs import VPT_PAIRS, csv_rows, write_heal
 from tests.report.report_logs import DATE, answered, rows_of, write_log

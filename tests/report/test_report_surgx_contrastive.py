@@ -12,8 +12,8 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.evaluate_metrics.ivt.vocabulary import TRIPLETS
-from medfaith.report import Sheet, read_results
-from medfaith.report.surgx_overlays import contact_sheet
+from medfaith.report.surgx_overlays import Sheet, contact_sheet
+from medfaith.report.write import read_results
 from medfaith.tasks.rows import read
 from tests.report.heal_logs import csv_rows
 from tests.report.report_logs import rows_of

@@ -14,8 +14,9 @@ from PIL import Image
 
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.report import Sheet, read_results, surgx_figures, write_report
-from medfaith.report.surgx_overlays import BOX, LARGEST, Overlay, contact_sheet, draw, picks, places, short
+from medfaith.report import surgx_figures
+from medfaith.report.surgx_overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places, short
+from medfaith.report.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
 from medfaith.tasks.rows import read

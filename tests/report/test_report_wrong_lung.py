@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from medfaith.report import read_results, write_report
+from medfaith.report.write import read_results, write_report
 from medfaith.tasks.wrong_lung.adapter import packed
 from tests.report.heal_logs import csv_rows
 from tests.report.report_logs import DATE, answered, rows_of, write_log

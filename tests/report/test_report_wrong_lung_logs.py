@@ -15,7 +15,7 @@ from PIL import Image
 
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError
-from medfaith.report import read_results, write_report
+from medfaith.report.write import read_results, write_report
 from medfaith.report.wrong_lung_scores import score_models
 from medfaith.tasks.wrong_lung.adapter import packed
 from tests.report.heal_logs import csv_rows

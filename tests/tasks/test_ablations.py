@@ -10,7 +10,7 @@ from lm_eval.api.registry import model_registry
 
 from medfaith.builders import cxr_contrabench
 from medfaith.loaders import phantom
-from medfaith.report import write_report
+from medfaith.report.write import write_report
 from medfaith.tasks import register_models
 from medfaith.tasks.contrabench import adapter, prompts
 from medfaith.tasks.run import run_lm_eval

@@ -20,7 +20,7 @@ from PIL import Image
 from medfaith import tasks
 from medfaith.evaluate_metrics.polarity.option_scores import concept_difference, gap_summary
 from medfaith.loaders.errors import InputError
-from medfaith.report import write_report
+from medfaith.report.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from tests.report.report_logs import rows_of
