@@ -1,6 +1,7 @@
-"""A metric as a Space of the Hub: its module, its card, and a page on which to try it.
+"""A metric as a Space of the Hub: its module, the files that the module needs, its card, and a page to try it on.
 
-`evaluate.load("<org>/<metric>")` fetches the module and the siblings that it names; the rest is for the page.
+`evaluate.load("<org>/<metric>")` fetches the module and the files beside it that the module imports by name. It fetches
+no folder and needs no medfaith, so `bundle` lays all files flat and rewrites the imports between them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import yaml
 from ... import evaluate_metrics
 from ...builders.write import front_matter
 
+ROOM = "medfaith.evaluate_metrics"  # installed
 TAG = "medfaith"  # by which publishing knows its own
 GRADIO = "6.31.0"  # what the page is tested with
 PYTHON = "3.11"
@@ -42,8 +44,8 @@ def stage(metric: Path, into: Path, repo_id: str) -> None:
     Args:
         metric: one of `metrics()`. into: an empty folder. repo_id: `<org>/<metric>`, from which the card loads it.
     """
-    for path in (metric / f"{metric.name}.py", *_siblings(metric)):
-        shutil.copyfile(path, into / path.name)  # of a link the file that it leads to
+    for name, source in bundle(metric).items():
+        (into / name).write_text(source, encoding="utf-8")
     shutil.copyfile(Path(__file__).with_name("space_app.py"), into / APP)
     _, header, body = (metric / CARD).read_text(encoding="utf-8").split("---\n", 2)
     shown = {"metric": metric.name, "examples": examples(body)}
@@ -53,6 +55,41 @@ def stage(metric: Path, into: Path, repo_id: str) -> None:
     (into / CARD).write_text(front_matter(_header(yaml.safe_load(header))) + body, encoding="utf-8")
     needed = requirements(path.read_text(encoding="utf-8") for path in sorted(into.glob("*.py")))
     (into / REQUIREMENTS).write_text("\n".join(needed) + "\n", encoding="utf-8")
+
+
+def bundle(metric: Path) -> dict[str, str]:
+    """The metric's module and the files of `evaluate_metrics` that it needs, also indirectly.
+
+    A file of another folder gets that folder's name in front: confidence/score.py becomes confidence_score.py.
+
+    Args:
+        metric: one of `metrics()`.
+
+    Returns:
+        file name -> Python source. Files import one another as siblings; the module, which comes first, names them all.
+
+    Raises:
+        ValueError: an import from another room, or two files that get one name.
+    """
+    main, room = metric / f"{metric.name}.py", metric.parent
+    paths, sources, waiting = {}, {}, [main]
+    while waiting:
+        path = waiting.pop(0)
+        name = _flat(path, metric)
+        if paths.setdefault(name, path) != path:
+            raise ValueError(f"{path} and {paths[name]}: both would be {name}.py in a Space; rename one of them")
+        if f"{name}.py" in sources:
+            continue
+        source = path.read_text(encoding="utf-8")
+        lines = source.splitlines(keepends=True)
+        for node in _import_nodes(ast.parse(source)):
+            if found := _path_of(node, path, room):
+                waiting.append(found)
+                flat = ast.ImportFrom(_flat(found, metric), node.names, 1)
+                lines[node.lineno - 1 : node.end_lineno] = [f"{' ' * node.col_offset}{ast.unparse(flat)}\n"]
+        sources[f"{name}.py"] = "".join(lines)
+    sources[main.name] = _naming(sources[main.name], set(paths) - {metric.name})
+    return sources
 
 
 def examples(card: str) -> list[dict[str, Any]]:
@@ -100,10 +137,46 @@ def requirements(sources: Iterable[str]) -> list[str]:
     return [declared[name] for name in sorted(names)]
 
 
-def _siblings(metric: Path) -> list[Path]:
-    """The files that the module names, which is what evaluate fetches with it."""
-    tree = ast.parse((metric / f"{metric.name}.py").read_text(encoding="utf-8"))
-    return [metric / f"{node.module}.py" for node in tree.body if isinstance(node, ast.ImportFrom) and node.level]
+def _flat(path: Path, metric: Path) -> str:
+    """The module name in the metric's Space of a file of any metric."""
+    return path.stem if path.parent == metric else f"{path.parent.name}_{path.stem}"
+
+
+def _naming(source: str, files: set[str]) -> str:
+    """The module with an import of each of the files that it does not import itself."""
+    nodes = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    unnamed = sorted(files - {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level})
+    lines = source.splitlines(keepends=True)
+    added = [f"from .{name} import __name__ as _{name}\n" for name in unnamed]
+    added = ["\n# evaluate fetches only the files that this one names.\n", *added] if added else []
+    return "".join([*lines[: nodes[-1].end_lineno], *added, *lines[nodes[-1].end_lineno :]])
+
+
+def _import_nodes(tree: ast.AST) -> list[ast.ImportFrom]:
+    """Imports of names, the last one first, so that replacing its lines moves no other."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return sorted(nodes, key=lambda node: -node.lineno)
+
+
+def _path_of(node: ast.ImportFrom, path: Path, room: Path) -> Path | None:
+    """The file that an import of `path` names, None for a library's.
+
+    Raises:
+        ValueError: an import of medfaith that no Space can have.
+    """
+    module = node.module or ""
+    if node.level == 0 and module.split(".")[0] != "medfaith":
+        return None
+    if node.level:
+        found = path.parents[node.level - 1].joinpath(*module.split(".")).with_suffix(".py")
+    else:
+        found = room.joinpath(*module.removeprefix(f"{ROOM}.").split(".")).with_suffix(".py")
+    if not found.is_file() or found.parent.parent != room:
+        raise ValueError(
+            f"{path}, line {node.lineno}: a Space has no {'.' * node.level}{module}; "
+            f"expected `from {ROOM}.<folder>.<file> import ...`, or the same relatively"
+        )
+    return found
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:

@@ -3,24 +3,7 @@
 import datasets
 import evaluate
 
-from .boxes import pixel_rectangles
-from .confidence import bootstrap_mean
-from .frames import to_frame
-from .regions import attention_region
-from .score import attention_alignment, score_predictions
-from .spread import spread
-
-# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
-__all__ = [
-    "AttentionAlignment",
-    "attention_alignment",
-    "attention_region",
-    "bootstrap_mean",
-    "pixel_rectangles",
-    "score_predictions",
-    "spread",
-    "to_frame",
-]
+from medfaith.evaluate_metrics.attention_alignment.score import score_predictions
 
 _DESCRIPTION = """
 Attention alignment of SurgXBench: of the top 20 % of a heatmap, how much lies on the instrument that the model predicts

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .confidence import bootstrap_mean
+from ..confidence.score import bootstrap_mean
 
 
 def spread(name: str, values: Sequence[float], groups: Sequence[str], **options: Any) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import datasets
 import evaluate
 
-from .score import bootstrap_mean, permutation_test
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
 
 _DESCRIPTION = """
 The mean of per-example numbers with a percentile bootstrap interval, by example or by cluster (study, patient, video),

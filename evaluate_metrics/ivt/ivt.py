@@ -3,15 +3,8 @@
 import datasets
 import evaluate
 
-from .answers import read_reply
-from .clauses import plain
-from .confidence import bootstrap_mean
-from .score import score_instruments, score_triplets
-from .triplets import triplet_ap
-from .vocabulary import INSTRUMENTS
-
-# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
-__all__ = ["IVT", "bootstrap_mean", "plain", "read_reply", "score_instruments", "score_triplets", "triplet_ap"]
+from medfaith.evaluate_metrics.ivt.score import score_instruments, score_triplets
+from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS
 
 _DESCRIPTION = """
 How well are surgical instruments and action triplets (instrument, verb, target) recognised in endoscopic frames? Two

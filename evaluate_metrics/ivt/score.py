@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..confidence.score import bootstrap_mean
 from .answers import read_instruments, read_reply
-from .confidence import bootstrap_mean
 from .triplets import average_precision, checked_table, class_name, top_k, triplet_ap
 from .vocabulary import INSTRUMENTS, TRIPLETS
 

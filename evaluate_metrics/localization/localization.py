@@ -3,30 +3,7 @@
 import datasets
 import evaluate
 
-from .confidence import bootstrap_mean
-from .pairs import candidate_accuracy, correlations, deltas, summarise
-from .predictions import score_predictions
-from .ranking import localization
-from .score import entropy, score_row, symmetric_kl
-from .view import mask, scores, window
-
-# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
-__all__ = [
-    "Localization",
-    "bootstrap_mean",
-    "candidate_accuracy",
-    "correlations",
-    "deltas",
-    "entropy",
-    "localization",
-    "mask",
-    "score_predictions",
-    "score_row",
-    "scores",
-    "summarise",
-    "symmetric_kl",
-    "window",
-]
+from medfaith.evaluate_metrics.localization.predictions import score_predictions
 
 _DESCRIPTION = """
 Does a model's attention, given a sentence of a radiology report, lie where the sentence says (AUROC, average precision,

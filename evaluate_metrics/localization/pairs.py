@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .confidence import bootstrap_mean
+from ..confidence.score import bootstrap_mean
 from .score import METRICS, STATES
 
 SIMILARITIES = ("local", "global")

@@ -3,7 +3,7 @@
 import datasets
 import evaluate
 
-from .score import score_predictions
+from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
 
 _DESCRIPTION = """
 Dice coefficient and intersection over union (IoU) of segmentation masks in COCO's compressed run-length encoding, per

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pycocotools import mask as coco
 
-_LOWEST, _BITS, _MORE, _SIGN = 48, 5, 0x20, 0x10  # COCO's text form: five bits a character, from "0" on
+from .masks import checked
 
 
 def score_predictions(
@@ -63,49 +63,10 @@ def score_predictions(
 
 def _areas(prediction: Mapping[str, Any] | None, reference: Mapping[str, Any], name: str) -> tuple[int, int, int]:
     """Pixels of the intersection, of the prediction and of the reference."""
-    theirs = _checked(reference, f"{name}, reference")
+    theirs = checked(reference, f"{name}, reference")
     if prediction is None:
         return 0, 0, int(coco.area(theirs))
-    ours = _checked(prediction, f"{name}, prediction")
+    ours = checked(prediction, f"{name}, prediction")
     if ours["size"] != theirs["size"]:
         raise ValueError(f"{name}: the prediction has size {ours['size']} and the reference {theirs['size']}")
     return int(coco.area(coco.merge([ours, theirs], intersect=True))), int(coco.area(ours)), int(coco.area(theirs))
-
-
-def _checked(mask: Mapping[str, Any] | None, name: str) -> Any:
-    """The mask as pycocotools takes it, which itself checks nothing."""
-    if mask is None or mask.get("size") is None:
-        raise ValueError(f"{name}: {mask}; expected a mask of size [height, width] and counts")
-    size, counts = mask["size"], mask.get("counts")
-    if len(size) != 2 or min(size) < 1:
-        raise ValueError(f"{name}: size {list(size)}; expected [height, width]")
-    if not isinstance(counts, str):
-        raise ValueError(f"{name}: counts of type {type(counts).__name__}; expected COCO's compressed text")
-    height, width = (int(side) for side in size)
-    pixels = sum(_runs(counts, name))
-    if pixels != height * width:
-        raise ValueError(f"{name}: the runs cover {pixels} pixels; expected {height} x {width} = {height * width}")
-    return {"size": [height, width], "counts": counts}
-
-
-def _runs(counts: str, name: str) -> list[int]:
-    """Run lengths of COCO's text form; from the fourth on it gives a run as the difference to the last but one."""
-    runs: list[int] = []
-    value = shift = 0
-    for character in counts:
-        bits = ord(character) - _LOWEST
-        if not 0 <= bits < 2 * _MORE:
-            raise ValueError(f"{name}: {character!r} in counts; expected COCO's compressed text")
-        value |= (bits & (_MORE - 1)) << shift
-        shift += _BITS
-        if bits & _MORE:
-            continue
-        if bits & _SIGN:
-            value -= 1 << shift
-        runs.append(value + runs[-2] if len(runs) > 2 else value)
-        if runs[-1] < 0:
-            raise ValueError(f"{name}: a run of {runs[-1]} pixels in counts; expected COCO's compressed text")
-        value = shift = 0
-    if shift:
-        raise ValueError(f"{name}: counts end within a run; the text is cut")
-    return runs

@@ -3,14 +3,8 @@
 import datasets
 import evaluate
 
-from .confidence import bootstrap_mean
-from .labels import extract_labels
-from .score import score_predictions
-from .vocabulary import CLASSES
-from .yes_no import read_yes_no
-
-# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
-__all__ = ["CLASSES", "MedVQAF1", "bootstrap_mean", "extract_labels", "read_yes_no", "score_predictions"]
+from medfaith.evaluate_metrics.medvqa_f1.score import score_predictions
+from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
 
 _DESCRIPTION = """
 Accuracy of medical visual question answering as in HEAL-MedVQA: precision, recall and F1 of yes/no answers, and

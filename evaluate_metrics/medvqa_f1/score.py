@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .confidence import bootstrap_mean
+from ..confidence.score import bootstrap_mean
 from .labels import Extraction, extract_labels
 from .vocabulary import CLASSES
 from .yes_no import Outcome, read_yes_no

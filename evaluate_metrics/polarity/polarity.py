@@ -3,12 +3,7 @@
 import datasets
 import evaluate
 
-from .answers import parse_answer
-from .score import score_predictions
-from .verifier import verify
-
-# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
-__all__ = ["Polarity", "parse_answer", "score_predictions", "verify"]
+from medfaith.evaluate_metrics.polarity.score import score_predictions
 
 _DESCRIPTION = """
 Polarity of multiple-choice answers about findings: accuracy, presence questions answered with the negated option

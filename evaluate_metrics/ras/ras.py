@@ -3,28 +3,7 @@
 import datasets
 import evaluate
 
-from .boxes import pixel_rectangles
-from .confidence import bootstrap_mean
-from .frames import to_frame
-from .levels import match
-from .regions import attention_region
-from .runs import decoded
-from .score import ras, score_predictions
-from .spread import spread
-
-# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
-__all__ = [
-    "RAS",
-    "attention_region",
-    "bootstrap_mean",
-    "decoded",
-    "match",
-    "pixel_rectangles",
-    "ras",
-    "score_predictions",
-    "spread",
-    "to_frame",
-]
+from medfaith.evaluate_metrics.ras.score import score_predictions
 
 _DESCRIPTION = """
 RAFT attention score (RAS) of SurgXBench: of the top 20 % of a triplet prediction's heatmap, how much lies on what moves

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .confidence import bootstrap_mean
-from .frames import boxes_of, maps_of, outside, paired, stacked
+from ..attention_alignment.frames import boxes_of, maps_of, outside, paired, stacked
+from ..attention_alignment.regions import attention_region, shares_inside
+from ..attention_alignment.spread import spread
+from ..confidence.score import bootstrap_mean
+from ..mask_overlap.masks import decoded
 from .levels import LEVELS, Triplet, is_null, match, parsed
-from .regions import attention_region, shares_inside
-from .runs import decoded
-from .spread import spread
 
 __all__ = ["attention_region", "match", "ras", "score_frame", "score_predictions", "summarise"]
 
@@ -213,7 +213,7 @@ def score_predictions(
         request "per_sample": n lists of the records of `score_frame`.
 
     Raises:
-        ValueError: lengths differ, or as `score_frame`, `frames.to_frame` and `runs.decoded`; it names the frame.
+        ValueError: lengths differ, or as `score_frame`, `frames.to_frame` and `masks.decoded`; it names the frame.
     """
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k {top_k}; expected at least 1, or None for all predictions")
@@ -227,7 +227,7 @@ def score_predictions(
                 prediction["triplets"],
                 reference["triplets"],
                 reference["boxes"],
-                None if mask is None else decoded(mask, size, name),
+                None if mask is None else decoded(mask, size, f"{name}, motion"),
                 video=reference["video"],
                 top_k=top_k,
                 top_fraction=top_fraction,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from .confidence import bootstrap_mean
-from .yes_no import read_yes_no
+from ..confidence.score import bootstrap_mean
+from ..medvqa_f1.yes_no import read_yes_no
 
 ORIGINAL = "original"
 UNREAD = ("none", "ambiguous")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .perturbation import sensitivity
+from ..tpt.perturbation import sensitivity
 
 KINDS = ("region",)
 

@@ -3,13 +3,7 @@
 import datasets
 import evaluate
 
-from .confidence import bootstrap_mean
-from .perturbation import sensitivity
-from .score import score_predictions
-from .yes_no import read_yes_no
-
-# evaluate copies only the siblings named above; a comment on an import's line it would take for an address.
-__all__ = ["VPT", "bootstrap_mean", "read_yes_no", "score_predictions", "sensitivity"]
+from medfaith.evaluate_metrics.vpt.score import score_predictions
 
 _DESCRIPTION = """
 Visual Perturbation Test of HEAL-MedVQA: of the questions that a model rightly answers Yes, how often does the answer

@@ -112,7 +112,7 @@ def test_a_space_is_files_that_name_only_one_another(staged, metric):
     listed = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split(">=")[0] for line in listed] == sorted(imported)
     libraries = {"datasets", "evaluate", "gradio", "numpy"}
-    assert imported == libraries | ({"pycocotools"} if metric.name == "mask_overlap" else set())
+    assert imported == libraries | ({"pycocotools"} if metric.name in {"mask_overlap", "ras"} else set())
     declared = [re.sub(r"\s*;.*", "", line) for line in importlib.metadata.requires("medfaith") or ()]
     assert set(listed) <= set(declared)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pycocotools import mask as coco
 from sklearn.metrics import f1_score, jaccard_score
 
-from medfaith.evaluate_metrics.mask_overlap.score import _runs, score_predictions
+from medfaith.evaluate_metrics.mask_overlap.masks import _runs
+from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
 
 ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 

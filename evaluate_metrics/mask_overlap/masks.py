@@ -1,0 +1,68 @@
+"""A mask in COCO's compressed run-length encoding: {"size": [height, width], "counts": its runs down the columns}."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pycocotools import mask as coco
+
+_LOWEST, _BITS, _MORE, _SIGN = 48, 5, 0x20, 0x10  # COCO's text form: five bits a character, from "0" on
+
+
+def decoded(mask: Mapping[str, Any], size: tuple[int, int], name: str) -> np.ndarray:
+    """The pixels of a mask.
+
+    Args:
+        mask: its encoding. size: (height, width) that it must have. name: of the mask, for errors.
+
+    Returns:
+        bool (height, width).
+
+    Raises:
+        ValueError: another size, or as `checked`.
+    """
+    given = checked(mask, name)
+    if tuple(given["size"]) != tuple(size):
+        raise ValueError(f"{name}: size {given['size']}; expected that of the frame, {list(size)}")
+    return coco.decode(given).astype(bool)
+
+
+def checked(mask: Mapping[str, Any] | None, name: str) -> Any:
+    """The mask as pycocotools takes it. Raises ValueError where it is no such encoding: pycocotools checks nothing."""
+    if mask is None or mask.get("size") is None:
+        raise ValueError(f"{name}: {mask}; expected a mask of size [height, width] and counts")
+    size, counts = mask["size"], mask.get("counts")
+    if len(size) != 2 or min(size) < 1:
+        raise ValueError(f"{name}: size {list(size)}; expected [height, width]")
+    if not isinstance(counts, str):
+        raise ValueError(f"{name}: counts of type {type(counts).__name__}; expected COCO's compressed text")
+    height, width = (int(side) for side in size)
+    pixels = sum(_runs(counts, name))
+    if pixels != height * width:
+        raise ValueError(f"{name}: the runs cover {pixels} pixels; expected {height} x {width} = {height * width}")
+    return {"size": [height, width], "counts": counts}
+
+
+def _runs(counts: str, name: str) -> list[int]:
+    """Run lengths of COCO's text form; from the fourth on it gives a run as the difference to the last but one."""
+    runs: list[int] = []
+    value = shift = 0
+    for character in counts:
+        bits = ord(character) - _LOWEST
+        if not 0 <= bits < 2 * _MORE:
+            raise ValueError(f"{name}: {character!r} in counts; expected COCO's compressed text")
+        value |= (bits & (_MORE - 1)) << shift
+        shift += _BITS
+        if bits & _MORE:
+            continue
+        if bits & _SIGN:
+            value -= 1 << shift
+        runs.append(value + runs[-2] if len(runs) > 2 else value)
+        if runs[-1] < 0:
+            raise ValueError(f"{name}: a run of {runs[-1]} pixels in counts; expected COCO's compressed text")
+        value = shift = 0
+    if shift:
+        raise ValueError(f"{name}: counts end within a run; the text is cut")
+    return runs

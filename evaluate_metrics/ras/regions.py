@@ -1,1 +1,0 @@
-../attention_alignment/regions.py

@@ -1,1 +1,0 @@
-../confidence/score.py

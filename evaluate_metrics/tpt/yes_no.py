@@ -1,1 +1,0 @@
-../medvqa_f1/yes_no.py

@@ -1,1 +1,0 @@
-../tpt/perturbation.py
