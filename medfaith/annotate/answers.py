@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +144,32 @@ def read_judgements(path: Path) -> tuple[list[Judgement], list[str]]:
         raise InputError(path, "no such file", expected="what medfaith annotate wrote")
     _, judgements, _, notes = _read(path)
     return list(judgements.values()), notes
+
+
+def read_files(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
+    """The judgements in files of answers, and notes on lines that do not count.
+
+    Raises:
+        InputError: a file that cannot be read, no judgement in any, or one annotator's answer to one question in two.
+    """
+    found: dict[tuple, tuple[Judgement, Path]] = {}
+    notes = []
+    for path in dict.fromkeys(Path(path).expanduser().resolve() for path in paths):
+        judgements, of_file = read_judgements(path)
+        notes += of_file
+        for one in judgements:
+            key = (one.annotator, *one.item)
+            if key in found:
+                raise InputError(
+                    path,
+                    f"{one.annotator!r} judges {one.instance} here and in {found[key][1]}",
+                    action="name one file an annotator; annotators of one name need different ones (--annotator)",
+                )
+            found[key] = one, path
+    if not found:
+        where = ", ".join(map(str, paths)) or "no file"
+        raise InputError(where, "has no judgement", action="judge some heatmaps with medfaith annotate")
+    return [one for one, _ in found.values()], notes
 
 
 def _read(path: Path) -> tuple[dict, dict, int, list[str]]:

@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from medfaith.loaders.errors import InputError
+from medfaith.logs.files import SampleFile, find_sample_files
+from medfaith.logs.lines import Logged, Rows, read_lines
 from medfaith.tasks.explain.store import Store
 from medfaith.tasks.wrong_lung.adapter import read_reply
-
-from ..report.naming import model_name
-from ..report.read import SampleFile, find_sample_files
-from ..report.runs import Logged
-from ..report.samples import Rows, read_lines
 
 TASK = "medfaith_wrong_lung_gold"
 RUN_IT = f"medfaith eval --tasks {TASK} --heatmaps DIR --output_path DIR --log_samples, with a model that aligns"
@@ -57,7 +54,7 @@ def read_models(paths: Sequence[Path], store: Store) -> tuple[dict[str, dict[str
 
 def _names(runs: Sequence[AnswerRun]) -> list[str]:
     """Of each run its model's name, with the other arguments where several share one."""
-    plain = [model_name(run) for run in runs]
+    plain = [run.model_name for run in runs]
     shared = {name for name, n in Counter(plain).items() if n > 1}
     names = [
         f"{name} {run.source.arguments}" if name in shared else name for name, run in zip(plain, runs, strict=True)

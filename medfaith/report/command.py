@@ -12,7 +12,7 @@ from medfaith import build
 from medfaith.loaders.errors import MedfaithError
 
 if TYPE_CHECKING:
-    from .extractors import Extractor
+    from .heal_extractors import Extractor
     from .surgx_overlays import Sheet
 
 
@@ -83,7 +83,7 @@ def _sheet(arguments: argparse.Namespace) -> Sheet | None:
 
 
 def _extractor(arguments: argparse.Namespace) -> Extractor | None:
-    from .extractors import language_model
+    from .heal_extractors import language_model
 
     name, url, cache = arguments.extractor_model, arguments.extractor_url, arguments.extractor_cache
     if name:

@@ -6,37 +6,29 @@ PNG files as bytes, drawn with matplotlib's objects (no global state); a note st
 from __future__ import annotations
 
 import importlib.util
-import io
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from medfaith.evaluate_metrics.ivt.score import instrument_scores
 from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS
 from medfaith.evaluate_metrics.ras.levels import LEVELS
 
-from .surgx import SOURCES, SurgXRun, in_surgx_order
-from .surgx_overlays import Sheet, contact_sheet, short
+from .pictures import NONE, Drawn, Styles, figure_of, png, separate, short, styles_of
+from .surgx_overlays import Sheet, contact_sheet
+from .surgx_runs import SOURCES, SurgXRun, in_surgx_order
 from .surgx_tables import ALL, LEVEL_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DPI = 100
-WIDTH = 12  # inches
-# Okabe and Ito's colours, which people who confuse red and green tell apart, and darker ones for further models.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555")
 LEVEL_COLOURS = {"ivt": "#009e73", "iv": "#56b4e9", "it": "#0072b2", "i": "#f0e442", "missed": "#bbbbbb"}
 LOOKS = (
     ("tp", "aa", "(b) TP_AA: true positives, on the predicted instrument's boxes"),
     ("tp", "ac", "(c) TP_AC: true positives, on boxes of any instrument"),
     ("fp", "ac", "(d) FP_AC: false positives, on boxes of any instrument"),
 )
-NONE = "–"
-_NAME = 44  # characters of a model's name that a legend has room for
-Drawn = tuple[dict[str, bytes], list[str]]
-Styles = Mapping[str, Mapping[str, Any]]  # by a run's name
 
 
 def surgx_pictures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> Drawn:
@@ -68,27 +60,6 @@ def surgx_pictures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> Draw
         else:
             pictures["figure_surgx_overlays.png"] = png(drawn)
     return pictures, notes
-
-
-def png(figure: Figure) -> bytes:
-    """The same bytes for the same figure."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
-    return file.getvalue()
-
-
-def styles_of(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour a model, the same in all pictures; hatched from the second time on that a colour is used."""
-    hatches = ("", "///", "...")
-    return {
-        name: {
-            "facecolor": COLOURS[number % len(COLOURS)],
-            "hatch": hatches[number // len(COLOURS) % len(hatches)],
-            "edgecolor": "black",
-            "alpha": 0.75,
-        }
-        for number, name in enumerate(names)
-    }
 
 
 def figure_3(runs: Sequence[SurgXRun], styles: Styles) -> Figure:
@@ -143,20 +114,11 @@ def _match(level: str) -> str:
 
 
 def _figure(height: float, runs: Sequence[SurgXRun], styles: Styles) -> Figure:
-    """With the models' colours above the panels."""
-    from matplotlib.figure import Figure
+    """With the colours of these runs' models above the panels."""
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
 
-    names = [*dict.fromkeys(run.name for run in runs)]
-    rows = -(-len(names) // 3)
-    figure = Figure(figsize=(WIDTH, height + 0.25 * rows), layout="constrained")
-    handles: list[Any] = [Patch(**styles[name], label=short(name, _NAME)) for name in names]
-    handles.append(
-        Line2D([], [], linestyle="none", marker="D", markerfacecolor="white", markeredgecolor="black", label="mean")
-    )
-    figure.legend(handles=handles, loc="outside upper center", ncols=3 if len(names) > 3 else len(handles), fontsize=10)
-    return figure
+    mean = Line2D([], [], linestyle="none", marker="D", markerfacecolor="white", markeredgecolor="black", label="mean")
+    return figure_of(height, {run.name: styles[run.name] for run in runs}, mean)
 
 
 def _places(group: int, n: int) -> tuple[list[float], float]:
@@ -196,12 +158,9 @@ def _boxes(
 
 
 def _share_axis(axes: Axes, n_groups: int) -> None:
-    axes.set(ylim=(-0.04, 1.06), xlim=(-0.5, n_groups - 0.5))
+    axes.set_ylim(-0.04, 1.06)
     axes.set_xticks(range(n_groups))
-    axes.yaxis.grid(visible=True, color="#dddddd")
-    axes.set_axisbelow(True)
-    for between in range(n_groups - 1):
-        axes.axvline(between + 0.5, color="#eeeeee", linewidth=0.8)
+    separate(axes, n_groups)
 
 
 def _bars(axes: Axes, runs: Sequence[SurgXRun], styles: Styles) -> None:

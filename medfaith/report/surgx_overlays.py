@@ -11,7 +11,8 @@ import numpy as np
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
 
-from .surgx import SurgXRow, SurgXRun
+from .pictures import short
+from .surgx_runs import SurgXRow, SurgXRun
 from .surgx_tables import LEVEL_NAMES
 
 if TYPE_CHECKING:
@@ -168,15 +169,6 @@ def _title(pick: Pick, shown: str) -> list[str]:
     if visible and round(sum(visible) / len(visible), 3) < 1:
         said.append(f"the model could see {sum(visible) / len(visible):.1%} of the boxes")
     return [short(pick.run.name, _WORDS), *said]
-
-
-def short(name: str, length: int) -> str:
-    """The end of a long name, which for a path tells most, from the beginning of one of its parts where it has some."""
-    if len(name) <= length:
-        return name
-    tail = name[1 - length :]
-    parts = [at for at in (tail.find(mark) for mark in "/:") if 0 <= at < len(tail) - 8]
-    return f"…{tail[min(parts) + 1 :] if parts else tail}"
 
 
 def places(overlays: Sequence[Overlay]) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:

@@ -13,9 +13,8 @@ from medfaith.evaluate_metrics.ras.levels import LEVELS
 from medfaith.evaluate_metrics.ras.score import summarise as summarise_ras
 from medfaith.tasks.surgx.occlusion import occlusion_scores
 
-from .intervals import SEED
-from .surgx import SOURCES, SurgXRun, in_surgx_order
-from .tables import MODEL, SIZE, UNDEFINED, Column, Table, count, count_of, fraction_interval, interval, percent
+from .surgx_runs import SOURCES, SurgXRun, in_surgx_order
+from .tables import MODEL, SEED, SIZE, UNDEFINED, Column, Table, count, count_of, fraction_interval, interval, percent
 
 ALL = "all"
 LEVEL_NAMES = {"ivt": "IVT", "iv": "IV", "it": "IT", "i": "I", "missed": "missed"}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 UNDEFINED = "–"
+SEED = 42  # of all resampling, as in Appendix B.5 of CXR-ContraBench
 
 
 def text(value: Any) -> str:

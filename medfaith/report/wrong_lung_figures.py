@@ -7,15 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .surgx_figures import NONE, WIDTH, Drawn, Styles, png, styles_of
-from .surgx_overlays import short
+from .pictures import NONE, Drawn, Styles, figure_of, png, separate, styles_of
 from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_NAME = 44  # characters of a model's name that a legend has room for
 _TITLES = {"delta_auroc": "Δ AUROC", "delta_average_precision": "Δ Avg. P"}
 
 
@@ -36,7 +34,8 @@ def wrong_lung_pictures(models: Sequence[ModelScores]) -> Drawn:
 
 def figure_5(models: Sequence[ModelScores]) -> Figure:
     """Δ AUROC of each perturbation, on the subset that it should affect most."""
-    figure, styles = _figure(4, models)
+    styles = styles_of([model.name for model in models])
+    figure = figure_of(4, styles)
     axes = figure.subplots()
     _bars(axes, models, "delta_auroc", {config: subset for config, (_, subset) in PERTURBATIONS.items()}, styles)
     names = [f"{name}\n({SUBSET_NAMES[subset]})" for name, subset in PERTURBATIONS.values()]
@@ -46,26 +45,14 @@ def figure_5(models: Sequence[ModelScores]) -> Figure:
 
 def figure_14(models: Sequence[ModelScores], score: str) -> Figure:
     """A panel a subset, with every perturbation; score: delta_auroc or delta_average_precision (Figure 15)."""
-    figure, styles = _figure(2.4 * len(SUBSET_NAMES), models)
+    styles = styles_of([model.name for model in models])
+    figure = figure_of(2.4 * len(SUBSET_NAMES), styles)
     panels = figure.subplots(len(SUBSET_NAMES), 1, sharex=True, sharey=True)
     for axes, (subset, title) in zip(panels, SUBSET_NAMES.items(), strict=True):
         _bars(axes, models, score, dict.fromkeys(PERTURBATIONS, subset), styles)
         axes.set_title(title, loc="left", fontsize=11)
     panels[-1].set_xticks(range(len(PERTURBATIONS)), [name for name, _ in PERTURBATIONS.values()])
     return figure
-
-
-def _figure(height: float, models: Sequence[ModelScores]) -> tuple[Figure, Styles]:
-    """With the models' colours above the panels."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
-    styles = styles_of([model.name for model in models])
-    rows = -(-len(models) // 3)
-    figure = Figure(figsize=(WIDTH, height + 0.25 * rows), layout="constrained")
-    handles = [Patch(**style, label=short(name, _NAME)) for name, style in styles.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(3, len(handles)), fontsize=10)
-    return figure, styles
 
 
 def _bars(axes: Axes, models: Sequence[ModelScores], score: str, subsets: Mapping[str, str], styles: Styles) -> None:
@@ -83,9 +70,5 @@ def _bars(axes: Axes, models: Sequence[ModelScores], score: str, subsets: Mappin
             if not math.isnan(low):
                 axes.vlines(place, low, high, color="black", linewidth=1.5)
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xlim(-0.5, len(subsets) - 0.5)
+    separate(axes, len(subsets))
     axes.set_ylabel(f"{_TITLES[score]}\n(points, 95% CI)")
-    axes.yaxis.grid(visible=True, color="#dddddd")
-    axes.set_axisbelow(True)
-    for between in range(len(subsets) - 1):
-        axes.axvline(between + 0.5, color="#eeeeee", linewidth=0.8)

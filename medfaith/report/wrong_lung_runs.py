@@ -1,79 +1,197 @@
-"""Which tasks of That's the Wrong Lung! have been run, how many of their sentences have a score, and what lacks."""
+"""That's the Wrong Lung! in sample logs: where a model's attention lies for each sentence, original or changed.
+
+Every sample carries, under the name of its task's first metric, the row that `tasks.wrong_lung.adapter` makes of an
+answer; each is checked here, and the tables (`wrong_lung_tables`) are computed from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import json
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from medfaith.evaluate_metrics.localization.pairs import RANDOM_SENTENCES
-from medfaith.evaluate_metrics.localization.score import DEGENERATE, WITHOUT_BOX, WITHOUT_MAP
+from medfaith.evaluate_metrics.localization.pairs import RANDOM_SENTENCES, SIMILARITIES, SUBSETS, VALUES, Row
+from medfaith.evaluate_metrics.localization.score import RANKED, SCORED, STATES, distribution
+from medfaith.loaders.errors import InputError
+from medfaith.logs.files import SampleFile
+from medfaith.logs.lines import AGAIN, Logged, Rows, SampleError, read_lines
+from medfaith.tasks.wrong_lung.adapter import read_reply, unpacked
+from medfaith.tasks.wrong_lung.aggregations import with_divergence
 
-from .tables import MODEL, SIZE, Column, Table, count, count_of
-from .wrong_lung import GOLD, SYNTHETIC, TASK, TRIMMED, WrongLungRun
-from .wrong_lung_scores import PERTURBATIONS, ModelScores
-
-SIZES = (
-    Column("scored", ("n_auroc", "n_rows"), count_of), Column("without map", (f"n_{WITHOUT_MAP}",), count),
-    Column("degenerate", (f"n_{DEGENERATE}",), count), Column("without box", (f"n_{WITHOUT_BOX}",), count),
-)  # fmt: skip
-_OF_ORIGINALS = "Wrong Lung Tables 1 to 3, 7 and 10 to 12 and the correlations"
-_NEEDED = {  # which tables the changed sentences of a config are for
-    **dict.fromkeys(PERTURBATIONS, "the changes (Figures 3, 5, 14 and 15)"),
-    RANDOM_SENTENCES: "Wrong Lung Tables 4, 8 and 9 and the changes (Figures 3, 5, 14 and 15)",
-    SYNTHETIC: "Wrong Lung Tables 7, 11 and 12 as synthetic sentences",
-    TRIMMED: "Wrong Lung Table 6",
-}
-
-
-def runs_table(models: Sequence[ModelScores]) -> Table:
-    """One row a log."""
-    rows = [_run(run) for model in models for run in model.runs.values()]
-    columns = [
-        MODEL, Column("Sentences", ("config",)), SIZE, Column("Patients", ("n_patients",), count),
-        Column("Without images", ("n_skipped",), count), Column("Other patients", ("n_left_out",), count),
-        Column("scored", ("n_auroc",), count), *SIZES[1:],
-        Column("Pairs", ("n_pairs",), count), Column("without Δ", ("n_pairs_undefined",), count),
-        Column("Task", ("task",)), Column("Date", ("date",)),
-    ]  # fmt: skip
-    notes = [
-        "n: sentences asked, each changed one behind its original; “a of b” marks a run with --limit, without the "
-        "rows whose images are missing or whose patients --patients leaves out (Other patients). scored: those with an "
-        "AUROC; the others have no attention (without map), none on any region (degenerate), boxes that hold no pixel "
-        "of the view (without box) or all of them. Pairs: of a changed sentence and its original; without Δ: where one "
-        "of the two has no AUROC."
-    ]
-    return Table("wrong_lung_runs", "Wrong Lung runs", columns, rows, notes)
+GOLD, SYNTHETIC, SWAPPED, TRIMMED = "gold", "synthetic", "synthetic_swapped_conditions", "trimmed"
+CHANGED = ("swap_left_right", "shuffle_in_report", RANDOM_SENTENCES, "random_boxes", SYNTHETIC, SWAPPED, TRIMMED)
+TASK = "medfaith_wrong_lung_"
+HELD_OUT = "held-out patients"
+# Arguments of the models of this package that change where the attention is said to lie.
+_TELLING = ("heatmap", "explainer", "attention", "tau", "layer", "target")
 
 
-def _run(run: WrongLungRun) -> list[Any]:
-    states = [row["state"] for row in run.rows]
-    known = {row["id"] for row in run.rows if row["values"]["auroc"] is not None}
-    ids = {row["id"] for row in run.rows}
-    pairs = [row for row in run.changed if row["original_id"] in ids]
-    return [
-        run.name, run.setting.config, run.n, run.n_data, len({row["cluster"] for row in run.rows}), run.n_skipped,
-        run.n_left_out, len(known), *(states.count(state) for state in (WITHOUT_MAP, DEGENERATE, WITHOUT_BOX)),
-        len(pairs), sum(not {row["id"], row["original_id"]} <= known for row in pairs), run.source.task,
-        run.source.date,
-    ]  # fmt: skip
+class WrongLungSetting(NamedTuple):
+    """config: gold, or that of the changed sentences. variant: the model's telling arguments, as "heatmap=centre", and
+    whether it was asked about held-out patients only: such a run is not held beside one about all.
+    """
+
+    config: str
+    variant: str
 
 
-def left_out(models: Sequence[ModelScores]) -> list[str]:
-    """Notes on what is left out of which table for want of a log."""
-    notes = []
-    without = [model.name for model in models if model.source is None]
-    if without:
-        notes.append(f"{', '.join(without)}: no original sentence is logged; left out of {_OF_ORIGINALS}")
-    for model in models:
-        if model.source not in (None, GOLD):
-            n = len(model.runs[model.source].originals)
-            where = f"{_OF_ORIGINALS} take the {n:,} originals of {TASK}{model.source}"
-            notes.append(f"{model.name}: {TASK}{GOLD} is not logged; {where}")
-    lacking: dict[tuple[str, str], list[str]] = {}  # of models and tables: configs
-    for config, tables in _NEEDED.items():
-        without = [model.name for model in models if config not in model.runs or not model.runs[config].changed]
-        if without:
-            lacking.setdefault((", ".join(without), tables), []).append(TASK + config)
-    for (names, tables), tasks in lacking.items():
-        notes.append(f"{names}: no changed sentence of {', '.join(tasks)} is logged; left out of {tables}")
-    return notes
+class Sentence(NamedTuple):
+    """One row of a log, see `evaluate_metrics.localization.pairs`.
+
+    attention: as `adapter.packed`, where it is kept. heatmaps: where the store has it, None of an answer in words.
+    """
+
+    id: str
+    original_id: str | None
+    perturbation: str | None
+    cluster: str
+    subsets: Mapping[str, bool]
+    state: str
+    values: Mapping[str, float | None]
+    attention: Mapping[str, Any] | None
+    heatmaps: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class WrongLungRun(Logged):
+    """One model's answers in one task, ordered by the rows' ids.
+
+    rows: as `evaluate_metrics.localization.pairs` has them, each with `heatmaps`; those of random sentences with a
+    value "kl". n_left_out: rows of patients that were not asked about (`--patients`).
+    """
+
+    setting: WrongLungSetting
+    rows: tuple[Row, ...]
+    n_left_out: int
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    @property
+    def name(self) -> str:
+        """The model's, with its telling arguments."""
+        return self.model_name + (f" ({self.setting.variant})" if self.setting.variant else "")
+
+    @property
+    def originals(self) -> list[Row]:
+        return [row for row in self.rows if row["perturbation"] is None]
+
+    @property
+    def changed(self) -> list[Row]:
+        return [row for row in self.rows if row["perturbation"] is not None]
+
+
+def in_wrong_lung_order(runs: list[WrongLungRun]) -> list[WrongLungRun]:
+    """By model and its arguments, then the gold sentences before CHANGED."""
+    configs = [GOLD, *CHANGED]
+    return sorted(
+        runs,
+        key=lambda run: (
+            run.model.casefold(), run.model, run.adapter, run.setting.variant, configs.index(run.setting.config),
+        ),
+    )  # fmt: skip
+
+
+def read_wrong_lung_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[WrongLungRun]:
+    """The run in a sample log; none for another benchmark's log.
+
+    Args and Raises: as `logs.lines.read_lines`; also InputError for two attentions of a pair that cannot be compared.
+    """
+    return read_lines(file, _WrongLungLines, progress)
+
+
+@dataclass
+class _WrongLungLines(Rows):
+    columns = ("sentence", "subsets", "perturbation", "patient_id")
+    n_left_out: int = 0
+
+    @staticmethod
+    def setting(doc: Mapping[str, Any], task: str) -> WrongLungSetting:
+        """Without the model's arguments, which `run` knows."""
+        config = next((config for config in (GOLD, *CHANGED) if task.endswith(f"wrong_lung_{config}")), None)
+        if config is None:
+            raise SampleError("doc", f"of the task {task}, which is none of {TASK}{GOLD}, {TASK}{', '.join(CHANGED)}")
+        if doc["perturbation"] not in ((None,) if config == GOLD else (None, config)):
+            raise SampleError("doc.perturbation", f"{doc['perturbation']!r} in the task {task}")
+        return WrongLungSetting(config, "")
+
+    @staticmethod
+    def row(sample: Mapping[str, Any]) -> Sentence:
+        return _sentence(sample)
+
+    def add(self, sample: Mapping[str, Any]) -> None:
+        super().add(sample)
+        self.n_left_out = max(self.n_left_out, int(sample["doc"].get("n_rows_left_out") or 0))
+
+    def run(self, setting: WrongLungSetting, file: SampleFile, *, single: bool) -> WrongLungRun:
+        logged = self.logged(file, single=single)
+        logged["n_data"] += self.n_left_out
+        rows = [row._asdict() for row in logged["rows"]]
+        if setting.config == RANDOM_SENTENCES:
+            try:
+                rows = with_divergence(rows)
+            except ValueError as error:
+                raise InputError(file.path, f"has a pair without divergence: {error}", action=AGAIN) from error
+        variant = ", ".join(filter(None, [_variant(file), HELD_OUT if self.n_left_out else ""]))
+        own = {"setting": setting._replace(variant=variant), "rows": tuple(rows), "n_left_out": self.n_left_out}
+        return WrongLungRun(**logged | own)
+
+
+def _variant(file: SampleFile) -> str:
+    arguments = json.loads(file.arguments or "{}")
+    return ", ".join(f"{name}={arguments[name]}" for name in _TELLING if name in arguments)
+
+
+def _sentence(sample: Mapping[str, Any]) -> Sentence:
+    doc = sample["doc"]
+    where = "delta_auroc" if "delta_auroc" in sample else "auroc"
+    row = sample.get(where)
+    if not isinstance(row, dict):
+        raise SampleError(where, f"{str(row)[:100]!r} is not the row that the task keeps there")
+    for column in ("id", "original_id", "perturbation"):
+        if row[column] != doc[column]:
+            raise SampleError(f"{where}.{column}", f"{row[column]!r} of the document's {doc[column]!r}")
+    for column in ("id", "cluster", *(("original_id",) if row["perturbation"] is not None else ())):
+        if not isinstance(row[column], str):
+            raise SampleError(f"{where}.{column}", f"{row[column]!r} is not a text")
+    subsets = {name: row["subsets"][name] for name in SUBSETS[1:]}
+    if not all(isinstance(inside, bool) for inside in subsets.values()):
+        raise SampleError(f"{where}.subsets", f"{subsets!r}; expected true or false of each")
+    return Sentence(
+        row["id"], row["original_id"], row["perturbation"], row["cluster"], subsets, row["state"],
+        _values(row, where), _attention(row, where), read_reply(sample["filtered_resps"][0]).heatmaps,
+    )  # fmt: skip
+
+
+def _values(row: Mapping[str, Any], where: str) -> dict[str, float | None]:
+    """A share, an entropy or a similarity; None where it is undefined."""
+    if row["state"] not in STATES:
+        raise SampleError(f"{where}.state", f"{row['state']!r} is none of {', '.join(STATES)}")
+    values = {name: row["values"][name] for name in VALUES}
+    for name, value in values.items():
+        if value is None:
+            continue
+        lowest = -math.inf if name in SIMILARITIES else 0
+        highest = 1 if name in (*RANKED, "no_attn") else math.inf
+        number = isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or not lowest <= value <= highest:
+            raise SampleError(f"{where}.values", f"{name} is {value!r}")
+        if name in RANKED and row["state"] != SCORED:
+            raise SampleError(f"{where}.values", f"{name} is {value!r} in the state {row['state']}")
+    return values
+
+
+def _attention(row: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:
+    """What `unpacked` and the divergence can read."""
+    kept = row.get("attention")
+    if kept is None:
+        return None
+    try:
+        distribution(unpacked(kept))
+    except (LookupError, TypeError, ValueError, zlib.error) as error:
+        raise SampleError(f"{where}.attention", f"cannot be read ({str(error)[:100]})") from error
+    return kept

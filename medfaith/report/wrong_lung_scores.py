@@ -17,8 +17,8 @@ from medfaith.evaluate_metrics.localization.pairs import (
 )
 from medfaith.evaluate_metrics.localization.ranking import names
 
-from .intervals import SEED
-from .wrong_lung import CHANGED, GOLD, SWAPPED, SYNTHETIC, TRIMMED, WrongLungRun, in_wrong_lung_order
+from .tables import SEED
+from .wrong_lung_runs import CHANGED, GOLD, SWAPPED, SYNTHETIC, TRIMMED, WrongLungRun, in_wrong_lung_order
 
 ABNORMAL = "abnormal"
 COMPARED = (*VALUES, ABNORMAL)  # of the correlations

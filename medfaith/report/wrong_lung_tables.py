@@ -9,9 +9,9 @@ from typing import Any
 from medfaith.evaluate_metrics.localization.pairs import ALL
 from medfaith.evaluate_metrics.localization.ranking import TOPS
 
-from .intervals import SEED
 from .tables import (
     MODEL,
+    SEED,
     UNDEFINED,
     Column,
     Table,
@@ -22,7 +22,7 @@ from .tables import (
     percent,
     points_interval,
 )
-from .wrong_lung_runs import SIZES, left_out, runs_table
+from .wrong_lung_runs_table import SIZES, left_out, runs_table
 from .wrong_lung_scores import ABNORMAL, COMPARED, PERTURBATIONS, SUBSET_NAMES, ModelScores, Scores
 
 _CI = ("", "_ci_low", "_ci_high")

@@ -13,10 +13,10 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import cohen_kappa_score
 
 from medfaith.annotate.agreement import agreement, model_scores, ordinal_alpha, weighted_kappa
-from medfaith.annotate.answers import open_answers
-from medfaith.annotate.tables import read, tables
+from medfaith.annotate.answers import open_answers, read_files
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.loaders.errors import InputError
+from medfaith.report.wrong_lung_annotations import annotation_tables
 from tests.annotate.test_annotate_answers import judgement
 
 POINTS = st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -107,7 +107,7 @@ def test_tables_of_two_files(tmp_path):
     other = file(tmp_path / "2.jsonl", answered([1, 3, 5], "other"))
     with other.open("a") as cut:
         cut.write('{"kind": "judg')
-    figure, custom, agreed = tables(*read([one, other, one]))
+    figure, custom, agreed = annotation_tables(*read_files([one, other, one]))
     assert figure.name == "wrong_lung_figure_04_annotations"
     assert list(figure.rows[0][:5]) == ["m", 6, 3, 2, pytest.approx(17 / 6)]
     assert "| m | 6 | 3 | 2 | 2.83 [1.00, 5.00] |" in figure.markdown()
@@ -121,8 +121,8 @@ def test_tables_of_two_files(tmp_path):
 def test_files_that_are_no_two_annotators(tmp_path):
     one, same = (file(tmp_path / f"{n}.jsonl", answered([1])) for n in (1, 2))
     with pytest.raises(InputError, match=r"2\.jsonl: 'ann' judges image0 here and in .*1\.jsonl"):
-        read([one, same])
+        read_files([one, same])
     empty = tmp_path / "empty.jsonl"
     empty.touch()
     with pytest.raises(InputError, match="has no judgement"):
-        read([empty])
+        read_files([empty])

@@ -19,7 +19,7 @@ from medfaith.annotate.answers import Judgement, open_answers
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError
 from medfaith.report.write import read_results, write_report
-from medfaith.report.wrong_lung_annotations import correlation_interval, judged, mean_points
+from medfaith.report.wrong_lung_correlations import correlation_interval, judged, mean_points
 from tests.annotate.test_annotate_answers import judgement, write
 from tests.report.heal_logs import csv_rows
 from tests.report.report_logs import answered, rows_of, write_log

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
-from medfaith.report.interventions import instruct_class
+from medfaith.report.contrabench_interventions import instruct_class
 from medfaith.report.write import write_report
 from tests.report.report_logs import answered, numbers_in, question, rows_of, write_log
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medfaith.loaders.errors import InputError
-from medfaith.report.runs import pooled
+from medfaith.report.contrabench_runs import pooled
 from medfaith.report.write import read_results, write_report
 from tests.report.report_logs import DATE, answered, question, rows_of, sample_lines, write_log
 
@@ -129,14 +129,14 @@ def test_a_failed_save_leaves_the_old_report(tmp_path, monkeypatch):
     small_logs(tmp_path / "logs")
     out = tmp_path / "out"
     report = write_report([tmp_path / "logs"], out)
-    write = Path.write_text
+    write = Path.write_bytes
 
-    def full(path, content, **how):
+    def full(path, content):
         if path.name == "runs.csv":
             raise OSError(28, "No space left on device")
-        return write(path, content, **how)
+        return write(path, content)
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match="No space left") as error:
         write_report([tmp_path / "logs"], out)
     assert "free some space" in str(error.value)

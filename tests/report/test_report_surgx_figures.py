@@ -14,8 +14,9 @@ from PIL import Image
 
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.report import surgx_figures
-from medfaith.report.surgx_overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places, short
+from medfaith.report import pictures, surgx_figures
+from medfaith.report.pictures import short
+from medfaith.report.surgx_overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
 from medfaith.report.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
@@ -94,7 +95,7 @@ def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):
         write_surgx(tmp_path / str(number), FRAMES, model=f"model {number}")
     write_report([tmp_path], tmp_path / "out")
     assert names(tmp_path / "out") == ["figure_surgx_03.png"]
-    styles = surgx_figures.styles_of([f"model {number}" for number in range(9)])
+    styles = pictures.styles_of([f"model {number}" for number in range(9)])
     assert styles["model 0"]["facecolor"] == styles["model 8"]["facecolor"]
     assert len({(style["facecolor"], style["hatch"]) for style in styles.values()}) == 9
 
@@ -115,7 +116,7 @@ def on_sheet(sheet: np.ndarray, at: tuple[int, int, int, int], x: float, y: floa
 
 def test_an_overlay_has_its_parts_in_their_places():
     (width, height), (at,) = places([overlay()])
-    sheet = pixels(surgx_figures.png(draw([overlay()], "one")))
+    sheet = pixels(pictures.png(draw([overlay()], "one")))
     assert sheet.shape == (height, width, 3)
     assert at[2:] == (400, 200)
     for x, y in ((60, 30), (20, 70), (80, 60), (50, 80)):  # the four sides
@@ -124,7 +125,7 @@ def test_an_overlay_has_its_parts_in_their_places():
     red, green, blue = on_sheet(sheet, at, 110, 50)
     assert red > 60 > green + blue, "turbo's end, over black"
     moved = overlay(boxes=[{"label": "hook", "xywh": [120.0, 30.0, 60.0, 50.0]}])
-    sheet = pixels(surgx_figures.png(draw([moved], "one")))
+    sheet = pixels(pictures.png(draw([moved], "one")))
     assert on_sheet(sheet, at, 150, 80) == GREEN != on_sheet(sheet, at, 50, 80)
 
 
@@ -135,7 +136,7 @@ def test_what_moves_is_outlined(motion):
     mask |= motion == "all"
     shown = overlay(motion=None if motion == "unknown" else mask)
     _, (at,) = places([shown])
-    sheet = pixels(surgx_figures.png(draw([shown], "one")))
+    sheet = pixels(pictures.png(draw([shown], "one")))
     whitest = max(min(on_sheet(sheet, at, x, 55)) for x in np.arange(138, 142, 0.5))
     assert (whitest > 150) == (motion == "part")
     assert on_sheet(sheet, at, 160, 55) == (0, 0, 0)

@@ -27,14 +27,14 @@ from medfaith.evaluate_metrics.polarity.option_scores import (
     subsets,
 )
 from medfaith.loaders.errors import InputError
+from medfaith.logs.files import SampleFile
+from medfaith.logs.lines import SampleError, read_lines
 from medfaith.tasks.contrabench.option_scores import choices, split_scores
 
-from .intervals import SEED
-from .naming import in_order, model_name, protocol_name
-from .read import SampleFile
-from .runs import Run, Setting
-from .samples import Lines, Reading, SampleError, is_ours, read_lines
-from .tables import MODEL, PROTOCOL, UNDEFINED, Column, Table, count, count_of, percent
+from .contrabench_logs import Lines, Reading, is_ours
+from .contrabench_names import in_order, protocol_name
+from .contrabench_runs import Run, Setting
+from .tables import MODEL, PROTOCOL, SEED, UNDEFINED, Column, Table, count, count_of, percent
 
 _TASK = "medfaith_contrabench_option_scores"
 
@@ -57,7 +57,7 @@ def holds_scores(file: SampleFile) -> bool:
 
 
 def read_scored_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[ScoredRun]:
-    """The scored runs in a sample log of an option-score task: one a setting; see `samples.read_lines`."""
+    """The scored runs in a sample log of an option-score task: one a setting; see `logs.lines.read_lines`."""
     return read_lines(file, _ScoreLines, progress)
 
 
@@ -126,7 +126,7 @@ def find_states(runs: Sequence[ScoredRun]) -> tuple[dict[Path, list[ScoredRun]],
             files.setdefault(found, []).append(run)
         else:
             where = f"neither at {recorded} nor at {beside}"
-            notes.append(f"{model_name(run)}, {run.source.task}: its hidden states are {where}; Figure 5B is undefined")
+            notes.append(f"{run.model_name}, {run.source.task}: its hidden states are {where}; Figure 5B is undefined")
     return files, notes
 
 
@@ -219,7 +219,7 @@ def _rows(run: ScoredRun) -> list[list]:
         gap, difference = gaps[mask], run.concept_difference[mask]
         interval = bootstrap_mean(gap, groups=np.unique(run.study[mask], return_inverse=True)[1], seed=SEED)
         rows.append(
-            [model_name(run), protocol_name(run) + forms, run.n, run.n_data, int(parts.gold_positive.sum()), name,
+            [run.model_name, protocol_name(run) + forms, run.n, run.n_data, int(parts.gold_positive.sum()), name,
              len(gap), interval.mean, interval.low, interval.high, *(_mean(gap, np.median), _mean(gap > 0)),
              _mean(difference[~np.isnan(difference)]), int((~np.isnan(difference)).sum()),
              *_similarities(run.similarity, mask), run.source.task, run.source.date]

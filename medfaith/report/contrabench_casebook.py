@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .naming import base_name, external, model_name, protocol_name
-from .runs import Run
+from .contrabench_names import base_name, external, protocol_name
+from .contrabench_runs import Run
 from .tables import MODEL, PROMPT, PROTOCOL, Column, Table
 
 _PRINTED = 24
@@ -63,7 +63,7 @@ def _row(run: Run, kind: str, row: int) -> list:
         return options[index] if index >= 0 else None
 
     return [
-        kind, model_name(run), base_name(run.setting.prompt), protocol_name(run), run.id[row], run.finding[row],
+        kind, run.model_name, base_name(run.setting.prompt), protocol_name(run), run.id[row], run.finding[row],
         question, "; ".join(options), option(run.base[row]), option(run.choice["m1"][row]), option(run.answer[row]),
         run.reason["m1"][row], run.cue[row],
     ]  # fmt: skip

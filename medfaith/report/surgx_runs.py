@@ -15,11 +15,8 @@ from typing import Any, NamedTuple
 from medfaith.evaluate_metrics.ivt.answers import read_reply
 from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS, TRIPLETS
 from medfaith.evaluate_metrics.ras.levels import LEVELS
-
-from .naming import model_name
-from .read import SampleFile
-from .runs import Logged
-from .samples import Rows, SampleError, read_lines
+from medfaith.logs.files import SampleFile
+from medfaith.logs.lines import Logged, Rows, SampleError, read_lines
 
 SOURCES = {"cholec80_boxes": "Cholec80-Boxes", "cholect45": "CholecT45", "cholect50": "CholecT50"}  # of the frames
 FIRST_METRIC = {"instruments": "f1", "triplets": "coverage", "occlusion": "lost"}  # where a sample keeps its row
@@ -86,7 +83,7 @@ class SurgXRun(Logged):
         """The model's, with its telling arguments, and the prompt where it is not the task's own."""
         changed = [self.setting.variant] * bool(self.setting.variant)
         changed += [self.setting.prompt] * (self.setting.prompt != "b0")
-        return model_name(self) + (f" ({', '.join(changed)})" if changed else "")
+        return self.model_name + (f" ({', '.join(changed)})" if changed else "")
 
     @property
     def videos(self) -> list[int]:
@@ -114,7 +111,7 @@ def in_surgx_order(runs: list[SurgXRun]) -> list[SurgXRun]:
 def read_surgx_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[SurgXRun]:
     """The runs in a sample log, one for each source; none for another benchmark's log.
 
-    Args and Raises: as `samples.read_lines`.
+    Args and Raises: as `logs.lines.read_lines`.
     """
     return read_lines(file, _SurgXLines, progress)
 

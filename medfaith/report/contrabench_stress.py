@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .naming import base_name, in_order, model_name
-from .runs import Run, n_errors
+from .contrabench_names import base_name, in_order
+from .contrabench_runs import Run, n_errors
 from .tables import MODEL, PROMPT, SIZE, UNREAD, Column, Table, count, percent
 
 _SHORT = {"chexpert_presence": ("reversals", "rev."), "chexpert_absence": ("contradictions", "contrad.")}
@@ -75,7 +75,7 @@ def _table(stress: _Stress, runs: Sequence[Run]) -> Table:
 
 def _row(run: Run, stress: _Stress) -> list:
     base = run.scores()
-    row = [model_name(run), base_name(run.setting.prompt), getattr(run.setting, stress.changed), run.n, run.n_data,
+    row = [run.model_name, base_name(run.setting.prompt), getattr(run.setting, stress.changed), run.n, run.n_data,
            base["accuracy"], n_errors(base)]  # fmt: skip
     after = [(run.scores(name), with_worsened) for name, _, with_worsened in stress.verifiers]
     for scores, _ in after:

@@ -1,155 +1,20 @@
-"""HEAL-MedVQA's Tables 2, 3 and 4 (section 5) from the sample logs of its tasks.
-
-Every figure is computed from the responses, by the metrics of this package.
-"""
+"""HEAL-MedVQA's Tables 2, 3 and 4 (section 5), and a table of two readers of the open-ended answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import Extraction, extract_labels
+from medfaith.evaluate_metrics.medvqa_f1.labels import extract_labels
 from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import agreement
-from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
-from medfaith.evaluate_metrics.medvqa_f1.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt import score as tpt
-from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
-from medfaith.evaluate_metrics.vpt import score as vpt
-from medfaith.loaders.errors import InputError
 
-from .extractors import Extractor
-from .intervals import SEED
-from .naming import model_name
-from .read import SampleFile
-from .runs import Logged
-from .samples import AGAIN, Rows, SampleError, read_lines
-from .tables import MODEL, SIZE, UNDEFINED, Column, Table, count, fraction, fraction_interval
+from .heal_extractors import Extractor
+from .heal_runs import SOURCES, HealRun
+from .tables import MODEL, SEED, SIZE, UNDEFINED, Column, Table, count, fraction, fraction_interval
 
-SOURCES = {"mimic": "MIMIC", "vindr": "VinDr"}  # the paper's names, in its order
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
-_PAIRED = {"tpt": tpt, "vpt": vpt}
-_SINGLE = {"positive": "closed", "hallucinated": "closed", "abnormal": "open", "normal": "open"}
-_KINDS = {*_SINGLE, ORIGINAL, *tpt.KINDS, *vpt.KINDS}
 _INTERVALS = f"95% intervals: bootstrap over images, 2,000 resamples, seed {SEED}."
-
-
-class HealSetting(NamedTuple):
-    """What was asked. ask: closed, open, tpt or vpt; split: train, validation or test."""
-
-    config: str
-    split: str
-    prompt: str
-    ask: str
-
-
-class HealRow(NamedTuple):
-    """One question and its response. answer: "yes", "no", or "" of an open question, whose gold is `diseases`."""
-
-    id: str
-    image_id: str
-    original_id: str
-    kind: str
-    answer: str
-    diseases: tuple[str, ...]
-    response: str
-
-
-@dataclass(frozen=True, eq=False)
-class HealRun(Logged):
-    """One model's responses to one kind of question about one source, ordered by question id."""
-
-    setting: HealSetting
-    rows: tuple[HealRow, ...]
-
-    @property
-    def n(self) -> int:
-        return len(self.rows)
-
-    @property
-    def name(self) -> str:
-        """The model's, with prompt and split where they are not the task's own."""
-        changed = [self.setting.prompt] * (self.setting.prompt != "b0")
-        changed += [self.setting.split] * (self.setting.split != "test")
-        return model_name(self) + (f" ({', '.join(changed)})" if changed else "")
-
-    def scores(self) -> dict[str, Any]:
-        """Of the metric that the setting asks for; open-ended answers read by words."""
-        responses = [row.response for row in self.rows]
-        if self.setting.ask == "open":
-            return self.open_scores([extract_labels(response) for response in responses])
-        if self.setting.ask == "closed":
-            gold, images = [row.answer for row in self.rows], [row.image_id for row in self.rows]
-            return closed_scores([read_yes_no(text) for text in responses], gold, groups=images, seed=SEED)
-        return _PAIRED[self.setting.ask].score_predictions(responses, [row._asdict() for row in self.rows], seed=SEED)
-
-    def open_scores(self, extractions: Sequence[Extraction]) -> dict[str, Any]:
-        """Of open-ended answers as an extractor read them, one extraction a row."""
-        images = [row.image_id for row in self.rows]
-        return open_scores(extractions, [row.diseases for row in self.rows], groups=images, seed=SEED)
-
-
-def read_heal_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[HealRun]:
-    """The runs in a sample log, one for each source and kind of question; none for another benchmark's log.
-
-    Args and Raises: as `samples.read_lines`.
-    """
-    return read_lines(file, _HealLines, progress)
-
-
-class _HealLines(Rows):
-    columns = ("original_id", "image_id", "kind", "question_type", "diseases")
-
-    @staticmethod
-    def setting(doc: Mapping[str, Any], task: str) -> HealSetting:
-        """An original is one of either perturbation test: `run` says which."""
-        config, split = (*doc["id"].split("/"), "")[:2]
-        if config not in SOURCES:
-            raise SampleError("doc.id", f"{doc['id']!r} begins with none of {', '.join(SOURCES)}")
-        if doc["kind"] not in _KINDS:
-            raise SampleError("doc.kind", f"{doc['kind']!r} is none of {', '.join(sorted(_KINDS))}")
-        return HealSetting(config, split, str(doc.get("prompt") or "b0"), _SINGLE.get(doc["kind"], "paired"))
-
-    @staticmethod
-    def row(sample: Mapping[str, Any]) -> HealRow:
-        return _row(sample["doc"], sample["filtered_resps"][0])
-
-    def run(self, setting: HealSetting, file: SampleFile, *, single: bool) -> HealRun:
-        if setting.ask == "paired":
-            setting = setting._replace(ask=self._test(file))
-        return HealRun(setting=setting, **self.logged(file, single=single))
-
-    def _test(self, file: SampleFile) -> str:
-        """Which perturbation test it is; a log that --limit left with originals only has its task's name to tell."""
-        kinds = {row.kind for row in self.rows.values()}
-        tests = [name for name, test in _PAIRED.items() if kinds & {*test.KINDS}]
-        tests = tests or [name for name in _PAIRED if file.task.endswith(f"_{name}")]
-        if len(tests) != 1:
-            found = f"its perturbed questions are of {' and '.join(tests) or 'neither test'}"
-            raise InputError(file.path, found, expected="those of one test, TPT or VPT", action=AGAIN)
-        return tests[0]
-
-
-def _row(doc: Mapping[str, Any], response: Any) -> HealRow:
-    for column in ("id", "image_id", "original_id"):
-        if not isinstance(doc[column], str):
-            raise SampleError(f"doc.{column}", f"{doc[column]!r} is not a text")
-    if not isinstance(response, str):
-        raise SampleError("filtered_resps", f"{str(response)[:100]} is not a text")
-    if doc["kind"] == ORIGINAL and doc["id"] != doc["original_id"]:
-        raise SampleError("doc.original_id", f"{doc['original_id']!r} is not the id of this original")
-    opened = _SINGLE.get(doc["kind"]) == "open"
-    if doc["question_type"] != ("open" if opened else "closed"):
-        raise SampleError("doc.question_type", f"{doc['question_type']!r} for a question of kind {doc['kind']!r}")
-    unknown = sorted({*doc["diseases"]} - {*CLASSES})
-    if opened and unknown:
-        raise SampleError("doc.diseases", f"{unknown[0]!r} is none of the {len(CLASSES)} classes")
-    answer = "" if opened else str(dict(enumerate(doc["options"])).get(doc["answer"])).casefold()
-    if not opened and answer not in {"yes", "no"}:
-        raise SampleError("doc.answer", f"{answer!r} is neither Yes nor No")
-    names = (doc["id"], doc["image_id"], doc["original_id"], doc["kind"])
-    return HealRow(*names, answer, tuple(doc["diseases"]), response)
 
 
 def heal_tables(runs: Sequence[HealRun]) -> list[Table]:

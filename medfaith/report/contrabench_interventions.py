@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .naming import base_name, external, model_name, protocol_name, verified_name
-from .runs import Run, n_errors
+from .contrabench_names import base_name, external, protocol_name, verified_name
+from .contrabench_runs import Run, n_errors
 from .tables import MODEL, PROTOCOL, SIZE, UNREAD, Column, Table, count, percent
 
 _SIDES = ("chexpert_presence", "chexpert_absence")
@@ -44,7 +44,7 @@ def _instruct(runs: Sequence[Run]) -> Table:
         _, in_base, in_instruct = np.intersect1d(base.id, run.id, assume_unique=True, return_indices=True)
         b0, instruct = base.scores(rows=in_base), run.scores(rows=in_instruct)
         rows.append(
-            [model_name(run), protocol_name(run), len(in_base), base.n_data, b0["accuracy"], n_errors(b0),
+            [run.model_name, protocol_name(run), len(in_base), base.n_data, b0["accuracy"], n_errors(b0),
              instruct["accuracy"], n_errors(instruct), instruct_class(n_errors(b0), n_errors(instruct)),
              b0["accuracy_verified"], n_errors(b0, "_verified"),
              instruct["accuracy_verified"], n_errors(instruct, "_verified"),
@@ -76,7 +76,7 @@ def _few_shot(runs: Sequence[Run]) -> Table:
         scores = run.scores()
         for variant, suffix in ((base_name, ""), (verified_name, "_verified")):
             rows.append(
-                [model_name(run), protocol_name(run), variant(run.setting.prompt), run.n, run.n_data,
+                [run.model_name, protocol_name(run), variant(run.setting.prompt), run.n, run.n_data,
                  scores[f"accuracy{suffix}"], n_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
                  scores["parse_failure_rate"]]
             )  # fmt: skip

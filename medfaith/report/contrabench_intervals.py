@@ -8,12 +8,13 @@ import numpy as np
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
 
-from .naming import base_name, external, model_name, protocol_name
-from .runs import Run, n_errors
+from .contrabench_names import base_name, external, protocol_name
+from .contrabench_runs import Run, n_errors
 from .tables import (
     MODEL,
     PROMPT,
     PROTOCOL,
+    SEED,
     SIZE,
     UNREAD,
     Column,
@@ -27,7 +28,6 @@ from .tables import (
     points_interval,
 )
 
-SEED = 42  # of all resampling, as in Appendix B.5
 _P_NOTE = (
     "p: paired permutation test of the accuracy gain, two-sided, 10,000 permutations. The paper calls its test paired, "
     "but its figures are those of an independent, one-sided one; the card of the confidence metric compares the two."
@@ -46,7 +46,7 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
         studies = np.unique(run.study, return_inverse=True)[1]
         whole = bootstrap_mean(after - before, seed=SEED), bootstrap_mean(after - before, groups=studies, seed=SEED)
         tests = [permutation_test(after, before, groups=groups, seed=SEED).p_value for groups in (None, studies)]
-        name = [model_name(run), base_name(run.setting.prompt), protocol_name(run), run.n, run.n_data]
+        name = [run.model_name, base_name(run.setting.prompt), protocol_name(run), run.n, run.n_data]
         of_count = bootstrap_mean(negated.astype(float), seed=SEED)
         by_example.append(
             [
@@ -103,7 +103,7 @@ def internal_intervals(named: Sequence[tuple[str, Run]]) -> Table:
         parts = [bootstrap_mean(values, seed=SEED)[:3] for values in (before, after, after - before)]
         test = permutation_test(after, before, seed=SEED)
         rows.append(
-            [name, model_name(run), base_name(run.setting.prompt), run.n, run.n_data,
+            [name, run.model_name, base_name(run.setting.prompt), run.n, run.n_data,
              *(value for part in parts for value in part), test.p_value, run.scores()["parse_failure_rate"]]
         )  # fmt: skip
     columns = [

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from medfaith.evaluate_metrics.polarity.score import Samples, polarity_scores
-
-from .read import SampleFile
+from medfaith.logs.lines import Logged
 
 _PROMPTS = ("b0", "cot", "instruct", "3shot", "3shot_images", "packet")
 _PUBLISHED = {
@@ -43,21 +42,6 @@ class Setting(NamedTuple):
     def changed_forms(self) -> tuple[str, ...]:
         """Names of the fields in which wording or option order is not the published one."""
         return tuple(name for name, values in _PUBLISHED.items() if getattr(self, name) not in values)
-
-
-@dataclass(frozen=True, eq=False)
-class Logged:
-    """What one sample log holds: one model in one setting.
-
-    n_data: questions that the protocol has, n_skipped of which were left out for want of their images.
-    """
-
-    model: str
-    adapter: str
-    setting: Any
-    source: SampleFile
-    n_data: int
-    n_skipped: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +95,11 @@ class Run(Logged):
         if after in self.choice:
             return scores
         return {key: float("nan") if key in _AFTER or key.endswith("_verified") else v for key, v in scores.items()}
+
+    @property
+    def changed_values(self) -> str:
+        """What wording or layout the questions have where it is not the published one."""
+        return ", ".join(getattr(self.setting, name) for name in self.setting.changed_forms)
 
     def correct(self, after: str | None = None) -> np.ndarray:
         """1.0 where the answer is right, before or after a filter; NaN after one that was not run. Shape (n,)."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .intervals import internal_intervals
-from .naming import base_name, in_order, model_name
-from .runs import Run, pooled
+from .contrabench_intervals import internal_intervals
+from .contrabench_names import base_name, in_order
+from .contrabench_runs import Run, pooled
 from .tables import (
     MODEL,
     PROMPT,
@@ -84,7 +84,7 @@ def _sparsity(named: Sequence[tuple[str, Run]]) -> Table:
     for name, run in named:
         scores = run.scores()
         rows.append(
-            [name, model_name(run), base_name(run.setting.prompt), run.n, run.n_data,
+            [name, run.model_name, base_name(run.setting.prompt), run.n, run.n_data,
              scores["accuracy"], scores["accuracy_verified"], scores["accuracy_delta"],
              scores["n_changed"], scores["n_improved"], scores["n_worsened"],
              _explicit_delta(run), int(np.sum(run.cue != "")), scores["coverage"],
@@ -110,7 +110,7 @@ def _ablations(named: Sequence[tuple[str, Run]]) -> Table:
         for variant in (variant for variant in _ABLATIONS if variant in run.choice):
             scores = run.scores(variant)
             rows.append(
-                [name, model_name(run), variant.upper(), run.n, run.n_data, scores["accuracy_verified"],
+                [name, run.model_name, variant.upper(), run.n, run.n_data, scores["accuracy_verified"],
                  scores["accuracy_delta"], scores["n_changed"], scores["n_improved"], scores["n_worsened"],
                  _explicit_delta(run, variant), *_contradictions(run, variant),
                  scores["parse_failure_rate"]]
@@ -132,7 +132,7 @@ def _seeds(slices: Sequence[Run]) -> Table:
             continue
         scores = run.scores()
         rows.append(
-            [_SEEDS.get(match["number"], f"s{match['number']}"), model_name(run), base_name(run.setting.prompt),
+            [_SEEDS.get(match["number"], f"s{match['number']}"), run.model_name, base_name(run.setting.prompt),
              run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"], scores["accuracy_delta"],
              *_contradictions(run), scores["parse_failure_rate"]]
         )  # fmt: skip

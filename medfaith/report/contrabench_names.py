@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .runs import Logged, Run
+from .contrabench_runs import Run
 
 PROTOCOLS = {  # protocol: (long name, short name)
     "chexpert_presence": ("CheXpert direct presence", "CheXpert presence"),
@@ -22,10 +22,6 @@ _VERIFIED = {
     "b0": "M1", "cot": "CoT+M1", "instruct": "Instruct+M1", "3shot": "FS+M1", "3shot_images": "FS+M1 (images)",
     "packet": "Packet+M1",
 }  # fmt: skip
-
-
-def model_name(run: Logged) -> str:
-    return f"{run.model} + {run.adapter}" if run.adapter else run.model
 
 
 def base_name(prompt: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .naming import PROTOCOLS, base_name, external, model_name, protocol_name, protocol_place
-from .runs import Run, n_errors, pooled
+from .contrabench_names import PROTOCOLS, base_name, external, protocol_name, protocol_place
+from .contrabench_runs import Run, n_errors, pooled
 from .tables import (
     MODEL,
     PROMPT,
@@ -44,7 +44,7 @@ def _matrix(runs: Sequence[Run]) -> Table:
     rows = []
     for of_protocol in by_variant.values():
         first = next(iter(of_protocol.values()))
-        row = [model_name(first), base_name(first.setting.prompt)]
+        row = [first.model_name, base_name(first.setting.prompt)]
         for protocol in protocols:
             row += _base_and_verified(of_protocol[protocol]) if protocol in of_protocol else [None] * 8
         rows.append(row)
@@ -97,7 +97,7 @@ def _scale(runs: Sequence[Run]) -> Table:
         rows.append(
             [
                 f"{PROTOCOLS[run.setting.protocol][0].removeprefix('CheXpert ')} {split}".capitalize(),
-                model_name(run),
+                run.model_name,
                 base_name(run.setting.prompt),
                 run.n,
                 run.n_data,
@@ -128,7 +128,7 @@ def _audit(runs: Sequence[Run]) -> list[Table]:
         whole = {"All": pooled(list(sides.values()))} if len(sides) == 2 else {}
         for split, run in [*whole.items(), *((side.capitalize(), sides[side]) for side in sorted(sides))]:
             scores = run.scores()
-            name = [model_name(run), base_name(run.setting.prompt)]
+            name = [run.model_name, base_name(run.setting.prompt)]
             upper.append(
                 [*name, split, run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"],
                  scores["n_wrong_with_negated"], scores["n_wrong_with_negated_verified"],
@@ -171,7 +171,7 @@ def _reversals_by_finding(runs: Sequence[Run]) -> Table:
     rows = []
     for run in runs:
         rates = [run.scores(rows=run.finding == finding)["reversal_rate"] for finding in findings]
-        name = [model_name(run), base_name(run.setting.prompt), run.n, run.n_data]
+        name = [run.model_name, base_name(run.setting.prompt), run.n, run.n_data]
         rows.append([*name, *rates, run.scores()["parse_failure_rate"]])
     columns = [
         MODEL, PROMPT, SIZE,
@@ -231,7 +231,7 @@ def _control(runs: Sequence[Run]) -> Table:
         _, in_direct, in_control = np.intersect1d(keys[0], keys[1], return_indices=True)
         with_negated, without = run.scores(rows=in_direct), control.scores(rows=in_control)
         rows.append(
-            [model_name(run), base_name(run.setting.prompt), protocol_name(run), len(in_direct), control.n_data,
+            [run.model_name, base_name(run.setting.prompt), protocol_name(run), len(in_direct), control.n_data,
              with_negated["accuracy"], without["accuracy"], without["accuracy"] - with_negated["accuracy"],
              with_negated["n_reversals"], with_negated["reversal_rate"],
              with_negated["parse_failure_rate"], without["parse_failure_rate"]]

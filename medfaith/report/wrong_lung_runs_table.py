@@ -1,0 +1,79 @@
+"""Which tasks of That's the Wrong Lung! have been run, how many of their sentences have a score, and what lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from medfaith.evaluate_metrics.localization.pairs import RANDOM_SENTENCES
+from medfaith.evaluate_metrics.localization.score import DEGENERATE, WITHOUT_BOX, WITHOUT_MAP
+
+from .tables import MODEL, SIZE, Column, Table, count, count_of
+from .wrong_lung_runs import GOLD, SYNTHETIC, TASK, TRIMMED, WrongLungRun
+from .wrong_lung_scores import PERTURBATIONS, ModelScores
+
+SIZES = (
+    Column("scored", ("n_auroc", "n_rows"), count_of), Column("without map", (f"n_{WITHOUT_MAP}",), count),
+    Column("degenerate", (f"n_{DEGENERATE}",), count), Column("without box", (f"n_{WITHOUT_BOX}",), count),
+)  # fmt: skip
+_OF_ORIGINALS = "Wrong Lung Tables 1 to 3, 7 and 10 to 12 and the correlations"
+_NEEDED = {  # which tables the changed sentences of a config are for
+    **dict.fromkeys(PERTURBATIONS, "the changes (Figures 3, 5, 14 and 15)"),
+    RANDOM_SENTENCES: "Wrong Lung Tables 4, 8 and 9 and the changes (Figures 3, 5, 14 and 15)",
+    SYNTHETIC: "Wrong Lung Tables 7, 11 and 12 as synthetic sentences",
+    TRIMMED: "Wrong Lung Table 6",
+}
+
+
+def runs_table(models: Sequence[ModelScores]) -> Table:
+    """One row a log."""
+    rows = [_run(run) for model in models for run in model.runs.values()]
+    columns = [
+        MODEL, Column("Sentences", ("config",)), SIZE, Column("Patients", ("n_patients",), count),
+        Column("Without images", ("n_skipped",), count), Column("Other patients", ("n_left_out",), count),
+        Column("scored", ("n_auroc",), count), *SIZES[1:],
+        Column("Pairs", ("n_pairs",), count), Column("without Δ", ("n_pairs_undefined",), count),
+        Column("Task", ("task",)), Column("Date", ("date",)),
+    ]  # fmt: skip
+    notes = [
+        "n: sentences asked, each changed one behind its original; “a of b” marks a run with --limit, without the "
+        "rows whose images are missing or whose patients --patients leaves out (Other patients). scored: those with an "
+        "AUROC; the others have no attention (without map), none on any region (degenerate), boxes that hold no pixel "
+        "of the view (without box) or all of them. Pairs: of a changed sentence and its original; without Δ: where one "
+        "of the two has no AUROC."
+    ]
+    return Table("wrong_lung_runs", "Wrong Lung runs", columns, rows, notes)
+
+
+def _run(run: WrongLungRun) -> list[Any]:
+    states = [row["state"] for row in run.rows]
+    known = {row["id"] for row in run.rows if row["values"]["auroc"] is not None}
+    ids = {row["id"] for row in run.rows}
+    pairs = [row for row in run.changed if row["original_id"] in ids]
+    return [
+        run.name, run.setting.config, run.n, run.n_data, len({row["cluster"] for row in run.rows}), run.n_skipped,
+        run.n_left_out, len(known), *(states.count(state) for state in (WITHOUT_MAP, DEGENERATE, WITHOUT_BOX)),
+        len(pairs), sum(not {row["id"], row["original_id"]} <= known for row in pairs), run.source.task,
+        run.source.date,
+    ]  # fmt: skip
+
+
+def left_out(models: Sequence[ModelScores]) -> list[str]:
+    """Notes on what is left out of which table for want of a log."""
+    notes = []
+    without = [model.name for model in models if model.source is None]
+    if without:
+        notes.append(f"{', '.join(without)}: no original sentence is logged; left out of {_OF_ORIGINALS}")
+    for model in models:
+        if model.source not in (None, GOLD):
+            n = len(model.runs[model.source].originals)
+            where = f"{_OF_ORIGINALS} take the {n:,} originals of {TASK}{model.source}"
+            notes.append(f"{model.name}: {TASK}{GOLD} is not logged; {where}")
+    lacking: dict[tuple[str, str], list[str]] = {}  # of models and tables: configs
+    for config, tables in _NEEDED.items():
+        without = [model.name for model in models if config not in model.runs or not model.runs[config].changed]
+        if without:
+            lacking.setdefault((", ".join(without), tables), []).append(TASK + config)
+    for (names, tables), tasks in lacking.items():
+        notes.append(f"{names}: no changed sentence of {', '.join(tasks)} is logged; left out of {tables}")
+    return notes
