@@ -4,7 +4,7 @@ import datasets
 import evaluate
 
 from medfaith.evaluate_metrics.ivt.score import score_instruments, score_triplets
-from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS
+from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 
 _DESCRIPTION = """
 How well are surgical instruments and action triplets (instrument, verb, target) recognised in endoscopic frames? Two

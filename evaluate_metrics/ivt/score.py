@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..confidence.score import bootstrap_mean
-from .answers import read_instruments, read_reply
+from ..reading.surgery import read_instruments, read_reply
+from ..reading.surgical_names import INSTRUMENTS, TRIPLETS
 from .triplets import average_precision, checked_table, class_name, top_k, triplet_ap
-from .vocabulary import INSTRUMENTS, TRIPLETS
 
 __all__ = [
     "average_precision",
@@ -84,7 +84,7 @@ def triplet_coverage(
     """Share of the gold triplets that their frame's predictions hold.
 
     Args:
-        predicted: n collections of triplets, as `top_k` gives, or as `answers.read_triplets` does.
+        predicted: n collections of triplets, as `top_k` gives, or as `surgery.read_triplets` does.
         gold: n collections, of ids or texts as in predicted.
         groups, bootstrap: as for `instrument_scores`.
 
@@ -118,7 +118,7 @@ def score_instruments(
     """Read the answers to "What surgical tools do you see?" and score them.
 
     Args:
-        predictions: n answers: text, or the JSON object of `answers.read_reply`, whose predicted classes count.
+        predictions: n answers: text, or the JSON object of `surgery.read_reply`, whose predicted classes count.
         references: n dicts of classes (those that the frame has) and video.
         classes: the classes that may occur; instruments that a text names besides are left out and counted.
         n_resamples, seed, confidence_level: of the bootstrap intervals, which draw whole videos.

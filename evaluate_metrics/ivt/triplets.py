@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .vocabulary import COMPONENTS, NULL_VERB, TARGETS, TRIPLET_INSTRUMENTS, TRIPLETS, VERBS
+from ..reading.surgical_names import COMPONENTS, NULL_VERB, TARGETS, TRIPLET_INSTRUMENTS, TRIPLETS, VERBS
 
 PARTS = ("i", "v", "t", "iv", "it", "ivt")
 

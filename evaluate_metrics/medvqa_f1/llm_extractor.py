@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from .labels import Extraction
-from .vocabulary import CLASSES
-from .yes_no import without_thinking
+from ..reading.disease_names import CLASSES
+from ..reading.diseases import Extraction
+from ..reading.thinking import without_thinking
 
 Messages = list[dict[str, str]]
 Complete = Callable[[Messages], str]

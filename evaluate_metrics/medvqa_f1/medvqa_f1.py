@@ -4,7 +4,7 @@ import datasets
 import evaluate
 
 from medfaith.evaluate_metrics.medvqa_f1.score import score_predictions
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 
 _DESCRIPTION = """
 Accuracy of medical visual question answering as in HEAL-MedVQA: precision, recall and F1 of yes/no answers, and

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..confidence.score import bootstrap_mean
-from .labels import Extraction, extract_labels
-from .vocabulary import CLASSES
-from .yes_no import Outcome, read_yes_no
+from ..reading.disease_names import CLASSES
+from ..reading.diseases import Extraction, extract_labels
+from ..reading.yes_no import Outcome, read_yes_no
 
 
 def score_predictions(
@@ -31,7 +31,7 @@ def score_predictions(
         references: n dicts of question_type ("closed" or "open"), answer (closed: "Yes" or "No"), diseases (open: the
             labels, none for a normal region) and image_id.
         labels: n label collections that another extractor read from open-ended responses (None: unreadable); the
-            entries of closed questions are ignored. Without it `labels.extract_labels` reads them.
+            entries of closed questions are ignored. Without it `diseases.extract_labels` reads them.
         vocabulary: the labels that may occur.
         n_resamples, seed, confidence_level: of the bootstrap intervals of the two F1, which draw whole images.
         per_sample: whether to return each response's reading as well.

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
-from .answers import Answer, parse_answer, without_thinking
+from ..reading.choice import Answer, parse_answer
+from ..reading.thinking import without_thinking
 from .verifier import Verdict
 
 BASELINE_BELOW = 0.80

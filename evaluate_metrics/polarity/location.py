@@ -16,7 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from .answers import option_texts, words
+from ..reading.choice import option_texts
+from ..reading.words import words
 from .verifier import Verdict
 
 REASONS = (

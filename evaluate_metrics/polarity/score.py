@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .answers import parse_answer
+from ..reading.choice import parse_answer
 from .verifier import verify
 
 FAILURES = {"none": "n_unparsed", "ambiguous": "n_ambiguous", "out_of_range": "n_invalid"}
@@ -18,7 +18,7 @@ class Samples(NamedTuple):
 
     choice: predicted option index, -1 where nothing could be read; verified: the same after the verifier.
     answer, negated, counterpart: indices of the gold, the negated option and its positive counterpart, -1 for none.
-    polarity: "presence", "absence" or "other"; outcome: how reading went (`answers.Outcome`); finding: the target.
+    polarity: "presence", "absence" or "other"; outcome: how reading went (`choice.Outcome`); finding: the target.
     """
 
     choice: np.ndarray

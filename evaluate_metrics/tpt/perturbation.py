@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..confidence.score import bootstrap_mean
-from ..medvqa_f1.yes_no import read_yes_no
+from ..reading.yes_no import read_yes_no
 
 ORIGINAL = "original"
 UNREAD = ("none", "ambiguous")

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from jinja2 import TemplateError
 from tqdm import tqdm
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import Extraction
 from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import (
     Complete,
     Messages,
@@ -20,6 +19,7 @@ from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import (
     extract,
     transformers_chat,
 )
+from medfaith.evaluate_metrics.reading.diseases import Extraction
 from medfaith.loaders.errors import InputError, MedfaithError
 
 _CONNECT = 10  # seconds in which a server has to answer at all

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import Extraction, extract_labels
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
-from medfaith.evaluate_metrics.medvqa_f1.yes_no import read_yes_no
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
+from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
+from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt import score as tpt
 from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
 from medfaith.evaluate_metrics.vpt import score as vpt

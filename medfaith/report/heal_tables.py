@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import extract_labels
 from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import agreement
+from medfaith.evaluate_metrics.reading.diseases import extract_labels
 from medfaith.evaluate_metrics.tpt import score as tpt
 
 from .heal_extractors import Extractor

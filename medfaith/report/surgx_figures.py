@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from medfaith.evaluate_metrics.ivt.score import instrument_scores
-from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS
 from medfaith.evaluate_metrics.ras.levels import LEVELS
+from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 
 from .pictures import NONE, Drawn, Styles, figure_of, png, separate, short, styles_of
 from .surgx_overlays import Sheet, contact_sheet

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from medfaith.evaluate_metrics.ivt.answers import read_reply
-from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS, TRIPLETS
 from medfaith.evaluate_metrics.ras.levels import LEVELS
+from medfaith.evaluate_metrics.reading.surgery import read_reply
+from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import Logged, Rows, SampleError, read_lines
 

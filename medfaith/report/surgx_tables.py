@@ -8,9 +8,9 @@ from typing import Any
 
 from medfaith.evaluate_metrics.attention_alignment.score import summarise
 from medfaith.evaluate_metrics.ivt.score import instrument_scores, score_triplets, triplet_coverage
-from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS
 from medfaith.evaluate_metrics.ras.levels import LEVELS
 from medfaith.evaluate_metrics.ras.score import summarise as summarise_ras
+from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 from medfaith.tasks.surgx.occlusion import occlusion_scores
 
 from .surgx_runs import SOURCES, SurgXRun, in_surgx_order

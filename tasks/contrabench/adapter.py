@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean
-from medfaith.evaluate_metrics.polarity.answers import Answer, parse_answer
 from medfaith.evaluate_metrics.polarity.fallback import fall_back, read_packet
 from medfaith.evaluate_metrics.polarity.location import verify_location
 from medfaith.evaluate_metrics.polarity.verifier import verify
+from medfaith.evaluate_metrics.reading.choice import Answer, parse_answer
 
 
 def b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from inspect_ai.scorer import CORRECT, INCORRECT, Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from ...evaluate_metrics.medvqa_f1.yes_no import read_yes_no
+from ...evaluate_metrics.reading.yes_no import read_yes_no
 from ...loaders.errors import MedfaithError
 from . import questions
 

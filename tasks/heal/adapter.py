@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import extract_labels
-from medfaith.evaluate_metrics.medvqa_f1.yes_no import read_yes_no
+from medfaith.evaluate_metrics.reading.diseases import extract_labels
+from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 
 F1 = ("f1", "f1_ci_low", "f1_ci_high", "precision", "recall")
 CLOSED = (*(f"yes_no_{name}" for name in F1), "yes_no_accuracy", "n_closed_unparsed")

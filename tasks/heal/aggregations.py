@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import Extraction
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
+from medfaith.evaluate_metrics.reading.diseases import Extraction
 from medfaith.evaluate_metrics.tpt.score import score_predictions as tpt_scores
 from medfaith.evaluate_metrics.vpt.score import score_predictions as vpt_scores
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import datasets
 
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows
 

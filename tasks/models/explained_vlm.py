@@ -24,7 +24,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.utils import Collator, resize_image
 from tqdm import tqdm
 
-from ...evaluate_metrics.ivt.answers import read_instruments, read_triplets
+from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...loaders.errors import InputError
 from ..explain import cleann
 from ..explain.causal_plot import draw_causal_graph

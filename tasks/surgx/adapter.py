@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from medfaith.evaluate_metrics.attention_alignment.score import score_frame
-from medfaith.evaluate_metrics.ivt.answers import Reply, read_instruments, read_reply, read_triplets
 from medfaith.evaluate_metrics.ras.score import score_frame as ras_of_frame
+from medfaith.evaluate_metrics.reading.surgery import Reply, read_instruments, read_reply, read_triplets
 from medfaith.loaders import rle
 from medfaith.tasks.explain.geometry import visible_share
 

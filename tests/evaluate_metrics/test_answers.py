@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.polarity.answers import Answer, option_texts, parse_answer, words
+from medfaith.evaluate_metrics.reading.choice import Answer, option_texts, parse_answer
+from medfaith.evaluate_metrics.reading.words import words
 
 OPTIONS = ["Edema", "No edema", "Pleural effusion"]  # A, B, C
 A, B, C = 0, 1, 2

@@ -228,9 +228,3 @@ def test_module_agrees_with_the_function():
     ]
     found = module.compute(predictions=listed, references=references, per_sample=True, seed=1)
     assert repr(found) == repr(score_predictions(predictions, references, per_sample=True, seed=1))
-
-
-@pytest.mark.parametrize("name", ["boxes", "frames", "regions", "spread"])
-def test_a_file_shared_with_ras_stands_once(name):
-    home, place = ROOM / "attention_alignment" / f"{name}.py", ROOM / "ras" / f"{name}.py"
-    assert place.read_bytes() == home.read_bytes(), f"{place} is not {home}: make it a link"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.polarity.answers import Answer, parse_answer
 from medfaith.evaluate_metrics.polarity.fallback import REASONS, fall_back, read_confidence, read_packet
 from medfaith.evaluate_metrics.polarity.verifier import Verdict
+from medfaith.evaluate_metrics.reading.choice import Answer, parse_answer
 
 OPTIONS = ["Edema", "No edema", "Atelectasis"]
 WHOLE = (

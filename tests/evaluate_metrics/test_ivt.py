@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
-from medfaith.evaluate_metrics.ivt import score, triplets, vocabulary
-from medfaith.evaluate_metrics.ivt.vocabulary import COMPONENTS, INSTRUMENTS, TRIPLETS
+from medfaith.evaluate_metrics.ivt import score, triplets
+from medfaith.evaluate_metrics.reading import surgical_names as vocabulary
+from medfaith.evaluate_metrics.reading.surgical_names import COMPONENTS, INSTRUMENTS, TRIPLETS
 from medfaith.loaders import cholec_triplets
 
 ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"

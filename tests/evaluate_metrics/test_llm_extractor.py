@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, cohen_kappa_score, jaccard_score
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import Extraction, extract_labels
 from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import (
     agreement,
     chat_endpoint,
@@ -18,7 +17,8 @@ from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import (
     parse_reply,
     transformers_chat,
 )
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
+from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from tests.chat import chat_server, save_tiny_llama
 
 NOTHING = Extraction(frozenset(), "unreadable")

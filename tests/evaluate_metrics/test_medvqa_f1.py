@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import Extraction, extract_labels
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores, score_predictions
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES, OTHERS, SYNONYMS
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES, OTHERS, SYNONYMS
+from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 
 ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 

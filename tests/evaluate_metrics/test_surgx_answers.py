@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.ivt.answers import Reply, read_instruments, read_reply, read_triplets
-from medfaith.evaluate_metrics.ivt.clauses import plain
-from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS, TRIPLETS
+from medfaith.evaluate_metrics.reading.clauses import plain
+from medfaith.evaluate_metrics.reading.surgery import Reply, read_instruments, read_reply, read_triplets
+from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 
 G, B, H, S, C, IRR, BAG = INSTRUMENTS
 CHOICES = "Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator, Bag"  # of appendix C.2

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.medvqa_f1.yes_no import read_yes_no, without_thinking
+from medfaith.evaluate_metrics.reading.thinking import without_thinking
+from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt.score import KINDS, score_predictions
 
 ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
@@ -317,17 +318,3 @@ def test_module_agrees_with_the_function():
     assert module.compute(predictions=predictions, references=references, per_sample=True) == score_predictions(
         predictions, references, per_sample=True
     )
-
-
-@pytest.mark.parametrize(
-    ("home", "folders"),
-    [
-        ("confidence/score.py", ["tpt/confidence.py", "vpt/confidence.py", "medvqa_f1/confidence.py"]),
-        ("medvqa_f1/yes_no.py", ["tpt/yes_no.py", "vpt/yes_no.py"]),
-        ("tpt/perturbation.py", ["vpt/perturbation.py"]),
-    ],
-)
-def test_a_shared_file_stands_once(home, folders):
-    """A metric loads alone, so what several need lies in each folder: as a link to its one home, never as a twin."""
-    for place in folders:
-        assert (ROOM / place).read_bytes() == (ROOM / home).read_bytes(), f"{place} is not {home}: make it a link"

@@ -45,7 +45,9 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path)
     assert "clinic/tpt (new space, a metric)" in done.stdout
     assert set(hub.repositories) == {("space", "clinic/tpt")}
     space = hub.repositories["space", "clinic/tpt"]
-    assert {"tpt.py", "score.py", "confidence_score.py", "app.py", "example.json", "requirements.txt"} < set(space.files)
+    assert {"tpt.py", "score.py", "confidence_score.py", "app.py", "example.json", "requirements.txt"} < set(
+        space.files
+    )
     assert yaml.safe_load(space.files["README.md"].decode().split("---\n")[1])["title"] == "TPT"
     for name, content in space.files.items():
         assert b"/tmp/" not in content, name
@@ -58,7 +60,7 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path)
     assert found["tried"] >= 6
     assert found["scores"]["tpt"] == 0.5
     assert {r.path.rsplit("/", 1)[-1] for r in hub.asked("GET", "/spaces/clinic/tpt/resolve/") if r.status == 200} >= {
-        "tpt.py", "score.py", "medvqa_f1_yes_no.py", "confidence_score.py", "perturbation.py"
+        "tpt.py", "score.py", "reading_yes_no.py", "confidence_score.py", "perturbation.py"
     }  # fmt: skip
 
     commits, requests = len(space.commits), len(hub.requests)

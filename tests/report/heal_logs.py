@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from tests.report.report_logs import write_log
 
 Answer = tuple[dict[str, Any], str]

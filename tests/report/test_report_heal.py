@@ -14,7 +14,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from medfaith.cli import main
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.loaders.errors import InputError
 from medfaith.report.write import read_results, write_report
 from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, csv_rows, pair, question, write_heal

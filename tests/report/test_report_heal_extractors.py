@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from medfaith.cli import main
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from tests.chat import chat_server, save_tiny_llama
 from tests.report.heal_logs import CLOSED, OPEN, UNREADABLE, as_mimic, csv_rows, write_heal
 from tests.report.report_logs import rows_of

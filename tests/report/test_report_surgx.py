@@ -14,7 +14,7 @@ import pytest
 from sklearn.metrics import precision_recall_fscore_support
 
 from medfaith.cli import main
-from medfaith.evaluate_metrics.ivt.vocabulary import INSTRUMENTS, TRIPLETS
+from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 from medfaith.loaders.errors import InputError
 from medfaith.report.write import read_results, write_report
 from medfaith.tasks.models.reference_heatmaps import KINDS

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from medfaith.cli import main
-from medfaith.evaluate_metrics.ivt.vocabulary import TRIPLETS
+from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.report.surgx_overlays import Sheet, contact_sheet
 from medfaith.report.write import read_results
 from medfaith.tasks.rows import read

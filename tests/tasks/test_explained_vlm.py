@@ -14,7 +14,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.hf_vlms import HFMultimodalLM
 from PIL import Image
 
-from medfaith.evaluate_metrics.ivt.answers import read_reply
+from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.store import open_store

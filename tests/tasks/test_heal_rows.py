@@ -19,8 +19,8 @@ import pytest
 from pycocotools import mask as coco
 from scipy import ndimage
 
-from medfaith.evaluate_metrics.medvqa_f1.labels import extract_labels
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
+from medfaith.evaluate_metrics.reading.diseases import extract_labels
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.tasks.heal import prompts

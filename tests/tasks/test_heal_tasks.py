@@ -15,7 +15,7 @@ from lm_eval.api.registry import get_model
 from lm_eval.tasks import TaskManager
 
 from medfaith import tasks
-from medfaith.evaluate_metrics.medvqa_f1.vocabulary import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.loaders import anatomy_masks
 from medfaith.tasks.heal.rows import NORMAL
 from medfaith.tasks.rows import read

@@ -16,7 +16,7 @@ from lm_eval.tasks import TaskManager
 from PIL import Image
 
 from medfaith import tasks
-from medfaith.evaluate_metrics.ivt.answers import read_reply
+from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders import images
 from medfaith.tasks.explain.geometry import to_frame
 from medfaith.tasks.explain.store import open_store

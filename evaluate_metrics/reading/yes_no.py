@@ -15,15 +15,13 @@ Thinking is dropped first. Both answers where one of these decides are `ambiguou
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Literal
+
+from .thinking import without_thinking
+from .words import folded
 
 Outcome = Literal["yes", "no", "ambiguous", "none"]
 
-_THINKING = r"(?:think|thinking|thought|reasoning)"
-_THOUGHT = re.compile(rf"\A.*</{_THINKING}\s*>", re.IGNORECASE | re.DOTALL)
-_UNFINISHED_THOUGHT = re.compile(rf"<{_THINKING}\s*>.*", re.IGNORECASE | re.DOTALL)
-_ANSWER_TAG = re.compile(r"<answer\s*>(.*?)</answer\s*>", re.IGNORECASE | re.DOTALL)
 _MARKUP = re.compile(r"\\(?:boxed|text|textbf|mathrm)\b|</?[a-z_]{1,20}>|[*_`\"“”${}\[\]()#>]")
 _QUOTE = re.compile(r"(?<!\w)['‘]|['’](?!\w)")  # an apostrophe within a word stays
 _SENTENCE_END = re.compile(r"[.;!\n]+|(?<=\?)")
@@ -74,17 +72,6 @@ _PRESENCE = re.compile(
 _HEALTHY = re.compile(r"\b(?:normal|clear|healthy|unremarkable|intact)\b")  # "normal lung is seen" asserts no disease
 
 
-def without_thinking(text: str) -> str:
-    """What follows the thinking; of that, what stands in answer tags where there are any.
-
-    >>> without_thinking("<think>Perhaps no.</think>So: <answer>Yes</answer>")
-    'Yes'
-    """
-    text = _THOUGHT.sub("", text) if "</" in text else text
-    answers = [answer for answer in _ANSWER_TAG.findall(text) if answer.strip()]
-    return "\n".join(answers) if answers else _UNFINISHED_THOUGHT.sub("", text)
-
-
 def read_yes_no(text: str | None) -> Outcome:
     """What a model's text answers to a yes/no question.
 
@@ -107,9 +94,7 @@ def read_yes_no(text: str | None) -> Outcome:
 
 
 def _clean(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
-    text = text.replace("n't", " not").replace("cannot", "can not")
-    return _CHOICE.sub(" ", _QUOTE.sub(" ", _MARKUP.sub(" ", text))).strip()
+    return _CHOICE.sub(" ", _QUOTE.sub(" ", _MARKUP.sub(" ", folded(text)))).strip()
 
 
 def _stated(text: str) -> set[Outcome]:

@@ -9,13 +9,13 @@ excluded") counts as named; a question, and what follows "whether" or "if", name
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from .vocabulary import OTHERS, SYNONYMS
-from .yes_no import without_thinking
+from .disease_names import OTHERS, SYNONYMS
+from .thinking import without_thinking
+from .words import folded
 
 Outcome = Literal["found", "normal", "unreadable"]
 
@@ -84,7 +84,7 @@ def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYM
 
     Args:
         text: a model's answer: sentences, a Markdown or a JSON list.
-        vocabulary: labels; those of `vocabulary.SYNONYMS` are found by their synonyms, others by their own words.
+        vocabulary: labels; those of `disease_names.SYNONYMS` are found by their synonyms, others by their own words.
 
     >>> sorted(extract_labels("Findings include nodules and a small effusion, but no oedema.").labels)
     ['Nodule/Mass', 'Pleural effusion']
@@ -105,9 +105,7 @@ def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYM
 
 def _clauses(text: str) -> Iterator[str]:
     """Lower-case clauses with plain words, commas and colons; denials that deny nothing are taken out."""
-    text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
-    text = text.replace("n't", " not").replace("cannot", "can not")
-    text = _under_their_headers(_ITEM_END.sub(". ", text))
+    text = _under_their_headers(_ITEM_END.sub(". ", folded(text)))
     text = _NOISE.sub(" ", _DASH.sub(": ", text).replace("_", " "))
     for sentence in _SENTENCE.findall(text):
         if sentence.endswith("?"):

@@ -12,6 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from .thinking import FINISHED, UNFINISHED
+
 
 class Clause(NamedTuple):
     """text: a part of `plain(answer)`; start: where it begins; denied: it stands under a heading that denies."""
@@ -21,8 +23,6 @@ class Clause(NamedTuple):
     denied: bool
 
 
-_THINKING = r"(?:think|thinking|thought|reasoning)"
-_THOUGHT = re.compile(rf"\A.*</{_THINKING}\s*>|<{_THINKING}\s*>.*", re.IGNORECASE | re.DOTALL)
 _ANSWER_TAG = re.compile(r"</?answer\s*>", re.IGNORECASE)
 _DASH = re.compile(r"(?<=[^\W_])([*_]{0,2})[^\S\n][-–—]+(?=\s)")  # between words; at the start of a line it is a bullet
 _LOOSE_QUOTE = re.compile(r"(?<![^\W_])'|'(?![^\W_])")
@@ -81,8 +81,9 @@ def plain(text: str) -> str:
     >>> plain("**Grasper**, “cystic_duct”")
     '  grasper  , "cystic duct"'
     """
-    text = _THOUGHT.sub(_blanks, text) if "<" in text else text
-    text = _ANSWER_TAG.sub(_blanks, text) if "<" in text else text
+    if "<" in text:
+        for pattern in (FINISHED, UNFINISHED, _ANSWER_TAG):
+            text = pattern.sub(_blanks, text)
     text = text if text.isascii() else "".join(map(_simple, text))
     text = _DASH.sub(lambda match: f"{':':<{len(match[0])}}", text.lower())
     return _NOISE.sub(" ", _LOOSE_QUOTE.sub('"', text))

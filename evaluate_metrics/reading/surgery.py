@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from .clauses import Clause, clauses, denials, plain
-from .vocabulary import (
+from .surgical_names import (
     INSTRUMENT_SYNONYMS,
     INSTRUMENTS,
     OTHERS,
@@ -148,7 +148,7 @@ _CANNOT_TELL = re.compile(
 
 
 def read_instruments(text: str | None) -> Reading:
-    """The instruments that a text asserts: words, synonyms and plurals (`vocabulary.INSTRUMENT_SYNONYMS`).
+    """The instruments that a text asserts: words, synonyms and plurals (`surgical_names.INSTRUMENT_SYNONYMS`).
 
     A list of all seven only repeats the choices of the prompt and is passed over, and an answer that asserts all seven
     in any other way is no answer either: no frame has them all. Where nothing else is said, that is `unparsed`.

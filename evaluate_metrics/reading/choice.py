@@ -20,6 +20,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from .thinking import without_thinking
+from .words import words
+
 Outcome = Literal["parsed", "ambiguous", "out_of_range", "none"]
 
 
@@ -32,14 +35,10 @@ class Answer(NamedTuple):
 
 _CONFLICT = -1  # stands among option indices for "more than one reading"
 
-_THINKING = r"(?:think|thinking|reasoning|thought)"
-_THOUGHT = re.compile(rf"\A.*</{_THINKING}\s*>", re.IGNORECASE | re.DOTALL)
-_UNFINISHED_THOUGHT = re.compile(rf"<{_THINKING}\s*>.*", re.IGNORECASE | re.DOTALL)
-_ANSWER_TAG = re.compile(r"<answer\s*>(.*?)</answer\s*>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<answer\s*>(.*?)</answer\s*>", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"</?[A-Za-z_]{1,20}>")
 _MARKUP = re.compile(r"\\(?:boxed|text|textbf|mathrm)\b|[*_`\"“”${}]")
 _QUOTE = re.compile(r"(?<!\w)['‘’]|['‘’](?!\w)")  # an apostrophe within a word stays
-_WORD = re.compile(r"[^\W_]+")
 _SENTENCE_END = re.compile(r"[.;!?。\n]+")
 _REASON = re.compile(r"\b(?:because|since|as|due|given)\b", re.IGNORECASE)
 _NO = re.compile(r"\b(no)\s*(?:[,:;.!—–]|-\s)(?=\s*\w)", re.IGNORECASE)  # "No, ...": a reply, not part of "No edema"
@@ -106,17 +105,6 @@ _COPULA = re.compile("is|are|was|were")
 _TURN = re.compile("but|however|although|instead|rather")  # a denial before it no longer holds
 
 
-def words(text: str) -> str:
-    """Lower-case words of a text, one space between them: what texts are compared by.
-
-    >>> words("Edema isn't  PRESENT.")
-    'edema is not present'
-    """
-    text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
-    text = text.replace("n't", " not").replace("cannot", "can not")
-    return " ".join(_WORD.findall(text))
-
-
 def option_texts(options: Sequence[str]) -> list[str]:
     """The options without their own letters ("B. Edema" in second place is "Edema"; some sources store them so).
 
@@ -172,13 +160,6 @@ def _settle(found: set[int], n_options: int) -> Answer:
         return Answer(None, "ambiguous")
     (choice,) = found
     return Answer(choice, "parsed") if choice < n_options else Answer(None, "out_of_range")
-
-
-def without_thinking(text: str) -> str:
-    """What follows the thinking; of that, what stands in answer tags where there are any."""
-    text = _THOUGHT.sub("", text) if "</" in text else text
-    answers = [answer for answer in _ANSWER_TAG.findall(text) if answer.strip()]
-    return "\n".join(answers) if answers else _UNFINISHED_THOUGHT.sub("", text)
 
 
 def _clean(text: str) -> str:
