@@ -30,10 +30,11 @@ from medfaith.builders import wrong_lung
 from medfaith.loaders.phantom import chest_imagenome, mimic_cxr
 from medfaith.tasks.models import gloria_image
 from medfaith.training import data as training_data
-from medfaith.training.command import start
 from medfaith.training.data import Data, Example, by_patient
-from medfaith.training.recipes import named, word_list
-from medfaith.training.train import Options, auroc, settle, train
+from medfaith.training.recipes import RECIPES, Options
+from medfaith.training.run import start
+from medfaith.training.texts import word_list
+from medfaith.training.train import auroc, settle, train
 
 SAMPLES = 2000
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -64,7 +65,7 @@ def trained(
     model, tokenizer = start(None, text_model, tiny=True, seed=options.seed)
     settle(model, data, parts["train"], options)
     before = auroc(model, tokenizer, data, parts["test"])
-    history = train(model, tokenizer, data, parts, named(recipe), options)
+    history = train(model, tokenizer, data, parts, RECIPES[recipe], options)
     return len(history.train), before, auroc(model, tokenizer, data, parts["test"])
 
 
@@ -117,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--studies", type=int, default=160)
     parser.add_argument("--input", type=int, default=64, help="of the image encoder, pixels a side")
     parser.add_argument("--lr", type=float, default=3e-4)
-    parser.add_argument("--recipes", nargs="+", default=["30_shot", "rand_sents"])
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=["30_shot", "rand_sents"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     return parser
 

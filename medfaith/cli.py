@@ -15,6 +15,7 @@ from medfaith.annotate import command as annotate
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
 from medfaith.report import command as report
+from medfaith.training import command as training
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
     report.add_jobs(jobs)
     annotate.add_jobs(jobs)
+    training.add_jobs(jobs)
 
     job = jobs.add_parser("quickstart", help="everything on synthetic data: build, verify, evaluate, table; offline")
     job.add_argument("--out", type=Path, default=Path("medfaith-quickstart"), help="(default: %(default)s)")

@@ -25,7 +25,7 @@ from .overlay import nowhere, outlined, overlay, picture
 from .plan import Boxes, Instance, Plan, Sentence
 
 if TYPE_CHECKING:
-    from medfaith.tasks.models.alignment import Aligner
+    from medfaith.tasks.models.aligners import Aligner
 
 
 class Place(NamedTuple):

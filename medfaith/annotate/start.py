@@ -18,7 +18,7 @@ from .plan import Plan, instances
 from .session import Session
 
 if TYPE_CHECKING:
-    from medfaith.tasks.models.alignment import Aligner
+    from medfaith.tasks.models.aligners import Aligner
 
 REPOSITORY, CONFIG, SPLIT = "wrong-lung-chest_imagenome", "gold", "test"
 NO_MODEL = (

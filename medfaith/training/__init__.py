@@ -1,1 +1,1 @@
-"""That's the Wrong Lung!: its training recipes (section 4.1) for GLoRIA, `python -m medfaith.training`."""
+"""That's the Wrong Lung!: its training recipes (section 4.1) for GLoRIA, `medfaith train`."""

@@ -17,10 +17,10 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows
 from medfaith.tasks.models.gloria_text import clean
 
+from .recipes import GOLD, SHOTS, SILVER, Recipe
 from .views import Views
 
 REPOSITORY = "wrong-lung-chest_imagenome"
-GOLD, SILVER = "gold", "silver"
 SPLITS = {GOLD: ("test",), SILVER: ("train", "validation", "test")}  # in a build
 SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
@@ -148,6 +148,30 @@ def by_patient(
         if not own:
             raise InputError("--limit", f"leaves no sentence of the patients for {part}", action="raise it")
     return parts
+
+
+def select(recipe: Recipe, parts: dict[str, list[Example]], seed: int) -> tuple[list[Example], list[Example]]:
+    """Of the parts, what the recipe trains on and what it is stopped by.
+
+    Raises:
+        InputError: no abnormal sentences, fewer than 30 for supervision, or of one image only.
+    """
+    train, validation = (
+        [example for example in parts[part] if "abnormal" in example.subsets or not recipe.abnormal]
+        for part in ("train", "validation")
+    )
+    counts = f"{len(train)} sentences for training and {len(validation)} for validation"
+    if recipe.supervised:
+        if min(len(train), len(validation)) < SHOTS:
+            raise InputError("--data", f"has {counts}", expected=f"{SHOTS} of each, of different patients")
+        rng = np.random.default_rng(seed)
+        first, second = (sorted(rng.permutation(len(part))[:SHOTS].tolist()) for part in (train, validation))
+        return [train[number] for number in first], [validation[number] for number in second]
+    if min(len({example.image for example in part}) for part in (train, validation)) < 2:
+        kind = "abnormal sentences" if recipe.abnormal else "sentences"
+        found = f"has {counts.replace('sentences', kind, 1)}"
+        raise InputError("--data", found, expected=f"{kind} about 2 or more images in each part")
+    return train, validation
 
 
 def regions(examples: Sequence[Example]) -> torch.Tensor:

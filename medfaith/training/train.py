@@ -19,23 +19,12 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.gloria import GloriaModel
 from medfaith.tasks.models.gloria_text import tokenize
 
-from . import losses, recipes
-from .data import Data, Example, regions
-from .recipes import Recipe
+from . import losses, texts
+from .data import Data, Example, regions, select
+from .recipes import Options, Recipe
 
 WEIGHT_DECAY, CLIP = 1e-6, 0.25  # of GLoRIA's released configuration, as are batch_size and lr
 AT_ONCE = 32  # sentences of a batch where nothing is learned
-
-
-@dataclass(frozen=True)
-class Options:
-    """rounds: at most, in place of the recipe's. batch_size: in images; a supervised recipe has one batch."""
-
-    seed: int = 0
-    rounds: int | None = None
-    batch_size: int = 48
-    lr: float = 5e-5
-    device: str = "cpu"
 
 
 @dataclass
@@ -66,15 +55,15 @@ class Trainer:
         """Of one round: all examples at once, or each image with one of its sentences, in equal batches."""
         recipe = self.recipe
         if recipe.supervised:
-            return [Batch(examples, recipes.sentences(recipe, examples, examples, rng))]
+            return [Batch(examples, texts.sentences(recipe, examples, examples, rng))]
         of_image = defaultdict(list)
         for example in examples:
             of_image[example.image].append(example)
         drawn = [own[rng.integers(len(own))] for own in of_image.values()]
-        texts = recipes.sentences(recipe, drawn, examples, rng)
+        said = texts.sentences(recipe, drawn, examples, rng)
         n_batches = min(-(-len(drawn) // self.options.batch_size), len(drawn) // 2)  # no batch of one pair
         places = np.array_split(rng.permutation(len(drawn)), n_batches)
-        return [Batch([drawn[n] for n in own], [texts[n] for n in own]) for own in places]
+        return [Batch([drawn[n] for n in own], [said[n] for n in own]) for own in places]
 
     def learn(self, batches: Sequence[Batch], optimizer: torch.optim.Optimizer) -> float:
         self.model.train()
@@ -96,7 +85,7 @@ class Trainer:
 
     def _loss(self, batch: Batch, hiding: Recipe) -> torch.Tensor:
         device = self.options.device
-        tokens = recipes.tokens(hiding, self.tokenizer, batch.examples, batch.texts, self.hidden).to(device)
+        tokens = texts.tokens(hiding, self.tokenizer, batch.examples, batch.texts, self.hidden).to(device)
         images, image_of = _shared(self.data, batch.examples)
         if self.recipe.supervised:
             attention = losses.attention(self.model, images.to(device), tokens, image_of)
@@ -114,9 +103,9 @@ def train(
     its sentences, drawn anew. The optimizer is Adam. On the CPU, equal seeds give equal losses.
 
     Raises:
-        InputError: as `recipes.select`; a loss that is no number.
+        InputError: as `data.select`; a loss that is no number.
     """
-    chosen, watched = recipes.select(recipe, parts, options.seed)
+    chosen, watched = select(recipe, parts, options.seed)
     rng, hidden = (np.random.default_rng([options.seed, stream]) for stream in range(2))
     trainer = Trainer(model, tokenizer, data, recipe, options, hidden)
     history, rounds = History(), options.rounds or recipe.rounds

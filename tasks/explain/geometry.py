@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...evaluate_metrics.attention_alignment.frames import to_frame as on_frame
 from ...loaders.errors import MedfaithError
 
 Size = tuple[int, int]  # (height, width) in pixels
@@ -114,32 +115,21 @@ def of_processor(processor: Any, size: Size) -> Geometry:
     return geometry.part(canvas, top, left, height, width)
 
 
-def to_frame(grids: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """Heatmaps on the frame's pixels: bilinear between the cells' centres inside the window, 0 outside.
-
-    Between the outermost centres and the window's edge the outermost value stays, as for torch's `interpolate` with
-    `align_corners=False`. A constant grid stays exactly constant.
+def to_frame(grids: np.ndarray | Sequence[np.ndarray], geometry: Geometry) -> np.ndarray:
+    """Heatmaps on the frame's pixels, as the metric puts them there (attention_alignment.frames.to_frame).
 
     Args:
         grids: (N, h, w), finite.
 
     Returns:
         float32 (N, H, W).
+
+    Raises:
+        ValueError: a heatmap that is no (h, w) of finite numbers.
     """
-    grids = np.asarray(grids, dtype=np.float32)
-    if grids.ndim != 3 or (len(grids) and not grids.size):
-        raise ValueError(f"heatmaps of shape {grids.shape}; expected (N, height, width)")
-    if not np.isfinite(grids).all():
-        raise ValueError("a heatmap with NaN or infinity")
     frames = np.zeros((len(grids), *geometry.size), dtype=np.float32)
-    if not grids.size:
-        return frames
-    x, y, w, h = geometry.window
-    rows, above, down = _cells(geometry.size[0], y, h, grids.shape[1])
-    columns, before, across = _cells(geometry.size[1], x, w, grids.shape[2])
-    tall = _between(grids[:, above], grids[:, np.minimum(above + 1, grids.shape[1] - 1)], down[:, None])
-    wide = _between(tall[:, :, before], tall[:, :, np.minimum(before + 1, grids.shape[2] - 1)], across)
-    frames[:, rows, columns] = wide
+    for frame, grid in zip(frames, grids, strict=True):
+        frame[:] = on_frame(grid, geometry.size, geometry.window)
     return frames
 
 
@@ -160,21 +150,6 @@ def visible_share(boxes: np.ndarray | Sequence[Sequence[float]], geometry: Geome
     seen = (left, top, min(x + w, width) - left, min(y + h, height) - top)
     area = in_frame > 0
     return np.divide(_overlap(xywh, seen), in_frame, out=np.full(len(xywh), np.nan), where=area)
-
-
-def _cells(n_pixels: int, start: float, extent: float, n_cells: int) -> tuple[slice, np.ndarray, np.ndarray]:
-    """Of the pixels whose centres lie in the window: which they are, the cell before each, and how far past it."""
-    first = max(int(np.ceil(start - 0.5)), 0)
-    stop = max(min(int(np.ceil(start + extent - 0.5)), n_pixels), first)
-    centres = np.arange(first, stop) + 0.5
-    places = ((centres - start) * (n_cells / extent) - 0.5).clip(0, n_cells - 1)
-    cells = np.floor(places).astype(np.intp)
-    return slice(first, stop), cells, (places - cells).astype(np.float32)
-
-
-def _between(low: np.ndarray, high: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """low + share * (high - low): exact where both are equal, which a sum of two weighted values is not."""
-    return low + share * (high - low)
 
 
 def _overlap(xywh: np.ndarray, window: tuple[float, float, float, float]) -> np.ndarray:

@@ -11,7 +11,6 @@ each answer the reference `<model's key>/<shown>`, and whoever scores the run re
 from __future__ import annotations
 
 import json
-import os
 import re
 import zipfile
 import zlib
@@ -24,9 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...loaders.errors import InputError
+from ...loaders.whole import whole_file
 from .geometry import Geometry
 
 MODEL = "model.json"
+ATTENTION = "attention"  # name of the one map of a row about a sentence
 AGAIN = "delete the file and run the model again: it computes only what is missing"
 
 
@@ -128,8 +129,8 @@ class HeatmapStore:
         if path.exists():
             self._reader.model(self.key)
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(path, json.dumps(dict(model), indent=2, sort_keys=True).encode())
+            with whole_file(path) as partial:
+                partial.write_text(json.dumps(dict(model), indent=2, sort_keys=True), encoding="utf-8")
 
     def reference(self, shown: str) -> str:
         """What an answer says of its heatmaps: `<key>/<shown>`, for `Store.read`."""
@@ -181,10 +182,8 @@ class HeatmapStore:
         arrays = {"maps": scaled.astype(self._dtype), "peaks": peaks, "about": np.array(json.dumps(about))}
         if scores is not None:
             arrays["scores"] = np.asarray(scores, dtype=np.float64)
-        partial = _partial(path)
-        with partial.open("wb") as file:
+        with whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
-        partial.replace(path)
 
     def _grids(self, row_id: str, maps: Mapping[str, np.ndarray]) -> np.ndarray:
         """The maps as one float64 array (n, h, w)."""
@@ -255,17 +254,6 @@ def _file_name(row_id: str, shown: str) -> str:
     """Safe for any id: readable where it can be, told apart by a hash."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", row_id).lstrip(".")[:80]
     return f"{readable}-{blake2b(row_id.encode(), digest_size=6).hexdigest()}-{shown}.npz"
-
-
-def _partial(path: Path) -> Path:
-    """A name that no reader looks for and no other process writes."""
-    return path.with_name(f".{path.name}.{os.getpid()}.partial")
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    partial = _partial(path)
-    partial.write_bytes(content)
-    partial.replace(path)
 
 
 def _read_json(path: Path) -> Any:

@@ -1,8 +1,7 @@
 """`medfaith-alignment`: models that align a sentence with regions of its image, on That's the Wrong Lung!.
 
 A document has a `sentence` and one image; what the model attends to goes to the heatmap store, where the task scores
-it, and the reply says where. `Aligner` is what a model has to offer; GLoRIA has an attention of its own (gloria.py),
-for CLIP and BLIP the gradient attention of the sentence's similarity stands in for it.
+it, and the reply says where. The models are in aligners.py and gloria.py.
 """
 
 from __future__ import annotations
@@ -10,51 +9,21 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import blake2b
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
 from PIL import Image
 from tqdm import tqdm
 
 from ...loaders.errors import InputError, MedfaithError
-from ..explain.geometry import Geometry
-from ..explain.store import Entry, HeatmapStore, check_readers, digest_of
-from .contrastive_encoders import BlipEncoder, ClipEncoder, load_transformers, short_name, usable_device
-from .contrastive_frames import number_at_once
+from ..explain.store import ATTENTION, Entry, HeatmapStore, check_readers, digest_of
+from .aligners import Aligner, Alignment, GradientAligner
+from .contrastive_encoders import usable_device
+from .image_lm import ImageLM, images_of, number_at_once
 
 OPTIONS = {"gloria": ("text_model", "attention", "tau"), "clip": ("explainer",), "blip": ("explainer",)}
-ATTENTION = "attention"  # name of a row's one map in the store
-
-
-class Alignment(NamedTuple):
-    """What a model says of an image and a sentence.
-
-    attention: float32 (h, w), at least 0; its sum is 1 less the share of what is nowhere on the image ("No Attn"), or 0
-    where the model attends to nothing. geometry: where the grid lies on the image.
-    local: similarity of the sentence's words and the regions, None where the model has none. overall: of the whole
-    sentence and the whole image, their cosine.
-    cut: whether the sentence was longer than the model takes, and its end left out.
-    """
-
-    attention: np.ndarray
-    geometry: Geometry
-    local: float | None
-    overall: float | None
-    cut: bool = False
-
-
-class Aligner(Protocol):
-    """A model of images and sentences. identity: everything that an alignment depends on beside them, as JSON."""
-
-    identity: Mapping[str, Any]
-
-    def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
-        """Of each image, in mode RGB, and its sentence."""
-        ...
 
 
 def load_aligner(pretrained: str, device: str | None = None, **options: Any) -> Aligner:
@@ -84,57 +53,6 @@ def load_aligner(pretrained: str, device: str | None = None, **options: Any) -> 
     return GradientAligner(kind, name, device, **options)
 
 
-class GradientAligner:
-    """CLIP or BLIP: where the gradient of a sentence's similarity finds the image's attention to matter.
-
-    Args:
-        kind: clip or blip. name: a folder or a Hub name. explainer: as in medfaith-contrastive.
-    """
-
-    def __init__(self, kind: str, name: str, device: str, explainer: str = "auto") -> None:
-        self._encoder = load_transformers(name, device)
-        wanted = ClipEncoder if kind == "clip" else BlipEncoder
-        if not isinstance(self._encoder, wanted):
-            found = "blip" if kind == "clip" else "clip"
-            raise InputError(name, f"is a {found} model", action=f"name it {found}:{name}")
-        if explainer not in ("auto", *self._encoder.explainers):
-            known = ", ".join(self._encoder.explainers)
-            raise InputError("explainer", f"is {explainer!r}", expected=f"auto, {known}")
-        self._explainer = next(iter(self._encoder.explainers)) if explainer == "auto" else explainer
-        vocabulary = sorted(self._encoder._tokenizer.get_vocab().items())
-        self.identity: Mapping[str, Any] = {
-            "model": f"{kind}:{short_name(name)}",
-            "weights": self._encoder.weights,
-            "preprocessing": self._encoder.preprocessing,
-            "vocabulary": blake2b(repr(vocabulary).encode(), digest_size=16).hexdigest(),
-            "explainer": self._explainer,
-        }
-
-    def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
-        """Heatmaps divided by their sum; of a sentence that is too long, its first words."""
-        import torch
-
-        kept = [self._fitting(sentence) for sentence in sentences]
-        pixels = self._encoder.pixels(images)
-        with torch.no_grad():
-            texts = self._encoder.text(kept)
-            overall = (self._encoder.image(pixels) * texts).sum(dim=-1).tolist()
-        grids = self._encoder.grids(pixels, texts[:, None], self._explainer)[:, 0].double().cpu().numpy()
-        sums = grids.sum(axis=(1, 2), keepdims=True)
-        shares = np.divide(grids, sums, out=np.zeros_like(grids), where=sums != 0).astype(np.float32)
-        return [
-            Alignment(share, self._encoder.geometry((image.height, image.width)), None, cosine, text != sentence)
-            for share, image, cosine, text, sentence in zip(shares, images, overall, kept, sentences, strict=True)
-        ]
-
-    def _fitting(self, sentence: str) -> str:
-        text = sentence
-        while len(self._encoder.tokens([text])[0]) > self._encoder.max_tokens and " " in text:
-            text = text.rpartition(" ")[0]
-        self._encoder.check_length([text])
-        return text
-
-
 class _Pair(NamedTuple):
     """An image and a sentence, and the rows that ask about them."""
 
@@ -145,7 +63,7 @@ class _Pair(NamedTuple):
     numbers: list[int]  # of their requests
 
 
-class AlignmentLM(LM):
+class AlignmentLM(ImageLM):
     """Attention and similarities of the sentences of That's the Wrong Lung!.
 
     The reply is JSON: {"heatmaps": a reference for the store, "local": the similarity of words and regions or null,
@@ -158,8 +76,6 @@ class AlignmentLM(LM):
         pretrained, device, and other options: see `load_aligner`.
         store: a folder for the attention. batch_size: pairs of an image and a sentence at once.
     """
-
-    MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
 
     def __init__(
         self,
@@ -209,21 +125,9 @@ class AlignmentLM(LM):
             tqdm.write(f"medfaith-alignment: {cut}", file=sys.stderr)
         return replies
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        raise TypeError("a model that aligns gives attention and similarities; it gives no probability of text")
-
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        raise TypeError("a model that aligns gives attention and similarities; it gives no probability of text")
-
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        return "\n\n".join(turn["content"] for turn in chat_history)
-
     @property
     def tokenizer_name(self) -> str:
         return self._pretrained
-
-    def chat_template(self, chat_template: bool | str = False) -> str:
-        return ""
 
     def _entries(self, pairs: Sequence[_Pair]) -> list[Entry]:
         """What the store has of each pair; what it lacks is computed, and written for every row."""
@@ -259,7 +163,7 @@ def _pictures(requests: Sequence[Instance]) -> dict[str, dict[str, list[int]]]:
     """What names an image -> sentence -> numbers of the requests about both; no image is opened for it."""
     pictures: dict[str, dict[str, list[int]]] = {}
     for number, request in enumerate(requests):
-        doc, visual = request.doc, _visual(request)
+        doc, visual = request.doc, images_of(request)
         where = request.task_name or "request"
         if not isinstance(doc, Mapping) or not {"id", "sentence"} <= doc.keys():
             raise InputError(
@@ -279,14 +183,9 @@ def _opened(requests: Sequence[Instance], pictures: Mapping[str, Mapping[str, li
     """Pairs image by image, each image opened once, when it is its turn."""
     for sentences in pictures.values():
         first = next(iter(sentences.values()))[0]
-        (image,) = _visual(requests[first])
+        (image,) = images_of(requests[first])
         image = image.convert("RGB")
         size, content = f"{image.size}".encode(), image.tobytes()
         for sentence, numbers in sentences.items():
             rows = dict.fromkeys(str(cast(Any, requests[n].doc)["id"]) for n in numbers)
             yield _Pair(image, sentence, digest_of(size, content, sentence.encode()), tuple(rows), numbers)
-
-
-def _visual(request: Instance) -> Sequence[Image.Image]:
-    arguments = cast(Any, request.args)
-    return arguments[2]["visual"] if len(arguments) > 2 else []

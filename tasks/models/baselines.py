@@ -15,17 +15,17 @@ from itertools import product
 from typing import Any
 
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
 
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
-from medfaith.tasks.explain.store import HeatmapStore, check_readers, digest_of
+from medfaith.tasks.explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
 from medfaith.tasks.models import reference_attention, reference_heatmaps
+from medfaith.tasks.models.image_lm import ImageLM
 
 KINDS = tuple(dict.fromkeys((*reference_heatmaps.KINDS, *reference_attention.KINDS)))
 
 
-class Baseline(LM):
+class Baseline(ImageLM):
     """Answers a document with the letter of one of its options, or with its words where the document says so.
 
     Args:
@@ -34,8 +34,6 @@ class Baseline(LM):
         heatmap: which, one of `reference_heatmaps.KINDS` or `reference_attention.KINDS`. Attention that reads sentences
             is the oracle's alone: that of the others is uniform in its place.
     """
-
-    MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
 
     def __init__(self, store: str | None = None, heatmap: str = "box", **_: Any) -> None:
         super().__init__()
@@ -71,19 +69,6 @@ class Baseline(LM):
         continuations = [str(list(request.args)[1]).strip() for request in requests]
         hits = [text in answers for text, answers in zip(continuations, chosen, strict=True)]
         return [(0.0 if hit else -100.0, hit) for hit in hits]
-
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        raise TypeError(f"{type(self).__name__} answers questions; it gives no probability of free text")
-
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        return "\n\n".join(turn["content"] for turn in chat_history)
-
-    @property
-    def tokenizer_name(self) -> str:
-        return type(self).__name__
-
-    def chat_template(self, chat_template: bool | str = False) -> str:
-        return ""
 
     def _choices(self, requests: list[Instance]) -> list[int]:
         of_task: dict[str | None, list[int]] = {}
@@ -174,10 +159,8 @@ class _Heatmaps:
 
     def __init__(self, folder: str, kind: str, identity: dict[str, Any], reads_sentences: bool) -> None:
         self._of_sentences = kind if reads_sentences or kind not in reference_attention.READING else "uniform"
-        self._kind, self._store = (
-            kind,
-            HeatmapStore(folder, identity | {"heatmap": kind}, exact=kind in reference_attention.KINDS),
-        )
+        self._kind = kind
+        self._store = HeatmapStore(folder, identity | {"heatmap": kind}, exact=kind in reference_attention.KINDS)
 
     def check(self, requests: Iterable[Instance]) -> None:
         check_readers((request.doc for request in requests), self._store.folder)
@@ -205,7 +188,7 @@ class _Heatmaps:
         shown = self._shown([doc[field] for field in reference_attention.FIELDS.get(self._of_sentences, ())])
         if not self._store.has(doc["id"], shown):
             grid, geometry = reference_attention.attention(self._of_sentences, doc)
-            self._store.write(doc["id"], shown, {"attention": grid}, geometry)
+            self._store.write(doc["id"], shown, {ATTENTION: grid}, geometry)
         similar = reference_attention.similarity(self._of_sentences, doc)
         return json.dumps({"heatmaps": self._store.reference(shown), "local": similar, "global": similar})
 

@@ -18,16 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
 from PIL import Image
 
 from ...loaders.errors import InputError, MedfaithError
 from ..explain.geometry import Geometry, to_frame
 from ..explain.occlusion import occluded
 from ..explain.store import HeatmapStore, check_readers
-from .contrastive_encoders import SCALE, Encoder, OpenClipEncoder, load_transformers, short_name, usable_device
-from .contrastive_frames import THRESHOLDS, Frame, Job, batches, checked, first_right, number_at_once, opened, predicted
-from .surgvlp import TEXT_MODEL, SurgVLPEncoder
+from .clinical_bert import TEXT_MODEL
+from .contrastive_encoders import (
+    SCALE,
+    Encoder,
+    OpenClipEncoder,
+    chosen_explainer,
+    load_transformers,
+    short_name,
+    usable_device,
+)
+from .contrastive_frames import THRESHOLDS, Frame, Job, batches, checked, first_right, opened, predicted
+from .image_lm import ImageLM, number_at_once
+from .surgvlp import SurgVLPEncoder
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +44,7 @@ if TYPE_CHECKING:
 PROMPTS_AT_ONCE = 64
 
 
-class ContrastiveLM(LM):
+class ContrastiveLM(ImageLM):
     """Zero-shot classification by similarity, explained.
 
     The reply is JSON: {"heatmaps": a reference into the store or null, "predicted": classes, the most similar first,
@@ -56,8 +65,6 @@ class ContrastiveLM(LM):
         text_model: for SurgVLP, where the BERT's configuration and tokenizer are.
     """
 
-    MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
-
     def __init__(
         self,
         pretrained: str,
@@ -77,7 +84,7 @@ class ContrastiveLM(LM):
             raise InputError("percentile", f"is {percentile}", expected="a number from 0 to 100")
         self._batch_size = number_at_once(batch_size, max_batch_size)
         self._encoder = _load(pretrained, usable_device(device), text_model)
-        self._explainer = _explainer(explainer, self._encoder)
+        self._explainer = chosen_explainer(explainer, self._encoder)
         self._store_folder, self._percentile, self._threshold = store, percentile, threshold
         self._texts: dict[str, torch.Tensor] = {}  # each distinct prompt's vector, made once
 
@@ -121,21 +128,9 @@ class ContrastiveLM(LM):
         ((grids, geometry),) = self._explain([image], prompts, [list(indices)])
         return grids, geometry
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        raise TypeError("a contrastive model gives similarities; it gives no probability of text")
-
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        raise TypeError("a contrastive model gives similarities; it gives no probability of text")
-
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        return "\n\n".join(turn["content"] for turn in chat_history)
-
     @property
     def tokenizer_name(self) -> str:
         return self._encoder.name
-
-    def chat_template(self, chat_template: bool | str = False) -> str:
-        return ""
 
     def _jobs(self, requests: Sequence[Instance]) -> Iterator[Job]:
         groups: dict[tuple[Any, ...], list[int]] = {}
@@ -321,11 +316,3 @@ def _load(pretrained: str, device: str, text_model: str) -> Encoder:
     if kind == "surgvlp":
         return SurgVLPEncoder(rest, device, text_model)
     return load_transformers(pretrained, device)
-
-
-def _explainer(name: str, encoder: Encoder) -> str:
-    if name == "auto":
-        return next(iter(encoder.explainers))
-    if name not in encoder.explainers:
-        raise InputError("explainer", f"is {name!r}", expected=f"auto, {', '.join(encoder.explainers)}")
-    return name

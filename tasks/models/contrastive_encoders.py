@@ -120,7 +120,7 @@ class TransformerEncoder(Encoder):
 
     def __init__(self, name: str, network: Any, processor: Any, device: str) -> None:
         super().__init__(name, network, device)
-        self._vision, self._processor, self._tokenizer = network.vision_model, processor, processor.tokenizer
+        self._vision, self._processor, self.tokenizer = network.vision_model, processor, processor.tokenizer
         self.explainers = {
             "rollout": self._rollout,
             "rollout_last": partial(self._rollout, last_only=True),
@@ -132,7 +132,7 @@ class TransformerEncoder(Encoder):
         """(n, d) of the vision encoder's output, of any length."""
 
     def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
-        return self._tokenizer(list(prompts))["input_ids"]
+        return self.tokenizer(list(prompts))["input_ids"]
 
     def pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
         return self._processor.image_processor(list(images), return_tensors="pt")["pixel_values"].to(self.device)
@@ -152,7 +152,7 @@ class TransformerEncoder(Encoder):
         return self.network.config.text_config.max_position_embeddings
 
     def _padded(self, prompts: Sequence[str]) -> Any:
-        return self._tokenizer(list(prompts), padding=True, return_tensors="pt").to(self.device)
+        return self.tokenizer(list(prompts), padding=True, return_tensors="pt").to(self.device)
 
     def _rollout(
         self, pixels: torch.Tensor, texts: torch.Tensor, order: rollout.Order = "printed", last_only: bool = False
@@ -247,6 +247,15 @@ class OpenClipEncoder(ResNetEncoder):
     @property
     def max_tokens(self) -> int:
         return self.network.context_length
+
+
+def chosen_explainer(name: str, encoder: Encoder) -> str:
+    """The explainer of a model's name for it; `auto` is the model's usual one. Raises InputError for what is none."""
+    if name == "auto":
+        return next(iter(encoder.explainers))
+    if name not in encoder.explainers:
+        raise InputError("explainer", f"is {name!r}", expected=f"auto, {', '.join(encoder.explainers)}")
+    return name
 
 
 def load_transformers(name: str, device: str) -> TransformerEncoder:

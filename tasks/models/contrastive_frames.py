@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from ...loaders.errors import InputError
 from ..explain.store import Entry, HeatmapStore, digest_of
+from .image_lm import images_of
 
 THRESHOLDS = ("per_frame", "per_class")
 NEEDED = ("id", "classes", "prompts", "top_k")
@@ -51,7 +52,7 @@ class Frame(NamedTuple):
 
 def opened(request: Instance, store: HeatmapStore | None) -> Frame:
     """The frame that a request shows."""
-    (image,) = _visual(request)
+    (image,) = images_of(request)
     image, doc = image.convert("RGB"), cast(Mapping[str, Any], request.doc)
     if store is None:
         return Frame(doc, image, "", None)
@@ -98,25 +99,11 @@ def checked(request: Instance) -> Mapping[str, Any]:
     missing = [name for name in NEEDED if name not in doc]
     if missing:
         raise InputError(where, f"the document has no {', '.join(missing)}", expected=expected, row=request.doc_id)
-    n_classes, n_prompts, n_images = len(doc["classes"]), len(doc["prompts"]), len(_visual(request))
+    n_classes, n_prompts, n_images = len(doc["classes"]), len(doc["prompts"]), len(images_of(request))
     if n_classes != n_prompts or not n_classes or n_images != 1:
         found = f"{n_classes} classes, {n_prompts} prompts, {n_images} images"
         raise InputError(where, found, expected=expected, row=str(doc["id"]))
     return doc
-
-
-def _visual(request: Instance) -> Sequence[Image.Image]:
-    arguments = cast(Any, request.args)
-    return arguments[2]["visual"] if len(arguments) > 2 else []
-
-
-def number_at_once(size: int | str, largest: int | None) -> int:
-    """lm-eval's batch size, which may be automatic, as a number. Raises InputError for what is none."""
-    if str(size).startswith("auto"):
-        return int(largest or 16)
-    if not str(size).isdigit() or int(size) < 1:
-        raise InputError("batch_size", f"is {size!r}", expected="a positive whole number, or auto")
-    return int(size)
 
 
 def batches(items: Sequence[T], size: int, what: str = "", quiet: bool = True) -> Iterator[Sequence[T]]:

@@ -26,15 +26,16 @@ from tqdm import tqdm
 
 from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...loaders.errors import InputError
+from ...loaders.whole import whole_file
 from ..explain import cleann
 from ..explain.causal_plot import draw_causal_graph
 from ..explain.geometry import Geometry, of_processor
-from ..explain.store import HeatmapStore, check_readers, digest_of
+from ..explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
 from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_grid, visual_positions
 from .contrastive_encoders import short_name
 from .hf_vlm import TOKEN_TYPES, HFVisionLM
+from .image_lm import images_of
 
-ATTENTION = "attention"  # name of a sentence's one map in the store
 YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
 SAMPLED = 256  # numbers of each weight that tell one model from another
 Span = tuple[int, int]
@@ -205,7 +206,9 @@ class ExplainedVLM(HFVisionLM):
         path = self._graph_path(request, shown)
         if path:
             place = {"size": geometry.size, "window": geometry.window}
-            _write_json(path, {"row": request.doc["id"], **place, "graphs": graphs})
+            with whole_file(path) as partial:
+                content = {"row": request.doc["id"], **place, "graphs": graphs}
+                partial.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
             _draw(path.with_suffix(""), graphs, image, geometry)
         self._store(request).write(str(request.doc["id"]), shown, maps, geometry, extra={"text": text})
 
@@ -340,7 +343,7 @@ def _is_explained(request: Instance) -> bool:
 
 def _only_image(request: Instance) -> Any:
     """The request's frame. Raises InputError where there is not one, or it has another size than the document says."""
-    images, doc = cast(Any, request.args)[2]["visual"], request.doc
+    images, doc = images_of(request), request.doc
     where, row = request.task_name or "request", str(doc["id"])
     if len(images) != 1:
         raise InputError(where, f"{len(images)} images", expected="one frame a question", row=row)
@@ -361,10 +364,3 @@ def _shown(request: Instance) -> str:
     image = _only_image(request)
     asked = json.dumps([context, arguments, image.mode, image.size], default=str)
     return digest_of(asked.encode(), np.asarray(image).tobytes())
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
-    partial.replace(path)

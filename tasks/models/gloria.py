@@ -17,11 +17,9 @@ A model with a "No Attn" vector (section 4.1) has one region more, which is nowh
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +31,10 @@ from transformers import AutoTokenizer, BertConfig
 
 from ...evaluate_metrics.localization.view import window
 from ...loaders.errors import InputError
+from ...loaders.whole import whole_file
 from ..explain.geometry import Geometry
-from .alignment import Alignment
+from .aligners import Alignment, vocabulary_digest
+from .clinical_bert import TEXT_MODEL, reading
 from .contrastive_encoders import few, weights_digest
 from .gloria_image import PREPROCESSING, RESNET_50, ImageEncoder, pixels
 from .gloria_text import Sentence, TextEncoder, Tokens, tokenize
@@ -42,7 +42,6 @@ from .gloria_text import Sentence, TextEncoder, Tokens, tokenize
 ATTENTIONS = ("paper", "code")
 TEMP1, TEMP2 = 4.0, 5.0
 TAU = 1 / TEMP1
-TEXT_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
 PREFIX = "gloria."
 POSITIONS = "text_encoder.model.embeddings.position_ids"  # 0, 1, 2, ...: older releases of transformers kept them
 EXPECTED = "a checkpoint of GLoRIA: the weights of a ResNet of bottlenecks, of a BERT and of two embedders"
@@ -130,9 +129,9 @@ class GloriaModel(nn.Module):
 
     def save_checkpoint(self, path: str | Path) -> None:
         """Writes the weights under the released checkpoint's names; the file is whole or not there."""
-        partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.partial")
-        torch.save({"state_dict": {PREFIX + name: tensor for name, tensor in self.state_dict().items()}}, partial)
-        partial.replace(path)
+        weights = {PREFIX + name: tensor for name, tensor in self.state_dict().items()}
+        with whole_file(Path(path)) as partial:
+            torch.save({"state_dict": weights}, partial)
 
     def _regions(self, local: torch.Tensor) -> torch.Tensor:
         """(n, h * w, d), with the "No Attn" vector as the last region."""
@@ -173,12 +172,11 @@ class GloriaAligner:
     ) -> None:
         model = load_gloria(path, attention, tau)
         self._tokenizer = load_tokenizer(text_model, model.text_encoder.model.config.vocab_size)
-        vocabulary = sorted(self._tokenizer.get_vocab().items())
         self.identity: Mapping[str, Any] = {
             "model": f"gloria:{Path(path).name}",
             "weights": weights_digest(model),
             "preprocessing": PREPROCESSING,
-            "vocabulary": blake2b(repr(vocabulary).encode(), digest_size=16).hexdigest(),
+            "vocabulary": vocabulary_digest(self._tokenizer),
             "attention": attention,
             "tau": model.tau if attention == "paper" else None,
         }
@@ -227,19 +225,11 @@ def load_gloria(path: str | Path, attention: str = "paper", tau: float = TAU) ->
 
 def load_tokenizer(text_model: str, vocab_size: int) -> Any:
     """The tokenizer in a folder or of a Hub name. Raises InputError where there is none, or one of too many tokens."""
-    where = f"text_model={text_model}"
-    try:
+    with reading(text_model, "a folder or Hub name with the files of a BERT's tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(text_model)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            where,
-            f"cannot be loaded ({str(error).splitlines()[0]})",
-            expected="a folder or Hub name with the files of a BERT's tokenizer",
-            action=f"download {TEXT_MODEL} (its weights are not needed) and name the folder in text_model=",
-        ) from error
     if len(tokenizer) > vocab_size:
         raise InputError(
-            where,
+            f"text_model={text_model}",
             f"has {len(tokenizer)} tokens, the checkpoint's BERT {vocab_size}",
             expected=f"the tokenizer that the checkpoint was trained with (published: {TEXT_MODEL})",
         )

@@ -22,6 +22,8 @@ from tqdm import tqdm
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from ...loaders.errors import InputError, MedfaithError
+from ...loaders.whole import whole_file
+from .image_lm import images_of
 
 TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # which tokens are an image's; a continuation's never are
 
@@ -95,7 +97,7 @@ class HFVisionLM(HFMultimodalLM):
                 that the question is about.
         """
         for request in requests:
-            n_images = len(cast(Any, request.args)[2]["visual"]) if len(request.args) > 2 else 0
+            n_images = len(images_of(request))
             if self.max_images is not None and n_images > self.max_images:
                 raise InputError(
                     request.task_name or "request",
@@ -293,11 +295,8 @@ class HFVisionLM(HFMultimodalLM):
             self._states.append((request.task_name or "", _row_id(request), request.idx, score.state))
         task, row, option, state = zip(*self._states, strict=True)
         assert self._states_path is not None
-        self._states_path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._states_path.with_name(self._states_path.name + ".partial")
-        with partial.open("wb") as file:
+        with whole_file(self._states_path) as partial, partial.open("wb") as file:
             np.savez(file, task=np.array(task), id=np.array(row), option=np.array(option), state=np.stack(state))
-        partial.replace(self._states_path)
 
 
 def _arguments(request: Instance) -> tuple[str, str, Sequence[Any]]:

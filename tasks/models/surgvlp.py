@@ -15,12 +15,12 @@ from PIL import Image
 
 from ...loaders.errors import InputError, MedfaithError
 from ..explain.geometry import Geometry, Size, resize_and_crop
+from .clinical_bert import TEXT_MODEL, reading
 from .contrastive_encoders import INSTALL, ResNetEncoder, few, stacked, unit
 
 if TYPE_CHECKING:
     import torch
 
-TEXT_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
 RESIZE, CROP = (360, 640), 224
 MAX_TOKENS = 77
 LAST_LAYERS = 4
@@ -139,16 +139,9 @@ def _bert(name: str) -> tuple[Any, Any]:
         import transformers
     except ImportError as error:
         raise MedfaithError(f"transformers is not installed\n  {INSTALL}") from error
-    try:
+    with reading(name, "a folder or Hub name with config.json and the tokenizer's files"):
         config = transformers.AutoConfig.from_pretrained(name)
         return transformers.AutoModel.from_config(config), transformers.AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"text_model={name}",
-            f"cannot be loaded ({str(error).splitlines()[0]})",
-            expected="a folder or Hub name with config.json and the tokenizer's files",
-            action=f"download {TEXT_MODEL} (its weights are not needed) and name the folder in text_model=",
-        ) from error
 
 
 def _transform() -> Any:

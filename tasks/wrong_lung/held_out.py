@@ -9,7 +9,7 @@ from typing import Any
 
 from medfaith.loaders.errors import InputError
 
-EXPECTED = "the FILE.ckpt.json that medfaith.training writes"
+EXPECTED = "the FILE.ckpt.json that medfaith train writes"
 
 
 def read_seen(path: str | Path) -> frozenset[str]:

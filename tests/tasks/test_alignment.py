@@ -19,7 +19,8 @@ from medfaith.tasks import EXPLAINED, MODELS
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.models import alignment
-from medfaith.tasks.models.alignment import Alignment, AlignmentLM, load_aligner
+from medfaith.tasks.models.aligners import Alignment
+from medfaith.tasks.models.alignment import AlignmentLM, load_aligner
 from medfaith.tasks.models.contrastive import ContrastiveLM
 from medfaith.tasks.rows import LazyImages
 from tests.tasks import tiny_contrastive, tiny_gloria

@@ -14,7 +14,6 @@ from medfaith.cli import main
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models import gloria_image
 from medfaith.tasks.wrong_lung import rows
-from medfaith.training.command import main as training
 from tests.tasks import tiny_gloria
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
@@ -27,10 +26,10 @@ def record(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory)
     folder = tmp_path_factory.mktemp("trained")
     tokenizer = tiny_gloria.save_tokenizer(folder / "bert")
     root = f"mimic_cxr={phantom_wrong_lung_roots['mimic_cxr']}"
-    command = ["retrained", "--data", str(phantom_wrong_lung_build), "--root", root, "--text-model", tokenizer]
+    command = ["train", "retrained", "--data", str(phantom_wrong_lung_build), "--root", root, "--text-model", tokenizer]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gloria_image, "INPUT", 64)
-        assert training([*command, "--tiny", "--epochs", "1", "--out", str(folder / "tiny.ckpt")]) == 0
+        assert main([*command, "--tiny", "--epochs", "1", "--out", str(folder / "tiny.ckpt")]) == 0
     return folder / "tiny.ckpt.json"
 
 

@@ -7,23 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import transformers
-from hypothesis import given
-from hypothesis import strategies as st
 
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.gloria_text import tokenize
-from medfaith.training import recipes
-from medfaith.training.data import Example, by_patient
-from medfaith.training.recipes import (
-    RECIPES,
-    Recipe,
-    entities,
-    named,
-    select,
-    sentences,
-    tokens,
-    word_list,
-)
+from medfaith.training.data import Example, select
+from medfaith.training.recipes import RECIPES, SHOTS, Recipe
+from medfaith.training.texts import entities, sentences, tokens, word_list
 from tests.tasks import tiny_gloria
 
 TEXT = "Small right pleural effusion, pneumothorax is stable."  # the tokenizer has no "pneumothorax" and splits it
@@ -31,10 +20,9 @@ TERMS = ["right lung", "right costophrenic angle", "pleural effusion", "mass/nod
 ENTITY = ["right", "pleural", "effusion"]
 
 
-def row(number: int, *, patient: int | None = None, text: str = TEXT, abnormal: bool = False) -> Example:
+def row(number: int, *, text: str = TEXT, abnormal: bool = False) -> Example:
     subsets = frozenset({"abnormal"} if abnormal else ())
-    owner = number if patient is None else patient
-    return Example(str(number), f"p{owner:03}", number, text, (256, 256), [[0.0, 0.0, 9.0, 9.0]], TERMS, subsets)
+    return Example(str(number), f"p{number:03}", number, text, (256, 256), [[0.0, 0.0, 9.0, 9.0]], TERMS, subsets)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +61,7 @@ def test_an_entity_is_hidden_as_a_whole_in_half_of_the_cases(tokenizer):
 
 @pytest.mark.parametrize("name", ["retrained", "no_attn", "abnormal", "30_shot", "rand_sents"])
 def test_other_recipes_hide_nothing(tokenizer, name):
-    assert hidden_words(named(name), tokenizer, 20) == [set()] * 20
+    assert hidden_words(RECIPES[name], tokenizer, 20) == [set()] * 20
 
 
 def test_a_long_sentence_is_cut_before_its_end_is_hidden(tokenizer):
@@ -95,21 +83,6 @@ def test_a_long_sentence_is_cut_before_its_end_is_hidden(tokenizer):
 )
 def test_entities(text, terms, spans):
     assert entities(word_list(text), terms) == spans
-
-
-@given(st.integers(3, 40), st.integers(1, 4), st.integers(0, 5))
-def test_parts_never_share_a_patient(n_patients, each, seed):
-    examples = [row(number, patient=number % n_patients) for number in range(n_patients * each)]
-    parts = by_patient(examples, seed)
-    patients = [{example.patient for example in own} for own in parts.values()]
-    assert all(patients)
-    assert sum(map(len, patients)) == len(set().union(*patients)) == n_patients
-    assert sorted(example.image for own in parts.values() for example in own) == list(range(len(examples)))
-
-
-def test_too_few_patients():
-    with pytest.raises(InputError, match="has rows of 2 patients"):
-        by_patient([row(0), row(1)])
 
 
 def parts_of(n: int, abnormal: int = 0) -> dict[str, list[Example]]:
@@ -146,14 +119,9 @@ def test_too_few_sentences(name, parts, message):
         select(RECIPES[name], parts, seed=0)
 
 
-def test_an_unknown_recipe_is_named_with_those_there_are():
-    with pytest.raises(InputError, match="'magic'\n  expected: retrained, word_masking, clinical_masking, no_attn"):
-        named("magic")
-
-
 def test_random_sentences_are_of_other_images():
     examples = [row(number, text=f"text {number}") for number in range(4)]
-    mine = [replace_image(examples[0], text) for text in ("text a", "text b")]
+    mine = [examples[0]._replace(id=text, sentence=text) for text in ("text a", "text b")]  # about the same image
     drawn = [sentences(RECIPES["rand_sents"], examples, examples + mine, np.random.default_rng(n)) for n in range(50)]
     assert {texts[0] for texts in drawn} == {"text 1", "text 2", "text 3"}
     assert sentences(RECIPES["retrained"], examples, examples, np.random.default_rng(0)) == [
@@ -161,23 +129,9 @@ def test_random_sentences_are_of_other_images():
     ]
 
 
-def replace_image(example: Example, text: str) -> Example:
-    """Another sentence about the same image."""
-    return example._replace(id=text, sentence=text)
-
-
 def test_published_recipes():
     """Section 4.1 and footnotes 8 to 10."""
-    assert set(RECIPES) == {
-        "retrained",
-        "word_masking",
-        "clinical_masking",
-        "no_attn",
-        "abnormal",
-        "30_shot",
-        "rand_sents",
-    }
     shot = RECIPES["30_shot"]
-    assert (recipes.SHOTS, shot.rounds, shot.patience) == (30, 500, 25)
+    assert (SHOTS, shot.rounds, shot.patience) == (30, 500, 25)
     assert {recipe.patience for name, recipe in RECIPES.items() if name != "30_shot"} == {10}
     assert replace(RECIPES["no_attn"], no_attn=False) == RECIPES["retrained"]

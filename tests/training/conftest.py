@@ -1,0 +1,72 @@
+"""A build of gold and silver sentences from a small phantom, a tokenizer with its words, and a small image encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from medfaith import cli
+from medfaith.builders import wrong_lung
+from medfaith.loaders.phantom import chest_imagenome, mimic_cxr
+from medfaith.tasks.models import gloria_image
+from medfaith.training import data as training_data
+from medfaith.training.data import Data
+from medfaith.training.texts import word_list
+from tests.tasks import tiny_gloria
+
+N_STUDIES, SIDE = 50, 64
+
+
+class Scene(NamedTuple):
+    """What `medfaith build` wrote, the roots of its sources, and a folder with a tokenizer of its words."""
+
+    build: Path
+    roots: dict[str, Path]
+    text_model: str
+
+    def read(self, **arguments: Any) -> Data:
+        return training_data.read(self.build, self.roots, **arguments)
+
+
+def make_scene(folder: Path, n_studies: int) -> Scene:
+    writers = {wrong_lung.SOURCE: chest_imagenome, wrong_lung.IMAGES: mimic_cxr}
+    roots = {name: writer.write(folder / name, seed=0, n=n_studies) for name, writer in writers.items()}
+    wrong_lung.build(roots, folder / "data", configs=["gold", "silver"])
+    rows = training_data.read(folder / "data", roots).examples
+    words = sorted({word for row in rows for word in word_list(row.sentence)} - {*tiny_gloria.LETTERS})
+    vocabulary = [*tiny_gloria.SPECIAL, *words, *tiny_gloria.LETTERS, *(f"##{one}" for one in tiny_gloria.LETTERS)]
+    return Scene(folder / "data", roots, tiny_gloria.save_tokenizer(folder / "bert", vocabulary))
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory) -> Scene:
+    return make_scene(tmp_path_factory.mktemp("training"), N_STUDIES)
+
+
+@pytest.fixture(scope="session")
+def gold(scene) -> Data:
+    return scene.read()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_images():
+    """4 x 4 regions instead of 19 x 19: what is shown here does not need more."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gloria_image, "INPUT", SIDE)
+        yield
+
+
+@pytest.fixture(scope="session")
+def command(scene) -> Callable[..., int]:
+    """Runs `medfaith train` on the scene for one epoch of a tiny model; an option given again is the last one's."""
+
+    def run(recipe: str, out: Path, *options: str | Path) -> int:
+        usual = {"--data": scene.build, "--root": f"mimic_cxr={scene.roots['mimic_cxr']}", "--epochs": 1}
+        usual |= {"--text-model": scene.text_model, "--out": out}
+        words = [str(part) for option in usual.items() for part in option]
+        return cli.main(["train", recipe, "--tiny", *words, *map(str, options)])
+
+    return run

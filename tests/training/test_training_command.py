@@ -1,0 +1,165 @@
+"""`medfaith train`: what it writes, which gold patients a checkpoint has seen through its ancestors, and bad input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from medfaith.tasks import rows
+from medfaith.tasks.models.gloria import GloriaAligner
+from medfaith.training.data import GOLD, REPOSITORY, SILVER, SPLITS
+
+LIMIT = 80
+NO_RECORD = "has no record: taken as trained on none of gold's patients"
+
+
+def record_of(checkpoint: Path) -> dict[str, Any]:
+    return json.loads(checkpoint.with_name(f"{checkpoint.name}.json").read_text())
+
+
+def patients(scene, config: str, split: str = "test") -> set[str]:
+    return set(rows.read(REPOSITORY, config, split, str(scene.build))["patient_id"])
+
+
+def learnt(record: dict[str, Any]) -> set[str]:
+    return {*record["patients"]["train"], *record["patients"]["validation"]}
+
+
+@pytest.fixture(scope="module")
+def limited(command, tmp_path_factory) -> Path:
+    """A checkpoint trained on the first gold sentences."""
+    out = tmp_path_factory.mktemp("limited") / "first.ckpt"
+    assert command("no_attn", out, "--limit", LIMIT) == 0
+    return out
+
+
+@pytest.fixture
+def first(limited, tmp_path) -> Path:
+    """A copy of it, with its record."""
+    shutil.copytree(limited.parent, tmp_path / "first")
+    return tmp_path / "first" / limited.name
+
+
+def test_the_command_writes_what_medfaith_alignment_reads(scene, limited):
+    record = record_of(limited)
+    assert sorted(path.name for path in limited.parent.iterdir()) == ["first.ckpt", "first.ckpt.json"]
+    expected = ("no_attn", GOLD, LIMIT, None)
+    assert (record["recipe"]["name"], *(record[name] for name in ("config", "limit", "init"))) == expected
+    assert [len(record["loss"][name]) for name in ("train", "validation")] == [1, 1]
+    assert record["seen"] == sorted(learnt(record))
+    assert not learnt(record) & set(record["patients"]["test"])
+    aligner = GloriaAligner(str(limited), "cpu", scene.text_model)
+    (aligned,) = aligner.align([Image.new("RGB", (200, 220), "gray")], ["There is a mass in the left lung."])
+    assert 0 < aligned.attention.sum() < 0.999  # the rest is on the "No Attn" vector
+
+
+def test_no_patient_of_a_first_limited_training_is_held_out_by_the_second(command, scene, first, tmp_path, capsys):
+    assert command("abnormal", tmp_path / "second.ckpt", "--init", first) == 0
+    printed = capsys.readouterr()
+    assert f"abnormal: 1 rounds, {tmp_path / 'second.ckpt'}\nAUROC of" in printed.out
+    assert NO_RECORD not in printed.err
+    before, record = record_of(first), record_of(tmp_path / "second.ckpt")
+    assert not learnt(before) & set(record["patients"]["test"])
+    assert record["seen"] == sorted(learnt(before) | learnt(record))
+    assert (record["limit"], record["init"], set(record["auroc"])) == (None, "first.ckpt", {"all", "one_lung"})
+    assert {*record["seen"], *record["patients"]["test"]} == patients(scene, GOLD)
+
+
+def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene, first, tmp_path):
+    out, options = tmp_path / "silver.ckpt", ("--config", SILVER, "--batch-size", 4)
+    assert command("retrained", out, *options, "--init", first) == 0
+    assert record_of(out)["seen"] == record_of(first)["seen"]
+    assert command("clinical_masking", out, *options, "--image-cache", 0, "--workers", 2) == 0
+    record = record_of(out)
+    assert (record["config"], record["seen"]) == (SILVER, [])
+    for split in SPLITS[SILVER]:
+        ids = sorted(patients(scene, SILVER, split))
+        digest = hashlib.sha256("".join(f"{one}\n" for one in ids).encode()).hexdigest()
+        assert record["patients"][split] == {"n": len(ids), "sha256": digest}
+
+
+def test_a_start_without_a_record_is_said_once_and_counts_as_none(command, first, tmp_path, capsys):
+    (first.parent / "first.ckpt.json").unlink()
+    assert command("retrained", tmp_path / "second.ckpt", "--limit", LIMIT, "--init", first) == 0
+    assert capsys.readouterr().err.count(f"{first} {NO_RECORD}") == 1
+    record = record_of(tmp_path / "second.ckpt")
+    assert record["seen"] == sorted(learnt(record))
+
+
+def test_a_start_that_has_seen_the_held_out_patients_is_refused(command, first, tmp_path, capsys):
+    """As a training on another build, of whose patients other ones are held out, would record it."""
+    record = record_of(first)
+    held_out = record["patients"]["test"]
+    (first.parent / "first.ckpt.json").write_text(json.dumps(record | {"seen": [*record["seen"], *held_out]}))
+    assert command("retrained", tmp_path / "second.ckpt", "--init", first) == 2
+    assert f"was trained on {len(held_out)} of the" in capsys.readouterr().err
+    assert not (tmp_path / "second.ckpt").exists()
+
+
+@pytest.mark.parametrize("text", ["{}", "["])  # the others: tests/tasks/test_wrong_lung_held_out.py
+def test_a_start_whose_record_cannot_be_read_is_refused(command, first, tmp_path, capsys, text):
+    (path := first.parent / "first.ckpt.json").write_text(text)
+    assert command("retrained", tmp_path / "second.ckpt", "--init", first) == 2
+    assert str(path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "message"),
+    [
+        ("30_shot", ["--limit", "59"], "expected: 30 of each, of different patients"),
+        ("retrained", ["--limit", "1"], "--limit: leaves no sentence"),
+        ("retrained", ["--device", "none"], "--device none: cannot be used"),
+        ("retrained", ["--init", "/nowhere.ckpt"], "/nowhere.ckpt: cannot be loaded"),
+        ("retrained", ["--out", "/nowhere/trained.ckpt"], "--out /nowhere/trained.ckpt: is not a file in a folder"),
+        ("retrained", ["--root", "mimic_cxr=/nowhere"], "/nowhere does not exist"),
+        ("retrained", ["--data", "/nowhere"], "cannot be loaded"),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_written(command, tmp_path, capsys, recipe, options, message):
+    assert command(recipe, tmp_path / "trained.ckpt", *options) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "message"),
+    [
+        ("magic", [], "argument RECIPE: invalid choice: 'magic'"),
+        ("retrained", ["--config", "bronze"], "argument --config: invalid choice: 'bronze'"),
+        ("retrained", ["--limit", "0"], "argument --limit: is '0'; expected a whole number, 1 or more"),
+        ("retrained", ["--epochs", "0"], "argument --epochs: is '0'"),
+        ("retrained", ["--batch-size", "1"], "argument --batch-size: is '1'; expected a whole number, 2 or more"),
+        ("retrained", ["--lr", "nan"], "argument --lr: is 'nan'; expected a positive number"),
+        ("retrained", ["--lr", "0"], "argument --lr: is '0'"),
+        ("retrained", ["--lr", "inf"], "argument --lr: is 'inf'"),
+        ("retrained", ["--seed", "-1"], "argument --seed: is '-1'; expected a whole number, 0 or more"),
+        ("retrained", ["--workers", "0"], "argument --workers: is '0'"),
+        ("retrained", ["--workers", "two"], "argument --workers: is 'two'"),
+        ("retrained", ["--image-cache", "-1"], "argument --image-cache: is '-1'; expected a number of GiB"),
+    ],
+)
+def test_options_that_are_none_are_named(command, tmp_path, capsys, recipe, options, message):
+    with pytest.raises(SystemExit) as ended:
+        command(recipe, tmp_path / "trained.ckpt", *options)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_torch_the_command_says_what_to_install():
+    code = (
+        "import sys; sys.modules.update(torch=None, transformers=None)\n"
+        "from medfaith.cli import main\n"
+        "sys.exit(main(['train', '30_shot', '--data', 'x', '--out', 'x.ckpt']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "needs torch" in ended.stderr
+    assert "what to do: uv pip install 'medfaith[hf]'" in ended.stderr
