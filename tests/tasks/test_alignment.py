@@ -207,9 +207,9 @@ def test_documents_that_are_none(monkeypatch, tmp_path, change, message):
 def test_what_a_model_that_aligns_does_not_do(monkeypatch, tmp_path):
     lm = made(monkeypatch, tmp_path, Counting())
     assert lm.generate_until([], True) == []
-    with pytest.raises(TypeError, match="no probability of text"):
+    with pytest.raises(MedfaithError, match="no probability of text"):
         lm.loglikelihood([])
-    with pytest.raises(TypeError, match="no probability of text"):
+    with pytest.raises(MedfaithError, match="no probability of text"):
         lm.loglikelihood_rolling([])
     assert lm.apply_chat_template([{"content": "a"}, {"content": "b"}]) == "a\n\nb"
 

@@ -9,8 +9,9 @@ import transformers
 
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.heatmaps import Heatmaps
-from medfaith.tasks.models import contrastive_encoders, contrastive_frames
+from medfaith.tasks.models import contrastive_encoders
 from medfaith.tasks.models.contrastive import ContrastiveLM
+from medfaith.tasks.models.image_lm import number_at_once
 from tests.tasks import tiny_contrastive
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, requests_of
 
@@ -50,9 +51,9 @@ def test_arguments_that_are_none(arguments, change, message):
 
 
 def test_an_automatic_batch_size(arguments):
-    assert contrastive_frames.number_at_once("auto", None) == 16
-    assert contrastive_frames.number_at_once("auto:4", 8) == 8
-    assert contrastive_frames.number_at_once("3", None) == 3
+    assert number_at_once("auto", None) == 16
+    assert number_at_once("auto:4", 8) == 8
+    assert number_at_once("3", None) == 3
 
 
 def test_a_model_of_another_kind(tmp_path):
@@ -130,9 +131,9 @@ def test_heatmaps_that_could_not_be_found_stop_the_run_before_its_first_answer(a
 
 
 def test_probabilities_of_text_are_refused(models):
-    with pytest.raises(TypeError, match="no probability of text"):
+    with pytest.raises(MedfaithError, match="no probability of text"):
         models["clip"].loglikelihood([])
-    with pytest.raises(TypeError, match="no probability of text"):
+    with pytest.raises(MedfaithError, match="no probability of text"):
         models["clip"].loglikelihood_rolling([])
 
 
