@@ -27,8 +27,8 @@ from typing import Self
 import numpy as np
 from PIL import Image
 
-from . import coco_masks, rle
-from .coco_masks import normalised
+from . import coco, rle
+from .coco import normalised
 from .errors import InputError
 from .rle import Rle
 
@@ -194,7 +194,7 @@ def _find(root: Path) -> tuple[str, list[Path]]:
 
 def _is_per_image(paths: Sequence[Path], names: Mapping[str, str]) -> bool:
     """Whether COCO files are named after the one image in each; the first one answers for all, and each is checked."""
-    return set(coco_masks.parse(paths[0], names)) == {paths[0].stem}
+    return set(coco.masks(paths[0], names)) == {paths[0].stem}
 
 
 @cache
@@ -284,9 +284,9 @@ class _CocoFiles(Layout):
     """COCO files of many images each, parsed when made; their RLEs are checked when an image is read."""
 
     def __init__(self, paths: Iterable[Path], names: Mapping[str, str]) -> None:
-        self._images: dict[str, coco_masks.CocoImage] = {}
+        self._images: dict[str, coco.CocoImage] = {}
         for path in paths:
-            images = coco_masks.parse(path, names)
+            images = coco.masks(path, names)
             for image_id in sorted(images.keys() & self._images.keys()):
                 found = f"image {image_id!r} is also in {self._images[image_id].path.name}"
                 raise InputError(path, found, expected="each image once", action=ACTION)
@@ -318,8 +318,8 @@ class _CocoPerImage(Layout):
     def read(self, image_id: str) -> dict[str, Rle]:
         return self._image(image_id).read()
 
-    def _image(self, image_id: str) -> coco_masks.CocoImage:
-        images = coco_masks.parse(self.places[image_id], self._names)
+    def _image(self, image_id: str) -> coco.CocoImage:
+        images = coco.masks(self.places[image_id], self._names)
         if set(images) != {image_id}:
             found = f"holds the masks of {', '.join(sorted(images)[:3]) or 'no image'}"
             raise InputError(self.places[image_id], found, expected=f"those of {image_id}, as its name says")

@@ -12,34 +12,25 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import chest_imagenome_tsv as tsv
 from . import csv_table, mimic_cxr
-from .chest_imagenome_tsv import ACTION, IMAGE_ID
 from .errors import InputError
 
 FILES = {
     "gold": "gold_dataset/gold_object_attribute_with_coordinates.txt",
     "anatomy": "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv",
-    "scaling": "gold_dataset/gold_bbox_scaling_factors_original_to_224x224.csv",
-    "comparisons": "gold_dataset/gold_object_comparison_with_coordinates.txt",
     "all_sentences": "gold_dataset/gold_all_sentences_500pts_1000studies.txt",
-    "attributes": "gold_dataset/gold_attributes_relations_500pts_500studies1st.txt",
-    "automatic_boxes": "gold_dataset/auto_bbox_pipeline_coordinates_1000_images.txt",
 }
+IMAGE_ID = r"^[0-9a-f]{8}(-[0-9a-f]{8}){4}(\.dcm)?$"
+ACTION = "use the files of Chest ImaGenome 1.0.0 (PhysioNet), unchanged"
 REQUIRED = ("gold", "anatomy")
 GOLD_COLUMNS = (
     "patient_id", "study_id", "image_id", "row_id", "sentence", "bbox", "relation", "label_name", "context",
     "coord_original",
-)  # fmt: skip
-ATTRIBUTE_COLUMNS = (
-    "patient_id", "study_id", "image_id", "row_id", "sentence", "bbox", "relation", "label_name", "categoryID",
-    "context",
 )  # fmt: skip
 OF_ONE_SENTENCE = ("patient_id", "study_id", "image_id", "sentence")
 # The csv has them in the order x1, x2, y1, y2.
@@ -82,20 +73,6 @@ class GoldSentence:
     mentions: tuple[Mention, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """How an image became the annotated square of 224 x 224: x_224 = x * ratio + left, y_224 = y * ratio + top.
-
-    top, bottom, left, right: padding in pixels of the square. ratio: pixels of the square to a pixel of the image.
-    """
-
-    top: float
-    bottom: float
-    left: float
-    right: float
-    ratio: float
-
-
 def image_paths(key: str) -> tuple[str, ...]:
     """Where a key may lie below the root. Chest ImaGenome has no images; rows made from it reference MIMIC-CXR's."""
     return (key,)
@@ -127,8 +104,11 @@ def read_gold(root: Path) -> list[GoldSentence]:
     """
     path = label_files(root)["gold"]
     groups: dict[str, list[tuple[int, dict[str, str]]]] = {}
-    for number, row in enumerate(tsv.rows(path, GOLD_COLUMNS), start=1):
-        _check_gold(row, path, number)
+    table = _table(path, GOLD_COLUMNS)
+    for column, known, expected in CLOSED:
+        good = pc.is_in(table[column], value_set=pa.array(known))
+        csv_table.require(good, table[column], path, column, expected=expected, action=ACTION)
+    for number, row in enumerate(table.to_pylist(), start=1):
         groups.setdefault(row["row_id"], []).append((number, row))
     return [_sentence(rows, path) for rows in groups.values()]
 
@@ -138,44 +118,20 @@ def read_anatomy(root: Path) -> dict[str, dict[str, Corners]]:
 
     Raises InputError naming file, row and column, also for a name that an image has twice.
     """
-    return _boxes(label_files(root)["anatomy"], ",", detected=False)
-
-
-def read_automatic_boxes(root: Path) -> dict[str, dict[str, Corners]]:
-    """The boxes that a detector found in the annotated images before people corrected them, as `read_anatomy` has them.
-
-    An anatomy without coordinates was not found: it is no box, and neither is one wholly before the image's first row
-    or column, as in the silver dataset. An image where nothing was found is there, empty. Raises InputError as
-    `read_anatomy` does.
-    """
-    return _boxes(_file(root, "automatic_boxes"), "\t", detected=True)
-
-
-def read_scaling(root: Path) -> dict[str, Scaling]:
-    """The scaling of every annotated image, by image_id. Raises InputError naming file, row and column."""
-    path = _file(root, "scaling")
-    names = ("top", "bottom", "left", "right", "ratio")
-    table = csv_table.read(path, {"image_id": pa.string()} | dict.fromkeys(names, pa.float64()), action=ACTION)
-    for column in table.column_names:
-        good = pc.is_valid(table[column])
-        csv_table.require(good, table[column], path, column, expected="a value in each row", action=ACTION)
-    csv_table.require(
-        pc.greater(table["ratio"], 0), table["ratio"], path, "ratio", expected="a number above 0", action=ACTION
-    )
-    csv_table.require_once(table["image_id"], path, "image_id", action=ACTION)
-    values = zip(*(table[name].to_pylist() for name in names), strict=True)
-    images = stems(table["image_id"], path, "image_id")
-    return {image: Scaling(*row) for image, row in zip(images, values, strict=True)}
-
-
-def read_comparisons(root: Path) -> pa.Table:
-    """Sentences that compare an anatomy with an earlier image, one row a comparison; all columns are strings.
-
-    Columns: patient_id, current_image_id and previous_image_id (without ".dcm"), bbox, label_name, comparison
-    ("no change", "improved", "worsened", or several parted by ";;"), sentence. Raises InputError as `read_gold` does.
-    """
-    names = ("patient_id", "current_image_id", "previous_image_id", "bbox", "label_name", "comparison", "sentence")
-    return tsv.table(_file(root, "comparisons"), names)
+    path = label_files(root)["anatomy"]
+    types = dict.fromkeys(("image_id", "bbox_name"), pa.string()) | dict.fromkeys(CORNERS, pa.float64())
+    table = csv_table.read(path, types, action=ACTION)
+    csv_table.require_filled(table, types, path, action=ACTION)
+    corners = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
+    ids = image_ids(table["image_id"], path, "image_id").to_pylist()
+    images: dict[str, dict[str, Corners]] = {}
+    for row, (image, name, box) in enumerate(zip(ids, table["bbox_name"].to_pylist(), corners, strict=True), start=1):
+        if name in images.setdefault(image, {}):
+            expected = "each name once an image"
+            raise InputError(path, f"{name!r} again", row=row, column="bbox_name", expected=expected, action=ACTION)
+        check_corners(box, path, row=row, column="original_x1 to original_y2")
+        images[image][name] = box
+    return images
 
 
 def read_all_sentences(root: Path) -> pa.Table:
@@ -183,30 +139,18 @@ def read_all_sentences(root: Path) -> pa.Table:
 
     Columns: patient_id, study_id, image_id (without ".dcm"), row_id, sentence. Raises InputError as `read_gold` does.
     """
-    return tsv.table(_file(root, "all_sentences"), ("patient_id", "study_id", "image_id", "row_id", "sentence"))
+    path = root / FILES["all_sentences"]
+    if not path.is_file():
+        raise _no_file(root, FILES["all_sentences"])
+    return _table(path, ("patient_id", "study_id", "image_id", "row_id", "sentence"))
 
 
-def read_attributes(root: Path) -> pa.Table:
-    """What the sentences say of each anatomy, before the release joined it with boxes; all columns are strings.
-
-    Beside the rows of `read_gold` it has those of anatomies without a box, and of "unknown" where none is named.
-    Columns: those of ATTRIBUTE_COLUMNS, image_id without ".dcm". Raises InputError as `read_gold` does for a cell.
-    """
-    path = _file(root, "attributes")
-    table = tsv.table(path, ATTRIBUTE_COLUMNS)
-    for column, known, expected in CLOSED:
-        values = table[column]
-        good = pc.is_in(values, value_set=pa.array(known))
-        csv_table.require(good, values, path, column, expected=expected, action=ACTION)
-    return table
-
-
-def stems(image_ids: pa.ChunkedArray, path: Path, column: str) -> list[str]:
+def image_ids(values: pa.ChunkedArray, path: Path, column: str) -> pa.ChunkedArray:
     """DICOM ids of a column without ".dcm". Raises InputError for one that is none."""
-    good = pc.match_substring_regex(image_ids, IMAGE_ID)
+    good = pc.match_substring_regex(values, IMAGE_ID)
     expected = "five groups of 8 hexadecimal digits, with .dcm or without"
-    csv_table.require(good, image_ids, path, column, expected=expected, action=ACTION)
-    return [name.removesuffix(".dcm") for name in image_ids.to_pylist()]
+    csv_table.require(good, values, path, column, expected=expected, action=ACTION)
+    return pc.replace_substring_regex(values, r"\.dcm$", "")
 
 
 def check_corners(corners: Corners, where: str | Path, *, row: int | str | None, column: str | None) -> None:
@@ -217,6 +161,17 @@ def check_corners(corners: Corners, where: str | Path, *, row: int | str | None,
     found = f"{list(corners)} ends before it begins"
     expected = "x1 <= x2 and y1 <= y2, in pixels of the image"
     raise InputError(where, found, row=row, column=column, expected=expected, action=ACTION)
+
+
+def _table(path: Path, names: Sequence[str]) -> pa.Table:
+    """The columns `names` of a file of cells parted by tabs, all strings and none of them blank."""
+    table = csv_table.read(path, dict.fromkeys(names, pa.string()), action=ACTION, delimiter="\t")
+    csv_table.require_filled(table, names, path, action=ACTION)
+    for column in ("patient_id", "study_id"):
+        good = pc.match_substring_regex(table[column], mimic_cxr.NUMBER)
+        csv_table.require(good, table[column], path, column, expected="8 digits", action=ACTION)
+    at = table.column_names.index("image_id")
+    return table.set_column(at, "image_id", image_ids(table["image_id"], path, "image_id"))
 
 
 def _sentence(rows: Sequence[tuple[int, dict[str, str]]], path: Path) -> GoldSentence:
@@ -233,14 +188,8 @@ def _sentence(rows: Sequence[tuple[int, dict[str, str]]], path: Path) -> GoldSen
             found = f"another box for {row['bbox']!r} than in an earlier row of the same row_id"
             raise InputError(path, found, row=number, column="coord_original", expected="one box", action=ACTION)
     mentions = tuple(Mention(r["bbox"], r["label_name"], r["context"], RELATIONS[r["relation"]]) for _, r in rows)
-    ids = (first["patient_id"], first["study_id"], first["image_id"].removesuffix(".dcm"))
+    ids = (first["patient_id"], first["study_id"], first["image_id"])
     return GoldSentence(first["row_id"], *ids, first["sentence"], boxes, mentions)
-
-
-def _check_gold(row: Mapping[str, str], path: Path, number: int) -> None:
-    for column, known, expected in CLOSED:
-        if row[column] not in known:
-            raise InputError(path, f"{row[column]!r}", row=number, column=column, expected=expected, action=ACTION)
 
 
 def _parsed(text: str, path: Path, row: int) -> Corners:
@@ -255,36 +204,6 @@ def _parsed(text: str, path: Path, row: int) -> Corners:
         raise InputError(path, f"{text!r}", row=row, column="coord_original", expected=expected, action=ACTION)
     check_corners(numbers, path, row=row, column="coord_original")
     return numbers
-
-
-def _boxes(path: Path, delimiter: str, *, detected: bool) -> dict[str, dict[str, Corners]]:
-    """{image_id: {name of the anatomy: corners}} of a table of boxes; what a detector did not find is left out."""
-    types = {"image_id": pa.string(), "bbox_name": pa.string()} | {column: pa.float64() for column in CORNERS}
-    table = csv_table.read(path, types, action=ACTION, delimiter=delimiter)
-    not_found = reduce(pc.and_, (pc.is_null(table[column]) for column in CORNERS)) if detected else pa.scalar(False)
-    for column in types:
-        good = pc.is_valid(table[column])
-        good = pc.or_(good, not_found) if column in CORNERS else good  # blank in part is a damaged row
-        csv_table.require(good, table[column], path, column, expected="a value in each row", action=ACTION)
-    images: dict[str, dict[str, Corners | None]] = {}
-    corners = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
-    rows = zip(stems(table["image_id"], path, "image_id"), table["bbox_name"].to_pylist(), corners, strict=True)
-    for number, (image, name, box) in enumerate(rows, start=1):
-        if name in images.setdefault(image, {}):
-            expected = "each name once an image"
-            raise InputError(path, f"{name!r} again", row=number, column="bbox_name", expected=expected, action=ACTION)
-        found = not detected or not (None in box or box[0] <= box[2] < 0 or box[1] <= box[3] < 0)
-        if found:
-            check_corners(box, path, row=number, column="original_x1 to original_y2")
-        images[image][name] = box if found else None
-    return {image: {name: box for name, box in boxes.items() if box} for image, boxes in images.items()}
-
-
-def _file(root: Path, kind: str) -> Path:
-    path = root / FILES[kind]
-    if not path.is_file():
-        raise _no_file(root, FILES[kind])
-    return path
 
 
 def _no_file(root: Path, name: str) -> InputError:

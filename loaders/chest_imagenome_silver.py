@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import csv_table, json_text, mimic_cxr
-from .chest_imagenome import ACTION, CONTEXTS, CORNERS, Corners, GoldSentence, Mention, check_corners, stems
+from .chest_imagenome import ACTION, CONTEXTS, CORNERS, Corners, GoldSentence, Mention, check_corners, image_ids
 from .errors import InputError
 
 SPLITS = {"train": "train", "validation": "valid", "test": "test", "avoid": "images_to_avoid"}
@@ -133,7 +133,7 @@ def read_split(root: Path, split: str) -> pa.Table:
     for column in ("subject_id", "study_id"):
         good = pc.match_substring_regex(table[column], mimic_cxr.NUMBER)
         csv_table.require(good, table[column], path, column, expected="8 digits", action=ACTION)
-    stems(table["dicom_id"], path, "dicom_id")
+    image_ids(table["dicom_id"], path, "dicom_id")
     csv_table.require_once(table["dicom_id"], path, "dicom_id", action=ACTION)
     return table.rename_columns(["subject_id", "study_id", "dicom_id", "path", "view"])
 

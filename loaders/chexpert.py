@@ -5,14 +5,12 @@ Source: Irvin et al., "CheXpert: A Large Chest Radiograph Dataset with Uncertain
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
+from . import csv_table
 from .errors import InputError
 
 LABELS = (
@@ -68,19 +66,18 @@ def read_labels(path: Path, split: str) -> pa.Table:
     labels as float64 1.0 / 0.0 / -1.0 (uncertain) / null (not mentioned).
     Raises InputError naming file, row and column.
     """
-    table = _read_csv(path, COLUMNS, dict.fromkeys(LABELS, pa.float64()))
+    table = _read_csv(path, COLUMNS[:5])
     parts = pc.extract_regex(table["Path"], pattern=PREFIX + IMAGE_PATH % FOLDERS[split])
     example = f"CheXpert-v1.0-small/{FOLDERS[split]}/patient00001/study1/view1_frontal.jpg (either prefix, or none)"
-    _all_valid(pc.is_valid(parts), path, "Path", table["Path"], example)
-    study_id = pc.struct_field(parts, "study_id").combine_chunks().dictionary_encode()
+    csv_table.require(pc.is_valid(parts), table["Path"], path, "Path", expected=example, action=ACTION)
+    study_id = pc.struct_field(parts, "study_id")
     view_number = pc.cast(pc.struct_field(parts, "view"), pa.int32())
-    _no_duplicates(study_id.indices.to_numpy(), view_number.to_numpy(), table["Path"], path)
-    for label in LABELS:
-        _check_label(table[label], path, label)
-    projection = pc.coalesce(_blank_to_null(table["AP/PA"]), pc.utf8_lower(table["Frontal/Lateral"]))
+    views = pc.binary_join_element_wise(study_id, pc.cast(view_number, pa.string()), "/view")
+    csv_table.require_once(views, path, "Path", action=ACTION)
+    projection = pc.coalesce(table["AP/PA"], pc.utf8_lower(table["Frontal/Lateral"]), "")
     return pa.table(
         {
-            "study_id": study_id,
+            "study_id": study_id.combine_chunks().dictionary_encode(),
             "key": pc.struct_field(parts, "key"),
             "view": projection,
             "view_number": view_number,
@@ -91,133 +88,34 @@ def read_labels(path: Path, split: str) -> pa.Table:
 
 def read_test_labels(path: Path) -> pa.Table:
     """One row a study of the test set's groundtruth.csv: study_id and the 14 labels (0.0 / 1.0). Raises InputError."""
-    table = _read_csv(path, ("Study", *LABELS), dict.fromkeys(LABELS, pa.float64()))
+    table = _read_csv(path, ("Study",))
     parts = pc.extract_regex(table["Study"], pattern=PREFIX + STUDY_PATH)
-    _all_valid(pc.is_valid(parts), path, "Study", table["Study"], "CheXpert-v1.0/test/patient64741/study1")
-    study_id = pc.struct_field(parts, "study_id").combine_chunks().dictionary_encode()
-    code = study_id.indices.to_numpy()
-    _no_duplicates(code, np.zeros_like(code), table["Study"], path)
-    for label in LABELS:
-        _check_label(table[label], path, label)
-    return pa.table({"study_id": study_id.dictionary, **{label: table[label] for label in LABELS}})
+    example = "CheXpert-v1.0/test/patient64741/study1"
+    csv_table.require(pc.is_valid(parts), table["Study"], path, "Study", expected=example, action=ACTION)
+    study_id = pc.struct_field(parts, "study_id")
+    csv_table.require_once(study_id, path, "Study", action=ACTION)
+    return pa.table({"study_id": study_id, **{label: table[label] for label in LABELS}})
 
 
 def _split_of(path: Path) -> str | None:
     """Which split a lone csv is, by its first row: people rename these files."""
     try:
-        with pa.csv.open_csv(path, read_options=pa.csv.ReadOptions(block_size=1 << 16)) as reader:
-            first = reader.read_next_batch()
-    except (pa.ArrowInvalid, OSError, StopIteration):
+        first = csv_table.head(path)
+    except InputError:
         return next((split for split, names in FILES.items() if path.name in names), None)
-    if first.num_columns and first.schema.names[0] == "Study":
+    if first.column_names[0] == "Study":
         return "test"
-    if "Path" not in first.schema.names or not first.num_rows:
+    if "Path" not in first.column_names or not first.num_rows:
         return None
     parts = str(first["Path"][0].as_py()).split("/")
     return next((split for split, folder in FOLDERS.items() if folder in parts[:2]), None)
 
 
-def _read_csv(path: Path, columns: tuple[str, ...], types: dict[str, pa.DataType]) -> pa.Table:
-    # Blank alone is null: pyarrow would also take NA, NaN, NULL ... for it.
-    options = pa.csv.ConvertOptions(
-        column_types={name: types.get(name, pa.string()) for name in columns}, null_values=[""]
-    )
-    try:
-        table = pa.csv.read_csv(path, convert_options=options)
-    except (pa.ArrowInvalid, OSError, EOFError) as error:
-        raise _explain_csv(path, columns, error) from None
-    for name in columns:
-        if table.column_names.count(name) > 1:
-            raise InputError(path, "the column stands more than once", column=name, action=ACTION)
-        if name not in table.column_names:
-            raise InputError(
-                path,
-                "the column is missing",
-                column=name,
-                expected="the official header: " + ",".join(columns),
-                action=ACTION,
-            )
-    if not table.num_rows:
-        raise InputError(path, "the file has a header and no rows", action=ACTION)
-    return table.select(columns)
-
-
-def _explain_csv(path: Path, columns: tuple[str, ...], error: Exception) -> InputError:
-    """Why pyarrow refused the file: a cell that is no number is looked up again, so that the message can name it."""
-    if "UTF8" in str(error):
-        row, found = _not_utf8(path)
-        return InputError(path, found, row=row, expected="UTF-8 text", action=ACTION)
-    try:
-        as_text = pa.csv.read_csv(
-            path, convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()))
-        )
-    except (pa.ArrowInvalid, OSError, EOFError):
-        cause = str(error).splitlines()[0]
-        return InputError(
-            path,
-            f"cannot be read to its end as csv ({cause})",
-            expected=f"a complete csv or csv.gz with the columns {','.join(columns)}",
-            action="download it again and compare its size or checksum with the source's",
-        )
+def _read_csv(path: Path, texts: tuple[str, ...]) -> pa.Table:
+    """The columns `texts` and the 14 labels, values checked."""
+    table = csv_table.read(path, dict.fromkeys(texts, pa.string()) | dict.fromkeys(LABELS, pa.float64()), action=ACTION)
+    allowed = pa.array([None, 1.0, 0.0, -1.0], pa.float64())
     for label in LABELS:
-        if label in as_text.column_names:
-            numbers = pc.match_substring_regex(as_text[label], r"^\s*(-?\d+(\.\d*)?)?\s*$")
-            bad = np.flatnonzero(~numbers.fill_null(True).to_numpy())
-            if bad.size:
-                return _bad_label(path, label, int(bad[0]), as_text[label][int(bad[0])].as_py())
-    return InputError(path, str(error).splitlines()[0], action=ACTION)
-
-
-def _not_utf8(path: Path) -> tuple[int | None, str]:
-    """1-based data row of the first line that is no UTF-8, and what is wrong with it."""
-    data = path.read_bytes()
-    for number, line in enumerate((gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()):
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            return number or None, f"is no UTF-8 text ({error.reason})"
-    return None, "is no UTF-8 text"
-
-
-def _bad_label(path: Path, label: str, row: int, value: object) -> InputError:
-    return InputError(
-        path, f"label {value!r}", row=row + 1, column=label, expected="1.0, 0.0, -1.0 or blank", action=ACTION
-    )
-
-
-def _check_label(values: pa.ChunkedArray, path: Path, label: str) -> None:
-    seen = pc.unique(values)
-    if all(v.as_py() in (None, 1.0, 0.0, -1.0) for v in seen):
-        return
-    good = pc.is_in(values, value_set=pa.array([None, 1.0, 0.0, -1.0], pa.float64()))
-    row = int(np.flatnonzero(~good.to_numpy())[0])
-    raise _bad_label(path, label, row, values[row].as_py())
-
-
-def _all_valid(good: pa.ChunkedArray, path: Path, column: str, values: pa.ChunkedArray, expected: str) -> None:
-    good = pc.fill_null(good, False)
-    if not pc.all(good).as_py():
-        row = int(np.flatnonzero(~good.to_numpy())[0])
-        found = f"{values[row].as_py()!r} is in no known layout"
-        raise InputError(path, found, row=row + 1, column=column, expected=expected, action=ACTION)
-
-
-def _no_duplicates(study: np.ndarray, view: np.ndarray, values: pa.ChunkedArray, path: Path) -> None:
-    """Each (study, view number) once; study and view are (rows,) integers."""
-    code = study.astype(np.int64) << 32 | view
-    ordered = np.sort(code)
-    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-    if not repeated.size:
-        return
-    before, row = np.flatnonzero(code == repeated[0])[:2].tolist()
-    raise InputError(
-        path,
-        f"{values[row].as_py()!r} repeats row {before + 1}",
-        row=row + 1,
-        expected="each study's view once",
-        action=ACTION,
-    )
-
-
-def _blank_to_null(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
+        good = pc.is_in(table[label], value_set=allowed)
+        csv_table.require(good, table[label], path, label, expected="1.0, 0.0, -1.0 or blank", action=ACTION)
+    return table

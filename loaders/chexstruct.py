@@ -7,11 +7,13 @@ unknown there, never 0. It holds labels and no pixels: the images are those of O
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
+from . import csv_table
 from .errors import InputError
 
 FOLDER = "openi"
@@ -75,42 +77,30 @@ def report_number(image: str) -> int:
 
 
 def _read_file(path: Path) -> Iterable[tuple[str, int]]:
+    """(OpenI image id, label) of each row of one csv."""
+    names = csv_table.header(path)
+    column = next((name for name in IMAGE_COLUMNS if name in names), IMAGE_COLUMNS[0])
+    others = [name for name in names if name not in (column, "label")]
+    table = csv_table.read(path, dict.fromkeys([column, "label", *others], pa.string()), action=ACTION)
     labels: dict[str, int] = {}
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, strict=True)
-            names = rows.fieldnames or ()
-            column = next((name for name in IMAGE_COLUMNS if name in names), None)
-            for missing in ([] if column else [IMAGE_COLUMNS[0]]) + (["label"] if "label" not in names else []):
-                expected = "image_file (or image_id), viewposition, the measures, label"
-                raise InputError(path, "the column is missing", column=missing, expected=expected, action=ACTION)
-            assert column is not None
-            for number, row in enumerate(rows, 1):
-                if None in row or None in row.values():
-                    raise InputError(path, "too many or too few fields", row=number, action=ACTION)
-                if number == 1 and _is_junk(row, column):
-                    continue
-                image = _image(row[column], path, number, column)
-                if image in labels:
-                    found = f"{row[column]!r} stands twice"
-                    raise InputError(path, found, row=number, column=column, expected="an image once", action=ACTION)
-                if row["label"].strip() not in LABELS:
-                    found = f"label {row['label']!r}"
-                    raise InputError(path, found, row=number, column="label", expected="1.0 or 0.0", action=ACTION)
-                labels[image] = LABELS[row["label"].strip()]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(path, f"not a csv file ({error})", expected="UTF-8 csv", action=ACTION) from error
+    for row, cells in enumerate(zip(*(values.to_pylist() for values in table), strict=True), 1):
+        name, label, *measures = cells
+        if row == 1 and (name or "").isdigit() and label is None and not any(measures):
+            continue  # some files of the release begin with a row `1,,,`: a number in place of the image, nothing else
+        image = _image(name or "", path, row, column)
+        if image in labels:
+            found = f"{name!r} is in an earlier row, too"
+            raise InputError(path, found, row=row, column=column, expected="an image once", action=ACTION)
+        if label not in LABELS:
+            found = f"label {label or ''!r}"
+            raise InputError(path, found, row=row, column="label", expected="1.0 or 0.0", action=ACTION)
+        labels[image] = LABELS[label]
     return labels.items()
-
-
-def _is_junk(row: dict[str, str], column: str) -> bool:
-    """Some files of the release begin with a row `1,,,`: a number in place of the image, and nothing else."""
-    return row[column].strip().isdigit() and not any(v.strip() for name, v in row.items() if name != column)
 
 
 def _image(name: str, path: Path, row: int, column: str) -> str:
     """The OpenI image id of a DICOM file name. Report 1 repeats its number: 1_IM-0001-3001 is CXR1_1_IM-0001-3001."""
-    match = re.fullmatch(r"((?P<number>[1-9][0-9]{0,7})_[A-Za-z0-9_-]+)\.dcm", name.strip())
+    match = re.fullmatch(r"((?P<number>[1-9][0-9]{0,7})_[A-Za-z0-9_-]+)\.dcm", name)
     if not match:
         expected = "the name of an OpenI DICOM file, 1234_IM-0157-4004.dcm"
         raise InputError(path, f"image {name!r}", row=row, column=column, expected=expected, action=ACTION)

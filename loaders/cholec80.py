@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from . import csv_table
+from . import cholec_triplets, csv_table
 from .cholec80_boxes import INSTRUMENTS, instrument_of
 from .errors import InputError, MedfaithError
 
@@ -41,7 +41,6 @@ MAX_REORDER = 16  # frames that H.264 and MPEG-4 may hold back to show them in a
 # Decoding on costs less than seeking where the next wanted frame is nearer than a usual group of pictures is long.
 SEEK_BEYOND = 250
 KEY = re.compile(r"(.+\.mp4)/([0-9]{6,9})")
-FILE_NAME = re.compile(r"video([0-9]{2})\.mp4")
 ACTION = "use the videos and annotations of Cholec80 unchanged"
 DAMAGED = "download the video again and compare its size or checksum with the source's"
 
@@ -84,10 +83,7 @@ def image_paths(key: str) -> tuple[str, ...]:
 
 def videos(root: Path) -> list[int]:
     """The numbers, ascending, of the videos below `root`. Raises InputError for none."""
-    found = sorted(int(name[1]) for path in root.glob("videos/*") if (name := FILE_NAME.fullmatch(path.name)))
-    if not found:
-        raise InputError(root, "holds no videos/videoNN.mp4", expected="the folder of Cholec80", action=ACTION)
-    return found
+    return cholec_triplets.videos(root, "videos/video*.mp4", source="Cholec80", action=ACTION)
 
 
 def tool_file(root: Path, video: int) -> Path:

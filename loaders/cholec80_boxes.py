@@ -128,20 +128,11 @@ def read_frames(root: Path) -> list[BoxedFrame]:
 
 def _read(path: Path) -> pa.Table:
     """The csv's columns, numbers checked."""
-    names = csv_table.header(path, delimiter=";")
-    if len(names) == 1:
-        sign = next((word for sign, word in ((",", "commas"), ("\t", "tabs")) if sign in names[0]), None)
-        if sign:
-            expected = "semicolons: " + ";".join(COLUMNS)
-            raise InputError(path, f"its cells are parted by {sign}", expected=expected, action=ACTION)
     table = csv_table.read(path, COLUMNS, action=ACTION, delimiter=";")
     in_range = pc.is_in(table["Surgery_num"], value_set=pa.array(VIDEOS, pa.int32()))
     expected = f"a number of a Cholec80 video, {VIDEOS.start} to {VIDEOS.stop - 1}"
     csv_table.require(in_range, table["Surgery_num"], path, "Surgery_num", expected=expected, action=ACTION)
-    for column in ("FrameName", "NumBBox_inFrame", "BBox_X", "BBox_Y"):
-        csv_table.require(
-            pc.is_valid(table[column]), table[column], path, column, expected="a value in each row", action=ACTION
-        )
+    csv_table.require_filled(table, ("FrameName", "NumBBox_inFrame", "BBox_X", "BBox_Y"), path, action=ACTION)
     for column in ("BBox_Width", "BBox_Height"):
         csv_table.require(
             pc.greater(table[column], 0), table[column], path, column, expected="pixels, above 0", action=ACTION

@@ -7,11 +7,15 @@ videos" (Medical Image Analysis, 2022); ids as the data sets' own dict/maps.txt 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from .errors import InputError
 
 INSTRUMENTS = ("grasper", "bipolar", "hook", "scissors", "clipper", "irrigator")
 NULL_VERB, NULL_TARGET = "null_verb", "null_target"
@@ -91,6 +95,19 @@ class TripletVideo:
     verbs: np.ndarray
     targets: np.ndarray
     disagreeing: Mapping[str, int] = field(default_factory=dict)
+
+
+def videos(root: Path, files: str, *, source: str, action: str) -> list[int]:
+    """The numbers, ascending, of the videos that have a file below `root`; `files` is like `labels/VID*.json`.
+
+    Raises InputError for none.
+    """
+    before, after = (re.escape(part) for part in files.rsplit("/", 1)[1].split("*"))
+    names = (re.fullmatch(f"{before}([0-9]{{2,3}}){after}", path.name) for path in root.glob(files))
+    found = sorted(int(name[1]) for name in names if name)
+    if not found:
+        raise InputError(root, f"holds no {files}", expected=f"the folder of {source}", action=action)
+    return found
 
 
 def triplet_id(instrument: str, verb: str, target: str) -> int:

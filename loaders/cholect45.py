@@ -12,7 +12,10 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from . import cholec_triplets, csv_table
 from .cholec_triplets import INSTRUMENTS, TARGETS, TRIPLETS, VERBS, TripletVideo, component_ids, disagreeing
 from .errors import InputError
 
@@ -26,7 +29,6 @@ FOLDS = {
 }
 CLASSES = {"triplet": len(TRIPLETS), "instrument": len(INSTRUMENTS), "verb": len(VERBS), "target": len(TARGETS)}
 MAPS = "dict/maps.txt"
-FILE_NAME = re.compile(r"VID([0-9]{2,3})\.txt")
 ACTION = "use the text files of CholecT45 unchanged"
 
 
@@ -46,10 +48,7 @@ def key(video: int, frame: int) -> str:
 
 def videos(root: Path) -> list[int]:
     """The numbers, ascending, of the videos that `root` has triplets of. Raises InputError for none."""
-    found = sorted(int(name[1]) for path in root.glob("triplet/*") if (name := FILE_NAME.fullmatch(path.name)))
-    if not found:
-        raise InputError(root, "holds no triplet/VIDxx.txt", expected="the folder of CholecT45", action=ACTION)
-    return found
+    return cholec_triplets.videos(root, "triplet/VID*.txt", source="CholecT45", action=ACTION)
 
 
 def label_files(root: Path, video: int) -> dict[str, Path]:
@@ -106,39 +105,22 @@ def check_maps(root: Path) -> None:
 
 def _read_table(path: Path, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     """A table's frames (n,) int64, ascending, and labels (n, n_classes) bool."""
-    rows = [line.split(",") for line in _lines(path)]
-    if not rows:
-        raise InputError(path, "is empty", expected=f"rows of a frame and {n_classes} labels", action=ACTION)
-    for row, cells in enumerate(rows, start=1):
-        if len(cells) != n_classes + 1:
-            found = f"{len(cells)} values" if any(cell.strip() for cell in cells) else "is blank"
-            expected = f"a frame's number and {n_classes} labels, parted by commas"
-            raise InputError(path, found, row=row, expected=expected, action=ACTION)
-    cells = np.char.strip(np.array(rows))
-    labels = cells[:, 1:] == "1"
-    wrong = ~labels & (cells[:, 1:] != "0")
-    if wrong.any():
-        row, column = (int(n) for n in np.argwhere(wrong)[0])
-        unlabelled = (cells[row, 1:] == "-1").all()
-        found = "every label is -1, as of a frame nobody labelled" if unlabelled else repr(str(cells[row, column + 1]))
-        place = None if unlabelled else f"class {column}"
-        raise InputError(path, found, row=row + 1, column=place, expected="0 or 1", action=ACTION)
-    return _frames(cells[:, 0], path), labels
-
-
-def _frames(cells: np.ndarray, path: Path) -> np.ndarray:
-    """Frames' numbers as int64, checked to ascend."""
-    for row, cell in enumerate(cells.tolist(), start=1):
-        if not re.fullmatch(r"[0-9]{1,6}", cell):
-            raise InputError(path, repr(cell), row=row, column="frame", expected="a frame's number", action=ACTION)
-    frames = cells.astype(np.int64)
-    falls = np.flatnonzero(np.diff(frames) <= 0)
-    if falls.size:
-        before, frame = (int(n) for n in frames[falls[0] : falls[0] + 2])
-        found = f"frame {frame} after frame {before}"
-        expected = "each frame once, in ascending order"
-        raise InputError(path, found, row=int(falls[0]) + 2, column="frame", expected=expected, action=ACTION)
-    return frames
+    classes = [f"class {n}" for n in range(n_classes)]
+    table = csv_table.read(path, dict.fromkeys(["frame", *classes], pa.int32()), action=ACTION, has_header=False)
+    csv_table.require_filled(table, table.column_names, path, action=ACTION)
+    values = np.column_stack([table[name].to_numpy() for name in classes])
+    unlabelled = np.flatnonzero((values == -1).all(axis=1))
+    if unlabelled.size:
+        found = "every label is -1, as of a frame nobody labelled"
+        raise InputError(path, found, row=int(unlabelled[0]) + 1, expected="0 or 1", action=ACTION)
+    for name in classes:
+        good = pc.is_in(table[name], value_set=pa.array([0, 1], pa.int32()))
+        csv_table.require(good, table[name], path, name, expected="0 or 1", action=ACTION)
+    frames = table["frame"].to_numpy().astype(np.int64)
+    good = pa.array(np.diff(frames, prepend=-1) > 0)
+    expected = "each frame once, in ascending order"
+    csv_table.require(good, table["frame"], path, "frame", expected=expected, action=ACTION)
+    return frames, values == 1
 
 
 def _require_same_frames(frames: np.ndarray, of_triplets: np.ndarray, path: Path) -> None:

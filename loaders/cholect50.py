@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import json_text
+from . import cholec_triplets, json_text
 from .cholec_triplets import INSTRUMENTS, TARGETS, TRIPLETS, VERBS, TripletVideo, disagreeing
 from .errors import InputError
 
@@ -24,7 +24,6 @@ IDS = {0: ("triplet", len(TRIPLETS)), 1: ("instrument", len(INSTRUMENTS)), 7: ("
        8: ("target", len(TARGETS))}  # fmt: skip
 BOX = slice(3, 7)
 LARGEST = 1e6  # of any value: what is beyond, or NaN, is no id, score or share
-FILE_NAME = re.compile(r"VID([0-9]{2,3})\.json")
 ACTION = "use the JSON files of CholecT50 unchanged"
 
 
@@ -44,10 +43,7 @@ def key(video: int, frame: int) -> str:
 
 def videos(root: Path) -> list[int]:
     """The numbers, ascending, of the videos that `root` has labels of. Raises InputError for none."""
-    found = sorted(int(name[1]) for path in root.glob("labels/*") if (name := FILE_NAME.fullmatch(path.name)))
-    if not found:
-        raise InputError(root, "holds no labels/VIDxx.json", expected="the folder of CholecT50", action=ACTION)
-    return found
+    return cholec_triplets.videos(root, "labels/VID*.json", source="CholecT50", action=ACTION)
 
 
 def label_file(root: Path, video: int) -> Path:
@@ -87,20 +83,10 @@ def read_video(root: Path, video: int) -> TripletVideo:
 
 
 def _load(path: Path) -> dict:
-    def once(pairs: list[tuple[str, object]]) -> dict:
-        table = dict(pairs)
-        if len(table) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(path, f"{twice!r} stands twice", expected="each frame once", action=ACTION)
-        return table
-
-    try:
-        data = json_text.parse(path.read_bytes(), once)
-    except (ValueError, OSError) as error:
-        raise InputError(path, f"is no complete JSON ({error})", action="download it again") from None
+    expected = "annotations: {frame: [vectors]}, each frame once"
+    data = json_text.read(path, expected=expected, action=ACTION, repeats=False)
     if not isinstance(data, dict) or not isinstance(data.get("annotations"), dict):
-        raise InputError(path, "has no table of annotations", expected="annotations: {frame: [vectors]}", action=ACTION)
+        raise InputError(path, "has no table of annotations", expected=expected, action=ACTION)
     return data
 
 

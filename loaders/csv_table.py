@@ -1,8 +1,13 @@
-"""Official csv files as Arrow tables; every fault is an InputError that names file, row and column."""
+"""The one reader of official csv and tsv files, as Arrow tables. A fault is an InputError with file, row and column.
+
+Arrow reads a quote that never closes as one cell that holds the rest of the file, without an error. So `read` puts
+a row of its own below the last one, and refuses the file where that row does not come back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,43 +19,61 @@ from .errors import InputError
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 WHOLE_NUMBER = r"^[+-]?[0-9]{1,9}$"
+SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+LAST_ROW = "\x1elast row\x1e"
+DOWNLOAD_AGAIN = "download it again and compare its size or checksum with the source's"
 
 
-def header(path: Path, *, delimiter: str = ",") -> list[str]:
-    """The column names of a csv or csv.gz. Raises InputError where none can be read."""
+def head(path: Path, *, delimiter: str = ",", action: str = "") -> pa.Table:
+    """The first rows of a csv or csv.gz, types as Arrow guesses them, without rows of another width.
+
+    Raises InputError for a file without a header that can be read.
+    """
     options = pa.csv.ReadOptions(block_size=1 << 16)
+    parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     try:
-        with pa.csv.open_csv(
-            path, read_options=options, parse_options=pa.csv.ParseOptions(delimiter=delimiter)
-        ) as reader:
-            return reader.schema.names
+        with pa.csv.open_csv(path, read_options=options, parse_options=parsing) as reader:
+            batch = next(iter(reader), None)
+            return pa.table(batch) if batch is not None else reader.schema.empty_table()
     except (pa.ArrowInvalid, OSError, EOFError) as error:
-        raise _unreadable(path, error, "a csv with a header", "") from None
+        found = f"cannot be read as csv ({str(error).splitlines()[0]})"
+        action = _again(action)
+        raise InputError(path, found, expected="a csv with a header", action=action) from None
 
 
-def read(path: Path, types: Mapping[str, pa.DataType], *, action: str, delimiter: str = ",") -> pa.Table:
+def header(path: Path, *, delimiter: str = ",", action: str = "") -> list[str]:
+    """The column names of a csv or csv.gz. Raises InputError as `head` does."""
+    return head(path, delimiter=delimiter, action=action).column_names
+
+
+def read(
+    path: Path, types: Mapping[str, pa.DataType], *, action: str, delimiter: str = ",", has_header: bool = True
+) -> pa.Table:
     """The columns `types` of a csv or csv.gz, in that order; a blank cell is null, other columns are left out.
 
-    Types are string, float64 (finite) and int32. `action` is what a message tells the user to do; `delimiter` is the
-    one sign between cells.
-    Raises InputError: not a complete csv, a column missing or there twice, no rows, a cell that is no number.
+    Types are string, float64 (finite) and int32. Blanks around a cell are left out; a cell in quotes may go over
+    several lines. `action` is what a message tells the user to do. Where `has_header` is False, the file's columns are
+    `types`, in their order.
+    Raises InputError: not a complete csv, a row of another width, a column missing or there twice, no rows, a cell that
+    is no number.
     """
-    as_text = pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(types, pa.string()), null_values=[""], strings_can_be_null=True
-    )
+    names = header(path, delimiter=delimiter, action=action) if has_header else list(types)
+    _check_header(names, types, path, action, delimiter)
+    data = b""
     try:
-        table = pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=delimiter), convert_options=as_text)
+        with pa.input_stream(path, compression="detect") as stream:
+            data = stream.read()
+        rows = data + b"\n" + delimiter.join([LAST_ROW] * len(names)).encode()
+        table = _parsed(rows, names, types, delimiter, has_header=has_header)
     except (pa.ArrowInvalid, OSError, EOFError) as error:
-        columns = delimiter.join(types)
-        raise _unreadable(path, error, f"a complete csv or csv.gz with the columns {columns}", action) from None
-    for name in types:
-        count = table.column_names.count(name)
-        if count != 1:
-            found = "the column stands more than once" if count else "the column is missing"
-            expected = "the official header, with " + delimiter.join(types)
-            raise InputError(path, found, column=name, expected=expected, action=action)
+        expected = f"a complete csv or csv.gz with the columns {delimiter.join(types)}"
+        raise _unreadable(path, error, data, expected, action, has_header=has_header) from None
+    if table[0][-1].as_py() != LAST_ROW:
+        found = 'a quote (") opens a cell and never closes it'
+        raise InputError(path, found, expected="a complete file", action=_again(action))
+    table = table.slice(0, table.num_rows - 1)
     if not table.num_rows:
-        raise InputError(path, "the file has a header and no rows", action=action)
+        raise InputError(path, "the file has a header and no rows" if has_header else "is empty", action=action)
     return pa.table({name: _typed(table[name], kind, path, name, action) for name, kind in types.items()})
 
 
@@ -66,9 +89,16 @@ def require(
         raise InputError(path, found, row=row + 1, column=column, expected=expected, action=action)
 
 
+def require_filled(table: pa.Table, columns: Iterable[str], path: Path, *, action: str) -> None:
+    """Raises InputError for the first blank cell of the columns."""
+    for column in columns:
+        good = pc.is_valid(table[column])
+        require(good, table[column], path, column, expected="a value in each row", action=action)
+
+
 def require_once(values: pa.ChunkedArray, path: Path, column: str, *, action: str) -> None:
-    """Raises InputError that names the second row of the first value to stand twice."""
-    codes = values.combine_chunks().dictionary_encode().indices.to_numpy()
+    """Raises InputError that names the second row of the first value to come twice."""
+    codes = values.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
     first = np.unique(codes, return_index=True)[1]
     if first.size == codes.size:
         return
@@ -80,24 +110,80 @@ def require_once(values: pa.ChunkedArray, path: Path, column: str, *, action: st
     raise InputError(path, found, row=row + 1, column=column, expected="each value once", action=action)
 
 
-def _typed(values: pa.ChunkedArray, kind: pa.DataType, path: Path, column: str, action: str) -> pa.ChunkedArray:
-    values = pc.utf8_trim_whitespace(values)
+def _check_header(names: list[str], types: Mapping[str, pa.DataType], path: Path, action: str, delimiter: str) -> None:
+    expected = "the official header, with " + delimiter.join(types)
+    if len(names) == 1 < len(types):
+        other = next((f", but by {SIGNS[sign]}" for sign in SIGNS if sign in names[0]), "")
+        found = f"its cells are not parted by {SIGNS[delimiter]}{other}"
+        raise InputError(path, found, expected=f"{SIGNS[delimiter]}: {delimiter.join(types)}", action=action)
+    for name in types:
+        count = names.count(name)
+        if count != 1:
+            found = f"the header has the column {count} times" if count else "the column is missing"
+            raise InputError(path, found, column=name, expected=expected, action=action)
+
+
+def _parsed(
+    data: bytes, names: list[str], types: Mapping[str, pa.DataType], delimiter: str, *, has_header: bool
+) -> pa.Table:
+    """The columns as text. Raises ArrowInvalid; a row of another width is named."""
+    # Blank alone is null: Arrow would also take NA, NaN, NULL ... for it.
+    as_text = pa.csv.ConvertOptions(
+        include_columns=list(types), column_types=dict.fromkeys(types, pa.string()), null_values=[""],
+        strings_can_be_null=True,
+    )  # fmt: skip
+    parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    for threads in (True, False):
+        reading = pa.csv.ReadOptions(use_threads=threads, column_names=None if has_header else names)
+        try:
+            return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)
+        except pa.ArrowInvalid:
+            if not threads:  # without threads the message has the row's number
+                raise
+    raise AssertionError
+
+
+def _typed(cells: pa.ChunkedArray, kind: pa.DataType, path: Path, column: str, action: str) -> pa.Array:
+    values = pc.utf8_trim_whitespace(cells)
+    values = pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
     if kind == pa.string():
         return values
     pattern, expected = (NUMBER, "a number") if pa.types.is_floating(kind) else (WHOLE_NUMBER, "a whole number")
-    good = pc.or_(pc.is_null(values), pc.fill_null(pc.match_substring_regex(values, pattern), False))
-    require(good, values, path, column, expected=f"{expected}, or blank", action=action)
+    encoded = values.combine_chunks().dictionary_encode()  # a label's column has few distinct cells
+    good = pc.match_substring_regex(encoded.dictionary, pattern)
+    found = pc.or_kleene(pc.is_null(values), good.take(encoded.indices))
+    require(found, values, path, column, expected=f"{expected}, or blank", action=action)
     # Arrow's parser takes no plus sign.
-    numbers = pc.cast(pc.utf8_ltrim(values, characters="+"), kind)
+    numbers = pc.cast(pc.utf8_ltrim(encoded.dictionary, characters="+"), kind)
     if pa.types.is_floating(kind):
-        finite = pc.or_(pc.is_null(numbers), pc.fill_null(pc.is_finite(numbers), False))
+        finite = pc.or_kleene(pc.is_null(values), pc.is_finite(numbers).take(encoded.indices))
         require(finite, values, path, column, expected="a finite number", action=action)
-    return numbers
+    return numbers.take(encoded.indices)
 
 
-def _unreadable(path: Path, error: Exception, expected: str, action: str) -> InputError:
+def _unreadable(
+    path: Path, error: Exception, data: bytes, expected: str, action: str, *, has_header: bool
+) -> InputError:
     cause = str(error).splitlines()[0]
-    what = "is no UTF-8 text" if "UTF8" in cause else f"cannot be read to its end as csv ({cause})"
-    return InputError(
-        path, what, expected=expected, action=action or "download it again and compare its size with the source's"
-    )
+    width = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", cause)
+    if width:
+        row, wanted, got = map(int, width.groups())
+        return InputError(
+            path, f"the row has {got} cells", row=row - has_header, expected=f"{wanted} cells", action=action
+        )
+    if "UTF8" in cause:
+        line = next((n for n, text in enumerate(data.splitlines(), 1) if not _is_utf8(text)), None)
+        return InputError(path, f"line {line} is no UTF-8 text", expected="UTF-8 text", action=action)
+    return InputError(path, f"cannot be read to its end as csv ({cause})", expected=expected, action=_again(action))
+
+
+def _again(action: str) -> str:
+    return "; ".join(filter(None, [DOWNLOAD_AGAIN, action]))
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

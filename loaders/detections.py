@@ -26,22 +26,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import yaml
 
-from . import json_text
+from . import coco, json_text
 from .errors import InputError
 from .vindr_cxr import CLASSES, class_of
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".dcm", ".dicom")
 CATEGORIES, CLASSES_TXT, DATA_YAML = "categories.json", "classes.txt", "data.yaml"
 # Shares of a side go a little beyond 1 at an image's edge; pixels go far beyond.
 LARGEST_SHARE = 2.0
+RESULTS = "COCO results: [{image_id, category_id, bbox, score}, ...], or an object with annotations"
 ACTION = "write the detector's boxes again: COCO results JSON, or YOLO text files with their class names"
 SCHEMA = pa.schema(
     [("image", pa.int32()), ("label", pa.string())]
@@ -171,7 +171,7 @@ def _read_text(path: Path) -> str:
         raise InputError(path, f"cannot be read ({error})", expected="UTF-8 text", action=ACTION) from None
 
 
-def _number(value: object, path: Path, row: int, column: str) -> float:
+def _number(value: object, path: Path, row: int | str, column: str) -> float:
     """A finite number of a file, whether it stands there as text or as a JSON number."""
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
@@ -183,7 +183,7 @@ def _number(value: object, path: Path, row: int, column: str) -> float:
 
 
 def _box(
-    image: str, number: object, values: Sequence[object], score: object, unit: str, path: Path, row: int,
+    image: str, number: object, values: Sequence[object], score: object, unit: str, path: Path, row: int | str,
     classes: Mapping[int, str],
 ) -> _Box:  # fmt: skip
     """A checked box. `values`: x, y, width, height, where x and y are its top-left corner."""
@@ -250,63 +250,50 @@ def _listed_classes(path: Path) -> dict[int, str]:
 
 
 def _coco(path: Path, names: Path | None, sizes: Mapping[str, tuple[int, int]]) -> Iterator[_Box]:
-    content = _read_json(path)
+    content = json_text.read(path, expected=RESULTS, action=ACTION)
+    table = "annotations" if isinstance(content, dict) else "results"
+    results = coco.entries(path, content if isinstance(content, dict) else {table: content}, table)
     if isinstance(content, dict):
-        results, described, place = content.get("annotations"), content, path
-    else:
-        results, place = content, names or path.with_name(CATEGORIES)
-        described = _read_json(names) if names is not None and names.suffix == ".json" else None
-    if not isinstance(results, list) or not all(isinstance(entry, dict) for entry in results):
-        expected = "a list of {image_id, category_id, bbox, score}"
-        raise InputError(path, "holds no detections", expected=expected, action=ACTION)
-    if described is None and names is None:
+        place, described = path, content
+    elif names is None:
         raise InputError(path, "has no class names", expected=f"{CATEGORIES} or {CLASSES_TXT} beside it", action=ACTION)
+    else:
+        place, described = names, _described(names)
     classes = _listed_classes(place) if described is None else _coco_classes(described, place)
-    files = _coco_images(described, place)
-    _check_sizes(described, place, sizes)
-    for row, entry in enumerate(results, 1):
+    images = coco.images(place, described) if described is not None and "images" in described else {}
+    _check_sizes(images.values(), place, sizes)
+    ids = {number: image_id for number, (image_id, _) in images.items()}
+    for row, entry in results:
         bbox = entry.get("bbox")
         if not isinstance(bbox, list) or len(bbox) != 4:
             expected = "[x, y, width, height]"
             raise InputError(path, f"{bbox!r}", row=row, column="bbox", expected=expected, action=ACTION)
-        image = _coco_image(entry.get("image_id"), files, path, row)
+        image = _coco_image(entry.get("image_id"), ids, path, row)
         yield _box(image, entry.get("category_id"), bbox, entry.get("score", 1.0), "pixel", path, row, classes)
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json_text.parse(_read_text(path))
-    except ValueError as error:
-        raise InputError(path, f"is no JSON ({error})", action=ACTION) from None
+def _described(names: Path) -> Any:
+    """What categories.json says, with a bare list of categories under its name; None for a file with a name a line."""
+    if names.suffix != ".json":
+        return None
+    content = json_text.read(names, expected="categories, and images where numbers stand for them", action=ACTION)
+    return {"categories": content} if isinstance(content, list) else content
 
 
-def _coco_classes(described: object, path: Path) -> dict[int, str]:
-    listed = described.get("categories") if isinstance(described, dict) else described
-    try:
-        numbered = {entry["id"]: entry["name"] for entry in listed}  # type: ignore[union-attr]
-    except (TypeError, KeyError):
-        numbered = {}
-    if not numbered or not all(type(number) is int for number in numbered):
+def _coco_classes(described: Any, path: Path) -> dict[int, str]:
+    numbered = {number: name for number, name in coco.categories(path, described).items() if isinstance(number, int)}
+    if not numbered:
         raise InputError(path, "lists no categories", expected='[{"id": 1, "name": "Edema"}, ...]', action=ACTION)
     return _classes(numbered, path)
 
 
-def _coco_images(described: object, path: Path) -> dict[object, str]:
-    """The image id of each entry in `images`, by its number or name there; empty where there is no such list."""
-    listed = described.get("images", []) if isinstance(described, dict) else []
-    try:
-        return {entry["id"]: _stem(entry["file_name"]) for entry in listed}
-    except (TypeError, KeyError, AttributeError):
-        expected = '"images": [{"id": 1, "file_name": "abc.jpg"}, ...]'
-        raise InputError(path, "lists images in another form", expected=expected, action=ACTION) from None
-
-
-def _check_sizes(described: object, path: Path, sizes: Mapping[str, tuple[int, int]]) -> None:
+def _check_sizes(
+    images: Iterable[tuple[str, coco.CocoImage]], path: Path, sizes: Mapping[str, tuple[int, int]]
+) -> None:
     """Boxes are in pixels of the images listed: those of a scaled copy would lie elsewhere on the originals."""
-    for entry in described.get("images", []) if isinstance(described, dict) else []:
-        image_id, stated = _stem(entry["file_name"]), (entry.get("width"), entry.get("height"))
-        size = sizes.get(image_id)
-        if None not in stated and size is not None and stated != tuple(size):
+    for image_id, image in images:
+        stated, size = image.size, sizes.get(image_id)
+        if stated is not None and size is not None and stated != tuple(size):
             raise InputError(
                 path,
                 f"image {image_id} is {stated[0]} x {stated[1]} pixels, in the source {size[0]} x {size[1]}",
@@ -315,17 +302,11 @@ def _check_sizes(described: object, path: Path, sizes: Mapping[str, tuple[int, i
             )
 
 
-def _coco_image(image_id: object, files: Mapping[object, str], path: Path, row: int) -> str:
+def _coco_image(image_id: object, ids: Mapping[int | str, str], path: Path, row: str) -> str:
     if isinstance(image_id, str | int) and not isinstance(image_id, bool):
-        if image_id in files:
-            return files[image_id]
+        if image_id in ids:
+            return ids[image_id]
         if isinstance(image_id, str) and image_id:
-            return _stem(image_id)
+            return coco.image_id(image_id)
     expected = "an image's id or file name, or a number that `images` resolves"
     raise InputError(path, f"{image_id!r}", row=row, column="image_id", expected=expected, action=ACTION)
-
-
-def _stem(name: str) -> str:
-    """The image id of a file name or path."""
-    file = PurePosixPath(name.replace("\\", "/"))
-    return file.stem if file.suffix.lower() in IMAGE_SUFFIXES else file.name

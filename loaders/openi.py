@@ -8,7 +8,6 @@ on: the Kaggle copy has no automatic MeSH terms, and its views are not read, bec
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import re
@@ -19,6 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pyarrow as pa
+
+from . import csv_table
 from .errors import ImageError, InputError
 
 ARCHIVE = "NLMCXR_reports.tgz"
@@ -184,7 +186,7 @@ def _parse(data: bytes, where: str | Path) -> Report:
 
 
 def _kaggle_reports(reports: Path, projections: Path) -> tuple[Iterator[tuple[str, Report]], int]:
-    rows = list(_csv_rows(reports, REPORTS_COLUMNS))
+    rows = _csv_rows(reports, REPORTS_COLUMNS)
     known = {row["uid"] for _, row in rows}
     names: dict[str, list[str]] = {}
     seen: dict[str, int] = {}  # image id -> row
@@ -215,22 +217,11 @@ def _kaggle_reports(reports: Path, projections: Path) -> tuple[Iterator[tuple[st
     return ((f"{reports}, row {number}", parse(number, row)) for number, row in rows), len(rows)
 
 
-def _csv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(1-based row number, row) of one csv file of the Kaggle copy."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, strict=True)
-            for column in columns:
-                if column not in (rows.fieldnames or ()):
-                    expected = ", ".join(columns)
-                    raise InputError(path, "lacks a column", expected=expected, action=KAGGLE_ACTION, column=column)
-            for number, row in enumerate(rows, 1):
-                if None in row or None in row.values():
-                    found, expected = "too many or too few fields", f"{len(rows.fieldnames or ())} fields"
-                    raise InputError(path, found, expected=expected, action=KAGGLE_ACTION, row=number)
-                yield number, row
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(path, f"not a csv file ({error})", expected="UTF-8 csv", action=KAGGLE_ACTION) from error
+def _csv_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+    """(1-based row number, row) of one csv file of the Kaggle copy; a blank cell is ""."""
+    table = csv_table.read(path, dict.fromkeys(columns, pa.string()), action=KAGGLE_ACTION)
+    rows = [{name: cell or "" for name, cell in row.items()} for row in table.to_pylist()]
+    return list(enumerate(rows, 1))
 
 
 def _image_id(filename: str, where: Path, row: int) -> str:

@@ -59,23 +59,11 @@ def label_file(root: Path, split: str) -> Path:
 
 def read_items(path: Path) -> list[Item]:
     """All questions of one file, in its order. Raises InputError naming file, item and field."""
-    try:
-        content = json_text.parse(path.read_text(encoding="utf-8"), _no_repeats)
-    except ValueError as error:
-        expected = "a complete JSON object {item id: {question, options, ...}}"
-        raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=ACTION) from None
+    expected = "a complete JSON object {item id: {question, options, ...}}"
+    content = json_text.read(path, expected=expected, action=ACTION, repeats=False)
     if not isinstance(content, dict) or not content:
-        raise InputError(path, "holds no items", expected="{item id: {question, options, ...}}", action=ACTION)
+        raise InputError(path, "holds no items", expected=expected, action=ACTION)
     return [_Reader(path, item_id, fields).item() for item_id, fields in content.items()]
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in result if names.count(name) > 1)
-        raise ValueError(f"the name {repeated!r} stands twice in one object")
-    return result
 
 
 @dataclass(frozen=True, slots=True)

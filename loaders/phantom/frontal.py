@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .shapes import Point, band, between, ellipse, grid, haze, paint, step, texture
+from .shapes import Point, around, band, between, ellipse, grid, haze, paint, step, texture
 
 SIDES = {"right": -1, "left": 1}
 EDGE = 0.006
@@ -34,9 +34,7 @@ class Anatomy:
 
     @classmethod
     def of(cls, rng: np.random.Generator) -> Anatomy:
-        def about(value: float, spread: float) -> float:
-            return value + spread * rng.uniform(-1, 1)
-
+        about = around(rng)
         return cls(
             middle=about(0.5, 0.012),
             lung_axes=(about(0.172, 0.010), about(0.40, 0.015)),

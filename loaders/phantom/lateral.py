@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .shapes import Point, band, between, ellipse, grid, haze, paint, step, texture
+from .shapes import Point, around, band, between, ellipse, grid, haze, paint, step, texture
 
 EDGE = 0.007
 
@@ -24,9 +24,7 @@ class Anatomy:
 
     @classmethod
     def of(cls, rng: np.random.Generator) -> Anatomy:
-        def about(value: float, spread: float) -> float:
-            return value + spread * rng.uniform(-1, 1)
-
+        about = around(rng)
         return cls(
             chest_axes=(about(0.335, 0.012), about(0.42, 0.012)),
             dome=about(0.735, 0.015),

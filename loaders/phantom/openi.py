@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
+from . import dicom
 from .chest import draw_chest
 
 REPORTS, PNG, DICOM = "ecgen-radiology", "NLMCXR_png", "NLMCXR_dcm"
@@ -258,29 +259,16 @@ def _write_dicom(path: Path, pixels: np.ndarray, image_id: str, *, by_table: boo
 
     Shown as its header asks, the file gives back `pixels` (uint8 (h, w)).
     """
-    from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
-    from pydicom.uid import ComputedRadiographyImageStorage, ExplicitVRLittleEndian, generate_uid
+    from pydicom.dataset import Dataset
 
-    meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID = ComputedRadiographyImageStorage
-    meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=["medfaith phantom", image_id])
-    meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    dataset = FileDataset(str(path), {}, file_meta=meta, preamble=b"\0" * 128)
-    dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
-    dataset.Modality, dataset.PatientID, dataset.Manufacturer = "CR", "phantom", "medfaith phantom"
-    dataset.SamplesPerPixel, dataset.PhotometricInterpretation = 1, "MONOCHROME1"
-    dataset.Rows, dataset.Columns = pixels.shape
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit, dataset.PixelRepresentation = 16, 12, 11, 0
     darkness = 1 - pixels / 255
     if by_table:
         table = Dataset()
         table.add_new("LUTDescriptor", "US", [DICOM_LEVELS, DICOM_FIRST, 16])
         table.add_new("LUTData", "US", np.rint(np.linspace(0, 65535, DICOM_LEVELS)).astype(int).tolist())
-        dataset.VOILUTSequence = [table]
+        elements = {"VOILUTSequence": [table]}
         stored = DICOM_FIRST + np.rint(darkness * (DICOM_LEVELS - 1))
     else:
-        dataset.WindowCenter, dataset.WindowWidth = 2048, 4096
+        elements = {"WindowCenter": 2048, "WindowWidth": 4096}
         stored = np.rint(darkness * 4095)
-    dataset.PixelData = stored.astype("<u2").tobytes()
-    dataset["PixelData"].VR = "OW"
-    dataset.save_as(path, enforce_file_format=True)
+    dicom.write(path, stored, image_id, modality="CR", bits=12, inverted=True, **elements)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 Point = tuple[float, float]
+
+
+def around(rng: np.random.Generator) -> Callable[[float, float], float]:
+    """A function of a value and a spread: the value, moved by at most the spread to either side."""
+    return lambda value, spread: value + spread * rng.uniform(-1, 1)
 
 
 def grid(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from . import dicom
 from .cases import (
     ANATOMIES,
     CLASSES,
@@ -127,26 +128,8 @@ def _write_dicom(path: Path, pixels: np.ndarray, image_id: str, number: int) -> 
     Shown as its header asks, the file gives back `pixels` (uint8 (h, w)) but for their last two bits, which are noise
     and would double the file's size.
     """
-    from pydicom.dataset import FileDataset, FileMetaDataset
-    from pydicom.uid import DeflatedExplicitVRLittleEndian, DigitalXRayImageStorageForPresentation, generate_uid
-
     bits, inverted = BITS[number % len(BITS)], number % INVERTED_EVERY == 1
-    meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID = DigitalXRayImageStorageForPresentation
-    meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=["medfaith phantom", image_id])
-    meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
-    dataset = FileDataset(str(path), {}, file_meta=meta, preamble=b"\0" * 128)
-    dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
-    dataset.Modality, dataset.PatientID, dataset.Manufacturer = "DX", "phantom", "medfaith phantom"
-    dataset.SamplesPerPixel, dataset.PhotometricInterpretation = 1, "MONOCHROME1" if inverted else "MONOCHROME2"
-    dataset.Rows, dataset.Columns = pixels.shape
-    dataset.BitsAllocated, dataset.PixelRepresentation = 8 if bits == 8 else 16, 0
-    dataset.BitsStored, dataset.HighBit = bits, bits - 1
-    if bits > 8:
-        dataset.WindowCenter, dataset.WindowWidth = 2 ** (bits - 1), 2**bits
+    window = {"WindowCenter": 2 ** (bits - 1), "WindowWidth": 2**bits} if bits > 8 else {}
     shown = (pixels & 0b11111100) / 255
     stored = np.rint((1 - shown if inverted else shown) * (2**bits - 1))
-    data = stored.astype("u1" if bits == 8 else "<u2").tobytes()
-    dataset.PixelData = data + b"\0" * (len(data) % 2)
-    dataset["PixelData"].VR = "OB" if bits == 8 else "OW"
-    dataset.save_as(path, enforce_file_format=True)
+    dicom.write(path, stored, image_id, modality="DX", bits=bits, inverted=inverted, **window)

@@ -138,7 +138,7 @@ BAD_INPUT = {
     "a path in no known layout": (
         "chexpert",
         lambda f: _csv(f, "\n".join([HEADER, ROW.format(1, "1.0").replace("view1_frontal", "scan")])),
-        ["train.csv", "row 1", "'Path'", "in no known layout"],
+        ["train.csv", "row 1", "'Path'", "either prefix, or none"],
     ),
     "duplicate rows": (
         "chexpert",

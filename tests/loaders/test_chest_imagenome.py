@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from medfaith.loaders import chest_imagenome, images, mimic_cxr
-from medfaith.loaders.chest_imagenome import Mention, Scaling
+from medfaith.loaders.chest_imagenome import Mention
 from medfaith.loaders.errors import InputError
 
 GOLD, ANATOMY = "gold_object_attribute_with_coordinates.txt", "gold_bbox_coordinate_annotations_1000images.csv"
-SCALING = "gold_bbox_scaling_factors_original_to_224x224.csv"
 PATIENT, STUDY = "10000032", "50414267"
 BOXES = {"left lung": [1300, 200, 2300, 2100], "right lung": [150, 190, 1200, 2000.5], "trachea": [-8, 0, 90, 0]}
 CSV_ORDER = ("original_x1", "original_x2", "original_y1", "original_y2")
@@ -108,26 +107,6 @@ def test_the_header_decides_which_column_is_which(tmp_path):
     assert chest_imagenome.read_gold(write(tmp_path, row(), row(2, "trachea"), order=names[::-1])) == expected
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]) | st.sampled_from('\n\t"|'), min_size=1)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(st.lists(TEXT.filter(str.strip), min_size=1, max_size=6))
-def test_any_text_that_pandas_writes_is_read_as_pandas_reads_it(tmp_path, texts):
-    write(tmp_path, *(row(number, sentence=text) for number, text in enumerate(texts)))
-    frame = pd.read_csv(tmp_path / "gold_dataset" / GOLD, sep="\t", dtype=str, keep_default_na=False)
-    read = chest_imagenome.read_gold(tmp_path)
-    assert [one.sentence for one in read] == [text.strip() for text in frame["sentence"]] == [t.strip() for t in texts]
-
-
-def test_sentences_over_several_lines_in_a_file_of_several_megabytes(tmp_path):
-    text = 'The\n heart is "large".' + 300 * " x"
-    write(tmp_path, *(row(number, sentence=text) for number in range(9000)))
-    assert (tmp_path / "gold_dataset" / GOLD).stat().st_size > 6e6
-    read = chest_imagenome.read_gold(tmp_path)
-    assert (len(read), {one.sentence for one in read}) == (9000, {text})
-
-
 NUMBER = st.integers(0, 4000) | st.floats(0, 4000)
 ORDERED = st.tuples(NUMBER, NUMBER).map(sorted)
 
@@ -185,37 +164,6 @@ def test_a_fault_of_a_gold_row_is_named(tmp_path, change, column, words):
     assert words in fault(chest_imagenome.read_gold, tmp_path, row=2, column=column)
 
 
-@pytest.mark.parametrize("name", [n for n in row() if n not in ("categoryID", "coord224")])
-def test_a_missing_column_is_named(tmp_path, name):
-    write(tmp_path, row(), order=[other for other in row() if other != name])
-    assert "is missing" in fault(chest_imagenome.read_gold, tmp_path, column=name)
-
-
-def gold_text(root: Path) -> str:
-    return (root / "gold_dataset" / GOLD).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("damage", "place", "words"),
-    [
-        (lambda text: text.replace("\t", ","), {}, "not parted by tabs"),
-        (lambda text: "", {}, "not parted by tabs"),
-        (lambda text: text.split("\n", 1)[1], {"column": "patient_id"}, "is missing"),
-        (lambda text: text.split("\n", 1)[0], {}, "a header and no rows"),
-        (lambda text: text.replace("bbox", "sentence"), {"column": "sentence"}, "more than once"),
-        (lambda text: text.rstrip("\n") + "\textra\n", {"row": 2}, "13 cells under a header of 12"),
-        (lambda text: text[:-40], {"row": 2}, "cells under a header of 12"),
-        (lambda text: text.replace("Sentence 2.", '"Sentence 2.'), {}, "cannot be read after row 1"),
-        (lambda text: text.replace("Sentence 2.", "Lücke").encode("cp1252"), {}, "cannot be read after row 0"),
-    ],
-)
-def test_a_file_that_is_no_table_is_refused(tmp_path, damage, place, words):
-    write(tmp_path, row(1), row(2))
-    damaged = damage(gold_text(tmp_path))
-    (tmp_path / "gold_dataset" / GOLD).write_bytes(damaged if isinstance(damaged, bytes) else damaged.encode())
-    assert words in fault(chest_imagenome.read_gold, tmp_path, **place)
-
-
 @pytest.mark.parametrize("name", [GOLD, ANATOMY])
 def test_a_required_file_that_is_missing_is_named(tmp_path, name):
     write(tmp_path)
@@ -226,7 +174,21 @@ def test_a_required_file_that_is_missing_is_named(tmp_path, name):
         chest_imagenome.read_gold(tmp_path)
 
 
-# --- boxes and scaling ------------------------------------------------------------------------------------------------
+def test_all_sentences_of_the_gold_studies(tmp_path):
+    path = tmp_path / chest_imagenome.FILES["all_sentences"]
+    with pytest.raises(InputError, match=r"holds no gold_dataset/gold_all_sentences"):
+        chest_imagenome.read_all_sentences(tmp_path)
+    names = ("patient_id", "study_id", "image_id", "row_id", "sentence")
+    rows = [{name: row(number)[name] for name in names} for number in (1, 2)]
+    path.parent.mkdir()
+    pd.DataFrame(rows).to_csv(path, sep="\t", index=False)
+    assert chest_imagenome.read_all_sentences(tmp_path).to_pylist() == [one | {"image_id": dicom()} for one in rows]
+    for column, words in (("sentence", "is blank"), ("study_id", "8 digits"), ("image_id", "hexadecimal")):
+        pd.DataFrame([rows[0], rows[1] | {column: " " if column == "sentence" else "x"}]).to_csv(path, sep="\t")
+        assert words in fault(chest_imagenome.read_all_sentences, tmp_path, file=path.name, row=2, column=column)
+
+
+# --- boxes ------------------------------------------------------------------------------------------------
 
 
 def test_anatomy_is_read_by_the_names_of_its_columns(tmp_path):
@@ -253,22 +215,6 @@ def test_a_fault_of_an_annotation_is_named(tmp_path, change, column, words):
     rows = [anatomy_row(), anatomy_row(box="right lung") | {"original_x1": 900} | change]
     write(tmp_path, anatomy=rows)
     assert words in fault(chest_imagenome.read_anatomy, tmp_path, file=ANATOMY, row=2, column=column)
-
-
-def test_scaling(tmp_path):
-    write(tmp_path)
-    path = tmp_path / "gold_dataset" / SCALING
-    header = "image_id,top,bottom,left,right,ratio\n"
-    path.write_text(f"{header}{dicom()}.dcm,0,0,18,19,0.0733\n", encoding="utf-8")
-    assert chest_imagenome.label_files(tmp_path)["scaling"] == path
-    assert chest_imagenome.read_scaling(tmp_path) == {dicom(): Scaling(0, 0, 18, 19, 0.0733)}
-    for line, column in (
-        (f"{dicom()}.dcm,0,0,,1,0.1", "left"),
-        (f"{dicom()}.dcm,0,0,1,1,0", "ratio"),
-        ("x,0,0,0,0,1", "image_id"),
-    ):
-        path.write_text(f"{header}{line}\n", encoding="utf-8")
-        fault(chest_imagenome.read_scaling, tmp_path, file=SCALING, row=1, column=column)
 
 
 def test_rows_made_of_it_open_images_of_mimic(tmp_path):

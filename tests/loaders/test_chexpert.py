@@ -90,17 +90,21 @@ GOOD = row("train/patient00001/study1/view1_frontal.jpg")
 @pytest.mark.parametrize(
     ("rows", "header", "row_number", "column", "words"),
     [
-        ([GOOD[:-1]], HEADER.replace(",Edema", ""), None, "Edema", "column is missing"),
-        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg", "2.0")], HEADER, 2, "Cardiomegaly", "label 2.0"),
-        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg", "yes")], HEADER, 2, "Cardiomegaly", "label 'yes'"),
-        ([row("train/patient1/view1_frontal.jpg")], HEADER, 1, "Path", "in no known layout"),
-        ([row("Other/train/patient00001/study1/view1_frontal.jpg")], HEADER, 1, "Path", "in no known layout"),
-        ([row("valid/patient00001/study1/view1_frontal.jpg")], HEADER, 1, "Path", "in no known layout"),
-        ([GOOD, row("../train/patient00001/study1/view1_frontal.jpg")], HEADER, 2, "Path", "in no known layout"),
-        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg"), GOOD], HEADER, 3, None, "repeats row 1"),
-        ([], HEADER, None, None, "no rows"),
-        ([GOOD + ",1.0"], HEADER + ",Edema", None, "Edema", "more than once"),
-        ([GOOD, row("train/patient00002/study1/view99999999999_frontal.jpg")], HEADER, 2, "Path", "no known layout"),
+        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg", "2.0")], HEADER, 2, "Cardiomegaly", ": 2.0"),
+        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg", "yes")], HEADER, 2, "Cardiomegaly", ": 'yes'"),
+        ([row("train/patient1/view1_frontal.jpg")], HEADER, 1, "Path", "either prefix"),
+        ([row("Other/train/patient00001/study1/view1_frontal.jpg")], HEADER, 1, "Path", "either prefix"),
+        ([row("valid/patient00001/study1/view1_frontal.jpg")], HEADER, 1, "Path", "either prefix"),
+        ([GOOD, row("../train/patient00001/study1/view1_frontal.jpg")], HEADER, 2, "Path", "either prefix"),
+        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg"), GOOD], HEADER, 3, "Path", "repeats row 1"),
+        ([GOOD + ",1.0"], HEADER + ",Edema", None, "Edema", "2 times"),
+        (
+            [GOOD, row("train/patient00002/study1/view99999999999_frontal.jpg")],
+            HEADER,
+            2,
+            "Path",
+            "either prefix, or none",
+        ),
         ([GOOD, row("train/patient00002/study1/view1_frontal.jpg", "NULL")], HEADER, 2, "Cardiomegaly", "'NULL'"),
         ([GOOD, row("train/patient00002/study1/view1_frontal.jpg", "nan")], HEADER, 2, "Cardiomegaly", "nan"),
     ],
@@ -112,27 +116,6 @@ def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_num
     assert (error.value.where, error.value.row, error.value.column) == (str(path), row_number, column)
     assert words in str(error.value)
     assert "what to do" in str(error.value)
-
-
-@pytest.mark.parametrize("keep", [0.3, 0.9])
-def test_a_truncated_gz_is_refused(tmp_path, keep):
-    rows = [row(f"train/patient{i:05d}/study1/view1_frontal.jpg", "1.0/0.0") for i in range(2000)]
-    data = gzip.compress("\n".join([HEADER, *rows]).encode())
-    path = tmp_path / "train.csv.gz"
-    path.write_bytes(data[: int(len(data) * keep)])
-    with pytest.raises(InputError, match="cannot be read to its end"):
-        chexpert.read_labels(path, "train")
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_row_that_is_no_utf8_is_named(tmp_path, packed):
-    lines = [HEADER, GOOD, row("train/patient00002/study1/view1_frontal.jpg").replace("Female", "Fémale")]
-    data = "\n".join(lines).encode("latin-1")
-    path = tmp_path / ("train.csv.gz" if packed else "train.csv")
-    path.write_bytes(gzip.compress(data) if packed else data)
-    with pytest.raises(InputError, match="no UTF-8") as error:
-        chexpert.read_labels(path, "train")
-    assert error.value.row == 2
 
 
 def test_an_empty_folder_and_a_foreign_csv_are_refused(tmp_path):

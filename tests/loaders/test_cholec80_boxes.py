@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from medfaith.loaders import cholec80_boxes, csv_table, images
+from medfaith.loaders import cholec80_boxes, images
 from medfaith.loaders.errors import ImageError, InputError
 
 HEADER = "Surgery_num;Dir;FrameName;NumBBox_inFrame;ToolName;BBox_X;BBox_Y;BBox_Width;BBox_Height"
@@ -104,7 +103,6 @@ def test_spellings_of_a_tool(name, known):
         (line(n=""), 2, "NumBBox_inFrame", "is blank"),
         (line(frame=0), 2, None, "repeats row 1"),
         (line(frame=0, n=2), 2, None, "repeats row 1"),  # numbered anew, and the same box
-        (line() + ";5", None, None, "cannot be read to its end"),
     ],
 )
 def test_a_fault_is_named_by_file_row_and_column(tmp_path, bad, row, column, words):
@@ -114,21 +112,6 @@ def test_a_fault_is_named_by_file_row_and_column(tmp_path, bad, row, column, wor
     assert words in str(error.value)
     assert (error.value.row, error.value.column) == (row, column)
     assert error.value.where == str(tmp_path / "ROI_Labels.csv")
-
-
-@pytest.mark.parametrize("sign", [",", "\t"])
-def test_cells_parted_by_another_sign(tmp_path, sign):
-    write(tmp_path, line().replace(";", sign), header=HEADER.replace(";", sign))
-    with pytest.raises(InputError, match=r"(?s)parted by (commas|tabs).*semicolons: Surgery_num;Dir"):
-        cholec80_boxes.read_frames(tmp_path)
-
-
-@pytest.mark.parametrize("column", HEADER.split(";"))
-def test_a_missing_column_is_named(tmp_path, column):
-    write(tmp_path, line(), header=HEADER.replace(column, "other"))
-    with pytest.raises(InputError, match="the column is missing") as error:
-        cholec80_boxes.read_frames(tmp_path)
-    assert error.value.column == column
 
 
 def test_a_box_may_repeat_in_another_frame_or_of_another_tool(tmp_path):
@@ -185,28 +168,4 @@ def test_a_missing_image_names_the_places_looked_in(tmp_path):
         locate(tmp_path, cholec80_boxes.key(42, 25))
 
 
-@pytest.mark.parametrize("key", ["a.png", "Images/a.png", ""])
-def test_a_foreign_key_stands_for_its_own_path(key):
-    assert cholec80_boxes.image_paths(key) == (key,)
-
-
 # --- csv_table's delimiter --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
-def test_a_table_is_read_by_its_delimiter(tmp_path, sign):
-    path = tmp_path / "a.csv"
-    path.write_text(f"a{sign}b\n1{sign}x y\n{sign}z\n")
-    assert csv_table.header(path, delimiter=sign) == ["a", "b"]
-    table = csv_table.read(path, {"b": pa.string(), "a": pa.int32()}, action="mend it", delimiter=sign)
-    assert table.to_pydict() == {"b": ["x y", "z"], "a": [1, None]}
-    with pytest.raises(InputError) as error:
-        csv_table.read(path, {"a": pa.int32(), "c": pa.int32()}, action="mend it", delimiter=sign)
-    assert f"the official header, with a{sign}c" in str(error.value)
-
-
-def test_the_delimiter_is_a_comma_unless_given(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a;b,c\n1,2\n")
-    assert csv_table.header(path) == ["a;b", "c"]
-    assert csv_table.read(path, {"c": pa.int32()}, action="")["c"].to_pylist() == [2]

@@ -78,12 +78,6 @@ def test_parts_are_those_of_the_official_code(labels):
         np.testing.assert_array_equal(ours, official.extract(labels.astype(int), component))
 
 
-@given(labels=LABELS)
-def test_implied_parts_never_disagree(labels):
-    counts = cholec_triplets.disagreeing(labels, *cholec_triplets.parts_of(labels))
-    assert counts == {"instrument": 0, "verb": 0, "target": 0}
-
-
 @pytest.mark.parametrize(
     ("part", "column", "count"),
     [(0, 0, 1), (0, 5, 1), (1, 0, 1), (1, 9, 0), (2, 13, 1), (2, 14, 0)],

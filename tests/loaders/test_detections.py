@@ -229,7 +229,11 @@ def test_a_faulty_result_is_named(tmp_path, faulty, column, words):
     root = coco(tmp_path, [entry(A), faulty])
     with pytest.raises(InputError) as error:
         read(root)
-    assert (error.value.where, error.value.row, error.value.column) == (str(root / "predictions.json"), 2, column)
+    assert (error.value.where, error.value.row, error.value.column) == (
+        str(root / "predictions.json"),
+        "2 of results",
+        column,
+    )
     assert words in str(error.value)
 
 
@@ -240,11 +244,11 @@ def test_a_faulty_result_is_named(tmp_path, faulty, column, words):
         ({"a.json": "[]", "b.json": "[]"}, "", "holds a.json, b.json"),
         ({"a.json": "[]", "x.txt": ""}, "", "holds a.json, 1 text files"),
         ({"a.json": "[]"}, "a.json", "no class names"),
-        ({"a.json": "[", "classes.txt": "Edema"}, "a.json", "is no JSON"),
-        ({"a.json": "[1]", "classes.txt": "Edema"}, "a.json", "no detections"),
-        ({"a.json": '{"images": []}'}, "a.json", "no detections"),
-        ({"a.json": '{"annotations": []}'}, "a.json", "no categories"),
-        ({"a.json": "[]", "categories.json": '[{"name": "Edema"}]'}, "categories.json", "no categories"),
+        ({"a.json": "[", "classes.txt": "Edema"}, "a.json", "cannot be read as JSON"),
+        ({"a.json": "[1]", "classes.txt": "Edema"}, "a.json", "1 of results"),
+        ({"a.json": '{"images": []}'}, "a.json", "no list 'categories'"),
+        ({"a.json": '{"annotations": []}'}, "a.json", "no list 'categories'"),
+        ({"a.json": "[]", "categories.json": '[{"name": "Edema"}]'}, "categories.json", "1 of categories, column 'id'"),
         (
             {"a.json": "[]", "categories.json": '[{"id": 1, "name": "Hernia"}]'},
             "categories.json",
@@ -254,7 +258,7 @@ def test_a_faulty_result_is_named(tmp_path, faulty, column, words):
         (
             {"a.json": '{"annotations": [], "categories": [{"id": 1, "name": "Edema"}], "images": [{"id": 1}]}'},
             "a.json",
-            "images in another form",
+            "1 of images, column 'file_name'",
         ),
         ({"x.txt": ""}, "", "no class names"),
         ({"x.txt": "", "classes.txt": "\n"}, "classes.txt", "is empty"),

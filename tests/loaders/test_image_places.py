@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,14 +9,7 @@ from PIL import Image
 
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
-
-SOURCE = "chest_imagenome"  # its reader leaves a key as it is: a path below the root
-RAMP_8 = np.arange(256, dtype=np.uint8).reshape(16, 16)
-
-
-def open_key(root, key, source=SOURCE):
-    return images.open_image({"source": source, "key": key, "view": "frontal"}, {source: root})
-
+from tests.loaders.image_files import RAMP_8, SOURCE, open_key
 
 # --- finding the file -------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,12 @@
 """The size of an image from its header alone."""
 
 import numpy as np
-import pydicom
 import pytest
 from PIL import Image
-from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian
 
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError
+from tests.loaders.image_files import write_dicom
 
 SOURCE = "cholect45"
 
@@ -17,28 +15,11 @@ def size_of(root, key):
     return images.image_size({"source": SOURCE, "key": key, "view": ""}, {SOURCE: root})
 
 
-def write_dicom(path, size):
-    meta = FileMetaDataset()
-    meta.MediaStorageSOPClassUID, meta.TransferSyntaxUID = (
-        DigitalXRayImageStorageForPresentation,
-        ExplicitVRLittleEndian,
-    )
-    meta.MediaStorageSOPInstanceUID = "1.2.3"
-    dataset = FileDataset(str(path), {}, file_meta=meta, preamble=b"\0" * 128)
-    dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
-    dataset.Columns, dataset.Rows = size
-    dataset.SamplesPerPixel, dataset.PhotometricInterpretation, dataset.PixelRepresentation = 1, "MONOCHROME2", 0
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 16, 12, 11
-    dataset.PixelData = np.zeros(size[0] * size[1], dtype="<u2").tobytes()
-    dataset["PixelData"].VR = "OW"
-    pydicom.dcmwrite(path, dataset, enforce_file_format=True)
-
-
 @pytest.mark.parametrize("size", [(30, 20), (20, 30), (1, 1)])
 @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.dicom"])
 def test_size_is_width_then_height_as_when_opened(tmp_path, name, size):
     if name.endswith("dicom"):
-        write_dicom(tmp_path / name, size)
+        write_dicom(tmp_path / name, np.zeros(size[::-1], np.uint16))
     else:
         Image.new("L", size).save(tmp_path / name)
     assert size_of(tmp_path, name) == size
@@ -57,7 +38,7 @@ def test_only_the_header_is_needed(tmp_path, name):
     if name == "a.png":
         Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 50), dtype=np.uint8)).save(tmp_path / name)
     else:
-        write_dicom(tmp_path / name, (50, 40))
+        write_dicom(tmp_path / name, np.zeros((40, 50), np.uint16))
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) - 900])
     assert size_of(tmp_path, name) == (50, 40)
@@ -78,6 +59,8 @@ def test_what_is_no_image_names_its_key(tmp_path, content, reason):
 @pytest.mark.parametrize("name", ["a.png", "a.dicom"])
 def test_an_absurd_size_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.setattr(images, "MAX_PIXELS", 99)
-    write_dicom(tmp_path / name, (10, 10)) if name == "a.dicom" else Image.new("L", (10, 10)).save(tmp_path / name)
+    write_dicom(tmp_path / name, np.zeros((10, 10), np.uint16)) if name == "a.dicom" else Image.new("L", (10, 10)).save(
+        tmp_path / name
+    )
     with pytest.raises(ImageError, match="10 x 10 pixels"):
         size_of(tmp_path, name)

@@ -166,13 +166,6 @@ def test_dicom_voi_table(tmp_path, count, first, bits, syntax, as_bytes):
     assert (difference > 0).mean() < 0.02
 
 
-def test_dicom_voi_table_of_packed_bytes(tmp_path):
-    entries = 255 - np.arange(256) // 2
-    table = lookup_table(entries, 0, 8, as_bytes="u1")
-    write_dicom(tmp_path / "a.dcm", RAMP_8, VOILUTSequence=table)
-    np.testing.assert_array_equal(grey_of(open_key(tmp_path, "a.dcm")), entries[RAMP_8])
-
-
 def test_dicom_modality_table(tmp_path):
     table = lookup_table(np.arange(4095, -1, -1), 0, 12)
     table[0].ModalityLUTType = "US"

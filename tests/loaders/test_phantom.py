@@ -1,7 +1,5 @@
 """The drawn chest: a finding that is named is really in the picture, where its mask says."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +8,7 @@ from PIL import Image
 from scipy.ndimage import binary_dilation
 
 from medfaith.loaders.phantom import chest
-from tests.loaders.chest_statistics import TARGETS, W, auroc
+from tests.loaders.chest_statistics import W, auroc
 
 SIDED = sorted(set(chest.FINDINGS) - {"cardiomegaly", "enlarged cardiomediastinum", "edema"})
 RESHAPING = {"cardiomegaly", "enlarged cardiomediastinum", "atelectasis"}  # these move outlines
@@ -18,29 +16,13 @@ RESHAPING = {"cardiomegaly", "enlarged cardiomediastinum", "atelectasis"}  # the
 
 @pytest.fixture(scope="module")
 def normals():
-    return [chest.draw_chest([], seed=seed) for seed in range(1000, 1060)]
+    return [chest.draw_chest([], seed=seed) for seed in range(1000, 1030)]
 
 
 @pytest.mark.parametrize("finding", chest.FINDINGS)
 def test_a_finding_alone_is_told_from_a_normal_chest(finding, normals):
-    with_it = [chest.draw_chest([finding], seed=seed) for seed in range(60)]
-    assert auroc(finding, with_it + normals, [1] * 60 + [0] * 60) > 0.97
-
-
-@pytest.fixture(scope="module")
-def mixed():
-    """150 chests with the six targets at random, and which are in them."""
-    present = np.random.default_rng(0).random((150, 6)) < 0.4
-    return present, [
-        chest.draw_chest([name for name, there in zip(TARGETS, row, strict=True) if there], seed=seed)
-        for seed, row in enumerate(present)
-    ]
-
-
-@pytest.mark.parametrize("finding", TARGETS)
-def test_a_finding_among_others_is_still_told(finding, mixed):
-    present, pictures = mixed
-    assert auroc(finding, pictures, present[:, TARGETS.index(finding)]) > 0.85
+    with_it = [chest.draw_chest([finding], seed=seed) for seed in range(30)]
+    assert auroc(finding, with_it + normals, [1] * 30 + [0] * 30) > 0.97
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -49,7 +31,7 @@ def test_a_finding_among_others_is_still_told(finding, mixed):
 @pytest.mark.parametrize("view", chest.VIEWS)
 @pytest.mark.parametrize("finding", chest.FINDINGS)
 def test_a_finding_is_where_its_mask_says(finding, view):
-    for seed in range(5):
+    for seed in range(3):
         normal, ill = chest.chest([], seed=seed, view=view), chest.chest([finding], seed=seed, view=view)
         (name,) = ill.findings
         mask = ill.findings[name]
@@ -72,16 +54,6 @@ def test_the_patients_left_is_the_images_right(finding, side):
     assert (middle > W / 2) == (side == "left")
 
 
-def test_both_sides_can_be_named():
-    drawn = chest.chest(["left pleural effusion", "right pleural effusion"], seed=1)
-    assert set(drawn.findings) == {"left pleural effusion", "right pleural effusion"}
-
-
-def test_without_a_side_both_occur():
-    sides = Counter(next(iter(chest.chest(["pneumothorax"], seed=seed).findings)).split()[0] for seed in range(40))
-    assert min(sides["left"], sides["right"]) >= 10
-
-
 def test_the_anatomy_is_a_chest():
     for seed in range(20):
         drawn = chest.chest([], seed=seed)
@@ -99,29 +71,6 @@ def test_the_anatomy_is_a_chest():
         assert not (drawn.regions["left lung"] & drawn.regions["right lung"]).any()
 
 
-def test_cardiomegaly_is_a_cardiothoracic_ratio_above_one_half():
-    def ratio(findings, seed):
-        regions = chest.chest(findings, seed=seed).regions
-        right_x = chest.box(regions["right lung"])[0]
-        left_x, _, left_width, _ = chest.box(regions["left lung"])
-        return chest.box(regions["heart"])[2] / (left_x + left_width - right_x)
-
-    for seed in range(20):
-        assert ratio([], seed) < 0.5 < ratio(["cardiomegaly"], seed)
-
-
-@pytest.mark.parametrize("view", chest.VIEWS)
-def test_the_same_seed_is_the_same_picture(view):
-    first, again, other = (chest.draw_chest(["edema"], seed=seed, view=view) for seed in (5, 5, 6))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).mean() > 0.5
-
-
-def test_a_finding_named_twice_or_in_another_order_is_the_same():
-    first = chest.draw_chest(["edema", "cardiomegaly"], seed=5)
-    np.testing.assert_array_equal(first, chest.draw_chest(("cardiomegaly", "edema", "edema"), seed=5))
-
-
 @pytest.mark.parametrize("name", ["Edema", "no finding", "left edema", "middle atelectasis", "left", ""])
 def test_an_unknown_finding_is_refused(name):
     with pytest.raises(ValueError, match=f"finding '{name}'"):
@@ -133,7 +82,7 @@ def test_an_unknown_view_is_refused():
         chest.draw_chest([], seed=0, view="AP")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     findings=st.sets(st.sampled_from([*chest.FINDINGS, *(f"left {name}" for name in SIDED)])),
     seed=st.integers(0, 2**64),
@@ -157,8 +106,3 @@ def test_box_is_pillows_bounding_box(data):
     mask = np.array(bits).reshape(7, 9)
     left, top, right, bottom = Image.fromarray(mask.astype(np.uint8)).getbbox() or (0, 0, 0, 0)
     assert chest.box(mask) == (left, top, right - left, bottom - top)
-
-
-def test_an_empty_mask_has_no_box():
-    with pytest.raises(ValueError, match="empty"):
-        chest.box(np.zeros((3, 3), bool))

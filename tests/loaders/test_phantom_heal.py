@@ -4,12 +4,8 @@ What all phantoms of HEAL-MedVQA's sources share is tested here too; MIMIC-CXR's
 """
 
 import csv
-import importlib
 import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -28,7 +24,6 @@ from medfaith.loaders.phantom import cases, chest, vindr_cxr
 
 IOU: Any = coco.iou  # its stubs know neither lists of boxes nor the array it returns
 SEED = 0
-SOURCES = tuple(name for name in phantom.SOURCES if name.startswith(("vindr", "mimic")))
 ZONES = [f"{side} {zone} lung" for side in ("right", "left") for zone in ("upper", "middle", "lower")]
 ANATOMIES = [*ZONES, "heart", "aorta", "trachea"]
 OPACITIES = {"Consolidation", "Lung Opacity", "Nodule/Mass"}
@@ -38,11 +33,6 @@ CLASSES = (
     "Enlarged PA,ILD,Infiltration,Lung Opacity,Lung cavity,Lung cyst,Mediastinal shift,Nodule/Mass,Pleural effusion,"
     "Pleural thickening,Pneumothorax,Pulmonary fibrosis,Rib fracture,Other lesion"
 )
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    return phantom.write(tmp_path_factory.mktemp("phantom"), seed=SEED, sources=("vindr_cxr", "vindr_cxr_anatomy"))
 
 
 def read_table(path):
@@ -59,23 +49,10 @@ def pixels_of(ref, roots):
 # --- local findings ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("finding", [f for f in cases.FINDINGS if f.drawn.split(" ", 1)[-1] in chest.LOCAL_FINDINGS])
-def test_a_local_finding_changes_the_grey_of_its_zone_and_of_no_other(finding):
-    (own,) = finding.anatomies
-    for seed in range(8):
-        normal, ill = (chest.chest(names, seed=seed) for names in ([], [finding.drawn]))
-        for zone in ZONES:
-            change = ill.pixels[ill.regions[zone]].mean() - normal.pixels[normal.regions[zone]].mean()
-            if zone == own:
-                assert change * (-1 if finding.label in DARK else 1) > 20, seed
-            else:
-                assert abs(change) < 1.5, seed
-
-
 @pytest.mark.parametrize("finding", cases.FINDINGS, ids=lambda finding: finding.drawn)
 def test_a_box_lies_on_its_anatomy_more_than_on_any_other(finding):
     thin = finding.label in {"Rib fracture", "Atelectasis", "Pleural thickening"}
-    for seed in range(8):
+    for seed in range(4):
         picture = chest.chest([finding.drawn], seed=seed)
         ((label, xywh),) = cases.boxes([finding], picture)
         assert label == finding.label
@@ -91,19 +68,9 @@ def rle_iou(mask, xywh):
     return float(IOU([rle], [box], [0])[0, 0])
 
 
-def box_iou(one, other):
-    return float(IOU([list(one)], [list(other)], [0])[0, 0])
-
-
 def corners(xywh):
     x, y, w, h = xywh
     return x, y, x + w, y, x + w, y + h, x, y + h
-
-
-@pytest.mark.parametrize("name", ["upper mass", "enlarged heart", "left lower opacity"])
-def test_local_findings_have_no_lateral_view(name):
-    with pytest.raises(ValueError, match=f"finding '{name}': expected one of cardiomegaly"):
-        chest.chest([name], seed=0, view="lateral")
 
 
 @pytest.mark.parametrize("name", ["left enlarged heart", "upper edema", "left mass", "upper left mass"])
@@ -139,25 +106,6 @@ def test_dealt_findings_share_no_anatomy_and_all_get_their_turn(counts, seed):
 @pytest.fixture(scope="module")
 def plan():
     return vindr_cxr.plan(SEED, 60, 40)
-
-
-@pytest.mark.parametrize(
-    ("name", "header"),
-    [
-        ("annotations_train", "image_id,rad_id,class_name,x_min,y_min,x_max,y_max"),
-        ("annotations_test", "image_id,class_name,x_min,y_min,x_max,y_max"),
-        (
-            "image_labels_train",
-            f"image_id,rad_id,{CLASSES},COPD,Lung tumor,Pneumonia,Tuberculosis,Other diseases,No finding",
-        ),
-        ("image_labels_test", f"image_id,{CLASSES},COPD,Lung tumor,Pneumonia,Tuberculosis,Other disease,No finding"),
-    ],
-)
-def test_vindr_tables_have_the_official_headers(written, name, header):
-    found, rows = read_table(written["vindr_cxr"] / "annotations" / f"{name}.csv")
-    assert found == header
-    assert rows
-    assert all(None not in row and None not in row.values() for row in rows)
 
 
 @pytest.mark.parametrize(("split", "count", "readers"), [("train", 60, 3), ("test", 40, 1)])
@@ -228,35 +176,6 @@ def boxes_by_image(written, split):
             x0, y0, x1, y1 = (float(row[name]) for name in ("x_min", "y_min", "x_max", "y_max"))
             found[row["image_id"]].append((row["class_name"], (x0, y0, x1 - x0, y1 - y0)))
     return found
-
-
-def test_vindr_readers_mostly_agree(written, plan):
-    """Two or three readers saw each drawn finding; what one alone saw is not drawn."""
-    boxes, sightings, alone = boxes_by_image(written, "train"), Counter(), 0
-    for radiograph in plan["train"]:
-        picture = chest.chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
-        seen = boxes[radiograph.name]
-        for label, xywh in cases.boxes(radiograph.findings, picture):
-            near = [b for name, b in seen if name == label and box_iou(xywh, b) > 0.6]
-            sightings[len(near)] += 1
-            seen = [(name, b) for name, b in seen if b not in near]
-        alone += len(seen)
-    assert set(sightings) == {2, 3}
-    assert sightings[3] > 2 * sightings[2] > 0
-    assert alone >= 3
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_vindr_allows_swaps_of_anatomy_and_of_disease(plan, split):
-    where = {}
-    for radiograph in plan[split]:
-        for finding in radiograph.findings:
-            where.setdefault(finding.label, set()).update(finding.anatomies)
-    assert set().union(*where.values()) == set(ANATOMIES)
-    for label in (*OPACITIES, *DARK):
-        assert len(where[label]) >= 4, label
-    for anatomy in [*ZONES, "aorta"]:
-        assert sum(anatomy in anatomies for anatomies in where.values()) >= 2, anatomy
 
 
 # --- anatomy masks, and what shows in them ----------------------------------------------------------------------------
@@ -337,34 +256,6 @@ def test_vindr_midline_anatomies_show_their_findings(written, masks, plan, anato
 
 
 # --- all --------------------------------------------------------------------------------------------------------------
-
-SMALL = """
-import importlib, json, sys; from pathlib import Path
-for name, counts in json.loads(sys.argv[2]).items():
-    importlib.import_module(f"medfaith.loaders.phantom.{name}").write(Path(sys.argv[1]) / name, seed=3, **counts)
-"""
-COUNTS = {name: {"n_train": 3, "n_test": 2} if name.startswith("vindr") else {"n": 3} for name in SOURCES}
-
-
-def write_small(root, seed):
-    """{path: bytes} of a few images of each source."""
-    for name, counts in COUNTS.items():
-        importlib.import_module(f"medfaith.loaders.phantom.{name}").write(root / name, seed=seed, **counts)
-    return read_all(root)
-
-
-def read_all(root):
-    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
-def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path):
-    here, other = write_small(tmp_path / "here", 3), write_small(tmp_path / "other", 4)
-    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
-    subprocess.run([sys.executable, "-c", SMALL, tmp_path / "there", json.dumps(COUNTS)], check=True, env=environment)
-    assert here == read_all(tmp_path / "there")
-    pictures = [path for path in here if path.suffix in (".dicom", ".jpg")]
-    assert len(pictures) >= 8
-    assert not set(pictures) & set(other)
 
 
 def test_masks_written_alone_belong_to_the_images(written, tmp_path):

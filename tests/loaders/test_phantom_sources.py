@@ -1,80 +1,19 @@
 """The phantom on disk: the files are laid out as the originals, and what they say is really in the pictures."""
 
 import csv
-import hashlib
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from medfaith.loaders import chexpert, images, openi, phantom
-from medfaith.loaders.errors import InputError
+from medfaith.loaders import chexpert, images, openi
 from medfaith.loaders.phantom import chest
-from medfaith.loaders.phantom import chexpert as phantom_chexpert
 from medfaith.loaders.phantom import openi as phantom_openi
 from tests.loaders.chest_statistics import TARGETS, H, W, area, auroc
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-
-
-def digest(root):
-    """{relative path: sha256} of all files below a folder."""
-    files = sorted(path for path in Path(root).rglob("*") if path.is_file())
-    return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    return phantom.write(tmp_path_factory.mktemp("phantom"), seed=0)
-
-
-def test_write_returns_the_roots_and_stays_small(written):
-    assert set(written) == set(phantom.SOURCES)
-    sizes = {
-        source: sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
-        for source, root in written.items()
-    }
-    assert sizes["chexpert"] + sizes["openi"] < 5_000_000
-    assert max(size for source, size in sizes.items() if source != "openi") < 2_500_000
-
-
-SMALL = """
-import sys; from pathlib import Path
-from medfaith.loaders.phantom import chexpert, openi
-chexpert.write(Path(sys.argv[1]), seed=3, n_train=4, n_valid=3)
-openi.write(Path(sys.argv[1]), seed=3, n=4)
-"""
-
-
-def write_small(root, seed):
-    phantom_chexpert.write(root, seed=seed, n_train=4, n_valid=3)
-    phantom_openi.write(root, seed=seed, n=4)
-    return digest(root)
-
-
-def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path):
-    here, other = write_small(tmp_path / "here", 3), write_small(tmp_path / "other", 4)
-    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
-    subprocess.run([sys.executable, "-c", SMALL, str(tmp_path / "there")], check=True, env=environment)
-    assert here == digest(tmp_path / "there")
-    assert any(name.endswith(".dcm") for name in here)
-    assert set(here.values()).isdisjoint(other.values())
-
-
-def test_write_refuses_what_it_cannot_do_before_it_writes(tmp_path):
-    (tmp_path / "openi").mkdir()
-    (tmp_path / "openi" / "mine.txt").touch()
-    with pytest.raises(InputError, match="not an empty folder"):
-        phantom.write(tmp_path)
-    with pytest.raises(InputError, match="no phantom"):
-        phantom.write(tmp_path, sources=["chexpert", "no_such_source"])
-    assert not (tmp_path / "chexpert").exists()
 
 
 # --- CheXpert ---------------------------------------------------------------------------------------------------------
@@ -129,31 +68,6 @@ def test_chexpert_rows(written, split, first, values):
     assert len(rows) == len(list((written["chexpert"] / "CheXpert-v1.0-small" / split).rglob("*.jpg")))
 
 
-def test_chexpert_has_several_studies_and_views(written):
-    studies = studies_of(rows_of(written, "train"))
-    assert set(Counter(len(rows) for rows in studies.values())) == {1, 2, 3}
-    assert max(Counter(study.rsplit("/", 1)[0] for study in studies).values()) == 3
-    assert [*studies] != sorted(studies)  # as in the original, a patient's studies are not always in order
-
-
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_chexpert_feeds_every_configuration(written, split):
-    """CXR-ContraBench's three protocols, counted by hand: presence, absence, positive-only."""
-    counts = Counter()
-    for rows in studies_of(rows_of(written, split)).values():
-        labels = {name: next(v for k, v in rows[0].items() if k.lower() == name) for name in TARGETS}
-        positive = [name for name in TARGETS if labels[name] == "1.0"]
-        negative = [name for name in TARGETS if labels[name] == "0.0"]
-        if len(positive) >= 2:
-            counts["presence"] += len(positive)
-            counts["positive only"] += len(positive) * (len(negative) >= 2)
-        if positive:
-            counts["absence"] += len(negative)
-        counts.update(positive)
-    assert min(counts[name] for name in ("presence", "positive only", "absence")) >= 15
-    assert min(counts[name] for name in TARGETS) >= 5
-
-
 @pytest.mark.parametrize(("split", "file"), [("train", "train"), ("validation", "valid")])
 def test_chexpert_is_what_the_reader_reads(written, split, file):
     root = written["chexpert"]
@@ -195,19 +109,6 @@ def reports(written):
     return openi.read_reports(written["openi"])
 
 
-def test_openi_has_every_kind_of_report(reports):
-    assert {len(report.images) for report in reports} == {0, 1, 2, 3}
-    assert any(not report.findings for report in reports)
-    assert any(not report.impression for report in reports)
-    assert all(report.findings or report.impression for report in reports)
-    majors = Counter(term for report in reports for term in report.mesh_major)
-    assert min(majors["normal"], majors["No Indexing"], majors["Technical Quality of Image Unsatisfactory"]) >= 2
-    assert any(report.mesh_automatic for report in reports)
-    numbers = [int(report.uid.removeprefix("CXR")) for report in reports]
-    assert numbers != list(range(1, len(reports) + 1))  # gaps, as in the original
-    assert [image.key for image in reports[0].images] == ["CXR1_1_IM-0001-3001.png", "CXR1_1_IM-0001-4001.png"]
-
-
 def test_openi_xml_has_the_original_s_elements(written):
     text = (written["openi"] / "ecgen-radiology" / "1.xml").read_text(encoding="utf-8")
     for line in ('<uId id="CXR1"', '<AbstractText Label="COMPARISON"', "<MeSH>", "<parentImage id=", "<figureId>F1<"):
@@ -216,18 +117,6 @@ def test_openi_xml_has_the_original_s_elements(written):
         "<major>Technical Quality of Image Unsatisfactory </major>" in path.read_text(encoding="utf-8")
         for path in (written["openi"] / "ecgen-radiology").iterdir()
     )
-
-
-@pytest.mark.parametrize(
-    "cue",
-    [
-        r"No \w", "no evidence of", "without", "negative for", "free of", "clear of", "is not seen", r"No [\w ]+ or \w",
-        r"Neither [\w ]+ nor", r"no [\w ]+, [\w ]+ or \w", "Possible|cannot be excluded|may represent",
-        "History of|in the past",
-    ],
-)  # fmt: skip
-def test_openi_mentions_come_in_many_forms(reports, cue):
-    assert sum(bool(re.search(cue, report.findings + " " + report.impression)) for report in reports) >= 2
 
 
 def test_openi_states_what_it_indexes(reports):
@@ -293,10 +182,3 @@ def test_openi_sides_agree_with_the_drawing(written, reports):
             assert pixels[angles[sides[0]]].mean() > pixels[angles[other]].mean(), report.uid
             checked += 1
     assert checked >= 5
-
-
-def test_a_larger_collection_can_be_asked_for(tmp_path):
-    phantom_chexpert.write(tmp_path / "chexpert", seed=1, n_train=3, n_valid=1)
-    assert set(chexpert.label_files(tmp_path / "chexpert")) == {"train", "validation"}
-    phantom_openi.write(tmp_path / "openi", seed=1, n=3)
-    assert [report.uid for report in openi.read_reports(tmp_path / "openi")] == ["CXR1", "CXR2", "CXR3"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ivtmetrics.disentangle import Disentangle
-from scipy.ndimage import binary_dilation, binary_erosion, map_coordinates, uniform_filter
+from scipy.ndimage import binary_dilation, binary_erosion, map_coordinates
 from sklearn.metrics import roc_auc_score
 
 from medfaith.loaders import cholec_triplets
@@ -19,7 +19,7 @@ H, W = surgery.SIZE
 X, Y = np.arange(W) - (W - 1) / 2, (np.arange(H) - (H - 1) / 2)[:, None]
 SECONDS = range(0, surgery.N_FRAMES, surgery.FPS)
 INSTRUMENTS = surgical_tools.INSTRUMENTS
-STEPS = [(t, t + step) for t in (0, 31, 76, 300) for step in (1, 25)]
+STEPS = [(t, t + step) for t in (0, 76) for step in (1, 25)]
 BOTH_WAYS = [*STEPS, *((t2, t) for t, t2 in STEPS)]
 
 
@@ -71,13 +71,7 @@ def test_the_tissue_flow_is_the_camera_s_linear_field(clip, t, t2):
     assert np.abs(clip.flow(t, t2)[:, tissue]).max() > 0.2
 
 
-def test_one_step_is_the_default(clip):
-    assert clip.camera(7) == clip.camera(7, 8)
-    assert set(clip.camera(7)) == {"pan", "tilt", "zoom", "roll"}
-    assert all(type(value) is float for value in clip.camera(7).values())
-
-
-@pytest.mark.parametrize("t", [0, 31, 76, 300])
+@pytest.mark.parametrize("t", [0, 76])
 def test_many_steps_are_the_product_of_single_ones(clip, t):
     product = np.linalg.multi_dot([step_matrix(clip.camera(k)) for k in reversed(range(t, t + 25))])
     np.testing.assert_allclose(step_matrix(clip.camera(t, t + 25)), product, rtol=0, atol=1e-9)
@@ -92,48 +86,6 @@ def test_the_way_back_is_the_inverse_and_not_the_negative(clip, t, t2):
     np.testing.assert_allclose(clip.flow(t2, t)[:, tissue], matrix_flow(inverse)[:, tissue], rtol=0, atol=1e-4)
     off = np.abs(prototypes(back) + prototypes(there)).max()
     assert 1e-3 < off < (0.15 if t2 == t + 1 else 20)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 1000), st.integers(0, surgery.N_FRAMES - 1), st.integers(0, surgery.N_FRAMES - 1))
-def test_there_and_back_is_where_it_began(seed, t, t2):
-    clip = surgery.clip(42, seed=seed)
-    if clip.is_black(t) or clip.is_black(t2):
-        return
-    flow, back = clip.flow(t, t2), clip.camera(t2, t)
-    tissue = ~clip.tool_mask(t)
-    x, y = X + flow[0], Y + flow[1]
-    x, y = (
-        x - back["pan"] - back["zoom"] * x + back["roll"] * y,
-        y - back["tilt"] - back["zoom"] * y - back["roll"] * x,
-    )
-    np.testing.assert_allclose(x[tissue], np.broadcast_to(X, (H, W))[tissue], rtol=0, atol=2e-3)
-    np.testing.assert_allclose(y[tissue], np.broadcast_to(Y, (H, W))[tissue], rtol=0, atol=2e-3)
-
-
-@pytest.mark.parametrize(("t", "t2"), STEPS)
-def test_a_tool_moves_rigidly_and_back_the_same_way(clip, t, t2):
-    """A similarity fitted to a tool's flow turns without scaling, and that of the flow back is its inverse."""
-    compared = 0
-    for tool in clip.tools:
-        alone = dataclasses.replace(clip, tools=(tool,))
-        masks = [alone.tool_mask(t), alone.tool_mask(t2)]
-        if min(mask.sum() for mask in masks) > 100:
-            there, back = (fitted(alone.flow(*way), mask) for way, mask in zip(((t, t2), (t2, t)), masks, strict=True))
-            assert abs(there[0]) == pytest.approx(1, abs=1e-5)
-            assert there[0] * back[0] == pytest.approx(1, abs=1e-5)
-            assert back[0] * there[1] + back[1] == pytest.approx(0, abs=1e-2)
-            compared += 1
-    assert compared
-
-
-def fitted(flow, mask):
-    """(factor, shift) of the complex linear map that the flow on a mask is, by numpy's least squares; it is exact."""
-    points = (X + 1j * Y)[mask]
-    targets = points + (flow[0] + 1j * flow[1])[mask]
-    solution, residual, *_ = np.linalg.lstsq(np.stack([points, np.ones_like(points)], axis=1), targets, rcond=None)
-    assert residual[0] < 1e-6
-    return solution
 
 
 @pytest.mark.parametrize(("t", "t2"), BOTH_WAYS)
@@ -156,48 +108,10 @@ def test_a_frame_warped_by_the_flow_is_the_other_frame(clip, t, t2):
             assert unmoved[region].mean() > 20 * error[region].mean()
 
 
-def test_flow_is_still_between_a_frame_and_itself(clip):
-    assert clip.flow(31, 31).dtype == np.float32
-    assert clip.flow(31, 31).shape == (2, H, W)
-    np.testing.assert_allclose(clip.flow(31, 31), 0, atol=1e-5)
-
-
-@pytest.mark.parametrize("video", [42, 43])
-def test_steps_are_small_and_tools_move_against_the_tissue(video):
-    clip = surgery.clip(video, seed=0)
-    for t in SECONDS[:-1]:
-        if clip.is_black(t) or clip.is_black(t + 25):
-            continue
-        assert np.hypot(*prototypes(clip.camera(t))).max() < 4
-        mask = clip.tool_mask(t)
-        assert mask.mean() < 0.3
-        if mask.any():
-            own = clip.flow(t, t + 25) - prototypes(clip.camera(t, t + 25))
-            assert np.hypot(*own)[mask].mean() > 3
-
-
-@given(st.integers(0, 10**6))
-@settings(max_examples=10, deadline=None)
-def test_the_texture_has_detail_everywhere_and_no_period(seed):
-    clip = dataclasses.replace(surgery.clip(43, seed=seed), tools=(), black=frozenset())
-    grey = clip.frame(0).mean(-1)
-    spread = np.sqrt(np.maximum(uniform_filter(grey**2, 24) - uniform_filter(grey, 24) ** 2, 0))
-    assert spread.min() > 2
-    assert spread.mean() > 10
-    centred = grey - grey.mean()
-    size = (2 * H, 2 * W)
-    overlap = np.fft.ifft2(np.abs(np.fft.fft2(np.ones((H, W)), size)) ** 2).real
-    product = np.fft.ifft2(np.abs(np.fft.fft2(centred, size)) ** 2).real
-    similarity = product / np.maximum(overlap, 1) / centred.var()
-    distance = np.hypot(*np.meshgrid(2 * W * np.fft.fftfreq(2 * W), 2 * H * np.fft.fftfreq(2 * H)))
-    assert similarity[0, 0] == pytest.approx(1)
-    assert similarity[(distance > 30) & (overlap > 0.3 * H * W)].max() < 0.6
-
-
 # --- tools, boxes, triplets -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("t", [*SECONDS[:9], 5, 20, 262, 345])
+@pytest.mark.parametrize("t", [*SECONDS[:5], 20, 345])
 def test_boxes_are_the_extents_of_the_pixels_drawn(clip, t):
     visible = seen_alone(clip, t)
     expected = []
@@ -212,26 +126,7 @@ def test_boxes_are_the_extents_of_the_pixels_drawn(clip, t):
     assert (sum(mask for _, mask in visible) == clip.tool_mask(t)).all() or not visible
 
 
-def test_of_two_tools_that_overlap_the_later_is_seen_whole():
-    overlapping = 0
-    for video in range(41, 46):
-        clip = surgery.clip(video, seed=0)
-        for t in range(0, surgery.N_FRAMES, 5):
-            alone = [
-                dataclasses.replace(clip, tools=(tool,)).tool_mask(t) for tool in clip.tools if tool.withdrawn(t) < 1
-            ]
-            common = np.sum(alone, axis=0) > 1 if alone and not clip.is_black(t) else np.zeros(1)
-            if common.sum() > 20:
-                last = max(n for n, mask in enumerate(alone) if (mask & common).any())
-                later = [tool for tool in clip.tools if tool.withdrawn(t) < 1][last]
-                drawn = dataclasses.replace(clip, tools=(later,)).frame(t)[alone[last]]
-                np.testing.assert_array_equal(clip.frame(t)[alone[last]], drawn)
-                assert [box for _, box in clip.boxes(t)] == [surgery.box(mask) for _, mask in seen_alone(clip, t)]
-                overlapping += 1
-    assert overlapping
-
-
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 200))
 def test_every_clip_shows_every_instrument_and_has_a_quiet_and_a_black_second(seed, video):
     clip = surgery.clip(video, seed=seed)
@@ -260,12 +155,6 @@ def test_every_deed_is_an_official_triplet():
         assert [known.index(part) for known, part in zip(names, deed, strict=True)] in bank
     assert {instrument for instrument, *_ in deeds} == set(cholec_triplets.INSTRUMENTS)
     assert sum(verb == "null_verb" for _, verb, _ in deeds) >= 3
-
-
-def test_one_instrument_may_be_there_twice():
-    frames = [surgery.clip(video, seed=0).boxes(t) for video in range(41, 46) for t in SECONDS]
-    assert any(max(Counter(i for i, _ in found).values(), default=0) == 2 for found in frames)
-    assert {len(found) for found in frames} == {0, 1, 2, 3}
 
 
 @pytest.fixture(scope="module")
@@ -304,28 +193,6 @@ def test_a_colour_tells_an_instrument_from_the_others(counted, instrument):
     assert roc_auc_score(present, [counts[INSTRUMENTS.index(instrument)] for *_, counts in counted]) > 0.99
 
 
-def test_the_instrument_of_a_box_is_its_most_frequent_colour_but_tissue(counted, colours):
-    right = []
-    for clip, t, _ in counted:
-        frame = clip.frame(t)
-        for instrument, (x, y, w, h) in clip.boxes(t):
-            counts = nearest(frame[y : y + h, x : x + w], colours)
-            right.append(INSTRUMENTS[int(counts[:-1].argmax())] == instrument)
-    assert len(right) > 60
-    assert np.mean(right) > 0.97
-
-
-def test_forms_differ_too():
-    """Drawn at one place, no two instruments cover the same pixels, whatever their colours."""
-    a, c = np.meshgrid(np.linspace(-0.6, 0, 121), np.linspace(-0.25, 0.25, 101))
-    masks = [surgical_tools.inside(instrument, a, c) for instrument in INSTRUMENTS]
-    for n, one in enumerate(masks):
-        assert one[:, 0].any()
-        assert not one[:, -1].all()
-        for other in masks[n + 1 :]:
-            assert (one & other).sum() / (one | other).sum() < 0.9
-
-
 # --- black frames, sizes, seeds, errors -------------------------------------------------------------------------------
 
 
@@ -339,36 +206,6 @@ def test_outside_the_body_nothing_is_seen_labelled_or_moves(clip):
         assert not clip.flow(*way).any()
         assert not any(clip.camera(*way).values())
     assert all(clip.frame(n).min() > 0 for n in (t - 13, t + 13))
-
-
-def test_phases_are_equal_parts_in_order(clip):
-    phases = [clip.phase(t) for t in range(surgery.N_FRAMES)]
-    assert phases == sorted(phases)
-    assert set(Counter(phases).values()) == {surgery.N_FRAMES // surgery.PHASES}
-    assert set(phases) == set(range(7))
-
-
-def test_the_same_seed_is_the_same_clip_and_another_is_not():
-    one, again, other_seed, other_video = (surgery.clip(v, seed=s) for v, s in ((42, 3), (42, 3), (42, 4), (43, 3)))
-    for t in (0, 77):
-        np.testing.assert_array_equal(one.frame(t), again.frame(t))
-        assert one.boxes(t) == again.boxes(t)
-        for other in (other_seed, other_video):
-            assert (one.frame(t) != other.frame(t)).mean() > 0.9
-    assert one.camera(5) == again.camera(5) != other_seed.camera(5)
-
-
-def test_another_size_is_the_same_scene(clip):
-    large = surgery.clip(43, seed=0, size=(2 * H, 2 * W))
-    for t in (0, 50, 300):
-        assert large.frame(t).shape == (2 * H, 2 * W, 3)
-        for (name, box), (name2, box2) in zip(clip.boxes(t), large.boxes(t), strict=True):
-            assert name == name2
-            np.testing.assert_allclose(np.array(box2), 2 * np.array(box), atol=5)
-        shrunk = large.frame(t).reshape(H, 2, W, 2, 3).mean((1, 3))
-        assert np.abs(shrunk - clip.frame(t)).mean() < 3
-    for name, factor in (("pan", 2), ("tilt", 2), ("zoom", 1), ("roll", 1)):
-        assert large.camera(5)[name] == pytest.approx(factor * clip.camera(5)[name])
 
 
 METHODS = ["frame", "seen", "boxes", "triplets", "phase", "is_black", "tool_mask", "camera", "flow"]

@@ -48,13 +48,6 @@ def test_every_form_of_counts_is_the_same_mask(mask):
         assert rle.checked({"size": mask.shape, "counts": counts}) == expected
 
 
-def test_a_long_run_and_a_long_difference_survive():
-    mask = np.zeros((3000, 2500), dtype=bool)
-    mask[7, 0] = mask[2990:, 2499] = True
-    np.testing.assert_array_equal(rle.decode(full(mask)), mask)
-    assert rle.checked(full(mask)) == full(mask)
-
-
 @given(MASKS, SIDE, SIDE)
 def test_scaling_is_nearest_neighbour_to_the_byte(mask, height, width):
     h, w = mask.shape
@@ -123,12 +116,6 @@ def test_boxes_and_their_overlaps_are_counted_by_pixel_centres(boxes, regions):
     for i, mask in enumerate(masks):
         for j, region in enumerate(regions):
             assert shared[i, j] == (mask & region).sum()
-
-
-def test_a_box_in_whole_numbers_has_its_area():
-    (box,) = rle.from_boxes(np.array([[3, 5, 10, 20]]), (100, 100))
-    assert rle.area(box) == 200
-    assert rle.bounding_box(box) == (3, 5, 10, 20)
 
 
 def test_a_box_that_is_not_finite_is_refused():

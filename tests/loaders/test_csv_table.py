@@ -1,0 +1,114 @@
+"""The one csv reader: what it reads is what was written, and every fault of a file is named."""
+
+from __future__ import annotations
+
+import gzip
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from medfaith.loaders import csv_table
+from medfaith.loaders.errors import InputError
+
+TYPES = {"id": pa.int32(), "share": pa.float64(), "text": pa.string()}
+HEAD = "text,id,other,share\n"
+GOOD = "a,1,x,0.5\n"
+
+
+def read(path, data, **options):
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return csv_table.read(path, TYPES, action="use the official file", **options)
+
+
+def test_columns_are_read_by_name_and_blank_is_null(tmp_path):
+    table = read(tmp_path / "a.csv", HEAD + ' b ,+2, ,-.5e1\n"c, ""d""\ne",,,\nNA,-3,NULL,3.\n')
+    assert table.to_pydict() == {"id": [2, None, -3], "share": [-5, None, 3], "text": ["b", 'c, "d"\ne', "NA"]}
+    assert table.schema.types == list(TYPES.values())
+
+
+def test_columns_without_a_header_are_read_in_order(tmp_path):
+    table = read(tmp_path / "a.csv", "1,0.5,a\n2,1,b\n", has_header=False)
+    assert table.to_pydict() == {"id": [1, 2], "share": [0.5, 1], "text": ["a", "b"]}
+    with pytest.raises(InputError, match=r"row 2: the row has 2 cells\n  expected: 3 cells"):
+        read(tmp_path / "a.csv", "1,0.5,a\n2,1\n", has_header=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: b"\xef\xbb\xbf" + data,
+        lambda data: data.replace(b"\n", b"\r\n"),
+        lambda data: data.rstrip(b"\n"),
+        lambda data: data.replace(b"\n", b"\n\n"),
+    ],
+    ids=["byte order mark", "lines of Windows", "no last end of line", "blank lines"],
+)
+def test_what_editors_change_does_not_matter(tmp_path, change):
+    expected = read(tmp_path / "a.csv", HEAD + GOOD + GOOD)
+    assert read(tmp_path / "b.csv", change((HEAD + GOOD + GOOD).encode())).equals(expected)
+    assert read(tmp_path / "b.csv.gz", gzip.compress(change((HEAD + GOOD + GOOD).encode()))).equals(expected)
+
+
+def test_a_file_of_several_megabytes_with_cells_over_several_lines(tmp_path):
+    cell = '"' + "word\n" * 200 + '"'
+    table = read(tmp_path / "a.csv", HEAD + f"{cell},1,x,1\n" * 3000)
+    assert (table.num_rows, set(table["text"].to_pylist())) == (3000, {("word\n" * 200).strip()})
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]) | st.sampled_from('\n\t"|,'), min_size=1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(st.lists(TEXT, min_size=1, max_size=5), st.sampled_from(",\t;"))
+def test_any_text_that_pandas_writes_is_read_back(tmp_path, texts, delimiter):
+    path = tmp_path / "a.csv"
+    pd.DataFrame({"text": texts, "other": 1}).to_csv(path, sep=delimiter, index=False)
+    if not any(map(str.strip, texts)):
+        return
+    table = csv_table.read(path, {"text": pa.string()}, action="", delimiter=delimiter)
+    assert table["text"].to_pylist() == [text.strip() or None for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("data", "row", "column", "words"),
+    [
+        ("", None, None, "cannot be read as csv"),
+        (HEAD, None, None, "a header and no rows"),
+        ("text,id,other\n" + "a,1,x\n", None, "share", "the column is missing"),
+        (HEAD.replace("other", "id") + GOOD, None, "id", "the header has the column 2 times"),
+        (HEAD.replace(",", ";") + GOOD.replace(",", ";"), None, None, "not parted by commas, but by semicolons"),
+        ((HEAD + GOOD).replace(",", " "), None, None, "not parted by commas\n"),
+        (HEAD + GOOD + "b,2,x\n", 2, None, "the row has 3 cells\n  expected: 4 cells"),
+        (HEAD + "b,2,x,1,1\n" + GOOD, 1, None, "the row has 5 cells"),
+        (HEAD + GOOD + 'b,2,x,"1\n' + GOOD, None, None, 'a quote (") opens a cell and never closes it'),
+        (HEAD + GOOD + '"b,2,x,1\n' + GOOD, 2, None, "the row has 1 cells"),
+        ((HEAD + GOOD + "Lücke,1,x,1\n").encode("latin-1"), None, None, "line 3 is no UTF-8 text"),
+        (gzip.compress((HEAD + GOOD * 999).encode())[:-9], None, None, "cannot be read"),
+        (HEAD + GOOD + "b,1.5,x,1\n", 2, "id", "'1.5'\n  expected: a whole number, or blank"),
+        (HEAD + "b,9999999999,x,1\n", 1, "id", "a whole number"),
+        (HEAD + "b,1,x,NaN\n", 1, "share", "'NaN'\n  expected: a number, or blank"),
+        (HEAD + "b,1,x,1e999\n", 1, "share", "a finite number"),
+        (HEAD + "b,1,x,1 2\n", 1, "share", "a number"),
+    ],
+)
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, data, row, column, words):
+    path = tmp_path / ("a.csv.gz" if data[:2] == b"\x1f\x8b" else "a.csv")
+    with pytest.raises(InputError) as error:
+        read(path, data)
+    assert (error.value.where, error.value.row, error.value.column) == (str(path), row, column)
+    assert words in str(error.value)
+    assert "use the official file" in error.value.action
+
+
+def test_a_rule_names_the_first_row_that_breaks_it(tmp_path):
+    table = pa.table({"a": ["x", None, "x"], "b": ["y", "z", None]})
+    with pytest.raises(InputError, match=r"f.csv, row 2, column 'a': is blank"):
+        csv_table.require_filled(table, ["a", "b"], tmp_path / "f.csv", action="")
+    with pytest.raises(InputError, match=r"row 3, column 'a': 'x' repeats row 1"):
+        csv_table.require_once(table["a"], tmp_path / "f.csv", "a", action="")
+    with pytest.raises(InputError, match=r"row 2, column 'b': 'z'\n  expected: y"):
+        csv_table.require(pa.array([True, None, False]), table["b"], tmp_path / "f.csv", "b", expected="y", action="")
+    csv_table.require_once(table["b"], tmp_path / "f.csv", "b", action="")

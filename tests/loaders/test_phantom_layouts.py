@@ -1,0 +1,147 @@
+"""Every phantom: complete, small, with the official headers, the same in any process, and never over a user's files."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from medfaith.loaders import phantom, sources
+from medfaith.loaders.errors import InputError
+
+CHEXPERT = (
+    "No Finding,Enlarged Cardiomediastinum,Cardiomegaly,Lung Opacity,Lung Lesion,Edema,Consolidation,Pneumonia,"
+    "Atelectasis,Pneumothorax,Pleural Effusion,Pleural Other,Fracture,Support Devices"
+)
+MIMIC = ",".join(sorted(CHEXPERT.split(",")))
+VINDR = (
+    "Aortic enlargement,Atelectasis,Calcification,Cardiomegaly,Clavicle fracture,Consolidation,Edema,Emphysema,"
+    "Enlarged PA,ILD,Infiltration,Lung Opacity,Lung cavity,Lung cyst,Mediastinal shift,Nodule/Mass,Pleural effusion,"
+    "Pleural thickening,Pneumothorax,Pulmonary fibrosis,Rib fracture,Other lesion,COPD,Lung tumor,Pneumonia,"
+    "Tuberculosis"
+)
+SENTENCE = "patient_id,study_id,image_id,row_id,sentence"
+TOOLS = "Grasper,Bipolar,Hook,Scissors,Clipper,Irrigator,SpecimenBag"
+HEADERS = {
+    "chexpert/CheXpert-v1.0-small/train.csv": f"Path,Sex,Age,Frontal/Lateral,AP/PA,{CHEXPERT}",
+    "chexpert/CheXpert-v1.0-small/valid.csv": f"Path,Sex,Age,Frontal/Lateral,AP/PA,{CHEXPERT}",
+    "vindr_cxr/annotations/annotations_train.csv": "image_id,rad_id,class_name,x_min,y_min,x_max,y_max",
+    "vindr_cxr/annotations/annotations_test.csv": "image_id,class_name,x_min,y_min,x_max,y_max",
+    "vindr_cxr/annotations/image_labels_train.csv": f"image_id,rad_id,{VINDR},Other diseases,No finding",
+    "vindr_cxr/annotations/image_labels_test.csv": f"image_id,{VINDR},Other disease,No finding",
+    "mimic_cxr/mimic-cxr-2.0.0-metadata.csv.gz": (
+        "dicom_id,subject_id,study_id,PerformedProcedureStepDescription,ViewPosition,Rows,Columns,StudyDate,StudyTime,"
+        "ProcedureCodeSequence_CodeMeaning,ViewCodeSequence_CodeMeaning,PatientOrientationCodeSequence_CodeMeaning"
+    ),
+    "mimic_cxr/mimic-cxr-2.0.0-split.csv.gz": "dicom_id,study_id,subject_id,split",
+    "mimic_cxr/mimic-cxr-2.0.0-chexpert.csv.gz": f"subject_id,study_id,{MIMIC}",
+    "mimic_cxr/mimic-cxr-2.0.0-negbio.csv.gz": f"subject_id,study_id,{MIMIC}",
+    "chest_imagenome/gold_dataset/gold_object_attribute_with_coordinates.txt": (
+        f"{SENTENCE},bbox,relation,label_name,categoryID,context,coord_original,coord224"
+    ),
+    "chest_imagenome/gold_dataset/gold_bbox_coordinate_annotations_1000images.csv": (
+        "image_id,x1,y1,x2,y2,width,height,bbox_name,annot_id,original_x1,original_x2,original_y1,original_y2,"
+        "original_width,original_height,annotator,coord224,coord_original"
+    ),
+    "chest_imagenome/gold_dataset/gold_bbox_scaling_factors_original_to_224x224.csv": (
+        "image_id,top,bottom,left,right,ratio"
+    ),
+    "chest_imagenome/gold_dataset/gold_all_sentences_500pts_1000studies.txt": SENTENCE,
+    "chest_imagenome/gold_dataset/gold_attributes_relations_500pts_500studies1st.txt": (
+        f"{SENTENCE},bbox,relation,label_name,categoryID,context"
+    ),
+    "chest_imagenome/gold_dataset/gold_object_comparison_with_coordinates.txt": (
+        "patient_id,relationship_id,subject_id,object_id,bbox,comparison,attribute,sentence,bbox_coord_224_subject,"
+        "bbox_coord_224_object,bbox_coord_original_subject,bbox_coord_original_object,label_name,current_image_id,"
+        "previous_image_id"
+    ),
+    "chest_imagenome/gold_dataset/auto_bbox_pipeline_coordinates_1000_images.txt": (
+        "image_id,bbox_name,original_x1,original_y1,original_x2,original_y2"
+    ),
+    "cholec80_boxes/ROI_Labels.csv": (
+        "Surgery_num,Dir,FrameName,NumBBox_inFrame,ToolName,BBox_X,BBox_Y,BBox_Width,BBox_Height"
+    ),
+    "cholec80/tool_annotations/video42-tool.txt": f"Frame,{TOOLS}",
+    "cholec80/phase_annotations/video42-phase.txt": "Frame,Phase",
+}
+
+
+@pytest.mark.parametrize("file", HEADERS)
+def test_tables_have_the_official_headers_and_rows_as_wide(written, file):
+    source, name = file.split("/", 1)
+    data = (written[source] / name).read_bytes()
+    header, *rows = (gzip.decompress(data) if name.endswith(".gz") else data).decode().splitlines()
+    (sign,) = {",", ";", "\t"} & set(header)
+    assert header.replace(sign, ",") == HEADERS[file]
+    assert rows
+    assert all(row.count(sign) >= header.count(sign) for row in rows if not row.startswith('"'))
+
+
+@pytest.mark.parametrize("source", phantom.SOURCES)
+def test_a_phantom_is_complete_and_small(written, source):
+    status = sources.status(source, written)
+    assert (status.state, status.missing) == ("found", ())
+    size = sum(path.stat().st_size for path in written[source].rglob("*") if path.is_file())
+    assert size < (5_000_000 if source == "openi" else 2_500_000)
+
+
+def test_every_source_with_a_reader_has_a_phantom():
+    assert set(phantom.SOURCES) == {name for name, entry in sources.all_sources().items() if entry.reader}
+
+
+FEW = {
+    "chexpert": {"n_train": 4, "n_valid": 3},
+    "rexvqa": {"n_test": 3, "n_other": 1},
+    **{name: {"n_train": 3, "n_test": 2} for name in ("vindr_cxr", "vindr_cxr_anatomy")},
+    **{name: {"n": 4} for name in ("openi", "chexstruct")},
+    **{name: {"n": 3} for name in phantom.SOURCES if name.startswith("mimic")},
+    "chest_imagenome": {"n": 6},
+}
+
+
+def write_few(root: Path, seed: int) -> dict[str, bytes]:
+    """A few images of every source, as {path: bytes}."""
+    for source in phantom.SOURCES:
+        module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
+        if source not in FEW:
+            module.VIDEOS = module.VIDEOS[:1]
+        module.write(root / source, seed=seed, **FEW.get(source, {}))
+    return read_all(root)
+
+
+def read_all(root: Path) -> dict[str, bytes]:
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path, monkeypatch):
+    for source in set(phantom.SOURCES) - set(FEW):
+        module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
+        monkeypatch.setattr(module, "VIDEOS", module.VIDEOS)  # put back after the test
+    code = "import sys; from pathlib import Path; from tests.loaders.test_phantom_layouts import write_few; "
+    code += "write_few(Path(sys.argv[1]), 3)"
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    place = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "there")], check=True, env=environment, cwd=place)
+    here, other = write_few(tmp_path / "here", 3), write_few(tmp_path / "other", 4)
+    there = read_all(tmp_path / "there")
+    assert [name for name in here if here[name] != there.get(name)] == []
+    assert here.keys() == there.keys()
+    pictures = [name for name in here if name.endswith((".jpg", ".png", ".dcm", ".dicom", ".mp4"))]
+    assert len(pictures) > 60
+    black = [name for name in pictures if here[name] == other.get(name)]  # outside the body, and masks that are empty
+    assert len(black) < len(pictures) / 8
+
+
+def test_write_refuses_what_it_cannot_do_before_it_writes(tmp_path):
+    (tmp_path / "openi").mkdir()
+    (tmp_path / "openi" / "mine.txt").touch()
+    with pytest.raises(InputError, match="not an empty folder"):
+        phantom.write(tmp_path)
+    with pytest.raises(InputError, match="no phantom"):
+        phantom.write(tmp_path, sources=["chexpert", "no_such_source"])
+    assert not (tmp_path / "chexpert").exists()
