@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from .errors import InputError
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 WHOLE_NUMBER = r"^[+-]?[0-9]{1,9}$"
 SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-LAST_ROW = "\x1elast row\x1e"
+LAST_ROW = "\x02last row\x03"
 DOWNLOAD_AGAIN = "download it again and compare its size or checksum with the source's"
 
 
@@ -129,8 +130,9 @@ def _parsed(
     """The columns as text. Raises ArrowInvalid; a row of another width is named."""
     # Blank alone is null: Arrow would also take NA, NaN, NULL ... for it.
     as_text = pa.csv.ConvertOptions(
-        include_columns=list(types), column_types=dict.fromkeys(types, pa.string()), null_values=[""],
-        strings_can_be_null=True,
+        include_columns=list(types), null_values=[""], strings_can_be_null=True,
+        column_types={n: pa.string() if k == pa.string() else pa.dictionary(pa.int32(), pa.string())
+                      for n, k in types.items()},
     )  # fmt: skip
     parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     for threads in (True, False):
@@ -143,22 +145,34 @@ def _parsed(
     raise AssertionError
 
 
-def _typed(cells: pa.ChunkedArray, kind: pa.DataType, path: Path, column: str, action: str) -> pa.Array:
-    values = pc.utf8_trim_whitespace(cells)
-    values = pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
+def _typed(cells: pa.ChunkedArray, kind: pa.DataType, path: Path, column: str, action: str) -> pa.ChunkedArray:
     if kind == pa.string():
-        return values
+        return _trimmed(cells)
+    encoded = cells.unify_dictionaries().combine_chunks()
+    different = _trimmed(encoded.dictionary)  # a column of labels has few
+    different = pc.if_else(pc.equal(different, LAST_ROW), pa.scalar(None, pa.string()), different)  # in no row
     pattern, expected = (NUMBER, "a number") if pa.types.is_floating(kind) else (WHOLE_NUMBER, "a whole number")
-    encoded = values.combine_chunks().dictionary_encode()  # a label's column has few distinct cells
-    good = pc.match_substring_regex(encoded.dictionary, pattern)
-    found = pc.or_kleene(pc.is_null(values), good.take(encoded.indices))
-    require(found, values, path, column, expected=f"{expected}, or blank", action=action)
+    good = pc.or_kleene(pc.is_null(different), pc.match_substring_regex(different, pattern))
+    if not pc.all(good, min_count=0).as_py():
+        _require_each(good, encoded, path, column, expected=f"{expected}, or blank", action=action)
     # Arrow's parser takes no plus sign.
-    numbers = pc.cast(pc.utf8_ltrim(encoded.dictionary, characters="+"), kind)
-    if pa.types.is_floating(kind):
-        finite = pc.or_kleene(pc.is_null(values), pc.is_finite(numbers).take(encoded.indices))
-        require(finite, values, path, column, expected="a finite number", action=action)
+    numbers = pc.cast(pc.utf8_ltrim(different, characters="+"), kind)
+    if pa.types.is_floating(kind) and not pc.all(pc.is_finite(numbers), min_count=0).as_py():
+        finite = pc.or_kleene(pc.is_null(numbers), pc.is_finite(numbers))
+        _require_each(finite, encoded, path, column, expected="a finite number", action=action)
     return numbers.take(encoded.indices)
+
+
+def _require_each(good: pa.Array, encoded: pa.DictionaryArray, path: Path, column: str, **words: str) -> None:
+    """`require` for the rows of a column, where `good` is of its different values."""
+    rows = pc.or_kleene(pc.is_null(encoded), good.take(encoded.indices))
+    require(rows, _trimmed(pc.cast(encoded, pa.string())), path, column, **words)
+
+
+def _trimmed(texts: Any) -> Any:
+    """Texts without blanks around them; null where nothing is left."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
 
 
 def _unreadable(
