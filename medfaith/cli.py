@@ -20,60 +20,91 @@ from medfaith.training import command as training
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one sub-command; returns the exit status."""
-    parser = _parser()
-    arguments, rest = parser.parse_known_args(argv)
+    command = parser()
+    arguments, rest = command.parse_known_args(argv)
     if rest and arguments.job is not _eval:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        command.error(f"unrecognized arguments: {' '.join(rest)}")
     return exit_status(partial(arguments.job, arguments, rest))
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The whole command's parser, with all jobs."""
     import importlib.metadata
 
     parser = argparse.ArgumentParser(
         prog="medfaith",
         description="Audits whether medical vision-language models answer from the image.",
-        epilog="Research only: no result of this software says anything about clinical use.",
+        epilog="medfaith JOB --help describes a job. Research only: no result says anything about clinical use.",
     )
-    parser.add_argument("--version", action="version", version=importlib.metadata.version("medfaith"))
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=importlib.metadata.version("medfaith"),
+        help="print the version of medfaith and exit",
+    )
     jobs = parser.add_subparsers(required=True, metavar="JOB")
 
-    job = jobs.add_parser("sources", help="list the licensed sources: found or missing, licence, how to get access")
+    text = "list the licensed sources: found or missing, licence, how to get access"
+    job = jobs.add_parser("sources", help=text, description=_sentence(text))
     build.root_argument(job)
     job.set_defaults(job=_sources)
 
     build.add_jobs(jobs)
 
-    job = jobs.add_parser("verify", help="recompute a build's counts and hashes and compare them with the references")
-    job.add_argument("directory", type=Path, metavar="DIR")
+    text = "compute a build's counts and hashes again and compare them with the references"
+    job = jobs.add_parser("verify", help=text, description=_sentence(text))
     job.add_argument(
-        "--against", metavar="ORG/NAME",
-        help="compare it row by row with the one on the Hub: exit status 0 equal, 3 rows missing, 4 extra, 5 different",
-    )  # fmt: skip
+        "directory",
+        type=Path,
+        metavar="DIR",
+        help="folder that medfaith build wrote: one repository, or a folder of several",
+    )
+    job.add_argument(
+        "--against",
+        metavar="ORG/NAME",
+        help="compare the rows with those that this data set on the Hub publishes (default: with the references); exit "
+        "status 0: all rows are equal, 3: some are missing, 4: some are extra, 5: some are different",
+    )
     job.set_defaults(job=_verify)
 
     publish.add_jobs(jobs)
 
-    job = jobs.add_parser("tasks", help="print the include path for plain lm_eval --include_path")
-    job.add_argument("--list", action="store_true", help="list the task names instead")
+    text = "print the folder of medfaith's tasks, for lm_eval --include_path"
+    job = jobs.add_parser("tasks", help=text, description=_sentence(text))
+    job.add_argument("--list", action="store_true", help="print the names of all tasks and groups instead")
     job.set_defaults(job=_tasks)
 
     job = jobs.add_parser(
         "eval",
-        help="lm_eval run with medfaith's models and tasks; every other argument goes to lm_eval run",
+        help="score a model with lm_eval run and medfaith's tasks and models",
+        description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to "
+        "lm_eval run; lm_eval run --help lists those.",
         epilog="Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal "
         "--model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
     )
-    job.add_argument("--data", help="what medfaith build wrote, or a Hub organisation")
+    job.add_argument(
+        "--data",
+        metavar="DIR|ORG",
+        help="folder that medfaith build wrote, or an organisation on the Hub that published the rows (every task of "
+        "medfaith needs it)",
+    )
     build.root_argument(job)
     job.add_argument(
-        "--skip-missing-images", action="store_true", help="leave out rows without their images, and count them"
+        "--skip-missing-images",
+        action="store_true",
+        help="leave out and count rows whose images are missing (default: a missing image stops the run)",
     )
-    job.add_argument("--heatmaps", metavar="DIR", help="where models that show what they look at keep it")
+    job.add_argument(
+        "--heatmaps",
+        metavar="DIR",
+        help="folder for heatmaps of where the model looks; a repeated run computes only the missing ones (default: "
+        "make no heatmaps; models that cannot make any ignore this option)",
+    )
     job.add_argument(
         "--patients",
         metavar="FILE.ckpt.json",
-        help="of That's the Wrong Lung!, ask about the patients only that a model trained on gold has not seen",
+        help="ask That's the Wrong Lung! only about patients that a trained model has not seen; this is the record "
+        "that medfaith train wrote beside the model (default: ask about all patients)",
     )
     job.set_defaults(job=_eval)
 
@@ -81,11 +112,22 @@ def _parser() -> argparse.ArgumentParser:
     annotate.add_jobs(jobs)
     training.add_jobs(jobs)
 
-    job = jobs.add_parser("quickstart", help="everything on synthetic data: build, verify, evaluate, table; offline")
-    job.add_argument("--out", type=Path, default=Path("medfaith-quickstart"), help="(default: %(default)s)")
+    text = "try everything on synthetic data, offline: build, verify, score reference models, print the tables"
+    job = jobs.add_parser("quickstart", help=text, description=_sentence(text))
+    job.add_argument(
+        "--out",
+        type=Path,
+        default=Path("medfaith-quickstart"),
+        metavar="DIR",
+        help="folder for the synthetic data, the rows and the results (default: %(default)s)",
+    )
     build.wording_arguments(job)
     job.set_defaults(job=_quickstart)
     return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:

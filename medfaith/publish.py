@@ -21,27 +21,53 @@ SHOWN = 5  # ids of a kind
 def add_jobs(jobs: Any) -> None:
     """Adds `publish` and `publish-metrics` to the command's jobs."""
     job = jobs.add_parser(
-        "publish", help="upload what medfaith build wrote to the Hugging Face Hub: rows, or the recipe"
+        "publish",
+        help="publish a build on the Hugging Face Hub: its rows, or the recipe that makes them",
+        description="Publishes a build on the Hugging Face Hub. The licence of the source decides whether its rows go "
+        "there or only the recipe: the command, the counts and a hash of each row. A guard reads every file first.",
+        epilog="Example: medfaith publish medfaith-data --org ORG --root openi=PATH --dry-run",
     )
-    job.add_argument("directory", type=Path, metavar="DIR", help="what medfaith build wrote: one repository or several")
+    job.add_argument(
+        "directory", type=Path, metavar="DIR", help="folder that medfaith build wrote: one repository, or several"
+    )
     _upload_arguments(job)
     job.add_argument(
-        "--gated", action="store_true", help="let readers ask for access, which you grant one by one on the Hub"
+        "--gated",
+        action="store_true",
+        help="make readers ask for access, which you grant one by one on the Hub (default: everyone can read)",
     )
     build.root_argument(job)
     job.set_defaults(job=_publish)
 
-    job = jobs.add_parser("publish-metrics", help="upload the metrics as Spaces, for evaluate.load")
-    job.add_argument("--metric", action="append", metavar="M", help="this one only (repeatable; default: all)")
+    job = jobs.add_parser(
+        "publish-metrics",
+        help="publish the metrics as Spaces, so that evaluate.load finds them",
+        description='Publishes each metric as a Space on the Hugging Face Hub. evaluate.load("ORG/METRIC") then finds '
+        "it.",
+    )
+    job.add_argument(
+        "--metric",
+        action="append",
+        metavar="METRIC",
+        help="publish this metric (a folder of evaluate_metrics/, such as tpt; repeatable; default: all metrics)",
+    )
     _upload_arguments(job)
     job.set_defaults(job=_publish_metrics, gated=False)
 
 
 def _upload_arguments(job: argparse.ArgumentParser) -> None:
-    job.add_argument("--org", required=True, help="organisation or user on the Hub")
-    job.add_argument("--dry-run", action="store_true", help="print every file and what would change; upload nothing")
-    job.add_argument("--private", action="store_true", help="create new repositories as private ones")
-    job.add_argument("--force", action="store_true", help="replace other content that a repository has")
+    job.add_argument(
+        "--org", required=True, help="organisation or user on the Hub that the repositories belong to (required)"
+    )
+    job.add_argument("--dry-run", action="store_true", help="print every file and every change, and upload nothing")
+    job.add_argument(
+        "--private", action="store_true", help="create new repositories as private ones (default: as public ones)"
+    )
+    job.add_argument(
+        "--force",
+        action="store_true",
+        help="replace what a repository holds if medfaith did not write it or its rows differ (default: stop)",
+    )
 
 
 def print_against(folders: Sequence[Path], repo_id: str) -> int:

@@ -221,28 +221,6 @@ def test_a_folder_of_xml_and_the_archive_give_the_same_rows(phantom_roots, tmp_p
     shutil.rmtree(tmp_path / "folder")
 
 
-def test_quickstart_can_be_run_again_and_in_the_shuffled_layout(tmp_path, capsys):
-    out = tmp_path / "quick"
-    assert main(["quickstart", "--out", str(out)]) == 0
-    first = capsys.readouterr().out
-    assert main(["quickstart", "--out", str(out), "--layout", "shuffled"]) == 0
-    second = capsys.readouterr().out
-    for model in ("oracle", "always_yes", "negation_attracted", "random", "majority", "question_prior"):
-        n_tables = 6 if model in ("always_yes", "random") else 5  # SurgXBench's has the oracle with four heatmaps
-        assert first.count(f"\n{model} ") == second.count(f"\n{model} ") == n_tables
-    # SurgXBench's heatmaps, and the attention of That's the Wrong Lung!
-    for kind, n_tables in (("box", 2), ("uniform", 2), ("centre", 1), ("corner", 1), ("mirror", 1), ("image_only", 1)):
-        assert first.count(f"\noracle, {kind} ") == n_tables
-    assert first.count("100.00  [100.00, 100.00]") > second.count("100.00  [100.00, 100.00]")
-    results = json.loads((out / "results.json").read_text())
-    task = results["medfaith_contrabench"]["oracle"]["results"]["medfaith_contrabench_chexpert_presence"]
-    assert task["accuracy,b0"] == 1
-    heal = {model: r["results"] for model, r in results["medfaith_heal_vindr"].items()}
-    for test in ("tpt", "vpt"):
-        assert heal["oracle"][f"medfaith_heal_vindr_{test}"][f"{test},none"] == 1
-        assert heal["always_yes"][f"medfaith_heal_vindr_{test}"][f"{test},none"] == 0
-
-
 def test_quickstart_leaves_a_foreign_folder_alone(tmp_path, capsys):
     mine = tmp_path / "phantom" / "mine.txt"
     mine.parent.mkdir()

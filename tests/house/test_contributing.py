@@ -1,4 +1,4 @@
-"""What README and CONTRIBUTING name exists."""
+"""What the pages name exists."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from medfaith.builders import cxr_contrabench
 from medfaith.tasks import MODELS
 
 ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 KNOWN = {
     "<benchmark>-<source>": "cxr-contrabench-chexpert",
     "<source>": "chexpert",
@@ -25,28 +26,38 @@ SPECIAL = {
 }
 
 
-def table_paths() -> list[str]:
+def test_the_paths_of_the_contributing_table_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return [p for p in re.findall(r"`([^`\s]+)`", text.split("## To add")[1].split("## Rules")[0]) if "/" in p]
-
-
-@pytest.mark.parametrize("named", table_paths())
-def test_the_paths_of_the_contributing_table_exist(named: str):
-    path: str = SPECIAL.get(named, named)
+    table = text.split("## To add")[1].split("## Rules")[0]
+    named = [path for path in re.findall(r"`([^`\s]+)`", table) if "/" in path]
+    paths = [SPECIAL.get(path, path) for path in named]
     for placeholder, example in KNOWN.items():
-        path = path.replace(placeholder, example)
-    path = path.replace("<benchmark>", "contrabench")
-    assert (ROOT / path).exists(), path
+        paths = [path.replace(placeholder, example) for path in paths]
+    paths = [path.replace("<benchmark>", "contrabench") for path in paths]
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_of_a_page_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
-        assert target.startswith("https://") or (ROOT / target).exists(), target
+    targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert [t for t in targets if not t.startswith("https://") and not (page.parent / t).exists()] == []
 
 
-def test_the_readme_names_every_config_and_reference_model():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_page_can_be_reached_from_the_readme():
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached:
+            reached.add(page)
+            targets = re.findall(r"\]\(([^)#]+\.md)\)", page.read_text(encoding="utf-8"))
+            waiting += [path for target in targets if (path := (page.parent / target).resolve()) in PAGES]
+    assert reached == set(PAGES)
+
+
+def test_the_pages_name_every_config_metric_and_model():
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     families = {name for name in cxr_contrabench.CONFIGS if name not in cxr_contrabench.VARIANTS}
-    for name in (*families, *MODELS):
-        assert f"`{name}`" in text or f"--model {name}" in text, name
+    assert [name for name in (*families, *MODELS) if f"`{name}`" not in text] == []
+    metrics = {path.parent.name for path in (ROOT / "evaluate_metrics").glob("*/README.md")}
+    assert [name for name in sorted(metrics) if f"evaluate_metrics/{name}/README.md" not in text] == []

@@ -7,9 +7,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.full
 def test_quickstart_without_torch_and_without_network(tmp_path):
     uv = os.environ.get("UV") or shutil.which("uv")
     assert uv, "run the checks with `uv run python -m tests`"
