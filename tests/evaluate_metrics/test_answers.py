@@ -1,6 +1,5 @@
 """Reading answers: a table of responses, and what must hold for any text."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,233 +9,96 @@ from medfaith.evaluate_metrics.reading.words import words
 OPTIONS = ["Edema", "No edema", "Pleural effusion"]  # A, B, C
 A, B, C = 0, 1, 2
 
-PARSED = {
+PARSED = [
     # a letter
-    "B": B,
-    "b": B,
-    "B.": B,
-    "B)": B,
-    "b)": B,
-    "(B)": B,
-    "[B]": B,
-    " B \n": B,
-    "- C": C,
-    "**B**": B,
-    "**B.** No edema": B,
-    "`B`": B,
-    "$\\boxed{B}$": B,
-    "\\boxed{\\text{B}}": B,
-    "Ｂ": B,
-    "（Ｃ）": C,
-    "<answer>B</answer>": B,
-    '{"answer": "C"}': C,
-    "B\nB": B,
-    "Option B": B,
-    "C, I think": C,
+    (B, ["B", "b", "B.", "B)", "b)", "(B)", "[B]", " B \n", "**B**", "**B.** No edema", "`B`", "$\\boxed{B}$",
+        "\\boxed{\\text{B}}", "Ｂ", "<answer>B</answer>", "B\nB", "Option B"]),
+    (C, ["- C", "（Ｃ）", '{"answer": "C"}', "C, I think"]),
     # a letter and its text
-    "B: No edema": B,
-    "B. No edema.": B,
-    "A.Edema": A,
-    "A Edema": A,
-    "B No edema": B,
-    "C - pleural effusion": C,
-    "C) Pleural effusion is visible on the left": C,
-    "A) Edema, not pleural effusion": A,
+    (B, ["B: No edema", "B. No edema.", "B No edema"]),
+    (A, ["A.Edema", "A Edema", "A) Edema, not pleural effusion"]),
+    (C, ["C - pleural effusion", "C) Pleural effusion is visible on the left"]),
     # a statement
-    "The answer is A": A,
-    "The answer is a.": A,
-    "Answer: (C)": C,
-    "Answer:\nB": B,
-    "Answer B": B,
-    "answer = C": C,
-    "Final answer: [A]": A,
-    "The correct option is C which shows fluid": C,
-    "The best answer would be B.": B,
-    "The answer is pleural effusion.": C,
-    "The answer is A pleural effusion": C,
-    "Edema was considered. The answer is (C) Pleural effusion.": C,
-    "To answer the question: B": B,
+    (A, ["The answer is A", "The answer is a.", "Final answer: [A]"]),
+    (C, ["Answer: (C)", "answer = C", "The correct option is C which shows fluid", "The answer is pleural effusion.",
+        "The answer is A pleural effusion", "Edema was considered. The answer is (C) Pleural effusion."]),
+    (B, ["Answer:\nB", "Answer B", "The best answer would be B.", "To answer the question: B"]),
     # precedence: final statement, statement, leading letter, mention
-    "Answer: A\nFinal answer: C": C,
-    "B. On reflection, the answer is C": C,
-    "A, because B is wrong": A,
-    "C because edema is not there": C,
-    "1. absence\n2. edema\nFinal answer: B": B,
+    (C, ["Answer: A\nFinal answer: C", "B. On reflection, the answer is C", "C because edema is not there"]),
+    (A, ["A, because B is wrong"]),
+    (B, ["1. absence\n2. edema\nFinal answer: B"]),
     # an option's text
-    "Edema": A,
-    "edema.": A,
-    "EDEMA": A,
-    "No edema": B,
-    "no  edema.": B,
-    '"No edema"': B,
-    "There is no edema.": B,
-    "I see no edema on this study": B,
-    "A pleural effusion": C,
-    "The X-ray shows pleural effusion.": C,
-    "A chest X-ray shows pleural effusion.": C,
-    "X-ray shows edema": A,
-    "The finding that is absent is pleural effusion.": C,
-    "The finding which is not present on this study is edema": A,
-    "The image does not show edema but pleural effusion": C,
+    (A, ["Edema", "edema.", "EDEMA", "X-ray shows edema", "The finding which is not present on this study is edema"]),
+    (B, ["No edema", "no  edema.", '"No edema"', "There is no edema.", "I see no edema on this study"]),
+    (C, ["A pleural effusion", "The X-ray shows pleural effusion.", "A chest X-ray shows pleural effusion.",
+        "The finding that is absent is pleural effusion.", "The image does not show edema but pleural effusion"]),
     # a letter in a sentence
-    "I think B": B,
-    "I think it is B.": B,
-    "I choose C.": C,
-    "I would go with C": C,
-    "C is the answer": C,
-    "A is wrong, C is correct": C,
-    "It's not A, it is C.": C,
-    "option b is correct": B,
-    "C is most likely.": C,
-    "B applies": B,
-    "The answer could be B": B,  # hedged, as "I think B" is
+    (B, ["I think B", "I think it is B.", "option b is correct", "B applies", "The answer could be B"]),
+    (C, ["I choose C.", "I would go with C", "C is the answer", "A is wrong, C is correct", "It's not A, it is C.",
+        "C is most likely."]),
     # punctuation and other languages
-    "A!": A,
-    "'A'": A,
-    "‘C’": C,
-    "答案是B": B,
-    "答案：B。": B,
+    (A, ["A!", "'A'"]),
+    (C, ["‘C’"]),
+    (B, ["答案是B", "答案：B。"]),
     # one letter preferred to another
-    "The answer is A rather than B": A,
-    "A not B": A,
-    "A, not B": A,
-    "A but not B": A,
-    "I would say A instead of B": A,
-    "A. Edema. Option B is incorrect.": A,
-    "The correct answer is A. B and C are wrong.": A,
-    "A. Edema. No edema is wrong.": A,
+    (A, ["The answer is A rather than B", "A not B", "A, not B", "A but not B", "I would say A instead of B",
+        "A. Edema. Option B is incorrect.", "The correct answer is A. B and C are wrong.",
+        "A. Edema. No edema is wrong."]),
     # after thinking, in answer tags
-    "<think>Edema? Answer: B? No wait.</think>\n\nA": A,
-    "<think>Option B would be wrong.</think> A": A,
-    "<thinking>B</thinking>A": A,
-    "<reasoning>B</reasoning>A": A,
-    "<thought>B</thought>A": A,
-    "The answer is B.</think>A": A,
-    "<THINK>A</THINK>B or C? </think > C": C,
-    "B looks right. <answer>A</answer> Final answer: C": A,
-    "<think>B</think><answer>A. Edema</answer>": A,
-    "<think>No edema.<answer>A</answer>": A,
-    "<answer></answer>B": B,
+    (A, ["<think>Edema? Answer: B? No wait.</think>\n\nA", "<think>Option B would be wrong.</think> A",
+        "<thinking>B</thinking>A", "<reasoning>B</reasoning>A", "<thought>B</thought>A", "The answer is B.</think>A",
+        "B looks right. <answer>A</answer> Final answer: C", "<think>B</think><answer>A. Edema</answer>",
+        "<think>No edema.<answer>A</answer>"]),
+    (C, ["<THINK>A</THINK>B or C? </think > C"]),
+    (B, ["<answer></answer>B"]),
     # lines
-    "Final answer: A\n\nB is the negated form.": A,
-    "1. absence\n2. Pleural effusion\n3. No pleural effusion\n4. A": A,
-    "Step 1: presence\nStep 2: edema\nStep 3: no edema\nStep 4: A": A,
-    "Edema or no edema?\n\n**(B).**\n": B,
-    "A. Edema\nB. No edema\nC. Pleural effusion\n\nB": B,
+    (A, ["Final answer: A\n\nB is the negated form.", "1. absence\n2. Pleural effusion\n3. No pleural effusion\n4. A",
+        "Step 1: presence\nStep 2: edema\nStep 3: no edema\nStep 4: A"]),
+    (B, ["Edema or no edema?\n\n**(B).**\n", "A. Edema\nB. No edema\nC. Pleural effusion\n\nB"]),
     # "No," before an option that agrees
-    "No, there is no edema.": B,
-}
+    (B, ["No, there is no edema."]),
+]  # fmt: skip
 
 AMBIGUOUS = [
-    "A and B",
-    "A or C",
-    "A/B",
-    "A, B",
-    "A, B and C",
-    "A B",
-    "(A) (C)",
-    "Both A and C are correct",
-    "The answer is A or B",
-    "The answer is A. The answer is B.",
-    "Final answer: [A/B/C]",
-    "A. Edema\nB. No edema\nC. Pleural effusion",
-    "Edema and pleural effusion",
-    "Edema. Pleural effusion.",
+    "A and B", "A or C", "A/B", "A, B", "A, B and C", "A B", "(A) (C)", "Both A and C are correct",
+    "The answer is A or B", "The answer is A. The answer is B.", "Final answer: [A/B/C]",
+    "A. Edema\nB. No edema\nC. Pleural effusion", "Edema and pleural effusion", "Edema. Pleural effusion.",
     "No edema, edema",
     # the options repeated
-    "A. Edema B. No edema C. Pleural effusion",
-    "(A) Edema (B) No edema (C) Pleural effusion",
-    "A: Edema, B: No edema, C: Pleural effusion",
-    "A. Edema, B. No edema",
-    "A. Edema and C. Pleural effusion",
-    "A. Edema as seen. C. Pleural effusion",
-    "A. Edema is present, and C. Pleural effusion is also present",
-    "A. Edema and pleural effusion",
-    "Answer: A. Edema B. No edema",
+    "A. Edema B. No edema C. Pleural effusion", "(A) Edema (B) No edema (C) Pleural effusion",
+    "A: Edema, B: No edema, C: Pleural effusion", "A. Edema, B. No edema", "A. Edema and C. Pleural effusion",
+    "A. Edema as seen. C. Pleural effusion", "A. Edema is present, and C. Pleural effusion is also present",
+    "A. Edema and pleural effusion", "Answer: A. Edema B. No edema",
     # two choices
-    "The answer is A but could be B",
-    "A\nB",
-    "1. A\n2. B\n3. C",
-    "A. Edema\n\nB",
-    "The answer is A.\n\nB",
-    "<answer>A</answer><answer>B</answer>",
-    "Edema B",
+    "The answer is A but could be B", "A\nB", "1. A\n2. B\n3. C", "A. Edema\n\nB", "The answer is A.\n\nB",
+    "<answer>A</answer><answer>B</answer>", "Edema B",
     # letter and text disagree
-    "A. No edema",
-    "B. Edema",
-    "B edema",
-    "Answer: C. Edema",
-    "D. Edema",
+    "A. No edema", "B. Edema", "B edema", "Answer: C. Edema", "D. Edema",
     # an option that is only denied has more than one reading
-    "There is no evidence of edema",
-    "There is no pleural effusion.",
-    "Edema is absent.",
-    "Edema is not present on this study",
-    "No, edema is not present",
-    "No, edema.",
-    "No. Edema",
-    "The answer is: no, edema",
-    "Pleural effusion is ruled out",
-]
+    "There is no evidence of edema", "There is no pleural effusion.", "Edema is absent.",
+    "Edema is not present on this study", "No, edema is not present", "No, edema.", "No. Edema",
+    "The answer is: no, edema", "Pleural effusion is ruled out",
+]  # fmt: skip
 
 OUT_OF_RANGE = [
-    "D",
-    "E",
-    "(E)",
-    "E.",
-    "Z)",
-    "Answer: D",
-    "The answer is E.",
-    "Final answer: [H]",
-    "option E",
-    "I think D.",
-]
+    "D", "E", "(E)", "E.", "Z)", "Answer: D", "The answer is E.", "Final answer: [H]", "option E", "I think D.",
+]  # fmt: skip
 
 NONE = [
-    None,
-    "",
-    "   \n",
-    "**",
-    "...",
-    "I",
-    "I cannot tell.",
-    "I think the image is normal",
-    "A chest X-ray",
-    "A frontal view, a lateral view",
-    "a frontal view",
-    "The X-ray shows nothing",
-    "A.P. view",
-    "Yes",
-    "No",
-    "2",
-    "The answer is not A",
-    "The answer is unclear",
-    "Neither A nor B",
-    "To answer the question we look at the lungs",
-    "edematous",
-    "Vitamin C deficiency",
-    "Vitamin C",
-    "Hepatitis B.",
-    "Hepatitis B and C.",
-    "Hepatitis C is most likely",
-    "<think>The answer is B",
-    "<think>Edema? Answer: B? No wait.",
-    "<think>The answer is B</think>",
-    "胸部",
-    "\u0000\ud7ff",
-]
-
-CASES = (
-    [(text, Answer(choice, "parsed")) for text, choice in PARSED.items()]
-    + [(text, Answer(None, "ambiguous")) for text in AMBIGUOUS]
-    + [(text, Answer(None, "out_of_range")) for text in OUT_OF_RANGE]
-    + [(text, Answer(None, "none")) for text in NONE]
-)
+    None, "", "   \n", "**", "...", "I", "I cannot tell.", "I think the image is normal", "A chest X-ray",
+    "A frontal view, a lateral view", "a frontal view", "The X-ray shows nothing", "A.P. view", "Yes", "No", "2",
+    "The answer is not A", "The answer is unclear", "Neither A nor B", "To answer the question we look at the lungs",
+    "edematous", "Vitamin C deficiency", "Vitamin C", "Hepatitis B.", "Hepatitis B and C.",
+    "Hepatitis C is most likely", "<think>The answer is B", "<think>Edema? Answer: B? No wait.",
+    "<think>The answer is B</think>", "胸部", "\u0000\ud7ff",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), CASES, ids=[repr(text) for text, _ in CASES])
-def test_response_is_read_as(text, expected):
-    assert parse_answer(text, OPTIONS) == expected
+def test_responses_are_read():
+    expected = {text: Answer(choice, "parsed") for choice, texts in PARSED for text in texts}
+    for outcome, texts in (("ambiguous", AMBIGUOUS), ("out_of_range", OUT_OF_RANGE), ("none", NONE)):
+        expected |= dict.fromkeys(texts, Answer(None, outcome))
+    assert {text: parse_answer(text, OPTIONS) for text in expected} == expected
 
 
 FINDINGS = ["Edema", "Pleural effusion", "Focal consolidation", "Atelectasis", "Pneumothorax", "Cardiomegaly"]

@@ -1,6 +1,5 @@
 """The location repair of M2: which words are a location, when an option takes another's place, what always holds."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,60 +62,43 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_verdict(case):
-    question, options, choice, expected, reason = case
-    assert verify_location(question, options, choice) == Verdict(expected, reason == "fired", reason)
+def test_verdicts():
+    for question, options, choice, expected, reason in CASES:
+        found = verify_location(question, options, choice)
+        assert found == Verdict(expected, reason == "fired", reason), (question, options, choice)
 
 
 # question -> the reason with a prediction that is right-sided and low, where the left upper option is offered too
-QUESTIONS = {
-    "Which finding is present?": "no_location",
-    "": "no_location",
-    "Which finding is present in both lungs?": "no_location",
-    "What is left after the drainage?": "no_location",
-    "Which of these has been left out of the report?": "no_location",
-    "What was left untreated?": "no_location",
-    "Which is the right answer?": "no_location",
-    "Which statement is right?": "no_location",
-    "Is the heart size at the upper limit of normal?": "no_location",
-    "What explains the lower lung volumes?": "no_location",
-    "Which chamber is enlarged, the left ventricle?": "no_location",
-    "Which sign points to left-sided heart failure?": "no_location",
-    "What does the superior vena cava hold?": "no_location",
-    "What does the left lateral view show?": "no_location",
-    "What does the right anterior oblique projection show?": "no_location",
-    "How do the left and right lungs differ?": "location_unclear",
-    "What is seen in the upper and the lower zones?": "location_unclear",
-    "What is in both left lobes?": "location_unclear",
-    "Which finding is not in the left lung?": "location_unclear",
-    "Which finding isn't seen on the left?": "location_unclear",
-    "Which finding is absent from the left lung?": "location_unclear",
-    "All of these are in the left lung except": "location_unclear",
-    "Besides the left effusion, what is seen?": "location_unclear",
-    "What is larger than the left hilum?": "location_unclear",
-    "Which side is opposite to the left effusion?": "location_unclear",
-    "Which side is the left-sided catheter's tip on?": "location_unclear",
-    "Where does the left PICC end?": "location_unclear",
-    "The trachea deviates to the left. Why?": "location_unclear",
-    "What is seen above the left hemidiaphragm?": "location_unclear",
-    "What is seen on the left side of the image?": "location_unclear",
-    "What is seen on the left of this radiograph?": "location_unclear",
-    "What is in the left lung?": "fired",
-    "What lies in the left hemithorax of the patient?": "fired",
-    "What is the finding in the left upper zone?": "fired",
-    "On the left a nodule is seen: where?": "fired",
-    "The opacity is left sided: where?": "fired",
-    "What is in the superior part?": "fired",
-    "With a large left ventricle, what is in the left lung?": "fired",
-}
+QUESTIONS = [
+    ("no_location", ["Which finding is present?", "", "Which finding is present in both lungs?",
+        "What is left after the drainage?", "Which of these has been left out of the report?",
+        "What was left untreated?", "Which is the right answer?", "Which statement is right?",
+        "Is the heart size at the upper limit of normal?", "What explains the lower lung volumes?",
+        "Which chamber is enlarged, the left ventricle?", "Which sign points to left-sided heart failure?",
+        "What does the superior vena cava hold?", "What does the left lateral view show?",
+        "What does the right anterior oblique projection show?"]),
+    ("location_unclear", ["How do the left and right lungs differ?", "What is seen in the upper and the lower zones?",
+        "What is in both left lobes?", "Which finding is not in the left lung?",
+        "Which finding isn't seen on the left?", "Which finding is absent from the left lung?",
+        "All of these are in the left lung except", "Besides the left effusion, what is seen?",
+        "What is larger than the left hilum?", "Which side is opposite to the left effusion?",
+        "Which side is the left-sided catheter's tip on?", "Where does the left PICC end?",
+        "The trachea deviates to the left. Why?", "What is seen above the left hemidiaphragm?",
+        "What is seen on the left side of the image?", "What is seen on the left of this radiograph?"]),
+    ("fired", ["What is in the left lung?", "What lies in the left hemithorax of the patient?",
+        "What is the finding in the left upper zone?", "On the left a nodule is seen: where?",
+        "The opacity is left sided: where?", "What is in the superior part?",
+        "With a large left ventricle, what is in the left lung?"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_question(question):
+REASON = {question: reason for reason, questions in QUESTIONS for question in questions}
+
+
+def test_questions():
     options = ["Right lower lobe nodule", "Left upper lobe nodule", "Edema"]
-    verdict = verify_location(question, options, 0)
-    assert verdict == Verdict(int(verdict.fired), QUESTIONS[question] == "fired", QUESTIONS[question])
+    expected = {q: Verdict(int(reason == "fired"), reason == "fired", reason) for q, reason in REASON.items()}
+    assert {question: verify_location(question, options, 0) for question in REASON} == expected
 
 
 PLACES = ["", "left", "right", "upper", "lower", "left upper", "right lower", "bilateral", "middle", "left ventricular"]
@@ -125,7 +107,7 @@ options_lists = st.lists(
               st.text(max_size=20)), max_size=6,
 )  # fmt: skip
 questions = st.one_of(
-    st.sampled_from(list(QUESTIONS)), st.builds("What is in the {} lung?".format, st.sampled_from(PLACES)), st.text()
+    st.sampled_from(list(REASON)), st.builds("What is in the {} lung?".format, st.sampled_from(PLACES)), st.text()
 )
 
 

@@ -10,49 +10,33 @@ PRESENCE = "Which of the following findings is present on this chest X-ray study
 ABSENCE = "Which of the following findings is absent on this chest X-ray study?"
 
 # question -> polarity read by the original and by the extended trigger
-QUESTIONS = {
-    PRESENCE: ("presence", "presence"),
-    "Which finding can be seen on this chest X-ray study?": (None, "presence"),
-    "Which of these findings is present in the images of this study?": ("presence", "presence"),
-    "Which of the listed findings does this chest X-ray study show?": (None, "presence"),
-    ABSENCE: ("absence", "absence"),
-    "Which of the following findings is missing from this chest X-ray study?": (None, "absence"),
-    "Which of the following findings is not present on this chest X-ray study?": (None, "absence"),
-    "Which of these findings is absent from the images of this study?": ("absence", "absence"),
-    "Which of the listed findings is not identified on this chest X-ray study?": (None, "absence"),
-    "Which of the listed findings cannot be seen on this chest X-ray study?": (None, "absence"),
+QUESTIONS = [
+    (("presence", "presence"), [PRESENCE, "Which of these findings is present in the images of this study?"]),
+    ((None, "presence"), ["Which finding can be seen on this chest X-ray study?",
+        "Which of the listed findings does this chest X-ray study show?"]),
+    (("absence", "absence"), [ABSENCE, "Which of these findings is absent from the images of this study?"]),
+    ((None, "absence"), ["Which of the following findings is missing from this chest X-ray study?",
+        "Which of the following findings is not present on this chest X-ray study?",
+        "Which of the listed findings is not identified on this chest X-ray study?",
+        "Which of the listed findings cannot be seen on this chest X-ray study?"]),
     # further wordings
-    "Which finding is visible?": (None, "presence"),
-    "What is demonstrated on this radiograph?": (None, "presence"),
-    "Which abnormality is identified?": (None, "presence"),
-    "Which finding isn't visible?": (None, "absence"),
-    "Which finding is missing from this study?": (None, "absence"),
-    "Which finding is not identified?": (None, "absence"),
-    "Which finding does this study not show?": (None, "absence"),
-    "Which finding has been ruled out?": (None, "absence"),
-    "For which finding is there no evidence on this study?": (None, "absence"),
-    "For which finding does the study show no evidence?": (None, "absence"),
-    "For which finding is this study negative?": (None, "absence"),
-    "Which finding is this study free of?": (None, "absence"),
+    ((None, "presence"), ["Which finding is visible?", "What is demonstrated on this radiograph?",
+        "Which abnormality is identified?"]),
+    ((None, "absence"), ["Which finding isn't visible?", "Which finding is missing from this study?",
+        "Which finding is not identified?", "Which finding does this study not show?",
+        "Which finding has been ruled out?", "For which finding is there no evidence on this study?",
+        "For which finding does the study show no evidence?", "For which finding is this study negative?",
+        "Which finding is this study free of?"]),
     # not plainly one polarity
-    "": (None, None),
-    "What is the diagnosis?": (None, None),
-    "Where is the opacity?": (None, None),
-    "Which finding is present and which is absent?": (None, None),
-    "Which finding is absent although the report calls it present?": (None, None),
-    "Which finding is not absent?": (None, None),
-    "Which finding cannot be excluded?": (None, None),
-    "Which finding is not ruled out?": (None, None),
-    "Which finding is never missing?": (None, None),
-    "All of these are present except": ("presence", None),
-    "Which finding is most likely present?": ("presence", None),
-    "Which finding is most likely absent?": ("absence", None),
-    "Which of the following is least likely present?": ("absence", None),
-    "Which finding is unlikely to be seen?": (None, None),
-    "Which finding may be present?": ("presence", None),
-    "Which finding is no longer present?": ("presence", None),
-    "Which finding is unseen?": (None, None),
-}
+    ((None, None), ["", "What is the diagnosis?", "Where is the opacity?",
+        "Which finding is present and which is absent?",
+        "Which finding is absent although the report calls it present?", "Which finding is not absent?",
+        "Which finding cannot be excluded?", "Which finding is not ruled out?", "Which finding is never missing?",
+        "Which finding is unlikely to be seen?", "Which finding is unseen?"]),
+    (("presence", None), ["All of these are present except", "Which finding is most likely present?",
+        "Which finding may be present?", "Which finding is no longer present?"]),
+    (("absence", None), ["Which finding is most likely absent?", "Which of the following is least likely present?"]),
+]  # fmt: skip
 
 
 def read_polarity(question: str, trigger: str) -> str | None:
@@ -61,47 +45,41 @@ def read_polarity(question: str, trigger: str) -> str | None:
     return {0: "absence", 1: "presence"}.get(verdict.choice or 0) if verdict.fired else None
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_question_polarity(question):
-    assert tuple(read_polarity(question, trigger) for trigger in ("original", "extended")) == QUESTIONS[question]
+POLARITY = {question: polarities for polarities, questions in QUESTIONS for question in questions}
+
+
+def test_question_polarity():
+    found = {q: tuple(read_polarity(q, trigger) for trigger in ("original", "extended")) for q in POLARITY}
+    assert found == POLARITY
 
 
 # form -> (original presence, original absence, extended presence, extended absence); Tables 20 and 21
-FORMS = {
-    "No edema": (True, True, True, True),
-    "Absence of edema": (False, False, True, True),
-    "Edema is not present": (False, False, True, True),
-    "No evidence of edema": (False, True, True, True),
-    "Clear of edema": (False, True, True, True),
-    "Without edema": (False, True, True, True),
-    "Negative for edema": (False, True, True, True),
-    "Free of edema": (False, False, True, True),
-    "The lungs are clear of edema": (False, True, True, True),
-    "Edema cannot be seen": (False, False, True, True),
-    "Edema isn't visible": (False, False, True, True),
-    "Edema is absent": (False, True, True, True),
-    "Edema not identified": (False, False, True, True),
-    "No signs of edema": (False, True, True, True),
-    "There is no edema.": (False, True, True, True),
-    "NO EDEMA": (True, True, True, True),
-    "No edema is seen": (False, True, True, True),
+FORMS = [
+    ((True, True, True, True), ["No edema", "NO EDEMA"]),
+    ((False, False, True, True), ["Absence of edema", "Edema is not present", "Free of edema", "Edema cannot be seen",
+        "Edema isn't visible", "Edema not identified"]),
+    ((False, True, True, True), ["No evidence of edema", "Clear of edema", "Without edema", "Negative for edema",
+        "The lungs are clear of edema", "Edema is absent", "No signs of edema", "There is no edema.",
+        "No edema is seen"]),
     # negations whose concept cannot be told
-    "No": (False, False, False, False),
-    "No absence of edema": (False, True, False, False),
-    "None of the above": (False, False, False, False),
-    "Normal lungs": (False, True, False, False),
-}
+    ((False, False, False, False), ["No", "None of the above"]),
+    ((False, True, False, False), ["No absence of edema", "Normal lungs"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_negation_form(form):
-    options = ["Edema", form, "Atelectasis"]
-    fired = tuple(
-        verify(question, options, 1, trigger=trigger) == Verdict(0, True, "fired")
-        for trigger in ("original", "extended")
-        for question in (PRESENCE, ABSENCE)
-    )
-    assert fired == FORMS[form]
+NEGATIONS = {form: fired for fired, forms in FORMS for form in forms}
+
+
+def test_negation_forms():
+    found = {
+        form: tuple(
+            verify(question, ["Edema", form, "Atelectasis"], 1, trigger=trigger) == Verdict(0, True, "fired")
+            for trigger in ("original", "extended")
+            for question in (PRESENCE, ABSENCE)
+        )
+        for form in NEGATIONS
+    }
+    assert found == NEGATIONS
 
 
 ORIGINAL = {"trigger": "original", "replacement": "slot0"}
@@ -146,10 +124,10 @@ VERDICTS = [
 ]
 
 
-@pytest.mark.parametrize("case", VERDICTS)
-def test_verdict(case):
-    question, options, choice, how, expected, reason = case
-    assert verify(question, options, choice, **how) == Verdict(expected, reason == "fired", reason)
+def test_verdicts():
+    for question, options, choice, how, expected, reason in VERDICTS:
+        found = verify(question, options, choice, **how)
+        assert found == Verdict(expected, reason == "fired", reason), (question, options, choice, how)
 
 
 def test_least_likely_present_is_worsened_by_the_original_trigger_only():
@@ -181,8 +159,8 @@ def answer_sets(draw):
     return options, options.index(target), options.index(negated)
 
 
-any_question = st.one_of(st.sampled_from(list(QUESTIONS)), st.text(max_size=60))
-any_options = st.lists(st.one_of(st.text(max_size=20), st.sampled_from([*FINDINGS, *FORMS])), max_size=6)
+any_question = st.one_of(st.sampled_from(list(POLARITY)), st.text(max_size=60))
+any_options = st.lists(st.one_of(st.text(max_size=20), st.sampled_from([*FINDINGS, *NEGATIONS])), max_size=6)
 
 
 @given(any_question, any_options, st.integers(-2, 7), st.sampled_from(VARIANTS))
@@ -199,7 +177,7 @@ def test_only_the_prediction_of_the_one_negated_option_changes(question, options
         assert not any(verify(question, options, i, trigger=trigger, replacement=replacement).fired for i in others)
 
 
-@given(st.sampled_from(list(QUESTIONS)), answer_sets(), st.data())
+@given(st.sampled_from(list(POLARITY)), answer_sets(), st.data())
 def test_extended_slot_agnostic_is_equivariant_under_permutation(question, case, data):
     options, _, _ = case
     choice = data.draw(st.integers(0, len(options) - 1))
@@ -212,7 +190,7 @@ def test_extended_slot_agnostic_is_equivariant_under_permutation(question, case,
     assert (options[verdict.choice or 0], verdict.reason) == (shuffled[moved.choice or 0], moved.reason)
 
 
-@given(st.sampled_from([q for q, (_, extended) in QUESTIONS.items() if extended]), answer_sets(), st.data())
+@given(st.sampled_from([q for q, (_, extended) in POLARITY.items() if extended]), answer_sets(), st.data())
 def test_extended_repairs_every_emitted_form_and_worsens_nothing(question, case, data):
     options, target, negated = case
     assert verify(question, options, negated, **EXTENDED) == Verdict(target, True, "fired")
