@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..loaders.errors import InputError
-from .write import MANIFEST, Family, summarise
+from .write import RECORD, Family, summarise
 
 REBUILD = "build it again with medfaith build"
 _KEY = re.compile("[0-9a-f]{64}")
@@ -42,31 +42,29 @@ def repositories(folder: Path) -> list[Path]:
     """The repositories that `folder` is or holds. Raises InputError when there is none."""
     if not folder.is_dir():
         raise InputError(folder, "is not a folder", expected="what medfaith build wrote", action="check the path")
-    inside = (path.parent for path in folder.glob(f"*/{MANIFEST}"))
+    inside = (path.parent for path in folder.glob(f"*/{RECORD}"))
     # A build that was killed may have left the folder that it wrote, or the older one, under a hidden name.
-    found = [folder] if (folder / MANIFEST).is_file() else sorted(p for p in inside if not p.name.startswith("."))
+    found = [folder] if (folder / RECORD).is_file() else sorted(p for p in inside if not p.name.startswith("."))
     if not found:
-        raise InputError(folder, f"holds no build ({MANIFEST} is missing)", action=REBUILD)
+        raise InputError(folder, f"holds no build ({RECORD} is missing)", action=REBUILD)
     return found
 
 
 def verify_repository(
-    folder: Path, families: Mapping[str, Callable[[str], Family]], references: Sequence[Mapping[str, Any]]
+    folder: Path, families: Callable[[str], Family], references: Sequence[Mapping[str, Any]]
 ) -> list[Verdict]:
     """Verifies every split of one repository. Raises InputError for a build.json or Parquet that cannot be read.
 
     Args:
-        families: benchmark name -> config -> its schema and checks.
+        families: config -> its schema and checks.
         references: records in the form of build.json; the one of the same benchmark, source, seed and arguments counts.
     """
     record = _read_record(folder)
-    if record["benchmark"] not in families:
-        raise InputError(folder / MANIFEST, f"benchmark {record['benchmark']!r} is not known to this release")
     reference = next((r for r in references if _comparable(r, record)), None)
     verdicts = []
     for key, recorded in record["splits"].items():
         config, split = key.split("/")
-        family = families[record["benchmark"]](config)
+        family = families(config)
         table, problems = _read_split(folder, config, split, family)
         summary = summarise(table, family.counted) if not problems else recorded
         problems += [
@@ -89,8 +87,14 @@ def verify_repository(
     listed = {f"{s.config}/{s.split}" for s in verdicts}
     extra = {f"{p.parent.name}/{p.name.split('-')[0]}" for p in folder.glob("*/*.parquet")} - listed
     if extra:
-        raise InputError(folder, f"holds {', '.join(sorted(extra))}, which {MANIFEST} does not list", action=REBUILD)
+        raise InputError(folder, f"holds {', '.join(sorted(extra))}, which {RECORD} does not list", action=REBUILD)
     return verdicts
+
+
+def read_split(folder: Path, config: str, split: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a split that has been verified, or some of their columns."""
+    parts = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
+    return pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts])
 
 
 def image_violations(images: pa.Array) -> list[str]:
@@ -127,7 +131,7 @@ def faults_of_record(record: Any) -> list[str]:
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
+    path = folder / RECORD
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -6,19 +6,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import gzip
 import hashlib
 import json
-import os
-import shutil
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -31,12 +29,13 @@ from filelock import FileLock, Timeout
 
 from ..loaders import sources
 from ..loaders.errors import InputError, MedfaithError
+from ..loaders.whole import whole_folder
 from .rowset import rowset_sha256, value_counts
 
 FEW = 20  # label files that build.json lists one by one
 ROWS_PER_FILE = 500_000
 ROWS_PER_GROUP = 10_000  # a few megabytes: what a reader that streams fetches at a time
-MANIFEST = "build.json"
+RECORD = "build.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +80,30 @@ def write_repository(
     with _exclusive(out, name):
         target = (out / name).resolve()  # a link to a folder on another disk stays a link
         foreign = target.exists() and not (target.is_dir() and not any(target.iterdir()))
-        if foreign and not (target / MANIFEST).is_file():
+        if foreign and not (target / RECORD).is_file():
             raise InputError(
                 target, "is there and was not written by medfaith build", action="move it away, or use another --out"
             )
-        partial = target.with_name(f".{target.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
         try:
-            partial.mkdir(parents=True)
-            with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-                summaries = list(pool.map(lambda split: _write_split(partial, split, families(split.config)), splits))
-            keys = (f"{split.config}/{split.name}" for split in splits)
-            manifest = record() | {"splits": dict(zip(keys, summaries, strict=True))}
-            if exports:
-                manifest["exports"] = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
-            for path, data in (exports or {}).items():
-                (partial / path).write_bytes(data)
-            (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            (partial / "README.md").write_text(_readme(name, splits, families, manifest, card), encoding="utf-8")
-            _replace(partial, target)
+            with whole_folder(target) as folder:
+                with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+                    summaries = list(pool.map(partial(_write_split, folder, families), splits))
+                keys = (f"{split.config}/{split.name}" for split in splits)
+                written = record() | {"splits": dict(zip(keys, summaries, strict=True))}
+                for path, data in (exports or {}).items():
+                    (folder / path).write_bytes(data)
+                if exports:
+                    digests = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
+                    written["exports"] = digests
+                (folder / RECORD).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+                (folder / "README.md").write_text(_readme(name, splits, families, written, card), encoding="utf-8")
         except OSError as error:
             raise _explain(error, out) from error
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     return out / name
 
 
-def _write_split(folder: Path, split: Split, family: Family) -> dict[str, Any]:
+def _write_split(folder: Path, families: Callable[[str], Family], split: Split) -> dict[str, Any]:
+    family = families(split.config)
     table = split.make().cast(family.features.arrow_schema)
     write_split(folder, split.config, split.name, table)
     return summarise(table, family.counted)
@@ -272,27 +268,6 @@ def _exclusive(out: Path, name: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _replace(new: Path, target: Path) -> None:
-    """Puts the folder `new` in place of `target` so that a kill at any moment leaves one of the two under that name."""
-    if not target.exists():
-        new.rename(target)
-    elif _exchange(new, target):
-        shutil.rmtree(new, ignore_errors=True)
-    else:  # no atomic exchange on this system: the name is absent for the instant between two renames
-        old = target.with_name(f".{target.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
-        new.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    """Swaps two folders in one step where the system can (Linux renameat2); False where it cannot."""
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
-    at_cwd, exchange = -100, 2
-    return renameat2 is not None and renameat2(at_cwd, bytes(a), at_cwd, bytes(b), exchange) == 0
 
 
 def _explain(error: OSError, out: Path) -> MedfaithError:

@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..builders import benchmarks
-
-# Arguments that build.json has under another name than the command's option.
-OPTIONS: Mapping[str, str] = {"anatomies": "anatomy", "views": "view"}
+from ..builders.options import declared
+from ..builders.registry import BENCHMARKS
+from ..builders.surgxbench.motion_rows import MotionOptions
 
 
 def rebuild(record: Mapping[str, Any]) -> list[str]:
@@ -18,18 +17,18 @@ def rebuild(record: Mapping[str, Any]) -> list[str]:
     Args:
         record: build.json.
     """
-    module = benchmarks.MODULES[record["benchmark"]]
-    buildable = {**module.CONFIGS, **getattr(module, "NEEDS", {})}
+    benchmark = BENCHMARKS[record["benchmark"]]
     configs = dict.fromkeys(key.split("/")[0] for key in record["splits"])
     words = ["medfaith", "build", record["benchmark"]]
     for config in configs:
-        if config in buildable:
+        if config in benchmark.needs:
             words += ["--config", config]
     for source_id in roots(record):
         words += ["--root", f"{source_id}=PATH"]
     words += ["--seed", str(record["seed"])]
-    for name, value in record["arguments"].items():
-        words += _motion(value) if name == "motion" else _option(OPTIONS.get(name, name), value)
+    for name, one in declared(benchmark.options).items():
+        words += _option(one.flag, record["arguments"].get(name))
+    words += _motion(record["arguments"].get("motion"))
     return [*words, "--out", "DIR"]
 
 
@@ -47,15 +46,15 @@ def _motion(recorded: Mapping[str, Any] | None) -> Iterator[str]:
     if recorded is None:
         return
     yield from ("--flow", "FLOW" if recorded["flow"] == "files" else "raft")
-    for name, option in {"gamma": "gamma", "trim": "trim", "floor": "motion-floor"}.items():
-        yield from _option(option, recorded[name])
+    for name, one in declared(MotionOptions).items():
+        yield from _option(one.flag, recorded.get(name) if name != "flow" else None)
 
 
-def _option(name: str, value: Any) -> Iterator[str]:
+def _option(flag: str, value: Any) -> Iterator[str]:
     """An option with its value, once for each of a list; nothing for one that was not given."""
     for one in value if isinstance(value, list) else [value]:
         if one is not None:
-            yield from (f"--{name.replace('_', '-')}", str(one))
+            yield from (flag, str(one))
 
 
 def lines(words: Iterable[str], width: int = 100) -> str:

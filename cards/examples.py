@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ..builders import benchmarks
-from ..builders.write import MANIFEST as RECORD
+from ..builders.registry import BENCHMARKS
+from ..builders.write import RECORD
 from ..loaders import phantom
 from . import FOLDER, policy, publication
 
@@ -97,8 +97,8 @@ def main(out: Path = EXAMPLES) -> list[Path]:
     written = []
     with tempfile.TemporaryDirectory() as temporary:
         roots = phantom.write(Path(temporary) / "phantom")
-        for module in benchmarks.MODULES.values():
-            for folder in module.build(roots, Path(temporary) / "data"):
+        for benchmark in BENCHMARKS.values():
+            for folder in benchmark.build(roots, Path(temporary) / "data"):
                 if publication.read(folder).policy == policy.RECIPE:
                     written.append(out / f"{folder.name}.json")
                     written[-1].write_text(text(of_build(folder)), encoding="utf-8")

@@ -13,8 +13,8 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..builders import benchmarks
-from ..builders.write import MANIFEST as RECORD
+from ..builders import registry
+from ..builders.write import RECORD
 from ..loaders import sources
 from ..loaders.errors import InputError
 from ..loaders.sources import Source
@@ -70,7 +70,7 @@ class Publication:
         }
         if self.policy == policy.RECIPE:
             for key in self.record["splits"]:
-                source_id, name = benchmarks.key_file(self.record, key.split("/")[1])
+                source_id, name = registry.key_file(self.record, key.split("/")[1])
                 fingerprint = _fingerprint(self.record["sources"][source_id]["keys"][name])
                 described[source_id].setdefault("key_fingerprints", {})[name] = fingerprint
         return {**self.record, "sources": described}
@@ -108,7 +108,7 @@ def read(folder: Path) -> Publication:
     """
     problems = [
         f"{verdict.config}/{verdict.split}: {problem}"
-        for verdict in benchmarks.verify(folder)
+        for verdict in registry.verify(folder)
         for problem in verdict.problems
     ]
     if problems:
@@ -117,7 +117,7 @@ def read(folder: Path) -> Publication:
         )
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     configs = dict.fromkeys(key.split("/")[0] for key in record["splits"])
-    families = benchmarks.families(record["benchmark"])
+    families = registry.BENCHMARKS[record["benchmark"]].family
     built = {config: families(config).features for config in configs}
     named = tuple(sources.source(source_id) for source_id in record["sources"])
     labels = Publication(folder, record, named, (), built)

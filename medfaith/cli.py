@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         version=importlib.metadata.version("medfaith"),
         help="print the version of medfaith and exit",
     )
-    jobs = parser.add_subparsers(required=True, metavar="JOB")
+    jobs = parser.add_subparsers(required=True, metavar="JOB", parser_class=build.Parser)
 
     text = "list the licensed sources: found or missing, licence, how to get access"
     job = jobs.add_parser("sources", help=text, description=_sentence(text))
@@ -121,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder for the synthetic data, the rows and the results (default: %(default)s)",
     )
-    build.wording_arguments(job)
+    job.fill = build.add_wording
     job.set_defaults(job=_quickstart)
     return parser
 

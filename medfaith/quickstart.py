@@ -31,11 +31,10 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
 
     Writes `phantom/`, `data/`, `heatmaps/` and `results.json` below `out`.
     """
-    cxr_contrabench.check_wording(wording)
     print("1/4  synthetic sources in the official layouts")
     roots = _phantom(out / "phantom")
     print("2/4  build")
-    folders = cxr_contrabench.build(roots, out / "data", wording=wording, card=cards.body)
+    folders = cxr_contrabench.build(roots, out / "data", options=wording, card=cards.body)
     folders += heal_medvqa.build(roots, out / "data", card=cards.body)
     folders += surgxbench.build(roots, out / "data", card=cards.body)
     folders += wrong_lung.build(roots, out / "data", configs=LUNG_CONFIGS, card=cards.body)

@@ -13,14 +13,18 @@ assistant's the letter of the gold option. In LLaMA-Factory's terms this is `for
 
 from __future__ import annotations
 
+import hashlib
 import json
 import string
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..verify import REBUILD, read_split
+from ..write import RECORD
 from .questions import sample_order
 
 LORA, LORA_SPLIT = "chexpert_lora_train", "train"
@@ -84,3 +88,24 @@ def _chat_lines(rows: pa.Table) -> Iterator[str]:
             "images": [image["key"] for image in row["images"]],
         }
         yield json.dumps(line, ensure_ascii=False)
+
+
+def export_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:
+    """What is wrong with the export of a split: it is there, is what build.json lists, and is made of the split's rows.
+
+    folder: of a repository. sound: the splits whose rows are in order, which an export does not depend on.
+    """
+    path = f"{config}/{split}.jsonl"
+    file = folder / path
+    recorded = json.loads((folder / RECORD).read_text(encoding="utf-8")).get("exports", {}).get(path)
+    if recorded is None:
+        return [f"{path} is there, and {RECORD} does not list it; {REBUILD}"] if file.is_file() else []
+    if not file.is_file():
+        return [f"{path} is missing; {REBUILD}"]
+    data = file.read_bytes()
+    problems = []
+    if (found := hashlib.sha256(data).hexdigest()) != recorded:
+        problems.append(f"{path}: sha256 {recorded} recorded, {found} found")
+    if data != chat_jsonl(read_split(folder, config, split)):
+        problems.append(f"{path}: is not what the rows of {config} give")
+    return problems

@@ -9,16 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..hashing import digest, pick
+from ..options import option
 from ..schemas.contrabench import QUESTION
 from ..verify import image_violations
-from .wording import QUESTION_FORMS, negated_option, positive_option
+from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option
 
 # The shuffled layout depends on the row's id alone: the build's seed must not move the options.
 LAYOUT_SEED = 20260326
@@ -26,11 +27,27 @@ LAYOUT_SEED = 20260326
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """Build arguments that change the words or their order, never which questions are asked."""
+    """Options of a build: they change the words or their order, never which questions are asked."""
 
-    negation_form: str = "canonical_no"
-    question_form: str = "original"
-    layout: str = "original"
+    negation_form: str = field(
+        default="canonical_no",
+        metadata=option("wording of the negated option (Appendix I)", choices=tuple(NEGATION_FORMS)),
+    )
+    question_form: str = field(
+        default="original",
+        metadata=option(
+            "wording of the question: as the paper prints it, or one of three paraphrases",
+            choices=tuple(QUESTION_FORMS["presence"]),
+        ),
+    )
+    layout: str = field(
+        default="original",
+        metadata=option(
+            "order of the options: original puts the target first, as we read the paper; shuffled gives each row an "
+            "order of its own",
+            choices=LAYOUTS,
+        ),
+    )
 
 
 def assemble(

@@ -1,49 +1,37 @@
 """HEAL-MedVQA (Nguyen et al., "Localizing Before Answering: A Hallucination Evaluation Benchmark for Grounded Medical
 Multimodal LLMs"): questions about diseases at anatomies, and their perturbed partners (TPT, VPT).
-
-`build` reads the sources, makes the rows and writes one repository a source; `verify` proves what it wrote.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ...loaders import anatomy_masks, detections, mimic_cxr, sources, vindr_cxr
+from ...loaders import anatomy_masks, detections, mimic_cxr, vindr_cxr
 from ...loaders.errors import InputError
-from ..configs import wanted
+from ..benchmark import Benchmark, Repository, Request
+from ..options import option
 from ..schemas.heal import QUESTION, TPT, VPT
-from ..verify import Verdict, verify_repository
-from ..write import Family, Split, source_record, write_repository
+from ..verify import read_split
+from ..write import Family, Split
 from . import mimic, perturbations, vindr
 from .checks import pair_violations, question_violations, tpt_violations, vpt_violations
 from .questions import questions
 from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
 
-NAME = "heal-medvqa"
 # Config -> the source whose repository holds it. Each has two partners, `<config>_tpt` and `<config>_vpt`.
 CONFIGS = {"vindr": vindr.SOURCE, "mimic": mimic.SOURCE}
 NEEDS = {
     "vindr": (vindr.SOURCE, vindr.MASKS),
     "mimic": (mimic.SOURCE, mimic.MASKS, mimic.DETECTIONS),
-}
-KEYS = {
-    vindr.SOURCE: {
-        "train": ("annotations_train.csv", "train.csv", "vinbigdata-train.csv"),
-        "test": ("annotations_test.csv",),
-    },
-    mimic.SOURCE: {"": ("mimic-cxr-2.0.0-metadata.csv",)},
 }
 QUESTIONS = Family(QUESTION, ("kind", "question_type", "anatomy", "diseases"), question_violations)
 PARTNERS = {
@@ -54,21 +42,57 @@ PARTNERS = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Arguments of a build beside its seed.
+    """Options of a build.
 
-    measure, threshold, places: when a disease lies at an anatomy (`relations.Rule`). agreement: of VinDr-CXR's three
-    readers. anatomies: which are asked about. views: of MIMIC-CXR, its ViewPosition. labeler: "chexpert" or "negbio".
-    detection_threshold: the lowest score of a detected box.
+    measure, threshold, places: when a disease lies at an anatomy (`relations.Rule`). agreement, labeler: see
+    `vindr_cxr.agree` and `mimic_cxr.read_labels`.
     """
 
-    measure: str = "iou"
-    threshold: float = 0.05
-    places: str = "any"
-    agreement: str = "majority"
-    anatomies: tuple[str, ...] = anatomy_masks.ANATOMIES
-    views: tuple[str, ...] = mimic_cxr.FRONTAL
-    labeler: str = "chexpert"
-    detection_threshold: float = 0.25
+    measure: str = field(
+        default="iou",
+        metadata=option(
+            "how the overlap of a disease's box and an anatomy is measured: iou is their IoU, as published; box is the "
+            "share of the box that lies in the anatomy",
+            choices=MEASURES,
+        ),
+    )
+    threshold: float = field(
+        default=0.05, metadata=option("lowest overlap that relates a disease to an anatomy, from 0 to 1", share=True)
+    )
+    places: str = field(
+        default="any",
+        metadata=option(
+            "to which anatomies a disease may be related: any, as published; anatomical, only those where it can lie",
+            choices=PLACES,
+        ),
+    )
+    agreement: str = field(
+        default="majority",
+        metadata=option("how many of VinDr-CXR's three readers must have drawn a box", choices=vindr_cxr.RULES),
+    )
+    anatomies: tuple[str, ...] = field(
+        default=anatomy_masks.ANATOMIES,
+        metadata=option(
+            "ask about this anatomy only; repeat the option for several",
+            flag="--anatomy",
+            choices=anatomy_masks.ANATOMIES,
+            default="all",
+            metavar="A",
+        ),
+    )
+    views: tuple[str, ...] = field(
+        default=mimic_cxr.FRONTAL,
+        metadata=option(
+            "take images of this ViewPosition of MIMIC-CXR; repeat the option for several", flag="--view", metavar="V"
+        ),
+    )
+    labeler: str = field(
+        default="chexpert",
+        metadata=option("whose labels of MIMIC-CXR's reports to read", choices=mimic_cxr.LABELERS),
+    )
+    detection_threshold: float = field(
+        default=0.25, metadata=option("lowest score of a detected box, from 0 to 1", share=True)
+    )
 
 
 def family(config: str) -> Family:
@@ -76,53 +100,28 @@ def family(config: str) -> Family:
     return PARTNERS.get(config.rpartition("_")[2], QUESTIONS)
 
 
-def build(
-    roots: Mapping[str, Path],
-    out: Path,
-    *,
-    configs: Sequence[str] | None = None,
-    seed: int = 0,
-    options: Options | None = None,
-    workers: int = 1,
-    card: Callable[[str], str] = lambda name: f"# {name}\n",
-) -> list[Path]:
-    """Builds the configs (default: all whose sources have roots) below `out`; returns the repositories' folders.
-
-    Args:
-        roots: source id -> folder. card: README body for a repository's name.
-        seed: chooses questions, templates, swaps and donors. workers: the bytes written do not depend on it.
-
-    Raises InputError for an unknown config or option, MissingSourceError for a config whose sources have no root.
-    """
-    options = options or Options()
-    check_options(options)
-    chosen = wanted(NAME, NEEDS, configs, roots)
-    named = {c: {s: sources.root_of(s, roots) for s in NEEDS[c]} for c in chosen}
-    if "mimic" in named and mimic.REPORTS in roots:
-        named["mimic"][mimic.REPORTS] = sources.root_of(mimic.REPORTS, roots)
-    return [_build_config(c, of_config, out, seed, options, workers, card) for c, of_config in named.items()]
+def make(request: Request) -> Iterator[Repository]:
+    """One repository a config, each written before the next one is read."""
+    named = {config: {s: request.root(s) for s in NEEDS[config]} for config in request.configs}
+    if "mimic" in named and mimic.REPORTS in request.roots:
+        named["mimic"][mimic.REPORTS] = request.root(mimic.REPORTS)
+    for config, roots in named.items():
+        yield _make(config, roots, request)
 
 
-def _build_config(
-    config: str,
-    roots: Mapping[str, Path],
-    out: Path,
-    seed: int,
-    options: Options,
-    workers: int,
-    card: Callable[[str], str],
-) -> Path:
+def _make(config: str, roots: Mapping[str, Path], request: Request) -> Repository:
+    options: Options = request.options
     pictures, skipped, reports = _pictures(config, roots, options)
     masks = anatomy_masks.open_masks(roots[f"{CONFIGS[config]}_anatomy"], options.anatomies)
     rule = Rule(options.measure, options.threshold, options.places)
     made: dict[str, list[Scene]] = {}
     for split, of_one in pictures.items():
         title = f"relations {config}/{split}"
-        made[split], left_out = scenes(of_one, masks, rule, roots, title=title, workers=workers)
+        made[split], left_out = scenes(of_one, masks, rule, roots, title=title, workers=request.workers)
         skipped += left_out
     splits = []
     for split, of_one in made.items():
-        written, n_unused = _splits(config, split, of_one, seed)
+        written, n_unused = _splits(config, split, of_one, request.seed)
         splits += written
         skipped["images in no question (nothing to ask for, or beyond the balance of Yes and No)"] += n_unused
     skipped = +skipped  # a reason that nothing was left out for says nothing
@@ -134,11 +133,9 @@ def _build_config(
             expected="boxes that overlap masks",
             action="mend what was left out; check that the masks and boxes are of these images; or lower --threshold",
         )
-    name = f"{NAME}-{CONFIGS[config]}"
-    with ThreadPoolExecutor(1) as beside:
-        hashes = beside.submit(_hashes, config, roots, masks, reports)
-        record = partial(_record, config, seed, options, hashes.result, skipped)
-        return write_repository(out, name, splits, families=family, record=record, card=card(name), workers=1)
+    hashes = {mimic.REPORTS: reports} if reports else {}  # by their text, wherever they lie
+    files = _files(config, roots) | {f"{CONFIGS[config]}_anatomy": masks.files}
+    return Repository(CONFIGS[config], splits, files, hashes=lambda: hashes, skipped=lambda: skipped)
 
 
 def _pictures(
@@ -178,72 +175,42 @@ def _table(rows: list[dict[str, Any]], schema: datasets.Features) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema.arrow_schema)
 
 
-def _record(
-    config: str, seed: int, options: Options, hashes: Callable[[], dict[str, Any]], skipped: Counter[str]
-) -> dict[str, Any]:
-    """What build.json says of a build beside its rows. `skipped`: what was left out, by reason."""
+def _files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Path]]:
+    """The label files by source. The card's command has to name the reports' source, too."""
+    if config == "vindr":
+        return {vindr.SOURCE: list(vindr_cxr.label_files(roots[vindr.SOURCE]).values())}
     return {
-        "benchmark": NAME,
-        "source": CONFIGS[config],
-        "medfaith": importlib.metadata.version("medfaith"),
-        "seed": seed,
-        "arguments": {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(options).items()},
-        "sources": hashes(),
-        "skipped": dict(sorted(skipped.items())),
+        mimic.SOURCE: list(mimic_cxr.label_files(roots[mimic.SOURCE]).values()),
+        mimic.DETECTIONS: list(detections.label_files(roots[mimic.DETECTIONS]).values()),
+        mimic.REPORTS: [],
     }
 
 
-def _hashes(
-    config: str, roots: Mapping[str, Path], masks: anatomy_masks.AnatomyMasks, reports: Mapping[str, str]
-) -> dict[str, Any]:
-    files = {f"{CONFIGS[config]}_anatomy": masks.files}
-    if config == "vindr":
-        files[vindr.SOURCE] = list(vindr_cxr.label_files(roots[vindr.SOURCE]).values())
-    else:
-        files[mimic.SOURCE] = list(mimic_cxr.label_files(roots[mimic.SOURCE]).values())
-        files[mimic.DETECTIONS] = list(detections.label_files(roots[mimic.DETECTIONS]).values())
-        files[mimic.REPORTS] = []
-    described = {source_id: source_record(source_id, of_source) for source_id, of_source in sorted(files.items())}
-    if reports:  # a source of their own, wherever they lie: the card's command has to name them
-        described[mimic.REPORTS]["files"] = reports
-    return described
+def partner_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:
+    """What is wrong between perturbed rows and the questions of their split."""
+    base, _, partner = config.rpartition("_")
+    if partner not in PARTNERS:
+        return []
+    if (base, split) not in sound:
+        return [f"its questions, {base}/{split}, are missing or faulty"]
+    return pair_violations(read_split(folder, base, split), read_split(folder, config, split))
 
 
-def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:
-    """Verifies every split of one repository, and that perturbed rows belong to questions of their split.
-
-    Raises InputError for a build.json or Parquet that cannot be read. references: records in the form of build.json.
-    """
-    verdicts = verify_repository(folder, {NAME: family}, references)
-    sound = {(verdict.config, verdict.split) for verdict in verdicts if not verdict.problems}
-
-    def with_originals(verdict: Verdict) -> Verdict:
-        base, _, partner = verdict.config.rpartition("_")
-        if verdict.problems or partner not in PARTNERS:
-            return verdict
-        if (base, verdict.split) not in sound:
-            return replace(verdict, problems=(f"its questions, {base}/{verdict.split}, are missing or faulty",))
-        tables = [_read(folder, config, verdict.split) for config in (base, verdict.config)]
-        return replace(verdict, problems=tuple(pair_violations(*tables)))
-
-    return [with_originals(verdict) for verdict in verdicts]
-
-
-def _read(folder: Path, config: str, split: str) -> pa.Table:
-    parts = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
-    return pa.concat_tables([pq.ParquetFile(part).read() for part in parts])
-
-
-def check_options(options: Options) -> None:
-    """Raises InputError for an option that there is not."""
-    for option, value, allowed in (
-        ("--measure", options.measure, MEASURES),
-        ("--places", options.places, PLACES),
-        ("--agreement", options.agreement, vindr_cxr.RULES),
-        ("--labeler", options.labeler, mimic_cxr.LABELERS),
-    ):
-        if value not in allowed:
-            raise InputError(f"{option} {value}", "no such choice", expected=f"one of {', '.join(allowed)}")
-    for option, value in (("--threshold", options.threshold), ("--detection-threshold", options.detection_threshold)):
-        if not 0 <= value <= 1:
-            raise InputError(f"{option} {value}", "is no share", expected="a number from 0 to 1")
+BENCHMARK = Benchmark(
+    name="heal-medvqa",
+    title="diseases at anatomies, and their perturbed partners (VinDr-CXR, MIMIC-CXR)",
+    needs=NEEDS,
+    family=family,
+    make=make,
+    options=Options,
+    draws="chooses questions, templates, swaps and donors",
+    check=partner_problems,
+    keys={
+        vindr.SOURCE: {
+            "train": ("annotations_train.csv", "train.csv", "vinbigdata-train.csv"),
+            "test": ("annotations_test.csv",),
+        },
+        mimic.SOURCE: {"": ("mimic-cxr-2.0.0-metadata.csv",)},
+    },
+)
+build, verify = BENCHMARK.build, BENCHMARK.verify

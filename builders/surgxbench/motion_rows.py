@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, repeat
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from PIL import Image
 
 from ...loaders import cholec80, images
 from ...loaders.errors import InputError
+from ..options import option
 from .flow_files import FlowFiles
 from .frames import VIDEOS, ImageRef, reference
 from .motion import FLOOR, GAMMA, check_settings
@@ -26,18 +27,51 @@ RAFT = "raft"
 
 @dataclass(frozen=True, slots=True)
 class MotionOptions:
-    """What motion masks are made of.
+    """What motion masks are made of (`flow_files.FlowFiles`, `raft.Raft`).
 
-    flow: "raft", or a folder of flow files (`flow_files.FlowFiles`). weights: a file for RAFT; None is torchvision's.
-    gamma, trim, floor: see `motion.describe`. cache: where finished videos are kept, so that a killed build goes on.
+    gamma, trim, floor: see `motion.describe`. cache: None keeps nothing; the command keeps it below its --out.
     """
 
-    flow: str
-    weights: Path | str | None = None
-    gamma: float = GAMMA
-    trim: float = 0.0
-    floor: float = FLOOR
-    cache: Path | None = None
+    flow: str = field(
+        metadata=option(
+            "add motion masks, made of RAFT's optical flow, or of the flow files in a folder",
+            kind=str,
+            metavar="raft|DIR",
+            default="no motion masks",
+        )
+    )
+    weights: Path | str | None = field(
+        default=None,
+        metadata=option(
+            "with --flow raft: weights, a state dict of torchvision's raft_large",
+            flag="--raft-weights",
+            kind=str,
+            metavar="FILE",
+            default="torchvision's, which are downloaded",
+        ),
+    )
+    gamma: float = field(
+        default=GAMMA,
+        metadata=option("with --flow: the quantile of motion above which a pixel is in the mask (appendix C.1)"),
+    )
+    trim: float = field(
+        default=0.0, metadata=option("with --flow: share of the pixels that the camera's fit leaves out; published: 0")
+    )
+    floor: float = field(
+        default=FLOOR,
+        metadata=option("with --flow: motion in pixels below which nothing moves", flag="--motion-floor"),
+    )
+    cache: Path | None = field(
+        default=None,
+        metadata=option(
+            "with --flow: keep finished videos in this folder, so that a killed build goes on",
+            flag="--motion-cache",
+            kind=Path,
+            metavar="DIR",
+            default=".surgxbench-motion below --out",
+            below_out=".surgxbench-motion",
+        ),
+    )
 
     def recorded(self) -> dict[str, Any]:
         """What build.json says of them: no path of the machine."""

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from ...loaders import rle
 from ...loaders.errors import InputError
+from ...loaders.whole import whole_file
 from . import motion
 from .motion import FLOOR, GAMMA, Motion
 from .pairs import Flow, Pair
@@ -113,17 +114,12 @@ def _file_name(settings: Mapping[str, Any]) -> str:
 
 def _write_video(path: Path, settings: dict[str, Any], lines: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """Writes the lines below their settings as they come, and puts the file in place once all are there."""
-    partial = path.with_name(f".{path.name}.partial")
     written = []
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(settings) + "\n")
-            for line in lines:
-                file.write(json.dumps(line) + "\n")
-                written.append(line)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as partial, partial.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(settings) + "\n")
+        for line in lines:
+            file.write(json.dumps(line) + "\n")
+            written.append(line)
     return written
 
 

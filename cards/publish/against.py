@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
-from ...builders.write import MANIFEST as RECORD
+from ...builders.write import RECORD
 from ...loaders.errors import InputError
 from ..publication import MANIFEST, MANIFEST_FEATURES, Publication
 from . import hub, manifest

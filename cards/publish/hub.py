@@ -30,7 +30,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 
 from ...builders.verify import faults_of_record
-from ...builders.write import MANIFEST as RECORD
+from ...builders.write import RECORD
 from ...loaders.errors import InputError, MedfaithError
 from .spaces import CARD, TAG
 

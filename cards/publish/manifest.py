@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from tqdm import tqdm
 
-from ...builders import benchmarks
+from ...builders import registry
 from ...builders.rowset import row_json
 from .. import policy
 from ..publication import MANIFEST_FEATURES, Publication
@@ -46,11 +46,11 @@ def hashed(content: bytes, key: bytes = b"") -> str:
 def of_build(publication: Publication) -> Splits:
     """The rows of a build, as they are published.
 
-    Raises InputError for a recipe without a key (`benchmarks.key_of`).
+    Raises InputError for a recipe without a key (`registry.key_of`).
     """
     found: Splits = {}
     for config, split, rows in publication.tables():
-        key = b"" if publication.policy == policy.ROWS else benchmarks.key_of(publication.record, split)
+        key = b"" if publication.policy == policy.ROWS else registry.key_of(publication.record, split)
         ids: list[str] = rows["id"].to_pylist()
         names = [hashed(row_id.encode(), key) for row_id in ids] if publication.withholds_ids else ids
         bar = tqdm(row_json(rows), desc=f"hash {config}/{split}", total=len(ids), disable=None, leave=False)

@@ -7,8 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...builders.write import MANIFEST as RECORD
-from ...builders.write import write_split
+from ...builders.write import RECORD, write_split
 from .. import datasheet, policy
 from ..publication import MANIFEST, Publication
 from . import croissant, guard, manifest

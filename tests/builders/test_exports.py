@@ -14,12 +14,12 @@ from datasets import load_dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medfaith.builders import cxr_contrabench, write
+from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexpert
 from medfaith.builders.cxr_contrabench.exports import chat_jsonl, fewshot, lora_train, patient
 from medfaith.builders.cxr_contrabench.questions import Wording, violations
 from medfaith.loaders import chexpert as labels
-from medfaith.loaders import phantom, sources
+from medfaith.loaders import phantom, sources, whole
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.contrabench import prompts
 
@@ -253,7 +253,7 @@ def test_a_failing_export_leaves_the_old_build(phantom_roots, tmp_path, monkeypa
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(write, "_replace", full)
+    monkeypatch.setattr(whole, "_replace", full)
     with pytest.raises(InputError, match="nothing was changed") as error:
         cxr_contrabench.build(root, tmp_path, seed=1)
     assert "free some space" in str(error.value)

@@ -133,7 +133,7 @@ def test_the_build_s_words_do_not_reach_the_source_s_rows(phantom_items, tmp_pat
     root = phantom_rexvqa.write(tmp_path_factory.mktemp("root"), seed=1, n_test=200)
     for number, wording in enumerate((None, Wording("clear_of", "p2", "shuffled"))):
         out = tmp_path_factory.mktemp(f"out{number}")
-        (folder,) = cxr_contrabench.build({"rexvqa": root}, out, wording=wording)
+        (folder,) = cxr_contrabench.build({"rexvqa": root}, out, options=wording)
         found = {v.config: v for v in cxr_contrabench.verify(folder)}
         assert list(found) == list(SLICES)
         assert all(not v.problems for v in found.values())

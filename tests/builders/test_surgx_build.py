@@ -16,7 +16,6 @@ import pytest
 from PIL import Image
 
 from medfaith.builders import surgxbench
-from medfaith.builders.configs import incomplete
 from medfaith.builders.surgxbench import Options, checks, family
 from medfaith.builders.surgxbench.motion_rows import MotionOptions
 from medfaith.cli import main
@@ -226,8 +225,6 @@ def test_boxes_drawn_on_frames_of_another_size_are_refused(phantom_surgx_roots, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--successor", "minute"], "expected: one of second, frame"),
-        (["--config", "phases"], "expected: one of instruments, triplets, triplets_t50"),
         (["--flow", "no/such/folder"], "raft, or a folder of flow files"),
         (["--flow", ".", "--gamma", "2"], "gamma 2.0: is out of range"),
         (["--flow", ".", "--trim", "0.9"], "trim 0.9: is out of range"),
@@ -235,8 +232,6 @@ def test_boxes_drawn_on_frames_of_another_size_are_refused(phantom_surgx_roots, 
         (["--flow", ".", "--config", "triplets"], "000000_forward: no flow file"),
         (["--flow", "raft", "--raft-weights", "no/such/file", "--config", "triplets"], "no such file"),
         (["--boxes-step", "10"], "have no box, or boxes of other instruments"),
-        (["--trim", "0.3"], "--trim says how motion is found"),
-        (["--raft-weights", "x"], "--raft-weights says how motion is found"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
@@ -257,7 +252,7 @@ def test_missing_sources_are_named(phantom_surgx_roots, tmp_path):
         surgxbench.build(boxes, tmp_path, options=Options(successor="frame"))
     (folder,) = surgxbench.build(boxes, tmp_path)
     assert folder.name == "surgxbench-cholec80_boxes"
-    assert incomplete(surgxbench.NEEDS, boxes) == {"triplets": ["cholect45"], "triplets_t50": ["cholect50"]}
+    assert surgxbench.BENCHMARK.incomplete(boxes) == {"triplets": ["cholect45"], "triplets_t50": ["cholect50"]}
 
 
 def test_videos_without_boxes_are_refused(phantom_surgx_roots, tmp_path):

@@ -62,7 +62,7 @@ def test_a_variant_pairs_with_its_plain_config(phantom_build, config):
 def test_arguments_of_the_build_reach_the_plain_configs_only(phantom_roots, phantom_build, tmp_path):
     chexpert = {"chexpert": phantom_roots["chexpert"]}
     configs = ["chexpert_presence", "chexpert_presence_p2"]
-    cxr_contrabench.build(chexpert, tmp_path, configs=configs, wording=Wording("clear_of", "p1", "shuffled"))
+    cxr_contrabench.build(chexpert, tmp_path, configs=configs, options=Wording("clear_of", "p1", "shuffled"))
     assert rows(tmp_path, "chexpert_presence_p2") == rows(phantom_build, "chexpert_presence_p2")
     for row in rows(tmp_path, "chexpert_presence"):
         assert row["options"][row["negated"]].startswith("Clear of ")

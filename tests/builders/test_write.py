@@ -19,6 +19,7 @@ from datasets import Features, List, Value, load_dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medfaith.builders import registry
 from medfaith.builders.rowset import rowset_sha256, value_counts
 from medfaith.builders.verify import repositories, verify_repository
 from medfaith.builders.write import Family, Split, sha256_of_files, write_repository
@@ -26,7 +27,6 @@ from medfaith.loaders.errors import InputError, MedfaithError
 
 FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
 FAMILY = Family(FEATURES, ("n",), lambda table: [])
-FAMILIES = {"toy": lambda config: FAMILY}
 RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sources": {"none": {"files": {}}}}
 
 
@@ -58,7 +58,7 @@ def test_what_is_written_loads_and_verifies(tmp_path):
     assert {name: split.num_rows for name, split in loaded.items()} == {"train": 5, "test": 2}
     assert loaded["train"].features == FEATURES
     assert loaded["train"][2] == {"id": "row2", "n": 2, "images": [{"key": "a/2.png"}] * 2}
-    verdicts = verify_repository(folder, FAMILIES, [])
+    verdicts = verify_repository(folder, lambda config: FAMILY, [])
     assert [(v.split, v.summary["rows"], v.problems, v.reference) for v in verdicts] == [
         ("train", 5, (), "none"),
         ("test", 2, (), "none"),
@@ -206,7 +206,7 @@ def _add_column(folder: Path) -> None:
 def test_verify_finds_a_changed_build(tmp_path, change, words):
     folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
     change(folder)
-    (verdict,) = verify_repository(folder, FAMILIES, [])
+    (verdict,) = verify_repository(folder, lambda config: FAMILY, [])
     assert any(words in problem for problem in verdict.problems), verdict.problems
 
 
@@ -240,17 +240,17 @@ def test_verify_refuses_a_broken_build(tmp_path, change, words):
     folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
     change(folder)
     with pytest.raises(InputError, match=words):
-        verify_repository(folder, FAMILIES, [])
+        verify_repository(folder, lambda config: FAMILY, [])
 
 
 def test_verify_compares_with_the_reference_of_the_same_arguments(tmp_path):
     folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
     reference = json.loads((folder / "build.json").read_text())
-    assert verify_repository(folder, FAMILIES, [reference])[0].reference == "equal"
+    assert verify_repository(folder, lambda config: FAMILY, [reference])[0].reference == "equal"
     other = json.loads(json.dumps(reference))
     other["splits"]["c/train"]["sha256"] = "0" * 64
-    assert verify_repository(folder, FAMILIES, [other])[0].reference == "differs"
-    assert verify_repository(folder, FAMILIES, [other | {"seed": 1}])[0].reference == "none"
+    assert verify_repository(folder, lambda config: FAMILY, [other])[0].reference == "differs"
+    assert verify_repository(folder, lambda config: FAMILY, [other | {"seed": 1}])[0].reference == "none"
 
 
 def test_a_link_to_a_folder_elsewhere_stays_a_link(tmp_path):
@@ -295,7 +295,7 @@ def test_label_hashes_do_not_depend_on_the_packing(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"benchmark": "other"}, {"benchmark": []}, {"splits": []}, {"splits": {"x": {}}}, {"splits": {"a/b/c": {}}},
+        {"benchmark": []}, {"splits": []}, {"splits": {"x": {}}}, {"splits": {"a/b/c": {}}},
         {"splits": {"c/train": 5}}, {"sources": []}, {"sources": {"s": {}}},
     ],
 )  # fmt: skip
@@ -304,7 +304,13 @@ def test_verify_refuses_a_record_of_another_shape(tmp_path, change):
     record = json.loads((folder / "build.json").read_text())
     (folder / "build.json").write_text(json.dumps(record | change))
     with pytest.raises(InputError, match=r"build\.json"):
-        verify_repository(folder, FAMILIES, [])
+        verify_repository(folder, lambda config: FAMILY, [])
+
+
+def test_a_benchmark_of_another_release_is_refused(tmp_path):
+    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+    with pytest.raises(InputError, match=r"build\.json: this release does not know the benchmark 'toy'"):
+        registry.verify(folder)
 
 
 def test_folders_without_a_build_are_refused(tmp_path):

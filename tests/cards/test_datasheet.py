@@ -17,7 +17,7 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from medfaith import cards, cli
-from medfaith.builders import benchmarks
+from medfaith.builders import registry
 from medfaith.cards import command, composition, datasheet, licences, publication
 from medfaith.cards.publish import spaces
 from medfaith.loaders import sources
@@ -127,7 +127,7 @@ def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, stag
     config, split, table = next(publication.read(builds[name]).tables())
     row = table.slice(0, 1).to_pylist()[0]
     text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    key = benchmarks.key_of(publication.read(builds[name]).record, split)
+    key = registry.key_of(publication.read(builds[name]).record, split)
     assert published[0]["sha256"] == hmac.digest(key, text.encode("utf-8"), "sha256").hex()
     assert (published[0]["config"], published[0]["split"]) == (config, split)
     assert published[0]["id"] in (row["id"], hmac.digest(key, row["id"].encode("utf-8"), "sha256").hex())
@@ -182,7 +182,7 @@ def test_the_command_names_the_reports_that_lie_apart(phantom_heal_roots, tmp_pa
     images = phantom_heal_roots["mimic_cxr"]
     jpg = shutil.copytree(images, tmp_path / "jpg", ignore=shutil.ignore_patterns("s*.txt"))
     roots = {**phantom_heal_roots, "mimic_cxr": jpg, "mimic_cxr_reports": images}
-    (built,) = benchmarks.MODULES["heal-medvqa"].build(roots, tmp_path / "built", configs=["mimic"])
+    (built,) = registry.BENCHMARKS["heal-medvqa"].build(roots, tmp_path / "built", configs=["mimic"])
     record = json.loads((built / "build.json").read_text(encoding="utf-8"))
     words = command.rebuild(record)
     assert "mimic_cxr_reports=PATH" in words
@@ -200,9 +200,9 @@ def test_every_task_that_a_card_names_exists():
     named = re.findall(
         r"^(?:task|group): (\S+)$", "\n".join(p.read_text() for p in TASKS.rglob("*.yaml")), re.MULTILINE
     )
-    for benchmark, module in benchmarks.MODULES.items():
-        tasks = datasheet.benchmark(benchmark)["tasks"]
-        assert set(tasks) == set(module.CONFIGS.values())
+    for name, benchmark in registry.BENCHMARKS.items():
+        tasks = datasheet.benchmark(name)["tasks"]
+        assert set(tasks) == {needed[0] for needed in benchmark.needs.values()}
         assert {task for of_source in tasks.values() for task in of_source.split(",")} <= set(named)
 
 
@@ -311,7 +311,7 @@ def test_a_recipe_names_the_keys_that_its_hashes_were_made_with_and_no_other(nam
     of_sources = found.published_record["sources"].items()
     published = {(source, file) for source, of in of_sources for file in of.get("key_fingerprints", {})}
     used = (
-        {benchmarks.key_file(found.record, key.split("/")[1]) for key in found.record["splits"]}
+        {registry.key_file(found.record, key.split("/")[1]) for key in found.record["splits"]}
         if name not in ROWS
         else set()
     )

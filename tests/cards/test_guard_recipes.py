@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders import benchmarks
+from medfaith.builders import registry
 from medfaith.cards import examples, publication
 from medfaith.cards.publish import guard
 from medfaith.cards.publish.guard import identifiers
@@ -63,11 +63,11 @@ def n_words(*allowed):
 
 
 def test_no_benchmark_counts_the_words_of_a_source():
-    for module in benchmarks.MODULES.values():
-        for source, columns in getattr(module, "QUOTED", {}).items():
-            for config in (config for config, of_config in module.CONFIGS.items() if of_config == source):
-                assert not set(module.family(config).counted) & set(columns)
-                assert set(columns) <= set(module.family(config).features)
+    for benchmark in registry.BENCHMARKS.values():
+        for source, columns in benchmark.quoted.items():
+            for config in (config for config, needed in benchmark.needs.items() if needed[0] == source):
+                assert not set(benchmark.family(config).counted) & set(columns)
+                assert set(columns) <= set(benchmark.family(config).features)
 
 
 def test_findings_of_rexvqa_are_in_no_count(publications):

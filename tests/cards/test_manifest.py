@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders import benchmarks
+from medfaith.builders import registry
 from medfaith.builders.rowset import row_json
 from medfaith.cards import publication
 from medfaith.cards.publish import manifest
@@ -95,7 +95,7 @@ def test_of_a_recipe_nobody_can_guess_an_id_or_a_row_without_the_label_files(
     built = publication.read(folder)
     splits = manifest.of_build(built)
     for config, split, rows in built.tables():
-        key = benchmarks.key_of(built.record, split)
+        key = registry.key_of(built.record, split)
         ids, texts = [row_id.encode() for row_id in rows["id"].to_pylist()], list(row_json(rows))
         expected = {
             hmac.digest(key, i, "sha256").hex(): hmac.digest(key, t, "sha256").hex()
@@ -109,11 +109,11 @@ def test_of_a_recipe_nobody_can_guess_an_id_or_a_row_without_the_label_files(
 def test_a_key_is_of_the_label_file_and_published_nowhere(phantom_build, phantom_roots):
     built = publication.read(phantom_build / "cxr-contrabench-chexpert")
     content = next(phantom_roots["chexpert"].rglob("valid.csv")).read_bytes()
-    assert benchmarks.key_of(built.record, "validation") == hashlib.sha256(b"medfaith key\0" + content).digest()
+    assert registry.key_of(built.record, "validation") == hashlib.sha256(b"medfaith key\0" + content).digest()
     published = json.dumps(built.published_record)
     assert json.dumps(built.record["sources"]["chexpert"]["files"]) in published
     for split in ("train", "validation"):
-        assert benchmarks.key_of(built.record, split).hex() not in published
+        assert registry.key_of(built.record, split).hex() not in published
 
 
 def test_a_build_without_keys_is_no_recipe(phantom_build):

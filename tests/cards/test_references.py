@@ -6,7 +6,6 @@ import pytest
 
 from medfaith import cards
 from medfaith.builders import cxr_contrabench
-from medfaith.builders.verify import verify_repository
 from medfaith.loaders import sources
 
 PUBLISHED = cards.published("cxr-contrabench")
@@ -16,8 +15,7 @@ PUBLISHED = cards.published("cxr-contrabench")
 def verdicts(tmp_path_factory):
     roots = sources.resolve_roots(dict.fromkeys(("chexpert", "openi"), "torchxrayvision"), environ={})
     folders = cxr_contrabench.build(roots, tmp_path_factory.mktemp("real"), card=cards.body, workers=2)
-    families = {cxr_contrabench.NAME: lambda config: cxr_contrabench.FAMILY}
-    found = [v for folder in folders for v in verify_repository(folder, families, cards.references())]
+    found = [v for folder in folders for v in cxr_contrabench.verify(folder, cards.references())]
     return {f"{v.config}/{v.split}": v for v in found}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....builders.write import MANIFEST as RECORD
+from ....builders.write import RECORD
 from ....loaders.errors import InputError
 from ... import policy
 from ...publication import Publication

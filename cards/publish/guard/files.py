@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ....builders.write import MANIFEST as RECORD
+from ....builders.write import RECORD
 from ....loaders.errors import InputError
 from ... import examples, policy
 from ...publication import Publication

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from ....builders import benchmarks
+from ....builders.registry import BENCHMARKS
 from ....loaders.errors import InputError
 from ... import policy
 from ...publication import Publication
@@ -19,7 +19,7 @@ def limits(publication: Publication) -> Mapping[str, int]:
     """Characters allowed by column, at most. Raises InputError for rows of a benchmark that does not say."""
     if publication.policy == policy.RECIPE:
         return {"config": LONGEST_NAME, "split": LONGEST_NAME, "id": LONGEST_ID}
-    longest = getattr(benchmarks.MODULES[publication.record["benchmark"]], "longest", None)
+    longest = BENCHMARKS[publication.record["benchmark"]].longest
     if longest is None:
         found = f"rows of {publication.record['benchmark']} have no limits to their texts"
         raise InputError(publication.name, found, action="publish rows of cxr-contrabench only")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ....builders import benchmarks
+from ....builders.registry import BENCHMARKS
 from ....loaders.errors import InputError
 from ... import policy
 from ...publication import Publication
@@ -75,9 +75,8 @@ def of_build(publication: Publication) -> Iterator[Text]:
 
 
 def quoted_columns(publication: Publication) -> list[str]:
-    """The columns that the benchmark's QUOTED names for the source of this build."""
-    quoted = getattr(benchmarks.MODULES[publication.record["benchmark"]], "QUOTED", {})
-    return list(quoted.get(publication.record["source"], ()))
+    """The columns in the source's own words that the benchmark names for the source of this build."""
+    return list(BENCHMARKS[publication.record["benchmark"]].quoted.get(publication.record["source"], ()))
 
 
 def _runs(text: str, length: int) -> Iterator[tuple[str, int]]:

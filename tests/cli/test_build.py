@@ -1,0 +1,270 @@
+"""`medfaith build` and `medfaith verify` as a user runs them, of every benchmark."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from medfaith import build as command
+from medfaith import cards
+from medfaith.builders import wrong_lung
+from medfaith.builders.benchmark import Benchmark
+from medfaith.builders.options import declared, groups
+from medfaith.builders.registry import BENCHMARKS
+from medfaith.cli import main
+from medfaith.loaders import chest_imagenome
+
+LUNG = "wrong-lung-chest_imagenome"
+
+
+@pytest.fixture
+def roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_lung_roots) -> dict[str, Path]:
+    return phantom_surgx_roots | phantom_wrong_lung_roots | phantom_heal_roots | phantom_roots
+
+
+def given(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
+    """A build's words, with the roots of the benchmark's sources."""
+    needed = {source for of_config in BENCHMARKS[benchmark].needs.values() for source in of_config} & roots.keys()
+    return [
+        "build",
+        benchmark,
+        *(p for name in sorted(needed) for p in ("--root", f"{name}={roots[name]}")),
+        *arguments,
+    ]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock"]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+# Benchmark -> words of a build, and build.json's arguments where they are not the defaults.
+TOLD = {
+    "cxr-contrabench": (
+        "--config chexpert_presence --negation-form clear_of --question-form p2 --layout shuffled",
+        {"negation_form": "clear_of", "question_form": "p2", "layout": "shuffled"},
+    ),
+    "heal-medvqa": (
+        "--config mimic --measure box --threshold 0.3 --places anatomical --anatomy heart --anatomy aorta --view AP "
+        "--labeler negbio --detection-threshold 0.1 --agreement any",
+        {"measure": "box", "threshold": 0.3, "places": "anatomical", "agreement": "any",
+         "anatomies": ["heart", "aorta"], "views": ["AP"], "labeler": "negbio", "detection_threshold": 0.1},
+    ),
+    "surgxbench": (
+        "--config instruments --boxes-step 25 --boxes-first 0",
+        {"successor": "second", "boxes_step": 25, "boxes_first": 0, "motion": None},
+    ),
+    "wrong-lung": (
+        "--config random_boxes --swap substring --random-boxes pixels",
+        {"swap": "substring", "random_boxes": "pixels"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_what_is_told_is_built_recorded_and_verified(name, roots, tmp_path, capsys):
+    words, expected = TOLD[name]
+    assert main(given(name, roots, *words.split(), "--seed", "4", "--out", str(tmp_path / "data"))) == 0
+    printed = capsys.readouterr().out
+    (folder,) = (tmp_path / "data").glob(f"{name}-*")
+    record = json.loads((folder / "build.json").read_text())
+    assert (record["seed"], record["arguments"]) == (4, expected)
+    assert str(tmp_path) not in json.dumps(record)
+    for reason, count in record.get("skipped", {}).items():
+        assert f"{folder.name}: left out, or counted: {count} {reason}\n" in printed
+    assert printed.endswith(f"written to {tmp_path / 'data'}\n")
+    assert main(["verify", str(tmp_path / "data")]) == 0
+    for text in (printed, capsys.readouterr().out):
+        for key in record["splits"]:
+            assert re.search(rf"^{' +'.join(key.split('/'))} .* sound", text, re.MULTILINE), key
+    next(folder.glob("*/*.parquet")).write_bytes(b"PAR1")
+    assert main(["verify", str(tmp_path / "data")]) == 2
+    assert "is no readable Parquet" in capsys.readouterr().err
+
+
+def test_motion_s_options_reach_the_build_together_with_flow(tmp_path, capsys):
+    parser = command.Parser()
+    surgx = BENCHMARKS["surgxbench"]
+    command.add_options(parser, surgx.options)
+    parser.add_argument("--out", type=Path, default=tmp_path)
+    words = "--flow raft --gamma 0.5 --trim 0.1 --motion-floor 2 --raft-weights w.pth"
+    motion = command.options_of(parser.parse_args(words.split()), surgx.options).motion
+    of_flow = {"flow": "raft", "gamma": 0.5, "trim": 0.1, "floor": 2.0, "weights": "w.pth"}
+    assert dataclasses.asdict(motion) == of_flow | {"cache": tmp_path / ".surgxbench-motion"}
+    moved = command.options_of(parser.parse_args(["--flow", "raft", "--motion-cache", "x"]), surgx.options)
+    assert moved.motion.cache == Path("x")
+    assert command.options_of(parser.parse_args([]), surgx.options) == surgx.options()
+    assert main(["build", "surgxbench", "--gamma", "0.5"]) == 2
+    assert "--gamma changes nothing without --flow" in capsys.readouterr().err
+
+
+def test_verify_takes_a_folder_with_several_benchmarks(phantom_build, phantom_wrong_lung_build, tmp_path, capsys):
+    for folder in (phantom_build, phantom_wrong_lung_build):
+        shutil.copytree(folder, tmp_path / "data", dirs_exist_ok=True)
+    assert main(["verify", str(tmp_path / "data")]) == 0
+    printed = capsys.readouterr().out
+    assert "FAULTY" not in printed
+    for config in ("chexpert_presence", "openi_report_absence", "swap_left_right"):
+        assert config in printed
+    assert "748 of subset Abnormal, 285 of One Lung, 252 of MDRB" in printed
+
+
+def test_bytes_are_the_same_for_every_number_of_workers_and_root_layout(roots, tmp_path):
+    def made(name: str, chexpert: Path, *arguments: str) -> dict[str, str]:
+        words = ["build", "cxr-contrabench", "--root", f"chexpert={chexpert}", "--out", str(tmp_path / name)]
+        assert main([*words, "--config", "chexpert_presence", "--config", "chexpert_absence", *arguments]) == 0
+        return {n: digest for n, digest in digests(tmp_path / name).items() if n.endswith((".parquet", "build.json"))}
+
+    one = made("one", roots["chexpert"])
+    assert made("three", roots["chexpert"], "--workers", "3") == one
+    assert made("inner", roots["chexpert"] / "CheXpert-v1.0-small") == one
+    other = made("seeded", roots["chexpert"], "--seed", "1")
+    assert {n for n in one if other[n] != one[n]} >= {n for n in one if "presence" in n}
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        (["silver"], [*wrong_lung.CONFIGS, "silver"]),
+        (["silver", "trimmed"], ["gold", "trimmed", "silver"]),
+        (["gold", "silver"], ["gold", "silver"]),
+    ],
+)
+def test_silver_is_added_to_what_a_build_makes(
+    phantom_wrong_lung_roots, phantom_wrong_lung_build, tmp_path, named, expected
+):
+    """Alone, to a build of all configs, whose rows it leaves as they are; else to those that are named."""
+    before = digests(phantom_wrong_lung_build / LUNG)
+    folder = shutil.copytree(phantom_wrong_lung_build, tmp_path, dirs_exist_ok=True) / LUNG
+    words = [part for config in named for part in ("--config", config)]
+    assert main(given("wrong-lung", phantom_wrong_lung_roots, "--out", str(tmp_path), *words)) == 0
+    splits = json.loads((folder / "build.json").read_text())["splits"]
+    assert list(dict.fromkeys(key.split("/")[0] for key in splits)) == expected
+    after = {name: of for name, of in digests(folder).items() if name.endswith(".parquet")}
+    assert {name.split("/")[0] for name in after} == set(expected)
+    assert before.items() >= {name: of for name, of in after.items() if not name.startswith("silver/")}.items()
+
+
+def _lines(path: Path, change) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(change(lines)))
+
+
+# One damaged file a benchmark: what it is, and what the error names. Readers' own tests have the others.
+BAD_INPUT = {
+    "cxr-contrabench": (
+        ("chexpert", "CheXpert-v1.0-small/train.csv"),
+        lambda path: _lines(path, lambda of: [*of[:2], of[2].rsplit(",", 1)[0] + ",3\n", *of[3:]]),
+        ["train.csv", "row 2", "'Support Devices'", "1.0, 0.0, -1.0 or blank"],
+    ),
+    "heal-medvqa": (
+        ("vindr_cxr", "annotations/annotations_test.csv"),
+        lambda path: path.write_text(path.read_text().replace("Cardiomegaly", "Gout")),
+        ["annotations_test.csv", "row", "'class_name'", "Gout"],
+    ),
+    "surgxbench": (("cholec80_boxes", "ROI_Labels.csv"), lambda path: path.unlink(), ["what to do"]),
+    "wrong-lung": (
+        ("chest_imagenome", chest_imagenome.FILES["gold"]),
+        lambda path: path.write_text(path.read_text().replace("\tyes\t", "\tperhaps\t", 1)),
+        ["gold_object_attribute_with_coordinates.txt", "row", "'context'", "perhaps", "what to do"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_bad_input_is_explained_with_status_2_and_nothing_is_written(name, roots, tmp_path, capsys):
+    (source_id, file), damage, words = BAD_INPUT[name]
+    root = shutil.copytree(roots[source_id], tmp_path / source_id)
+    damage(next(path for path in root.rglob(Path(file).name)))
+    out = tmp_path / "out"
+    assert main(given(name, roots | {source_id: root}, "--out", str(out))) == 2
+    error = capsys.readouterr().err
+    for word in ["medfaith: ", *words]:
+        assert word in error
+    assert "Traceback" not in error
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("cxr-contrabench --config chexpert_presence", ["how to get it", "--root chexpert=PATH"]),
+        ("cxr-contrabench", ["needs all sources of one of its configs", "Open-i"]),
+        ("cxr-contrabench --root chexpert=absent", ["absent does not exist", "Stanford"]),
+        ("cxr-contrabench --root x=y", ["no such source"]),
+        ("heal-medvqa --config vindr", ["--root vindr_cxr=PATH"]),
+        ("heal-medvqa --threshold 7", ["--threshold 7.0", "from 0 to 1"]),
+        ("heal-medvqa --detection-threshold -0.1", ["--detection-threshold -0.1", "from 0 to 1"]),
+        ("wrong-lung", ["needs all sources of one of its configs", "how to get it", "chest_imagenome", "mimic_cxr"]),
+    ],
+)
+def test_what_cannot_be_built_is_explained_with_status_2(words, expected, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["build", *words.split()]) == 2
+    error = capsys.readouterr().err
+    for word in expected:
+        assert word in error
+
+
+def test_a_view_that_no_image_has_is_explained(phantom_heal_roots, tmp_path, capsys):
+    assert (
+        main(given("heal-medvqa", phantom_heal_roots, "--config", "mimic", "--view", "XY", "--out", str(tmp_path))) == 2
+    )
+    assert "--view XY" in capsys.readouterr().err
+
+
+# What each option of each benchmark allows, if not everything.
+CLOSED = [
+    (name, one.flag, one.choices)
+    for name, benchmark in BENCHMARKS.items()
+    for one in declared(benchmark.options).values()
+    if one.choices
+] + [(name, "--config", benchmark.needs) for name, benchmark in BENCHMARKS.items()]
+
+
+@pytest.mark.parametrize(("name", "flag", "choices"), CLOSED)
+def test_a_choice_that_there_is_not_is_refused_with_those_there_are(name, flag, choices, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["build", name, flag, "nothing"])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert f"argument {flag}: invalid choice: 'nothing'" in error
+    for choice in choices:
+        assert f"'{choice}'" in error
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=BENCHMARKS)
+def test_help_says_what_each_option_is_by_default(benchmark: Benchmark, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["build", benchmark.name, "--help"])
+    assert stop.value.code == 0
+    text = "".join(capsys.readouterr().out.split())  # lines break within words
+    for of in (benchmark.options, *groups(benchmark.options).values()):
+        for one in declared(of).values():
+            assert "".join(f"{one.help} (default: {one.default})".split()) in text
+            assert all("".join(choice.split()) in text for choice in one.choices)
+    assert "".join(benchmark.note.split()) in text
+    assert f"(default:{''.join(benchmark.unasked.split())});oneof" in text
+
+
+def test_no_progress_bar_in_a_pipe(phantom_wrong_lung_roots, tmp_path):
+    words = given("wrong-lung", phantom_wrong_lung_roots, "--config", "gold", "--out", str(tmp_path / "x"))
+    result = subprocess.run([sys.executable, "-m", "medfaith", *words], capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+
+
+def test_the_card_and_the_published_figures_name_what_is_built():
+    body = cards.body(LUNG)
+    assert all(f"`{config}`" in body for config in wrong_lung.NEEDS)
+    assert "Research only" in body
+    for name, paper in cards.published("wrong-lung").items():
+        assert name.split("/")[0] in wrong_lung.CONFIGS
+        assert paper["where"]
