@@ -18,7 +18,7 @@ from medfaith.evaluate_metrics.localization.view import window
 from medfaith.loaders import phantom
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
-from tests.report.report_logs import write_log
+from tests.report.report_logs import write_samples
 
 MODELS = ("zeppelin-gloria", "quagga-baseline")
 SENTENCES = ("Small <right> pleural effusion & atelectasis.", "There is no pneumothorax on the left.")
@@ -60,12 +60,12 @@ def make_scene(folder: Path) -> Scene:
 
 def write_run(folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str]) -> Path:
     """A sample log as lm-eval writes it, of the rows with references."""
-    lines = []
+    samples = []
     for row in [row for row in rows if row["id"] in references]:
         reply = json.dumps({"heatmaps": references[row["id"]], "local": 0.5, "global": None})
         image = {"images": f"mimic_cxr:{row['image']['key']}", "n_rows_skipped": 0}
-        lines.append({"doc": row | image, "resps": [[reply]], "filtered_resps": [reply], "filter": "none"})
-    return write_log(folder, model, [(row, "") for row in lines], task=TASK, lines=list(map(json.dumps, lines)))
+        samples.append({"doc": row | image, "resps": [[reply]], "filtered_resps": [reply], "filter": "none"})
+    return write_samples(folder, TASK, samples, model=model)
 
 
 def _rows(root: Path) -> list[dict[str, Any]]:

@@ -14,16 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from medfaith.annotate import start
-from medfaith.annotate.answers import Judgement, open_answers
-from medfaith.cli import main
-from medfaith.loaders.errors import InputError
+from medfaith.annotate.answers import Judgement
 from medfaith.report.write import read_results, write_report
 from medfaith.report.wrong_lung_correlations import correlation_interval, judged, mean_points
 from tests.annotate.test_annotate_answers import judgement, write
-from tests.report.heal_logs import csv_rows
-from tests.report.report_logs import answered, rows_of, write_log
-from tests.report.wrong_lung_logs import NAMES, TASK, Row, changed, original, write_wrong_lung
+from tests.report.report_logs import answered, csv_rows, rows_of, write_log
+from tests.report.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung
 
 FIGURE = "Wrong Lung Figure 6"
 CSV = "wrong_lung_figure_06_correlations.csv"
@@ -45,12 +41,7 @@ def of_heatmap(row: Row, points: Sequence[int], model: str = "m", **changes: Any
 
 def write_answers(folder: Path, rows: Sequence[Row], *, model: str = "m", config: str = "gold") -> Path:
     """A log whose answers name a heatmap of each row."""
-    path = write_wrong_lung(folder, config, rows, model=model)
-    samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    for sample in samples:
-        sample["filtered_resps"] = [json.dumps({"heatmaps": reference(sample["doc"]["id"], model)})]
-    path.write_text("".join(f"{json.dumps(sample)}\n" for sample in samples), encoding="utf-8")
-    return path
+    return write_wrong_lung(folder, config, rows, model=model, reply=json.dumps({"heatmaps": reference("{id}", model)}))
 
 
 ROW = original(0, auroc=0.5) | {"heatmaps": "m/gold/000"}
@@ -199,14 +190,6 @@ def test_answers_in_words_name_no_heatmap(tmp_path, replies, heatmaps):
     assert [row["heatmaps"] for row in read_results([tmp_path]).wrong_lung[0].rows] == [heatmaps]
 
 
-@pytest.mark.parametrize("replies", [[], None, [None]])
-def test_an_answer_that_is_none(tmp_path, replies):
-    path = change(write_wrong_lung(tmp_path, "gold", [original(0, auroc=0.5)]), filtered_resps=replies)
-    with pytest.raises(InputError) as error:
-        read_results([tmp_path])
-    assert str(error.value).startswith(f"{path}, row 1: cannot be read")
-
-
 def change(path: Path, **fields: Any) -> Path:
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | fields), encoding="utf-8")
     return path
@@ -254,84 +237,3 @@ def test_intervals_lie_within_one_and_know_no_scale(points, extra):
     copied = correlation_interval(*copies, clusters * (1 + extra), n_resamples=100)
     assert copied == pytest.approx((low, high), abs=1e-6)
     assert all(math.isnan(end) for end in correlation_interval(x, y, ["p"] * len(x))), "one patient shows no spread"
-
-
-def test_all_the_way_from_models_to_the_table(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path, capsys):
-    """lm-eval asks two reference models, two people judge their heatmaps, the report joins what they said."""
-    data, images, logs = str(phantom_wrong_lung_build), phantom_wrong_lung_roots["mimic_cxr"], tmp_path / "logs"
-    metadata = {"data": data, "heatmaps": str(tmp_path / "maps"), "roots": {"mimic_cxr": str(images)}}
-    ask(("mirror", "image_only"), metadata, logs)
-    files = [tmp_path / f"{annotator}.jsonl" for annotator in ("one", "two")]
-    for seed, file in enumerate(files):
-        annotate(start.Wanted([logs], data, tmp_path / "maps", {"mimic_cxr": images}, file.stem, seed), file)
-    named = [of for file in files for of in ("--annotations", str(file))]
-    capsys.readouterr()
-    assert main(["report", str(logs), "--out", str(tmp_path / "out"), *named]) == 0
-    assert f"## {FIGURE}" in capsys.readouterr().out
-    said: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for line in "".join(file.read_text(encoding="utf-8") for file in files).splitlines():
-        if (record := json.loads(line))["kind"] == "judgement":
-            said.setdefault((record["row_id"], record["heatmaps"]), []).append(record)
-    table = csv_rows(tmp_path / "out" / CSV)
-    n_compared = 0
-    for kind in ("mirror", "image_only"):
-        (path,) = (logs / kind).rglob("samples_*.jsonl")
-        samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        keys = [(of["doc"]["id"], json.loads(of["filtered_resps"][0])["heatmaps"]) for of in samples]
-        of_kind = {row["value"]: row for row in table if row["model"] == f"oracle (heatmap={kind})"}
-        for title, name in list(KEYS.items())[:12]:
-            both = [
-                (of["auroc"]["values"][name], said[key])
-                for of, key in zip(samples, keys, strict=True)
-                if key in said and of["auroc"]["values"][name] is not None
-            ]
-            assert int(of_kind[title]["n"]) == len(both)
-            for question in QUESTIONS:
-                x, y = [value for value, _ in both], [np.mean([one[question] for one in of]) for _, of in both]
-                if of_kind[title][question]:
-                    r = stats.pearsonr(x, y).statistic
-                    assert float(of_kind[title][question]) == pytest.approx(r, abs=1e-9)
-                    n_compared += 1
-                else:
-                    assert len(both) < 3 or len(set(x)) == 1
-    assert n_compared >= 30
-
-
-def ask(kinds: Sequence[str], metadata: dict[str, Any], logs: Path) -> None:
-    """lm-eval's own logs of reference models, by what they attend to."""
-    import lm_eval
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.tasks import TaskManager
-
-    from medfaith.tasks import include_path, register_models
-
-    register_models()
-    evaluate: Any = lm_eval.simple_evaluate  # its decorator hides its signature from type checkers
-    tasks = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
-    for kind in kinds:
-        tracker = EvaluationTracker(output_path=str(logs / kind))
-        result = evaluate(
-            model="oracle",
-            model_args={"store": metadata["heatmaps"], "heatmap": kind},
-            tasks=[f"{TASK}gold"],
-            task_manager=tasks,
-            evaluation_tracker=tracker,
-            limit=40,
-            bootstrap_iters=0,
-        )
-        samples = result.pop("samples")
-        tracker.save_results_aggregated(results=result, samples=samples)
-        tracker.save_results_samples(task_name=f"{TASK}gold", samples=samples[f"{TASK}gold"])
-
-
-def annotate(wanted: start.Wanted, out: Path) -> None:
-    """One person's way through all images; points are drawn."""
-    random = np.random.default_rng(wanted.seed)
-    with open_answers(out) as (answers, _):
-        session, _ = start.prepare(wanted, answers, {})
-        while (place := session.next()) is not None:
-            if place.alias is None:
-                sentences = session.plan.instances[place.instance].sentences
-                session.choose(place.instance, int(random.integers(len(sentences))))
-            else:
-                session.judge(place.alias, session.prompt(place), random.integers(1, 6, size=3).tolist(), 1.0)

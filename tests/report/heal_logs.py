@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
-from tests.report.report_logs import write_log
+from tests.report.report_logs import write_samples
 
 Answer = tuple[dict[str, Any], str]
 
@@ -44,15 +42,11 @@ def pair(number: int, said: str, partners: Mapping[str, str], **columns: Any) ->
     return [(original, said)] + [(question(number, k, **columns, **changed), t) for k, t in partners.items()]
 
 
-def write_heal(folder: Path, ask: str, answers: Sequence[Answer], *, model: str = "m", **how: Any) -> Path:
+def write_heal(folder: Path, ask: str, answers: Sequence[Answer], *, task: str = "", **how: Any) -> Path:
     """The log of one task, and the results beside it."""
-    config = answers[0][0]["id"].split("/")[0]
-    lines = [
-        json.dumps({"doc_id": i, "doc": doc, "resps": [[text]], "filtered_resps": [text], "filter": "none"})
-        for i, (doc, text) in enumerate(answers)
-    ]
-    task = how.pop("task", f"medfaith_heal_{config}_{ask}")
-    return write_log(folder, model, answers, task=task, lines=how.pop("lines", lines), **how)
+    task = task or f"medfaith_heal_{answers[0][0]['id'].split('/')[0]}_{ask}"
+    samples = [{"doc": doc, "resps": [[text]], "filtered_resps": [text], "filter": "none"} for doc, text in answers]
+    return write_samples(folder, task, samples, **how)
 
 
 UNREADABLE = "The picture is blurred."
@@ -85,8 +79,3 @@ def as_mimic(answers: Sequence[Answer]) -> list[Answer]:
         return doc | {name: doc[name].replace("vindr/", "mimic/") for name in ("id", "original_id")}
 
     return [(renamed(doc), text) for doc, text in answers]
-
-
-def csv_rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
-import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,22 +101,20 @@ def answered(
     return [(question(protocol, i, **{**columns, **changes}), text) for i, (changes, text) in enumerate(kinds)]
 
 
-def sample_lines(
+def samples_of(
     answers: Iterable[tuple[Mapping[str, Any], str]],
     filters: Sequence[str] = FILTERS,
     given: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-) -> list[str]:
-    """The lines of a sample log, filter by filter; readings by the task's own filters, or `given` ones by filter."""
+) -> list[dict[str, Any]]:
+    """Samples filter by filter; readings by the task's own filters, or `given` ones by filter."""
     docs, texts = zip(*answers, strict=True)
     readings = {name: getattr(adapter, name)([[text] for text in texts], docs) for name in filters}
     readings |= {name: [json.dumps(reading) for reading in of_filter] for name, of_filter in (given or {}).items()}
-    lines = []
-    for name, of_filter in readings.items():
-        for i, (doc, text, reading) in enumerate(zip(docs, texts, of_filter, strict=True)):
-            target = string.ascii_uppercase[doc["answer"]]
-            sample = {"doc_id": i, "doc": doc, "target": target, "resps": [[text]], "filtered_resps": [reading]}
-            lines.append(json.dumps(sample | {"filter": name, "metrics": []}, ensure_ascii=False))
-    return lines
+    return [
+        {"doc": doc, "resps": [[text]], "filtered_resps": [reading], "filter": name}
+        for name, of_filter in readings.items()
+        for doc, text, reading in zip(docs, texts, of_filter, strict=True)
+    ]
 
 
 def write_log(
@@ -125,24 +123,48 @@ def write_log(
     answers: Sequence[tuple[Mapping[str, Any], str]],
     *,
     task: str = "",
+    filters: Sequence[str] = FILTERS,
+    given: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    **how: Any,
+) -> Path:
+    """The log of one task of CXR-ContraBench."""
+    task = task or f"medfaith_contrabench_{answers[0][0]['protocol']}"
+    return write_samples(folder, task, samples_of(answers, filters, given), model=model, **how)
+
+
+def write_samples(
+    folder: Path,
+    task: str,
+    samples: Sequence[Mapping[str, Any]],
+    *,
+    model: str = "m",
     date: str = DATE,
     n_data: int | None = None,
     model_args: Mapping[str, Any] | str | None = None,
-    lines: Sequence[str] | None = None,
-    **how: Any,
 ) -> Path:
     """Writes one task's sample log, and the results beside it; returns the log. Later tasks join the same results."""
     folder.mkdir(parents=True, exist_ok=True)
-    task = task or f"medfaith_contrabench_{answers[0][0]['protocol']}"
     path = folder / f"samples_{task}_{date}.jsonl"
-    lines = sample_lines(answers, **how) if lines is None else lines
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{json.dumps(sample, default=str)}\n" for sample in samples), encoding="utf-8")
     results = folder / f"results_{date}.json"
     content = json.loads(results.read_text()) if results.exists() else {"results": {}, "n-samples": {}}
     content["config"] = {"model": "hf-multimodal", "model_args": model_args or {"pretrained": model}}
-    content["n-samples"][task] = {"original": n_data or len(answers), "effective": len(answers)}
+    n = len({id(sample["doc"]) for sample in samples})
+    content["n-samples"][task] = {"original": n_data or n, "effective": n}
     results.write_text(json.dumps(content), encoding="utf-8")
     return path
+
+
+def change_lines(path: Path, change: Callable[[list[str]], Sequence[str]]) -> Path:
+    """Writes the log again with other lines; what is no UTF-8 is a surrogate escape."""
+    lines = change(path.read_text(encoding="utf-8").splitlines())
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogateescape")
+    return path
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def rows_of(report: str, title: str) -> list[list[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from tests.report.report_logs import write_log
+from tests.report.report_logs import write_samples
 
 NAN = float("nan")
 FIRST = {"instruments": "f1", "triplets": "coverage", "occlusion": "lost"}
@@ -87,19 +87,16 @@ def document(ask: str, source: str, number: int, video: int, **columns: Any) -> 
 
 
 def write_surgx(
-    folder: Path, samples: Sequence[Sample], *, model: str = "m", heatmaps: str = "", first: str = "", **how: Any
+    folder: Path, samples: Sequence[Sample], *, heatmaps: str = "", first: str = "", task: str = "", **how: Any
 ) -> Path:
     """The log of one task, and the results beside it; first: where its rows are, by default as the task has them."""
     reply = json.dumps({"heatmaps": heatmaps, "text": "?"}) if heatmaps else "?"
-    lines = [
-        json.dumps(
-            {"doc_id": i, "doc": doc, "filtered_resps": [reply], "filter": "none", first or FIRST[doc["ask"]]: row}
-        )
-        for i, (doc, row) in enumerate(samples)
+    logged = [
+        {"doc": doc, "filtered_resps": [reply], "filter": "none", first or FIRST[doc["ask"]]: row}
+        for doc, row in samples
     ]
-    task = how.pop("task", f"medfaith_surgx_{TASKS[samples[0][0]['images'].split(':')[0]]}")
-    answers = [(doc, "") for doc, _ in samples]
-    return write_log(folder, model, answers, task=task, lines=how.pop("lines", lines), **how)
+    task = task or f"medfaith_surgx_{TASKS[samples[0][0]['images'].split(':')[0]]}"
+    return write_samples(folder, task, logged, **how)
 
 
 GRASP, PACK, RETRACT = "grasper,grasp,gallbladder", "grasper,pack,gallbladder", "grasper,retract,liver"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
-from medfaith.report.contrabench_interventions import instruct_class
 from medfaith.report.write import write_report
 from tests.report.report_logs import answered, numbers_in, question, rows_of, write_log
 
@@ -330,21 +329,6 @@ def test_table_17_pairs_by_question(tmp_path):
     write_log(tmp_path, "m", instruct, task="instruct", n_data=10)
     (row,) = rows_of(write_report([tmp_path]), "Table 17")
     assert row[2:8] == ["4 of 10", "0.00", "3", "100.00", "0", "FULL_SOLVE"]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (351, 406, "BACKFIRE"),
-        (335, 18, "PARTIAL"),
-        (9, 0, "FULL_SOLVE"),
-        (0, 3, "BACKFIRE"),
-        (0, 0, None),
-        (7, 7, None),
-    ],
-)
-def test_instruct_class(before, after, expected):
-    assert instruct_class(before, after) == expected
 
 
 def test_tables_18_and_19(tmp_path):

@@ -12,8 +12,8 @@ from sklearn.metrics import cohen_kappa_score
 from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from tests.chat import chat_server, save_tiny_llama
-from tests.report.heal_logs import CLOSED, OPEN, UNREADABLE, as_mimic, csv_rows, write_heal
-from tests.report.report_logs import rows_of
+from tests.report.heal_logs import CLOSED, OPEN, UNREADABLE, as_mimic, write_heal
+from tests.report.report_logs import csv_rows, rows_of
 
 ACCURACY, TPT, VPT, RUNS, TWO = "HEAL Table 2", "HEAL Table 3", "HEAL Table 4", "HEAL runs", "HEAL open-ended labels"
 

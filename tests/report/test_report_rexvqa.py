@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from medfaith.report.write import write_report
-from tests.report.report_logs import numbers_in, question, rows_of, sample_lines, write_log
+from tests.report.report_logs import numbers_in, question, rows_of, samples_of, write_log
 
 
 def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: int, changes: tuple[int, int, int]):
@@ -39,7 +39,7 @@ def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: i
 
 def confidence_fallback(answers) -> list[dict]:
     """Y0 as in Table 7: 74 answers change, 29 for the better and 30 for the worse, 2 of these on explicit negation."""
-    base = [json.loads(json.loads(line)["filtered_resps"][0])["choice"] for line in sample_lines(answers, ("b0",))]
+    base = [json.loads(of["filtered_resps"][0])["choice"] for of in samples_of(answers, ("b0",))]
     after = list(base)
     wrong = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] != row["answer"]]
     right = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] == row["answer"]]

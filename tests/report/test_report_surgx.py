@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 import random
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.metrics import precision_recall_fscore_support
 
-from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
-from medfaith.loaders.errors import InputError
 from medfaith.report.write import read_results, write_report
-from medfaith.tasks.models.reference_heatmaps import KINDS
-from tests.report.heal_logs import VPT_PAIRS, csv_rows, write_heal
-from tests.report.report_logs import DATE, answered, rows_of, write_log
+from tests.report.report_logs import DATE, csv_rows, rows_of
 from tests.report.surgx_logs import (
     ACTIONS,
     CLIP,
@@ -27,7 +19,6 @@ from tests.report.surgx_logs import (
     FRAMES,
     GRASP,
     NAN,
-    NULL,
     PACK,
     instruments,
     look,
@@ -186,211 +177,6 @@ def test_ap_of_a_model_that_ranks_and_of_one_that_ranks_not_always(tmp_path):
     write_surgx(tmp_path / "b", [ranked[0], (ranked[1][0], ranked[1][1] | {"scores": None})], model="b")
     rows = rows_of(write_report([tmp_path]), PARTS)
     assert [row[4:] for row in rows] == [["100.00"] * 6, ["–"] * 6]
-
-
-@pytest.fixture(scope="module")
-def oracle_logs(phantom_surgx_build, tmp_path_factory) -> tuple[Path, Path, dict[str, dict[str, Any]]]:
-    """The reference model with each kind of heatmap, as lm-eval itself writes it: logs, heatmaps, its own scores."""
-    import lm_eval
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.tasks import TaskManager
-
-    from medfaith.tasks import include_path, register_models
-
-    register_models()
-    evaluate: Any = lm_eval.simple_evaluate  # its decorator hides its signature from type checkers
-    logs, store = tmp_path_factory.mktemp("logs"), tmp_path_factory.mktemp("heatmaps")
-    metadata: dict[str, Any] = {"data": str(phantom_surgx_build), "heatmaps": str(store)}
-    tasks = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
-    scores = {}
-    for kind in KINDS:
-        tracker = EvaluationTracker(output_path=str(logs / kind))
-        result = evaluate(
-            model="oracle",
-            model_args={"store": str(store), "heatmap": kind},
-            tasks=["medfaith_surgx", "medfaith_surgx_triplets_t50"],
-            task_manager=tasks,
-            evaluation_tracker=tracker,
-            bootstrap_iters=0,
-        )
-        samples = result.pop("samples")
-        tracker.save_results_aggregated(results=result, samples=samples)
-        for task, of_task in samples.items():
-            tracker.save_results_samples(task_name=task, samples=of_task)
-        scores[kind] = result["results"]
-    return logs, store, scores
-
-
-def test_real_logs_agree_with_the_scores_that_lm_eval_computed(oracle_logs, tmp_path):
-    """Every figure that both have is the same, of each heatmap a row of its own."""
-    logs, _, scores = oracle_logs
-    report = write_report([logs], tmp_path / "out")
-    n_compared = 0
-    saved = [row | {"task": "instruments"} for row in csv_rows(tmp_path / "out" / "surgx_figure_03_instruments.csv")]
-    saved = [row for row in saved if row["instrument"] == "all"]
-    for name in ("figure_04b_levels", "triplets"):
-        for row in csv_rows(tmp_path / "out" / f"surgx_{name}.csv"):
-            saved.append(row | {"task": "triplets_t50" if row["data"] == "CholecT50" else "triplets"})
-    assert len(saved) == 4 * 5
-    for row in saved:
-        of_run = scores[row["model"].split("=")[1][:-1]][f"medfaith_surgx_{row['task']}"]
-        for key, value in of_run.items():
-            cell = row.get(key.removesuffix(",none"))
-            if cell is not None:
-                assert (cell == "") == math.isnan(value), key
-                assert cell == "" or float(cell) == pytest.approx(value, abs=1e-12), key
-                n_compared += 1
-    assert n_compared >= 4 * (16 + 2 * (15 + 9))
-    for row in csv_rows(tmp_path / "out" / "surgx_figure_04a_ras.csv"):
-        of_run = scores[row["model"].split("=")[1][:-1]]
-        task = "triplets_t50" if row["data"] == "CholecT50" else "triplets"
-        name = "ras_global_missed" if row["level"] == "missed" else f"ras_local_{row['level'].lower()}"
-        value = of_run[f"medfaith_surgx_{task}"][f"{name},none"]
-        assert row["ras"] == "" if math.isnan(value) else float(row["ras"]) == pytest.approx(value)
-    assert [row[0] for row in rows_of(report, PARTS)][::2] == [f"oracle (heatmap={kind})" for kind in sorted(KINDS)]
-    assert "## Notes" not in report, "no run is taken for a repetition of another"
-    assert str(logs) not in report
-
-
-def test_benchmarks_side_by_side(tmp_path):
-    write_surgx(tmp_path / "surgx", ACTIONS)
-    alone = write_report([tmp_path])
-    write_heal(tmp_path / "heal", "vpt", VPT_PAIRS)
-    write_log(tmp_path / "contrabench", "m", answered("chexpert_presence", 5, 1, 2))
-    report = write_report([tmp_path])
-    assert report.startswith("# CXR-ContraBench, HEAL-MedVQA and SurgXBench results\n")
-    assert rows_of(report, RAS) == rows_of(alone, RAS)
-    assert "HEAL" not in alone
-
-
-def test_the_newest_run_of_each_model_and_setting_counts(tmp_path):
-    newer = DATE.replace("2026", "2027")
-    write_surgx(tmp_path / "a", FRAMES, date=newer)
-    before = write_report([tmp_path])
-    path = write_surgx(tmp_path / "b", FRAMES[:2], model_args={"pretrained": "m", "store": "x"})
-    log = tmp_path / "a" / path.name.replace(DATE, newer)
-    log.write_text("\n".join(reversed(log.read_text(encoding="utf-8").splitlines())), encoding="utf-8")
-    report = write_report([tmp_path])
-    assert report.startswith(before.rstrip())
-    note = f"the run of {newer} counts, not that of {DATE}, whose model arguments differ"
-    assert f"- m, medfaith_surgx_instruments: {note}\n" in report
-
-
-def test_models_their_arguments_prompts_and_sources_have_rows_of_their_own(tmp_path):
-    for folder, arguments in {"a": {}, "b": {"explainer": "rollout_last", "store": "x"}, "c": {"peft": "p"}}.items():
-        write_surgx(tmp_path / folder, ACTIONS, model_args={"pretrained": "m", **arguments})
-    write_surgx(tmp_path / "d", [(doc | {"prompt": "other"}, row) for doc, row in ACTIONS])
-    write_surgx(tmp_path / "e", [triplets(0, [], [seen(CUT, "missed")], source="cholect50")])
-    rows = rows_of(write_report([tmp_path]), PARTS)
-    assert [(row[0], row[1]) for row in rows] == [
-        ("m", "CholecT45"), ("m", "CholecT50"), ("m (other)", "CholecT45"), ("m (explainer=rollout_last)", "CholecT45"),
-        ("m + p", "CholecT45"),
-    ]  # fmt: skip
-
-
-def test_rows_without_images_are_counted(tmp_path):
-    write_surgx(tmp_path, [(doc | {"n_rows_skipped": 3}, row) for doc, row in FRAMES])
-    assert [row[3:6] for row in rows_of(write_report([tmp_path]), RUNS)] == [["4 of 7", "2", "3"]]
-
-
-def changed(kept: str, **changes: Any) -> Callable[[dict[str, Any]], None]:
-    """Changes the first record of a row."""
-    return lambda row: row[kept][0].update(changes)
-
-
-def put(**columns: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda row: row.update(columns)
-
-
-OCCLUDED = {"triplet": GRASP, "before": 1.0, "after": 1.0, "predicted": [GRASP]}
-BROKEN_FRAMES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {  # what is named, what is done to the row
-    "no video": ("cannot be read", lambda row: row.pop("video")),
-    "video in words": ("f1.video", put(video="x")),
-    "gold in words": ("f1.gold", put(gold="hook")),
-    "an unknown instrument": ("'claw' is none of the 7 classes", put(gold=["claw"])),
-    "an unknown prediction": ("f1.predicted", put(predicted=["claw"])),
-    "too few records": ("0 records, not one for each of ['grasper']", put(looks=[])),
-    "another outcome": ("neither tp nor fp", changed("looks", outcome="tn")),
-    "an unknown state": ("the state 'lost'", changed("looks", state="lost")),
-    "a score without a state": ("aa is 0.5 in the state degenerate", changed("looks", state="degenerate")),
-    "a state without a score": ("ac is nan in the state scored", changed("looks", ac=NAN)),
-    "a score above 1": ("aa is 1.5", changed("looks", aa=1.5)),
-    "a score in words": ("ac is 'high'", changed("looks", ac="high")),
-    "a record's video": ("the video 41 is not a text", changed("looks", video=41)),
-}
-BROKEN_ACTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
-    "an unknown triplet": ("is none of the 100 classes", put(gold=["hook,sing,liver"])),
-    "an unknown level": ("the level 'vt' is none of ivt, iv", changed("seen", level="vt")),
-    "a missed one with a rank": ("the rank 0 of the level missed", changed("seen", level="missed")),
-    "another triplet": ("coverage.seen", changed("seen", triplet=CLIP)),
-    "no RAS record": ("is not a record of RAS", changed("seen", null="no")),
-    "a negative RAS": ("ras is -0.5", changed("seen", ras=-0.5)),
-    "99 scores": ("0 numbers; expected one for each of the 100", put(scores=[NAN])),
-    "occluded of another": ("is none of the frame's triplets", put(occluded=OCCLUDED | {"triplet": NULL})),
-    "occluded to infinity": ("after is inf", put(occluded=OCCLUDED | {"after": math.inf})),
-    "occluded halfway": ("after is None", put(occluded=OCCLUDED | {"after": None})),
-    "occluded without predictions": ("None is not a list", put(occluded=OCCLUDED | {"predicted": None})),
-    "occluded to nothing": ("cannot be read", put(occluded={"triplet": GRASP})),
-}
-
-
-@pytest.mark.parametrize("case", [*BROKEN_FRAMES, *BROKEN_ACTIONS])
-def test_a_broken_row_is_named(tmp_path, case):
-    words, change = (BROKEN_FRAMES | BROKEN_ACTIONS)[case]
-    path = write_surgx(tmp_path, FRAMES if case in BROKEN_FRAMES else ACTIONS)
-    broken(path, lambda sample: change(sample["f1" if case in BROKEN_FRAMES else "coverage"]), words, tmp_path / "out")
-
-
-def visible(share: Any, boxes: int = 1) -> Callable[[dict[str, Any]], None]:
-    def change(sample: dict[str, Any]) -> None:
-        sample["doc"]["boxes"] = [{"label": "grasper", "xywh": [0, 0, 1, 1]}] * boxes
-        sample["f1"]["visible"] = [share]
-
-    return change
-
-
-BROKEN_SAMPLES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
-    "no row": ("f1", lambda sample: sample.update(f1="")),
-    "no response": ("cannot be read", lambda sample: sample.update(filtered_resps=[])),
-    "a response that is no text": ("filtered_resps", lambda sample: sample.update(filtered_resps=[3])),
-    "visible of no box": ("1 shares; expected one for each of the frame's 0", visible(0.5, boxes=0)),
-    "visible above 1": ("1.5 is not a share", visible(1.5)),
-    "visible below 0": ("-0.5 is not a share", visible(-0.5)),
-    "visible in words": ("'half' is not a share", visible("half")),
-    "another source": ("doc.images", lambda sample: sample["doc"].update(images="cholec8:x")),
-    "another question": ("doc.ask", lambda sample: sample["doc"].update(ask="phases")),
-    "triplets of Cholec80-Boxes": ("doc.ask", lambda sample: sample["doc"].update(ask="triplets")),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN_SAMPLES)
-def test_a_broken_sample_is_named(tmp_path, case):
-    words, change = BROKEN_SAMPLES[case]
-    broken(write_surgx(tmp_path, FRAMES), change, words, tmp_path / "out")
-
-
-def broken(path: Path, change: Callable[[dict[str, Any]], None], words: str, out: Path) -> None:
-    """Changes the first line; the report names it and writes nothing."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    sample = json.loads(lines[0])
-    change(sample)
-    path.write_text("\n".join([json.dumps(sample), *lines[1:]]), encoding="utf-8")
-    with pytest.raises(InputError) as error:
-        write_report([path], out)
-    assert str(error.value).startswith(f"{path}, row 1")
-    assert words in str(error.value)
-    assert not out.exists()
-
-
-def test_a_frame_that_stands_twice_or_is_missing(tmp_path, capsys):
-    path = write_surgx(tmp_path, FRAMES)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([*lines, lines[0]]), encoding="utf-8")
-    with pytest.raises(InputError, match=r"row 5(.|\n)*stands twice"):
-        write_report([tmp_path])
-    path.write_text("\n".join(lines[:3]), encoding="utf-8")
-    assert main(["report", str(tmp_path)]) == 2
-    assert "has 3 questions" in capsys.readouterr().err
 
 
 def test_results_hold_the_runs(tmp_path):

@@ -15,8 +15,7 @@ from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.report.surgx_overlays import Sheet, contact_sheet
 from medfaith.report.write import read_results
 from medfaith.tasks.rows import read
-from tests.report.heal_logs import csv_rows
-from tests.report.report_logs import rows_of
+from tests.report.report_logs import csv_rows, rows_of
 from tests.report.surgx_logs import shown
 from tests.tasks.tiny_contrastive import save_clip
 

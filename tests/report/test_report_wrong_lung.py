@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from medfaith.report.write import read_results, write_report
+from medfaith.report.write import write_report
 from medfaith.tasks.wrong_lung.adapter import packed
-from tests.report.heal_logs import csv_rows
-from tests.report.report_logs import DATE, answered, rows_of, write_log
-from tests.report.surgx_logs import FRAMES, shown, write_surgx
+from tests.report.report_logs import DATE, csv_rows, rows_of
+from tests.report.surgx_logs import shown
 from tests.report.wrong_lung_logs import NAMES, RANKED, TASK, Row, changed, original, write_wrong_lung
 
 RUNS, FIRST, SUBSETS, TRIMMED = (
@@ -355,30 +353,3 @@ def test_a_limit_that_cuts_the_first_pair(tmp_path):
     assert not [title for title in titles(report) if title.startswith((CHOICE, KL, DELTAS))]
     assert rows_of(report, FIRST)[0][1] == "75.00 [–, –]"
     assert "no changed sentence of medfaith_wrong_lung_random_sentences" in report
-
-
-def test_models_and_their_arguments_have_rows_of_their_own(tmp_path):
-    """The newest run of each counts."""
-    for day, arguments in enumerate(
-        ({"attention": "code"}, {"attention": "code", "device": "cpu"}, {"tau": 2}), start=1
-    ):
-        rows, named = [original(0, "p1", auroc=day / 10)], {"pretrained": "gloria:x.ckpt"} | arguments
-        write_wrong_lung(tmp_path / str(day), "gold", rows, model_args=named, date=f"2026-01-0{day}T00-00-00")
-    report = write_report([tmp_path])
-    assert [row[:2] for row in rows_of(report, FIRST)] == [
-        ["gloria:x.ckpt (attention=code)", "20.00 [–, –]"], ["gloria:x.ckpt (tau=2)", "30.00 [–, –]"],
-    ]  # fmt: skip
-    assert "gloria:x.ckpt, medfaith_wrong_lung_gold: the run of 2026-01-02T00-00-00 counts" in report
-
-
-def test_benchmarks_side_by_side(tmp_path):
-    write_wrong_lung(tmp_path, "gold", GOLD)
-    write_surgx(tmp_path, FRAMES)
-    write_log(tmp_path, "m", answered("chexpert_presence", 4, 2, 1))
-    report = write_report([tmp_path])
-    assert report.startswith("# CXR-ContraBench, SurgXBench and That's the Wrong Lung! results\n")
-    assert rows_of(report, FIRST)[0][3] == "2.50/20.00/37.50"
-    results = read_results([tmp_path])
-    assert [len(runs) for runs in results[:5]] == [1, 0, 0, 1, 1]
-    assert [row["id"] for row in results.wrong_lung[0].rows] == [row["id"] for row in GOLD]
-    assert math.isclose(results.wrong_lung[0].rows[0]["values"]["auroc"], 0.75)

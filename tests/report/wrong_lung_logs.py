@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from medfaith.tasks.surgx.adapter import under_each
-from medfaith.tasks.wrong_lung.adapter import GOLD, PERTURBED, RANDOM_SENTENCES
-from tests.report.report_logs import write_log
+from tests.report.report_logs import write_samples
 
-METRICS = {"gold": GOLD, "random_sentences": RANDOM_SENTENCES}
 RANKED = ("auroc", "average_precision", "iou_5", "iou_10", "iou_30", "precision_5", "precision_10", "precision_30")
 NAMES = (*RANKED, "entropy", "no_attn", "local", "global")
 TASK = "medfaith_wrong_lung_"
@@ -56,25 +52,21 @@ def document(row: Row, **columns: Any) -> dict[str, Any]:
 
 
 def write_wrong_lung(
-    folder: Path,
-    config: str,
-    rows: Sequence[Row],
-    *,
-    model: str = "m",
-    n_rows_skipped: int = 0,
-    n_rows_left_out: int = 0,
-    **how: Any,
+    folder: Path, config: str, rows: Sequence[Row], *, task: str = "", reply: str = "{}", **how: Any
 ) -> Path:
-    """The log of one task, and the results beside it."""
-    counts = {"n_rows_skipped": n_rows_skipped, "n_rows_left_out": n_rows_left_out}
-    docs = [document(row, **counts) for row in rows]
-    lines = []
-    for number, (doc, row) in enumerate(zip(docs, rows, strict=True)):
-        sample = {
-            "doc_id": number, "doc": doc, "target": "Yes", "resps": [["{}"]], "filtered_resps": ["{}"],
-            "filter": "none", "metrics": list(METRICS.get(config, PERTURBED)),
-        }  # fmt: skip
-        sample |= under_each(METRICS.get(config, PERTURBED), row) | counts
-        lines.append(json.dumps(sample, default=str))
-    task = how.pop("task", TASK + config)
-    return write_log(folder, model, [(doc, "") for doc in docs], task=task, lines=how.pop("lines", lines), **how)
+    """The log of one task, and the results beside it; reply: to every question, with {id} for the row's.
+
+    how: `n_rows_skipped`, `n_rows_left_out`, and what `write_samples` takes.
+    """
+    counts = {name: how.pop(name, 0) for name in ("n_rows_skipped", "n_rows_left_out")}
+    first = "auroc" if config == "gold" else "delta_auroc"  # of the task's metrics: there a sample keeps its row
+    samples = [
+        {
+            "doc": document(row, **counts),
+            "filtered_resps": [reply.replace("{id}", row["id"])],
+            "filter": "none",
+            first: row,
+        }
+        for row in rows
+    ]  # fmt: skip
+    return write_samples(folder, task or TASK + config, samples, **how)

@@ -1,0 +1,236 @@
+"""The report beside lm-eval: reference models on every benchmark, and what people say of their heatmaps."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from medfaith.annotate import start
+from medfaith.annotate.answers import open_answers
+from medfaith.cli import main
+from medfaith.report.write import read_results
+from medfaith.report.wrong_lung_tables import TITLES
+from tests.report.report_logs import csv_rows, rows_of
+
+ANSWERED = ("medfaith_contrabench", "medfaith_heal_vindr", "medfaith_heal_mimic")
+LOOKED = (
+    "medfaith_surgx", "medfaith_surgx_triplets_t50",
+    *(f"medfaith_wrong_lung_{config}" for config in ("gold", "swap_left_right", "random_sentences", "trimmed")),
+)  # fmt: skip
+KINDS = ("box", "mirror")  # of heatmaps that people judge
+MODELS = {
+    "negation_attracted": ("negation_attracted", {}, ANSWERED), "random": ("random", {}, ANSWERED),
+    "oracle (heatmap=box)": ("oracle", {"heatmap": "box"}, LOOKED),
+    "oracle (heatmap=uniform)": ("oracle", {"heatmap": "uniform"}, LOOKED),
+    "oracle (heatmap=mirror)": ("oracle", {"heatmap": "mirror"}, ("medfaith_wrong_lung_gold",)),
+}  # fmt: skip
+SUBSETS, ENDS = ("all", "abnormal", "one_lung", "mdrb"), ("", "_ci_low", "_ci_high")
+QUESTIONS = ("recall", "precision", "intuitiveness")
+Scores = Mapping[str, Mapping[str, Mapping[str, float]]]  # model -> task -> "metric,filter" -> what lm-eval computed
+Pair = tuple[str, float]  # a cell of a CSV file, and lm-eval's figure
+
+
+class Evaluated(NamedTuple):
+    logs: Path
+    data: Path
+    heatmaps: Path
+    images: Mapping[str, Path]
+    scores: Scores
+
+
+@pytest.fixture(scope="module")
+def evaluated(
+    phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, phantom_surgx_build, phantom_surgx_roots,
+    phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory,
+) -> Evaluated:  # fmt: skip
+    """MODELS through lm-eval and its own writer of results."""
+    import lm_eval
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.tasks import TaskManager
+
+    from medfaith.tasks import include_path, register_models
+
+    register_models()
+    evaluate: Any = lm_eval.simple_evaluate  # its decorator hides its signature from type checkers
+    logs, data, store = (tmp_path_factory.mktemp(name) for name in ("logs", "data", "heatmaps"))
+    for build in (phantom_build, phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build):
+        for folder in build.iterdir():
+            (data / folder.name).symlink_to(folder)
+    roots = phantom_roots | phantom_heal_roots | phantom_surgx_roots | phantom_wrong_lung_roots
+    metadata = {"data": str(data), "roots": {k: str(v) for k, v in roots.items()}, "heatmaps": str(store)}
+    tasks = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
+    scores = {}
+    for name, (model, arguments, asked) in MODELS.items():
+        tracker = EvaluationTracker(output_path=str(logs / name))
+        result = evaluate(
+            model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*asked], limit=40,
+            task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
+        )  # fmt: skip
+        samples = result.pop("samples")
+        tracker.save_results_aggregated(results=result, samples=samples)
+        for task, of_task in samples.items():
+            tracker.save_results_samples(task_name=task, samples=of_task)
+        scores[name] = result["results"]
+    return Evaluated(logs, data, store, phantom_wrong_lung_roots, scores)
+
+
+@pytest.fixture(scope="module")
+def reported(evaluated, tmp_path_factory) -> tuple[str, dict[str, list[dict[str, str]]]]:
+    """What `medfaith report` prints of all logs, and its CSV files."""
+    out = tmp_path_factory.mktemp("reports") / "out"
+    assert main(["report", str(evaluated.logs), "--out", str(out)]) == 0
+    tables = {path.stem: csv_rows(path) for path in out.glob("*.csv")}
+    return (out / "report.md").read_text(encoding="utf-8"), tables
+
+
+def contrabench(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
+    for row in tables["table_09_matrix"]:
+        for protocol in ("chexpert_presence", "chexpert_absence", "openi_report_absence"):
+            of = scores[row["model"]][f"medfaith_contrabench_{protocol}"]
+            errors = "n_reversals" if protocol == "chexpert_presence" else "n_contradictions"
+            for cell, name in {"base_accuracy": "accuracy,b0", "verified_accuracy": "accuracy,m1",
+                               "base_errors": f"{errors},b0", "verified_errors": f"{errors},m1",
+                               "parse_failure_rate": "parse_failure_rate,b0"}.items():  # fmt: skip
+                yield row[f"{protocol}_{cell}"], of[name]
+
+
+def same_names(row: Mapping[str, str], scores: Mapping[str, float], prefix: str = "") -> Iterator[Pair]:
+    """Every figure that a row has under the metric's own name."""
+    for key, value in scores.items():
+        cell = row.get(prefix + key.removesuffix(",none"))
+        if key.endswith(",none") and cell is not None:
+            yield cell, value
+
+
+def heal(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
+    for name, asks in (("02_accuracy", ("closed", "open")), ("03_tpt", ("tpt",)), ("04_vpt", ("vpt",))):
+        for row in tables[f"heal_table_{name}"]:
+            for config, ask in ((config, ask) for config in ("vindr", "mimic") for ask in asks):
+                yield from same_names(row, scores[row["model"]][f"medfaith_heal_{config}_{ask}"], f"{config}_")
+
+
+def surgx(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
+    for row in tables["surgx_figure_03_instruments"]:
+        if row["instrument"] == "all":
+            yield from same_names(row, scores[row["model"]]["medfaith_surgx_instruments"])
+    for name in ("figure_04a_ras", "figure_04b_levels", "triplets"):
+        for row in tables[f"surgx_{name}"]:
+            of = scores[row["model"]][f"medfaith_surgx_triplets{'_t50' * (row['data'] == 'CholecT50')}"]
+            if name == "figure_04a_ras":
+                level = row["level"].lower()
+                yield row["ras"], of["ras_global_missed,none" if level == "missed" else f"ras_local_{level},none"]
+            else:
+                yield from same_names(row, of)
+
+
+def wrong_lung(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
+    def of(row: Mapping[str, str], config: str, name: str, subset: str, end: str = "") -> float:
+        where = "" if subset == "all" else f"_{subset}"
+        return scores[row["model"]][f"medfaith_wrong_lung_{config}"][f"{name}{where}{end},none"]
+
+    shown = {"table_07_all_subsets": ("gold", ("auroc", "average_precision"), SUBSETS),
+             "table_04_candidates": ("random_sentences", ("local_accuracy", "global_accuracy"), SUBSETS[:2]),
+             "table_09_candidates": ("random_sentences", ("local_accuracy", "global_accuracy"), SUBSETS[2:]),
+             "table_08_divergence": ("random_sentences", ("kl",), SUBSETS)}  # fmt: skip
+    for table, (config, names, subsets) in shown.items():
+        for row in tables[f"wrong_lung_{table}"]:
+            for name, subset, end in ((n, s, e) for n in names for s in subsets for e in ENDS):
+                yield row[f"{name}{end}_{subset}"], of(row, config, name, subset, end)
+    for row in tables["wrong_lung_figures_03_05_14_15_deltas"]:
+        config, subset = (row[name].rstrip("*").lower().replace(" ", "_") for name in ("perturbation", "subset"))
+        for name, end in ((n, e) for n in ("delta_auroc", "delta_average_precision") for e in ENDS):
+            yield row[name + end], of(row, config, name, subset, end)
+    for row in tables["wrong_lung_table_06_trimmed"]:
+        yield row["auroc"], of(row, "trimmed", "auroc", "all")
+    for row in tables["wrong_lung_runs"]:
+        for name in ("n_without_map", "n_degenerate"):
+            yield row[name], of(row, row["config"], name, "all")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "at_least"), [(contrabench, 2 * 15), (heal, 2 * 2 * 22), (surgx, 2 * 50), (wrong_lung, 2 * 100)]
+)
+def test_every_figure_that_both_have_is_the_same(evaluated, reported, pairs, at_least):
+    n_compared = 0
+    for cell, value in pairs(reported[1], evaluated.scores):
+        assert (cell == "") == math.isnan(value)
+        assert cell == "" or float(cell) == pytest.approx(value, abs=1e-12)
+        n_compared += 1
+    assert n_compared >= at_least
+
+
+def test_reference_models_are_the_floor_and_the_ceiling(evaluated, reported):
+    report, tables = reported
+    control = {row[0]: row for row in rows_of(report, "Table 16")}
+    assert control["negation_attracted"][4:7] == ["0.00", "100.00", "+100.00"]
+    assert {row[0]: row[1:3] for row in rows_of(report, "HEAL Table 4")}["negation_attracted"] == ["–", "0"]
+    auroc = {row["model"]: row["auroc"] for row in tables["wrong_lung_table_01_03_localization"]}
+    assert [*auroc] == [f"oracle (heatmap={kind})" for kind in ("box", "mirror", "uniform")]
+    assert float(auroc["oracle (heatmap=box)"]) > 0.99 > float(auroc["oracle (heatmap=mirror)"])
+    assert [row["model"] for row in tables["surgx_triplets"]][::2] == [*list(MODELS)[2:4]]
+    assert not [place for place in (evaluated.logs, evaluated.data, evaluated.heatmaps) if str(place) in report]
+    runs = read_results([evaluated.logs]).runs
+    assert len(runs) == 2 * 4
+    for run in runs:
+        of = evaluated.scores[run.model][run.source.task]
+        assert math.isclose(run.scores("m1_extended")["accuracy_verified"], of["accuracy,m1_extended"])
+
+
+def annotate(wanted: start.Wanted, out: Path) -> None:
+    """One person's way through all images; points are drawn."""
+    random = np.random.default_rng(wanted.seed)
+    with open_answers(out) as (answers, _):
+        session, _ = start.prepare(wanted, answers, {})
+        while (place := session.next()) is not None:
+            if place.alias is None:
+                sentences = session.plan.instances[place.instance].sentences
+                session.choose(place.instance, int(random.integers(len(sentences))))
+            else:
+                session.judge(place.alias, session.prompt(place), random.integers(1, 6, size=3).tolist(), 1.0)
+
+
+def test_what_people_say_of_the_heatmaps_is_joined_with_the_values(evaluated, tmp_path):
+    """Two people judge the heatmaps of both models; the correlations are scipy's."""
+    logs = [path for kind in KINDS for path in (evaluated.logs / f"oracle (heatmap={kind})").rglob("*lung_gold*")]
+    files = [tmp_path / f"{annotator}.jsonl" for annotator in ("one", "two")]
+    for seed, file in enumerate(files):
+        wanted = start.Wanted(logs, str(evaluated.data), evaluated.heatmaps, evaluated.images, file.stem, seed)
+        annotate(wanted, file)
+    named = [of for file in files for of in ("--annotations", str(file))]
+    assert main(["report", *map(str, logs), "--out", str(tmp_path / "out"), *named]) == 0
+    said: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in "".join(file.read_text(encoding="utf-8") for file in files).splitlines():
+        if (record := json.loads(line))["kind"] == "judgement":
+            said.setdefault((record["row_id"], record["heatmaps"]), []).append(record)
+    table = csv_rows(tmp_path / "out" / "wrong_lung_figure_06_correlations.csv")
+    n_compared = 0
+    for kind, path in zip(KINDS, logs, strict=True):
+        samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        keys = [(of["doc"]["id"], json.loads(of["filtered_resps"][0])["heatmaps"]) for of in samples]
+        of_kind = {row["value"]: row for row in table if row["model"] == f"oracle (heatmap={kind})"}
+        for name, title in TITLES.items():
+            both = [
+                (of["auroc"]["values"][name], said[key])
+                for of, key in zip(samples, keys, strict=True)
+                if key in said and of["auroc"]["values"].get(name) is not None
+            ]
+            if name == "abnormal":
+                continue
+            assert int(of_kind[title]["n"]) == len(both)
+            x = [value for value, _ in both]
+            for question in QUESTIONS:
+                if of_kind[title][question]:
+                    y = [np.mean([one[question] for one in of]) for _, of in both]
+                    r = stats.pearsonr(x, y).statistic
+                    assert float(of_kind[title][question]) == pytest.approx(r, abs=1e-9)
+                    n_compared += 1
+                else:
+                    assert len(both) < 3 or len(set(x)) == 1
+    assert n_compared >= 30
