@@ -1,6 +1,6 @@
-"""Composing a perturbed radiograph, against decoding the two 2,000 x 2,000 8-bit PNG files that it is made of.
+"""Transplanting a region, against decoding the two 2,000 x 2,000 8-bit PNG files that it takes.
 
-    uv run python benchmarks/compose.py
+    uv run python benchmarks/transplant.py
 
 CPU time in one process, medians of runs in turn. Allowed: a quarter of the decoding.
 """
@@ -20,7 +20,7 @@ from PIL import Image
 from medfaith.loaders import rle
 from medfaith.loaders.images import open_image
 from medfaith.loaders.phantom.chest import chest
-from medfaith.tasks.heal.transplant import compose
+from medfaith.tasks.heal.transplant import transplant
 
 SIZE = (2000, 2000)
 ANATOMIES = ("right lower lung", "heart", "trachea")
@@ -44,19 +44,19 @@ def main() -> None:
         for ref, drawn in zip(refs, chests.values(), strict=True):
             Image.fromarray(drawn.pixels).save(roots[SOURCE] / ref["key"])
         target, donor = (np.asarray(open_image(ref, roots)) for ref in refs)
-        decoding, composing = [], {anatomy: [] for anatomy in ANATOMIES}
+        decoding, transplanting = [], {anatomy: [] for anatomy in ANATOMIES}
         for _ in range(RUNS):  # in turn, so that a busy machine slows both
             decoding.append(cpu_ms(lambda: [open_image(ref, roots) for ref in refs]))
             for anatomy, (region, donor_region) in regions.items():
-                work = partial(compose, target, region, donor, donor_region)
-                composing[anatomy].append(cpu_ms(work))
+                work = partial(transplant, target, region, donor, donor_region)
+                transplanting[anatomy].append(cpu_ms(work))
     decoded = statistics.median(decoding)
     print(f"decoding two images        {decoded:6.1f} ms CPU")
-    for anatomy, times in composing.items():
+    for anatomy, times in transplanting.items():
         share = rle.area(regions[anatomy][0]) / (SIZE[0] * SIZE[1])
-        composed = statistics.median(times)
-        ratio = composed / decoded
-        print(f"{anatomy:17} {share:5.1%}    {composed:6.1f} ms CPU, {ratio:.2f} of decoding   (allowed: {LIMIT})")
+        transplanted = statistics.median(times)
+        ratio = transplanted / decoded
+        print(f"{anatomy:17} {share:5.1%}    {transplanted:6.1f} ms CPU, {ratio:.2f} of decoding   (allowed: {LIMIT})")
 
 
 if __name__ == "__main__":

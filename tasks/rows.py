@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, NamedTuple, cast, overload
 
 import datasets
-import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
 from ..loaders import images, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError
-from .heal.transplant import compose
 
-ORIGINALS = "use the source's original images: masks and boxes are in their pixels"
-RECIPE = "manifest"  # the one config of a data set on the Hub whose rows its licences keep with those who hold them
-BUILT = "medfaith verify DIR --against proves that they are the published ones"
+RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
+BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
+
+
+Reference = Mapping[str, str]
+Opener = Callable[[Reference], Image.Image]
+
+
+class Edit(NamedTuple):
+    """How a benchmark edits the image of a row when it is opened. The row's column `edit` holds the arguments, or None.
+
+    references: of the arguments, the further images that the edit takes.
+    check: of row and roots; raises ImageError where the images do not fit the arguments, before the first answer.
+    apply: of the arguments, the image and an opener, the edited image; raises ValueError where they do not fit.
+    """
+
+    references: Callable[[Mapping[str, Any]], Sequence[Reference]]
+    check: Callable[[Mapping[str, Any], Mapping[str, Path]], None]
+    apply: Callable[[Mapping[str, Any], Image.Image, Opener], Image.Image]
 
 
 class LazyImages(Sequence[Image.Image]):
@@ -27,15 +42,15 @@ class LazyImages(Sequence[Image.Image]):
 
     lm-eval's multimodal models iterate over or slice what a document gives them; both open the images in mode RGB.
 
-    edit: what each image gets in place of its `region`: the `donor_region` of the image `donor` (see loaders.compose).
+    edit: of an image and an opener for further ones, the image that is shown in its place.
     """
 
     def __init__(
         self,
         row_id: str,
-        references: Sequence[Mapping[str, str]],
+        references: Sequence[Reference],
         roots: Mapping[str, Path],
-        edit: Mapping[str, Any] | None = None,
+        edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
 
@@ -57,18 +72,17 @@ class LazyImages(Sequence[Image.Image]):
     def __str__(self) -> str:  # what lm-eval's sample log keeps of them
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
 
-    def _open(self, reference: Mapping[str, str]) -> Image.Image:
+    def _open(self, reference: Reference) -> Image.Image:
         image = self._opened(reference)
         if self._edit is None:
             return image
-        donor = self._opened(self._edit["donor"])
         try:
-            edited = compose(np.asarray(image), self._edit["region"], np.asarray(donor), self._edit["donor_region"])
+            return self._edit(image, self._opened)
         except ValueError as error:
-            raise ImageError(f"row {self._row_id}: {error}\n  what to do: {ORIGINALS}") from error
-        return Image.fromarray(edited)
+            action = "use the source's original images: masks and boxes are in their pixels"
+            raise ImageError(f"row {self._row_id}: {error}\n  what to do: {action}") from error
 
-    def _opened(self, reference: Mapping[str, str]) -> Image.Image:
+    def _opened(self, reference: Reference) -> Image.Image:
         try:
             return images.open_image(reference, self._roots)
         except MedfaithError as error:
@@ -87,6 +101,7 @@ def load(
     prompt: str = "b0",
     extend: Callable[[datasets.Dataset], datasets.Dataset] | None = None,
     attach: Callable[[dict[str, list]], dict[str, list]] | None = None,
+    edit: Edit | None = None,
     patients: str | None = None,
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
@@ -101,12 +116,13 @@ def load(
         prompt: name of the prompt, kept in the column `prompt` so that a sample log says how it was made.
         extend: adds columns to the rows.
         attach: adds what no column can hold to each batch of rows when it is read.
-        patients: what the tasks of That's the Wrong Lung! take themselves; others refuse it (InputError), since a run
-            that passed over it would look as if it were about some patients only.
+        edit: what is done to the images of rows with a column `edit`.
+        patients: an option of That's the Wrong Lung!, whose tasks apply it themselves. Others refuse it (InputError): a
+            run that ignored it would look like a run about some patients only.
 
-    With a root known for a source, every image of the rows is looked for before the first answer is generated, and
-    images that are edited, and their donors, must have the size of their masks. Without, models that look at no image
-    (the baselines) still run, and others stop at the first image.
+    Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
+    answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
+    first image.
     """
     if patients is not None:
         found = f"is one of That's the Wrong Lung!; {repository} has no rows to leave out by it"
@@ -115,11 +131,11 @@ def load(
     if extend is not None:
         rows = extend(rows)
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
-    rows, n_skipped = _check_images(rows, known, skip_missing_images)
+    rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
     rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows)).add_column("prompt", [prompt] * len(rows))
 
     def opened(batch: dict[str, list]) -> dict[str, list]:
-        shown = _with_images(batch, known)
+        shown = _with_images(batch, known, edit)
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
@@ -168,15 +184,19 @@ def repository_path(repository: str, data: str | None) -> str:
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"
 
 
-def _with_images(batch: dict[str, list], roots: Mapping[str, Path]) -> dict[str, list]:
-    edits = batch.get("edit") or [None] * len(batch["id"])
-    of_rows = zip(batch["id"], batch["images"], edits, strict=True)
-    opened = [LazyImages(row_id, references, roots, edit) for row_id, references, edit in of_rows]
+def _with_images(batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None) -> dict[str, list]:
+    arguments = batch.get("edit") or [None] * len(batch["id"])
+    opened = [
+        LazyImages(row_id, references, roots, partial(edit.apply, given) if edit and given else None)
+        for row_id, references, given in zip(batch["id"], batch["images"], arguments, strict=True)
+    ]
     shown = {name: values for name, values in batch.items() if name != "edit"}  # a sample log has no use for masks
     return shown | {"images": opened}
 
 
-def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool) -> tuple[datasets.Dataset, int]:
+def _check_images(
+    rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool, edit: Edit | None
+) -> tuple[datasets.Dataset, int]:
     """The rows whose images can be used and how many were left out. Each image is looked at once."""
     broken: dict[tuple[str, str], ImageError] = {}
     looked_at: set[tuple[str, str]] = set()
@@ -185,7 +205,8 @@ def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool)
     columns = [name for name in ("id", "images", "edit") if name in rows.column_names]
     bar = tqdm(rows.select_columns(columns), desc="look for images", disable=None, leave=False)
     for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
-        used = row["images"] + ([row["edit"]["donor"]] if row.get("edit") else [])
+        edited = edit if row.get("edit") else None
+        used = [*row["images"], *(edited.references(row["edit"]) if edited else ())]
         references = [r for r in used if r["source"] in roots or skip]
         for reference in references:
             name = (reference["source"], reference["key"])
@@ -198,30 +219,11 @@ def _check_images(rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool)
                         raise ImageError(f"row {row['id']}: {error}{LEAVE_OUT}") from error
                     broken[name] = error
         if not any((r["source"], r["key"]) in broken for r in references):
-            if row.get("edit") and references:
-                _check_sizes(row, roots)
+            if edited and references:
+                edited.check(row, roots)
             kept.append(number)
     if not kept:
         raise ImageError(
             f"no row is left: none of the {len(rows)} rows has all its images; first: {next(iter(broken.values()))}"
         )
     return rows.select(kept), len(rows) - len(kept)
-
-
-def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
-    """Raises ImageError where an image that is edited, or its donor, has not the size that the masks were made for.
-
-    A resized copy would stop the run at its first edited image, after hours; and no row of it could be left out.
-    """
-    edit = row["edit"]
-    for reference, region in ((row["images"][0], edit["region"]), (edit["donor"], edit["donor_region"])):
-        try:
-            width, height = images.image_size(reference, roots)
-        except ImageError as error:
-            raise ImageError(f"row {row['id']}: {error}{LEAVE_OUT}") from error
-        if [height, width] != list(region["size"]):
-            masked = " x ".join(str(side) for side in reversed(region["size"]))
-            raise ImageError(
-                f"row {row['id']}: image {reference['key']!r} of source {reference['source']!r}: "
-                f"{width} x {height} pixels; expected {masked}, as its mask\n  what to do: {ORIGINALS}"
-            )

@@ -81,9 +81,11 @@ def run_baselines(
     metadata: Mapping[str, Any],
     models: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """lm-eval's results on `task` (a task or a group), by name, of every baseline or of `models`.
+    """lm-eval's results of each model on `task` (a task or a group), which is loaded once.
 
-    models: name -> model and its arguments.
+    Args:
+        metadata: what the tasks take: data, roots and so on (tasks.rows.load).
+        models: name -> model and its arguments; by default every baseline, without arguments.
     """
     import lm_eval
     from lm_eval.api.registry import get_model
@@ -91,19 +93,17 @@ def run_baselines(
 
     register_models()
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    chosen = models or {name: (name, {}) for name in BASELINES}
     manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=dict(metadata))
     evaluate: Any = lm_eval.evaluate  # its decorator hides its signature from type checkers
     results = {}
+    with contextlib.redirect_stderr(io.StringIO()):
+        loaded = manager.load([task])
     # lm-eval shows a bar for every model and task; one over the models says as much, on a terminal only.
-    chosen = models or {name: (name, {}) for name in BASELINES}
     for name, (model, arguments) in tqdm(chosen.items(), desc="models", disable=None, leave=False, file=sys.stderr):
         with contextlib.redirect_stderr(io.StringIO()):
-            result = evaluate(
-                cast(Any, get_model(model))(**arguments),
-                task_dict=manager.load([task]),
-                bootstrap_iters=0,
-                log_samples=False,
-            )
+            answering = cast(Any, get_model(model))(**arguments)
+            result = evaluate(answering, task_dict=loaded, bootstrap_iters=0, log_samples=False)
         results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}
     return results
 

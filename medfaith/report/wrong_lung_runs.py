@@ -18,8 +18,7 @@ from medfaith.evaluate_metrics.localization.score import RANKED, SCORED, STATES,
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, Logged, Rows, SampleError, read_lines
-from medfaith.tasks.wrong_lung.adapter import read_reply, unpacked
-from medfaith.tasks.wrong_lung.aggregations import with_divergence
+from medfaith.tasks.wrong_lung.adapter import read_reply, unpacked, with_divergence
 
 GOLD, SYNTHETIC, SWAPPED, TRIMMED = "gold", "synthetic", "synthetic_swapped_conditions", "trimmed"
 CHANGED = ("swap_left_right", "shuffle_in_report", RANDOM_SENTENCES, "random_boxes", SYNTHETIC, SWAPPED, TRIMMED)

@@ -10,15 +10,16 @@ answer after QCCV-Neg.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity.fallback import fall_back, read_packet
 from medfaith.evaluate_metrics.polarity.location import verify_location
 from medfaith.evaluate_metrics.polarity.verifier import verify
 from medfaith.evaluate_metrics.reading.choice import Answer, parse_answer
+from medfaith.tasks.scoring import SKIPPED, Scorer, largest, metric, under_each
 
 
 def b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
@@ -131,15 +132,16 @@ def _y0(text: str, question: str, options: Sequence[str]) -> dict[str, Any]:
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Per-row values of every metric; aggregation happens over a task's rows.
+    """Per-row values of the metrics that a row has.
 
-    Values for an interval are pairs (value, study): intervals resample whole studies (Appendix C.2).
+    Reversals are errors of the presence side, contradictions of the absence side; the positive-only control has
+    neither (sections 3.1 and 3.2).
     """
     reading = json.loads(results[0])
     choice, before, answer, negated = reading["choice"], reading["before"], doc["answer"], doc["negated"]
-    values = _with_interval("accuracy", choice == answer, doc["study_id"]) | {
+    values = with_interval("accuracy", choice == answer, doc["study_id"]) | {
         "parse_failure_rate": float(reading["outcome"] != "parsed"),
-        "n_rows_skipped": doc["n_rows_skipped"],
+        SKIPPED: doc[SKIPPED],
     }
     # ReXVQA keeps its own questions: of them, only those count whose wrong answer the negated option is.
     if negated in (-1, answer) or doc["polarity"] not in ("presence", "absence"):
@@ -147,7 +149,7 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
     error = "contradiction" if doc["polarity"] == "absence" else "reversal"
     return (
         values
-        | _with_interval(f"{error}_rate", choice == negated, doc["study_id"])
+        | with_interval(f"{error}_rate", choice == negated, doc["study_id"])
         | {
             f"n_{error}s": int(choice == negated),
             "n_improved": int(before != answer and choice == answer),
@@ -156,9 +158,26 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
     )
 
 
-def _with_interval(metric: str, holds: bool, study: str) -> dict[str, Any]:
+def with_interval(name: str, holds: bool, study: str) -> dict[str, Any]:
+    """Per-row values of a rate and of the two ends of its interval."""
     value = float(holds)
-    return {metric: value, f"{metric}_ci_low": [value, study], f"{metric}_ci_high": [value, study]}
+    return {name: value} | under_each((f"{name}_ci_low", f"{name}_ci_high"), {"value": value, "study_id": study})
+
+
+def rate(name: str, *, higher: bool) -> list[dict[str, Any]]:
+    """The metrics of `with_interval`: lm-eval's mean, for the sake of its standard error, and the ends of an interval.
+
+    The interval is a 95% percentile bootstrap of the mean that resamples whole studies (Appendix C.2).
+    """
+    ends = (f"{name}_ci_low", f"{name}_ci_high")
+
+    def figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        values, studies = ([record[column] for record in records] for column in ("value", "study_id"))
+        interval = bootstrap_mean(values, groups=studies)
+        return dict(zip(ends, (interval.low, interval.high), strict=True))
+
+    interval = Scorer(figures, ends, lower=() if higher else ends, counts=())
+    return [metric(name, "mean", higher=higher), *interval.metric_list]
 
 
 def total(items: Sequence[int]) -> int:
@@ -166,20 +185,14 @@ def total(items: Sequence[int]) -> int:
     return sum(items)
 
 
-def largest(items: Sequence[int]) -> int:
-    """Aggregation of a count that every row repeats."""
-    return max(items)
-
-
-def ci_low(items: Sequence[tuple[float, str]]) -> float:
-    """Aggregation: lower end of the 95% percentile bootstrap interval of the mean, clustered by study."""
-    return _interval(items).low
-
-
-def ci_high(items: Sequence[tuple[float, str]]) -> float:
-    """Aggregation: upper end of the same interval."""
-    return _interval(items).high
-
-
-def _interval(items: Sequence[tuple[float, str]]) -> Interval:
-    return bootstrap_mean([value for value, _ in items], groups=[study for _, study in items])
+metrics = [
+    *rate("accuracy", higher=True),
+    *rate("reversal_rate", higher=False),
+    metric("n_reversals", total, higher=False),
+    *rate("contradiction_rate", higher=False),
+    metric("n_contradictions", total, higher=False),
+    metric("n_improved", total),
+    metric("n_worsened", total, higher=False),
+    metric("parse_failure_rate", "mean", higher=False),
+    metric(SKIPPED, largest, higher=False),
+]

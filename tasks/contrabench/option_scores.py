@@ -7,14 +7,18 @@ for four texts more that tell how likely the finding's words are after a positiv
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity.option_scores import concept_difference, polarity_gap, predicted, subsets
+from medfaith.tasks.contrabench import adapter
 from medfaith.tasks.contrabench.prompts import INSTRUCTION, b0
+from medfaith.tasks.scoring import Scorer, metric
 
+SUBSETS = ("safe", "control")  # of rows, Appendix A
 TEXT_INSTRUCTION = "Answer with the text of the correct option."
 
 
@@ -54,30 +58,46 @@ def target(doc: dict[str, Any]) -> int:
 
 
 def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
-    """Per-row values: `accuracy` and `negated_rate` of the option with the highest score, and the row's polarity gap.
+    """Per-row values: whether the option with the highest score is right or the negated one, and the polarity gap.
 
-    `<...>_gap_<subset>` and `mean_concept_difference_<subset>` (subsets: safe, control) are in nats and None outside
-    their subset; the latter also where `concept_texts` has none. See `evaluate_metrics/polarity/option_scores.py`.
-    Values for an interval are pairs (value, study).
+    The gap and the concept difference are in nats. A row is in the subset `safe`, in `control` or in neither, and its
+    concept difference is None where `concept_texts` has no texts. See `evaluate_metrics/polarity/option_scores.py`.
     """
     of_options, difference = split_scores(doc, [score for score, _ in results])
     scores = [of_options]
     answer, negated, counterpart = ([doc[name]] for name in ("answer", "negated", "counterpart"))
     choice = int(predicted(scores)[0])
-    values: dict[str, Any] = {"accuracy": float(choice == doc["answer"]), "n_rows_skipped": doc["n_rows_skipped"]}
+    parts = subsets(scores, answer, negated, counterpart)
+    record = {
+        "study_id": doc["study_id"],
+        "gap": float(polarity_gap(scores, negated, counterpart)[0]),
+        "concept_difference": None if np.isnan(difference) else difference,
+        "subsets": [name for name in SUBSETS if getattr(parts, name)[0]],
+    }
+    values = adapter.with_interval("accuracy", choice == doc["answer"], doc["study_id"])
     if doc["negated"] >= 0:
         values["negated_rate"] = float(choice == doc["negated"])
-    gap = float(polarity_gap(scores, negated, counterpart)[0])
-    parts = subsets(scores, answer, negated, counterpart)
-    for name, mask in (("safe", parts.safe), ("control", parts.control)):
-        of_subset = gap if mask[0] else None
-        of_concept = difference if mask[0] and not np.isnan(difference) else None
-        values |= {f"n_{name}": int(mask[0]), f"mean_gap_{name}": of_subset, f"median_gap_{name}": of_subset}
-        values |= {f"mean_concept_difference_{name}": of_concept}
-        values |= {f"n_concept_difference_{name}": int(of_concept is not None)}
-        values |= {f"mean_gap_{name}_ci_{end}": [of_subset, doc["study_id"]] for end in ("low", "high")}
-    values |= {f"accuracy_ci_{end}": [values["accuracy"], doc["study_id"]] for end in ("low", "high")}
-    return values
+    return values | GAPS.values(doc, record)
+
+
+def gap_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of each subset: its rows, mean and median of their gaps, and the mean of their concept differences."""
+    found: dict[str, float] = {}
+    for name in SUBSETS:
+        here = [record for record in records if name in record["subsets"]]
+        gaps = [record["gap"] for record in here]
+        differences = [record["concept_difference"] for record in here if record["concept_difference"] is not None]
+        interval = bootstrap_mean(gaps, groups=[record["study_id"] for record in here])
+        found |= {
+            f"n_{name}": len(here),
+            f"mean_gap_{name}": interval.mean,
+            f"mean_gap_{name}_ci_low": interval.low,
+            f"mean_gap_{name}_ci_high": interval.high,
+            f"median_gap_{name}": float(np.median(gaps)) if gaps else float("nan"),
+            f"n_concept_difference_{name}": len(differences),
+            f"mean_concept_difference_{name}": float(np.mean(differences)) if differences else float("nan"),
+        }
+    return found
 
 
 def split_scores(doc: dict[str, Any], scores: Sequence[float]) -> tuple[list[float], float]:
@@ -87,13 +107,13 @@ def split_scores(doc: dict[str, Any], scores: Sequence[float]) -> tuple[list[flo
     return options, float(concept_difference([rest[:2]], [rest[2:]])[0]) if rest else float("nan")
 
 
-def mean(items: Sequence[float | None]) -> float:
-    """Aggregation: the mean of the rows that have the value, NaN where none has."""
-    known = [item for item in items if item is not None]
-    return float(np.mean(known)) if known else float("nan")
-
-
-def median(items: Sequence[float | None]) -> float:
-    """Aggregation: the median of the rows that have the value, NaN where none has."""
-    known = [item for item in items if item is not None]
-    return float(np.median(known)) if known else float("nan")
+_OF_SUBSET = (
+    "n_{}", "mean_gap_{}", "mean_gap_{}_ci_low", "mean_gap_{}_ci_high", "median_gap_{}",
+    "n_concept_difference_{}", "mean_concept_difference_{}",
+)  # fmt: skip
+GAPS = Scorer(
+    gap_figures,
+    [name.format(subset) for subset in SUBSETS for name in _OF_SUBSET],
+    lower=[name.format("safe") for name in _OF_SUBSET],
+)
+metrics = [*adapter.rate("accuracy", higher=True), metric("negated_rate", "mean", higher=False), *GAPS.metric_list]

@@ -12,6 +12,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from PIL import Image
 
 from ...loaders.errors import InputError
 from ..contrabench import adapter
+from ..heal.rows import TRANSPLANT
 from ..rows import LazyImages
 from . import questions, writing
 
@@ -30,7 +32,8 @@ TEXT, FILTER = "lmms_eval_text", "lmms_eval_filter"  # columns that are written 
 def doc_to_visual(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any]) -> list[Image.Image]:
     """A row's images, opened below the roots that the YAML names, and edited where the row says so."""
     roots = questions.resolve_roots(lmms_eval_specific_kwargs["roots"])
-    return LazyImages(doc["id"], doc["images"], roots, doc.get("edit"))[:]
+    edit = partial(TRANSPLANT.apply, doc["edit"]) if doc.get("edit") else None
+    return LazyImages(doc["id"], doc["images"], roots, edit)[:]
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
@@ -84,16 +87,18 @@ def _config(task: Any, reading: str, roots: Mapping[str, str]) -> dict[str, Any]
         "dataset_kwargs": {"load_from_disk": True}, "test_split": "test", "output_type": "generate_until",
         "doc_to_visual": doc_to_visual, "doc_to_text": TEXT, "doc_to_target": given.doc_to_target,
         "process_results": process_results if given.filter_list else given.process_results,
-        "filter_list": [{"name": reading, "filter": [{"function": "take_first"}]}], "metric_list": given.metric_list,
+        "filter_list": [{"name": reading, "filter": [{"function": "take_first"}]}],
+        "metric_list": _tag(given.metric_list, given.process_results.__module__),
         "generation_kwargs": settings, "metadata": {"version": task.VERSION},
         "lmms_eval_specific_kwargs": {"default": {"roots": dict(roots)}},
     }  # fmt: skip
 
 
-def _tag(function: Any) -> str:
-    module = HERE if function.__module__ == __name__ else function.__module__  # of a command it is __main__
-    names = vars(sys.modules[function.__module__]).items()  # a closure's own name says nothing
-    return f"!function {module}.{next(name for name, value in names if value is function)}"
+def _tag(value: Any, module: str | None = None) -> str:
+    """What YAML names a function or another value of a module by."""
+    module = value.__module__ if module is None else module
+    name = next(name for name, one in vars(sys.modules[module]).items() if one is value)
+    return f"!function {HERE if module == __name__ else module}.{name}"  # of a command it is __main__
 
 
 if __name__ == "__main__":

@@ -1,49 +1,83 @@
-"""Between lm-eval and HEAL-MedVQA: each response is read once, and aggregations score all rows of a task together.
-
-What an aggregation needs of a row travels as one tuple under the name of each metric: the reading of the response, the
-gold, and the image that intervals draw.
-"""
+"""Between lm-eval and HEAL-MedVQA: each response is read once, and all rows of a task are scored together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from medfaith.evaluate_metrics.reading.diseases import extract_labels
+from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
+from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
+from medfaith.evaluate_metrics.tpt.score import score_predictions as tpt_scores
+from medfaith.evaluate_metrics.vpt.score import score_predictions as vpt_scores
+from medfaith.tasks.scoring import Scorer
+
+Records = Sequence[Mapping[str, Any]]
 
 F1 = ("f1", "f1_ci_low", "f1_ci_high", "precision", "recall")
-CLOSED = (*(f"yes_no_{name}" for name in F1), "yes_no_accuracy", "n_closed_unparsed")
-OPEN = (*(f"open_{name}" for name in F1), "open_exact_match", "n_open_unreadable")
-PAIRED = ("n_pairs", "n_changed", "n_true_positives", "n_unparsed_originals", "n_unparsed_perturbed")
 INTERVAL = ("", "_ci_low", "_ci_high")
-TPT = (*(f"tpt{kind}{end}" for kind in ("", "_anatomy", "_disease") for end in INTERVAL), *PAIRED)
-VPT = (*(f"vpt{end}" for end in INTERVAL), *PAIRED)
-SKIPPED = "n_rows_skipped"
+UNPARSED = ("n_unparsed_originals", "n_unparsed_perturbed")
+PAIRED = ("n_pairs", "n_changed", "n_true_positives", *UNPARSED)
 
 
 def closed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a closed question."""
-    row = (read_yes_no(results[0]), doc["options"][doc["answer"]].casefold(), doc["image_id"])
-    return dict.fromkeys(CLOSED, row) | {SKIPPED: doc[SKIPPED]}
+    answer = doc["options"][doc["answer"]].casefold()
+    return CLOSED.values(doc, {"said": read_yes_no(results[0]), "answer": answer, "image_id": doc["image_id"]})
 
 
 def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of an open question, its labels read by the deterministic extractor."""
     said = extract_labels(results[0])
-    row = (said.outcome, sorted(said.labels), doc["diseases"], doc["image_id"])
-    return dict.fromkeys(OPEN, row) | {SKIPPED: doc[SKIPPED]}
+    record = {"outcome": said.outcome, "labels": sorted(said.labels)}
+    return OPEN.values(doc, record | {name: doc[name] for name in ("diseases", "image_id")})
 
 
 def tpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of an original or of a question with another anatomy or disease."""
-    return dict.fromkeys(TPT, _paired_row(doc, results)) | {SKIPPED: doc[SKIPPED]}
+    return TPT.values(doc, _paired(doc, results))
 
 
 def vpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of an original or of the same question about an edited image."""
-    return dict.fromkeys(VPT, _paired_row(doc, results)) | {SKIPPED: doc[SKIPPED]}
+    return VPT.values(doc, _paired(doc, results))
 
 
-def _paired_row(doc: dict[str, Any], results: Sequence[str]) -> tuple[str, str, str, str]:
-    return read_yes_no(results[0]), doc["original_id"], doc["kind"], doc["image_id"]
+def _paired(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    return {"said": read_yes_no(results[0]), **{name: doc[name] for name in ("original_id", "kind", "image_id")}}
+
+
+def _closed_figures(records: Records) -> dict[str, float]:
+    said, answers, images = ([record[name] for record in records] for name in ("said", "answer", "image_id"))
+    return closed_scores(said, answers, groups=images)
+
+
+def _open_figures(records: Records) -> dict[str, float]:
+    said = [Extraction(frozenset(record["labels"]), record["outcome"]) for record in records]
+    diseases, images = ([record[name] for record in records] for name in ("diseases", "image_id"))
+    return open_scores(said, diseases, groups=images)
+
+
+def _paired_figures(score: Callable[..., dict[str, Any]], records: Records) -> dict[str, float]:
+    return score([record["said"] for record in records], records)
+
+
+CLOSED = Scorer(
+    _closed_figures,
+    (*(f"yes_no_{name}" for name in F1), "yes_no_accuracy", "n_closed_unparsed"),
+    lower=("n_closed_unparsed",),
+)
+OPEN = Scorer(
+    _open_figures,
+    (*(f"open_{name}" for name in F1), "open_exact_match", "n_open_unreadable"),
+    lower=("n_open_unreadable",),
+)
+TPT = Scorer(
+    partial(_paired_figures, tpt_scores),
+    (*(f"tpt{kind}{end}" for kind in ("", "_anatomy", "_disease") for end in INTERVAL), *PAIRED),
+    lower=UNPARSED,
+)
+VPT = Scorer(partial(_paired_figures, vpt_scores), (*(f"vpt{end}" for end in INTERVAL), *PAIRED), lower=UNPARSED)
+
+closed_metrics, open_metrics, tpt_metrics, vpt_metrics = (of.metric_list for of in (CLOSED, OPEN, TPT, VPT))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import datasets
+import numpy as np
+from PIL import Image
 
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
-from medfaith.loaders.errors import InputError
+from medfaith.loaders import images
+from medfaith.loaders.errors import ImageError, InputError
 from medfaith.tasks import rows
+from medfaith.tasks.heal.transplant import transplant
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
 DOCUMENT = {
@@ -28,7 +33,7 @@ DOCUMENT = {
     "negated": _INDEX,
     "reply_in_words": datasets.Value("bool"),
 }
-EDIT = ("region", "donor", "donor_region")  # what is done to an image when it is opened
+EDIT = ("region", "donor", "donor_region")  # columns of a VPT row, the arguments of `TRANSPLANT`
 CLOSED_OPTIONS = ["Yes", "No"]
 NORMAL = "No abnormality"
 
@@ -58,7 +63,7 @@ def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, da
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
         return datasets.Dataset.from_list(chosen, features=datasets.Features(features))
 
-    return rows.load(repository, config=config, extend=documents, **options)
+    return rows.load(repository, config=config, extend=documents, edit=TRANSPLANT, **options)
 
 
 def _document(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,3 +122,32 @@ def _swapped(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
 
 def _edited(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
     return doc | {"kind": "region", "edit": {name: partner[name] for name in EDIT}}
+
+
+def _transplanted(edit: Mapping[str, Any], image: Image.Image, open_image: rows.Opener) -> Image.Image:
+    """The image with the region of the donor in the place of its own."""
+    donor = open_image(edit["donor"])
+    return Image.fromarray(transplant(np.asarray(image), edit["region"], np.asarray(donor), edit["donor_region"]))
+
+
+def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
+    """Raises ImageError where an image or its donor has another size than its mask.
+
+    A resized copy would else stop the run at its first edited image, after hours.
+    """
+    edit = row["edit"]
+    for reference, region in ((row["images"][0], edit["region"]), (edit["donor"], edit["donor_region"])):
+        try:
+            width, height = images.image_size(reference, roots)
+        except ImageError as error:
+            raise ImageError(f"row {row['id']}: {error}{rows.LEAVE_OUT}") from error
+        if [height, width] != list(region["size"]):
+            masked = " x ".join(str(side) for side in reversed(region["size"]))
+            raise ImageError(
+                f"row {row['id']}: image {reference['key']!r} of source {reference['source']!r}: "
+                f"{width} x {height} pixels; expected {masked}, the size of its mask\n"
+                "  what to do: use the source's original images: masks and boxes are in their pixels"
+            )
+
+
+TRANSPLANT = rows.Edit(references=lambda edit: [edit["donor"]], check=_check_sizes, apply=_transplanted)

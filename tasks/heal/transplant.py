@@ -1,4 +1,4 @@
-"""Puts a region of one radiograph in the place of the same region of another (HEAL-MedVQA, section 3.1, VPT).
+"""Transplants a region of one radiograph, the donor, into the same region of another (HEAL-MedVQA, section 3.1, VPT).
 
 The paper says that the region of a donor is "resized and blended onto" the target, and no more. Here: the donor's
 region is scaled so that its box covers the target's (Pillow, bilinear); each row is stretched so that the donor's
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageChops, ImageFilter
 
-from ...loaders import rle
-from ...loaders.rle import Box
+from medfaith.loaders import rle
+from medfaith.loaders.rle import Box
 
 FEATHER = 0.03  # of the square root of the area of the region's box
 SURROUNDINGS = 0.3  # width of the ring on which grey levels are matched, of the same length
@@ -31,7 +31,7 @@ DROPPED = 0.25  # share of the points, those that agree least, that matching lea
 ROUNDS = 3
 
 
-def compose(
+def transplant(
     target: np.ndarray,
     region: Mapping[str, Any],
     donor: np.ndarray,

@@ -1,82 +1,63 @@
-"""Between lm-eval and SurgXBench: each answer is read once, its heatmaps are measured, aggregations take all rows.
+"""Between lm-eval and SurgXBench: each answer is read once, its heatmaps are measured, all rows are scored together.
 
-What an aggregation needs of a row travels under the name of each metric. The first name keeps it for the sample log,
-from which `medfaith report` makes its tables; under the others it is the same, and not logged again.
+The record of an answer, logged under the first metric of its task, is what `medfaith report` makes its tables from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from medfaith.evaluate_metrics.attention_alignment.score import score_frame
+from medfaith.evaluate_metrics.attention_alignment.score import score_frame, summarise
+from medfaith.evaluate_metrics.ivt.score import instrument_scores, score_triplets, triplet_coverage
 from medfaith.evaluate_metrics.ras.score import score_frame as ras_of_frame
-from medfaith.evaluate_metrics.reading.surgery import Reply, read_instruments, read_reply, read_triplets
+from medfaith.evaluate_metrics.ras.score import summarise as summarise_ras
+from medfaith.evaluate_metrics.reading.surgery import (
+    Reading,
+    Reply,
+    TripletReading,
+    read_instruments,
+    read_reply,
+    read_triplets,
+)
 from medfaith.loaders import rle
 from medfaith.tasks.explain.geometry import visible_share
+from medfaith.tasks.scoring import Scorer
+from medfaith.tasks.surgx.occlusion import occlusion_scores
+
+Records = Sequence[Mapping[str, Any]]
 
 ENDS = ("", "_ci_low", "_ci_high")
-LOOKS = ("tp_aa", "tp_ac", "fp_ac")
-INSTRUMENTS = (
-    *(f"f1{end}" for end in ENDS), "precision", "recall", "n_unparsed",
-    *(f"{name}{end}" for name in LOOKS for end in ENDS), "n_tp", "n_fp", "n_degenerate", "n_without_map",
-    "visible_share",
-)  # fmt: skip
 PARTS = ("ivt", "iv", "it", "i", "v", "t")
 LEVELS = ("ivt", "iv", "it", "i", "missed")
 RAS = ("ras_local_ivt", "ras_local_iv", "ras_local_it", "ras_local_i", "ras_global_missed")
-TRIPLETS = (
-    *(f"coverage{end}" for end in ENDS), "n_unparsed", *(f"ap_{part}" for part in PARTS),
-    *(f"share_{level}{end}" for level in LEVELS for end in ENDS), *(f"{name}{end}" for name in RAS for end in ENDS),
-    "n_gold", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate", "visible_share",
-)  # fmt: skip
-OCCLUSION = (
-    *(f"lost{end}" for end in ENDS), "n_covered", "n_lost", "n_without_region",
-    *(f"similarity_drop{end}" for end in ENDS), "n_unparsed",
-)  # fmt: skip
-SKIPPED = "n_rows_skipped"
-
-
-class Unlogged:
-    """A row's values that the sample log has under another metric's name."""
-
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.row = row
-
-    def __str__(self) -> str:
-        return ""
 
 
 def instruments_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a frame's instruments: what was predicted, and AA and AC of each prediction's heatmap."""
     reply = read_reply(results[0])
-    predicted, outcome = _instruments(reply)
+    predicted, outcome = _predicted(reply, read_instruments)
     maps, visible = heatmaps(doc, reply)
+    named = predicted or []
     looks = score_frame(
-        [maps.get(name) for name in predicted], predicted, doc["boxes"], video=str(doc["video"]), name=doc["id"]
+        [maps.get(name) for name in named], named, doc["boxes"], video=str(doc["video"]), name=doc["id"]
     )
-    row = {
-        "video": doc["video"],
-        "gold": doc["gold"],
-        "predicted": None if outcome == "unparsed" else predicted,
-        "outcome": outcome,
-        "looks": looks,
-        "visible": visible,
-    }
-    return under_each(INSTRUMENTS, row) | {SKIPPED: doc[SKIPPED]}
+    return INSTRUMENTS.values(doc, _said(doc, predicted, outcome) | {"looks": looks, "visible": visible})
 
 
 def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a frame's triplets: those predicted, best first, and how each true one is matched."""
     reply = read_reply(results[0])
-    predicted, outcome = _triplets(reply)
+    predicted, outcome = _predicted(reply, read_triplets)
     maps, visible = heatmaps(doc, reply)
     scored = reply.predicted is not None
+    names = predicted or []
     seen = ras_of_frame(
-        [maps.get(name) for name in predicted],
-        predicted,
+        [maps.get(one) for one in names],
+        names,
         doc["gold"],
         doc["boxes"],
         rle.decode(doc["motion"]) if doc["motion"] is not None else None,
@@ -84,39 +65,27 @@ def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, A
         top_k=doc["top_k"] if scored else None,  # a model that writes its triplets has given all that it means
         name=doc["id"],
     )
-    row = {
-        "video": doc["video"],
-        "gold": doc["gold"],
-        "predicted": None if outcome == "unparsed" else predicted,
-        "outcome": outcome,
-        "scores": _all_scores(reply, len(doc["classes"])),
-        "occluded": reply.occluded,
-        "seen": seen,
-        "visible": visible,
-    }
-    return under_each(TRIPLETS, row) | {SKIPPED: doc[SKIPPED]}
+    found = {"scores": _all_scores(reply, len(doc["classes"])), "occluded": reply.occluded, "seen": seen}
+    return TRIPLETS.values(doc, _said(doc, predicted, outcome) | found | {"visible": visible})
 
 
 def occlusion_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a frame's triplets before and after what the model looked at is painted black."""
     reply = read_reply(results[0])
-    predicted, outcome = _triplets(reply)
-    row = {
-        "video": doc["video"],
-        "gold": doc["gold"],
-        "predicted": None if outcome == "unparsed" else predicted,
-        "outcome": outcome,
-        "occluded": reply.occluded,
-    }
-    return under_each(OCCLUSION, row) | {SKIPPED: doc[SKIPPED]}
+    return OCCLUSION.values(doc, _said(doc, *_predicted(reply, read_triplets)) | {"occluded": reply.occluded})
 
 
-def _triplets(reply: Reply) -> tuple[list[str], str]:
+def _said(doc: Mapping[str, Any], predicted: Sequence[str] | None, outcome: str) -> dict[str, Any]:
+    return {"video": doc["video"], "gold": doc["gold"], "predicted": predicted, "outcome": outcome}
+
+
+def _predicted(reply: Reply, read: Callable[[str | None], Reading | TripletReading]) -> tuple[list[str] | None, str]:
+    """The classes that an answer names, best first, None where it cannot be read; and how it was read."""
     if reply.predicted is not None:
         return list(dict.fromkeys(reply.predicted)), "given"
-    if reply.unparsed:
-        return [], "unparsed"
-    reading = read_triplets(reply.text)
+    reading = None if reply.unparsed else read(reply.text)
+    if reading is None or reading.outcome == "unparsed":
+        return None, "unparsed"
     return list(dict.fromkeys(reading.names)), reading.outcome
 
 
@@ -137,15 +106,75 @@ def heatmaps(doc: Mapping[str, Any], reply: Reply) -> tuple[dict[str, np.ndarray
     return maps, [float(share) for share in visible_share([box["xywh"] for box in doc["boxes"]], geometry)]
 
 
-def under_each(names: Sequence[str], row: dict[str, Any]) -> dict[str, Any]:
-    """The row under each name, logged under the first."""
-    return {name: Unlogged(row) if number else row for number, name in enumerate(names)}
+def _instrument_figures(records: Records) -> dict[str, float]:
+    predicted, gold, videos = ([record[name] for record in records] for name in ("predicted", "gold", "video"))
+    looks = summarise([look for record in records for look in record["looks"]])
+    said = instrument_scores(predicted, gold, groups=videos)
+    return {**said, **looks, "visible_share": _visible_share(records)}
 
 
-def _instruments(reply: Reply) -> tuple[list[str], str]:
-    if reply.predicted is not None:
-        return list(dict.fromkeys(reply.predicted)), "given"
-    if reply.unparsed:
-        return [], "unparsed"
-    reading = read_instruments(reply.text)
-    return list(dict.fromkeys(reading.names)), reading.outcome
+def _triplet_figures(records: Records) -> dict[str, float]:
+    gold, videos = ([record[name] for record in records] for name in ("gold", "video"))
+    return {
+        **triplet_coverage([record["predicted"] or () for record in records], gold, groups=videos),
+        **_average_precision(records),
+        **summarise_ras([seen for record in records for seen in record["seen"]]),
+        "n_unparsed": _n_unparsed(records),
+        "visible_share": _visible_share(records),
+    }
+
+
+def _occlusion_figures(records: Records) -> dict[str, float]:
+    return {**occlusion_scores(records), "n_unparsed": _n_unparsed(records)}
+
+
+def _average_precision(records: Records) -> dict[str, float]:
+    """NaN of a model that writes its triplets: it does not rank the others."""
+    if any(record["scores"] is None for record in records):
+        return {f"ap_{part}": float("nan") for part in PARTS}
+    references = [{"triplets": record["gold"], "video": record["video"]} for record in records]
+    scores = score_triplets([record["scores"] for record in records], references, n_resamples=1)
+    return {f"ap_{part}": scores[f"ap_{part}"] for part in PARTS}
+
+
+def _n_unparsed(records: Records) -> int:
+    return sum(record["predicted"] is None for record in records)
+
+
+def _visible_share(records: Records) -> float:
+    """Mean share of a box that the model could see, after its resizing and cropping, of the frames with heatmaps."""
+    shares = [share for record in records for share in record["visible"] or () if not math.isnan(share)]
+    return sum(shares) / len(shares) if shares else float("nan")
+
+
+INSTRUMENTS = Scorer(
+    _instrument_figures,
+    (
+        *(f"f1{end}" for end in ENDS), "precision", "recall", "n_unparsed",
+        *(f"{name}{end}" for name in ("tp_aa", "tp_ac", "fp_ac") for end in ENDS),
+        "n_tp", "n_fp", "n_degenerate", "n_without_map", "visible_share",
+    ),
+    lower=("n_unparsed", "n_fp", "n_degenerate", "n_without_map"),
+)  # fmt: skip
+TRIPLETS = Scorer(
+    _triplet_figures,
+    (
+        *(f"coverage{end}" for end in ENDS), "n_unparsed", *(f"ap_{part}" for part in PARTS),
+        *(f"share_{level}{end}" for level in LEVELS for end in ENDS), *(f"{name}{end}" for name in RAS for end in ENDS),
+        "n_gold", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate", "visible_share",
+    ),
+    lower=(
+        *(f"share_missed{end}" for end in ENDS),
+        "n_unparsed", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate",
+    ),
+)  # fmt: skip
+OCCLUSION = Scorer(
+    _occlusion_figures,
+    (
+        *(f"lost{end}" for end in ENDS), "n_covered", "n_lost", "n_without_region",
+        *(f"similarity_drop{end}" for end in ENDS), "n_unparsed",
+    ),
+    lower=("n_without_region", "n_unparsed"),
+)  # fmt: skip
+
+instruments_metrics, triplets_metrics, occlusion_metrics = (of.metric_list for of in (INSTRUMENTS, TRIPLETS, OCCLUSION))

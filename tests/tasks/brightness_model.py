@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
 from PIL import Image
 
 from medfaith.loaders import images, rle
 from medfaith.loaders.anatomy_masks import AnatomyMasks
+from medfaith.tasks.models.baselines import Oracle
 
 UNSEEN = (1.0, 10.0)  # for a disease of which the training split lacks a Yes or a No: brighter by 10 grey levels
 
@@ -50,10 +50,8 @@ def calibrate(rows: Iterable[Mapping[str, Any]], masks: AnatomyMasks, roots: Map
     return Calibration(usual, cuts)
 
 
-class BrightnessModel(LM):
+class BrightnessModel(Oracle):
     """Yes where the asked anatomy is brighter (or darker) than the asked disease's cut."""
-
-    MULTIMODAL = True
 
     def __init__(self, calibration: Calibration, masks: AnatomyMasks) -> None:
         super().__init__()
@@ -69,19 +67,6 @@ class BrightnessModel(LM):
         level = _levels(image, self._masks, request.doc["image_id"])[anatomy]
         sign, cut = self._calibration.cuts.get(disease, UNSEEN)
         return "Yes" if sign * (level - self._calibration.usual[anatomy] - cut) > 0 else "No"
-
-    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
-        raise TypeError("it answers in words only")
-
-    def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
-        raise TypeError("it answers in words only")
-
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        return chat_history[-1]["content"]
-
-    @property
-    def tokenizer_name(self) -> str:
-        return "none"
 
 
 def _levels(image: Image.Image, masks: AnatomyMasks, key: str) -> dict[str, float]:

@@ -6,12 +6,10 @@ import json
 import string
 from typing import Any
 
-from lm_eval.api.instance import Instance
-
-from medfaith.tasks.models.baselines import Oracle
+from tests.tasks.evaluating import Says
 
 
-class Scripted(Oracle):
+class Scripted(Says):
     """Right, but for location questions (a wrong side) and where a negated option is wrong (it is taken).
 
     Asked for a packet it answers by the row's kind, its number modulo 5: 0 sure and right, with another answer in the
@@ -19,8 +17,8 @@ class Scripted(Oracle):
     4 unsure and right, with another answer 0.03 surer in the packet.
     """
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        return [self._packet(r.doc) if r.doc["prompt"] == "packet" else self._letter(r.doc) for r in requests]
+    def __init__(self, **_: Any) -> None:
+        super().__init__(lambda doc: self._packet(doc) if doc["prompt"] == "packet" else self._letter(doc))
 
     def _letter(self, doc: dict[str, Any]) -> str:
         if kind(doc) == 2:

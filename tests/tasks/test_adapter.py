@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-import lm_eval
 import pytest
-from lm_eval.api.registry import get_model
-from lm_eval.tasks import TaskManager
 
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.tasks import include_path, register_models
 from medfaith.tasks.contrabench import adapter, fewshot, prompts
+from tests.tasks.evaluating import evaluate, figures, load
 
 
 def document(polarity="presence", form="canonical_no", question_form="original", order=(0, 1, 2)) -> dict:
@@ -131,22 +127,11 @@ def test_the_literal_trigger_covers_the_paraphrases_that_table_12_says_it_covers
 
 def test_metrics_of_one_row():
     doc = document()
-    (before,), (after,) = adapter.b0([["B"]], [doc]), adapter.m1([["B"]], [doc])
-    values = adapter.process_results(doc, [before])
-    assert (values["accuracy"], values["reversal_rate"], values["n_reversals"], values["n_improved"]) == (
-        0.0,
-        1.0,
-        1,
-        0,
-    )
-    values = adapter.process_results(doc, [after])
-    assert (values["accuracy"], values["reversal_rate"], values["n_reversals"], values["n_improved"]) == (
-        1.0,
-        0.0,
-        0,
-        1,
-    )
-    assert values["accuracy_ci_low"] == [1.0, "patient1/study1"]
+    names = ("accuracy", "reversal_rate", "n_reversals", "n_improved")
+    for read, expected in ((adapter.b0, (0, 1, 1, 0)), (adapter.m1, (1, 0, 0, 1))):
+        values = adapter.process_results(doc, read([["B"]], [doc]))
+        assert tuple(values[name] for name in names) == expected
+    assert values["accuracy_ci_low"] == {"value": 1.0, "study_id": "patient1/study1"}
     control = doc | {"negated": -1, "counterpart": -1, "options": ["Edema", "Fracture", "Nodule"]}
     values = adapter.process_results(control, adapter.b0([["yes"]], [control]))
     assert values["parse_failure_rate"] == 1.0
@@ -154,25 +139,27 @@ def test_metrics_of_one_row():
 
 
 def test_intervals_are_clustered_by_study():
-    items = [(float(study % 2), f"s{study}") for study in range(20) for _ in range(5)]
-    expected = bootstrap_mean([v for v, _ in items], groups=[s for _, s in items], n_resamples=2000, seed=42)
-    assert (adapter.ci_low(items), adapter.ci_high(items)) == (expected.low, expected.high)
-    alone = bootstrap_mean([v for v, _ in items])
+    holds = [study % 2 == 1 for study in range(20) for _ in range(5)]
+    studies = [f"s{study}" for study in range(20) for _ in range(5)]
+    expected = bootstrap_mean(holds, groups=studies, n_resamples=2000, seed=42)
+    rows = [adapter.with_interval("accuracy", *row) for row in zip(holds, studies, strict=True)]
+    ends = (expected.low, expected.high)
+    found = figures(adapter.metrics, rows)
+    assert (found["accuracy_ci_low"], found["accuracy_ci_high"]) == ends
+    alone = bootstrap_mean(holds)
     assert expected.high - expected.low > 1.5 * (alone.high - alone.low)
 
 
 @pytest.fixture(scope="module")
 def results(phantom_build, phantom_roots):
-    register_models()
-    metadata = {"data": str(phantom_build), "roots": {name: str(root) for name, root in phantom_roots.items()}}
-    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
-
-    def run(model: str) -> dict[str, dict]:
-        evaluate: Any = lm_eval.evaluate
-        result = evaluate(get_model(model)(), task_dict=manager.load(["medfaith_contrabench"]), bootstrap_iters=0)
-        return {k.removeprefix("medfaith_contrabench_"): v for k, v in result["results"].items()}
-
-    return {model: run(model) for model in ("oracle", "negation_attracted", "always_yes", "majority", "random")}
+    loaded = load(["medfaith_contrabench"], phantom_build, phantom_roots)
+    models = ("oracle", "negation_attracted", "always_yes", "majority", "random")
+    return {
+        model: {
+            name.removeprefix("medfaith_contrabench_"): run["scores"] for name, run in evaluate(model, loaded).items()
+        }
+        for model in models
+    }
 
 
 PROTOCOLS = {
@@ -205,24 +192,13 @@ def test_the_control_has_no_polarity_errors(results):
     assert not [name for name in scores if "reversal" in name]
 
 
-def test_every_group_runs_on_the_phantom(tmp_path):
+def test_every_group_runs_on_the_phantom(contrabench_of_all_sources):
     """All prompts and protocols, with the oracle: every document has its prompt, and the right letter is right."""
-    from medfaith.builders import cxr_contrabench
-    from medfaith.loaders import phantom
-
-    roots = phantom.write(tmp_path / "phantom", sources=("chexpert", "openi", "chexstruct", "rexvqa"))
-    cxr_contrabench.build(roots, tmp_path / "data")
-    register_models()
-    manager = TaskManager(
-        include_path=str(include_path()), include_defaults=False, metadata={"data": str(tmp_path / "data")}
-    )
+    _, data = contrabench_of_all_sources
     groups = ["cot", "instruct", "3shot", "3shot_images", "stress", "chexstruct", "rexvqa", "y0"]
-    evaluate: Any = lm_eval.evaluate
-    oracle = get_model("oracle")()
-    result = evaluate(oracle, task_dict=manager.load([f"medfaith_contrabench_{g}" for g in groups]), bootstrap_iters=0)
-    scores = {name: task["accuracy,b0"] for name, task in result["results"].items() if "accuracy,b0" in task}
-    assert len(scores) == 3 + 3 + 2 + 2 + 16 + 2 + 6 + 6
-    assert set(scores.values()) == {1}
-    shots = result["samples"]["medfaith_contrabench_3shot::chexpert_presence"][0]
+    result = evaluate("oracle", load([f"medfaith_contrabench_{group}" for group in groups], data), limit=4)
+    assert len(result) == 3 + 3 + 2 + 2 + 16 + 2 + 6 + 6
+    assert {run["scores"]["accuracy,b0"] for run in result.values()} == {1}
+    shots = result["medfaith_contrabench_3shot::chexpert_presence"]["samples"][0]
     assert shots["doc"]["prompt"] == "3shot"
     assert shots["arguments"][0][0].count("Answer: ") == 3

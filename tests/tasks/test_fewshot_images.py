@@ -11,9 +11,8 @@ import pytest
 import torch
 from lm_eval.tasks import TaskManager
 
-from medfaith.builders import cxr_contrabench
 from medfaith.cli import main
-from medfaith.loaders import images, phantom
+from medfaith.loaders import images
 from medfaith.tasks import include_path
 from medfaith.tasks.contrabench import fewshot, prompts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
@@ -24,17 +23,14 @@ PLACEHOLDER = {"llava": "<image>", "qwen2_5_vl": "<|vision_start|><|image_pad|><
 POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "fewshot_absence")}
 
 
-@pytest.fixture(scope="module")
-def roots(tmp_path_factory) -> dict[str, Path]:
-    return phantom.write(tmp_path_factory.mktemp("phantom"), sources=("chexpert", "openi", "chexstruct"))
+@pytest.fixture
+def roots(contrabench_of_all_sources) -> dict[str, Path]:
+    return contrabench_of_all_sources[0]
 
 
-@pytest.fixture(scope="module")
-def data(roots, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("data")
-    configs = ["chexpert_presence", "chexpert_absence", "fewshot_presence", "fewshot_absence"]
-    cxr_contrabench.build(roots, out, configs=configs)
-    return out
+@pytest.fixture
+def data(contrabench_of_all_sources) -> Path:
+    return contrabench_of_all_sources[1]
 
 
 def rows_of(data: Path, source: str, config: str, split: str) -> list[dict[str, Any]]:

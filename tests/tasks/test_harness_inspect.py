@@ -11,11 +11,11 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 from inspect_ai import eval as run
+from inspect_ai import score
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage, get_model
@@ -24,6 +24,7 @@ from PIL import Image
 
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
+from medfaith.tasks.harnesses.inspect_score import answers
 from medfaith.tasks.harnesses.inspect_task import lm_eval, show
 from tests.tasks import answered
 
@@ -191,20 +192,14 @@ def test_what_is_wrong_stops_before_the_first_sample(options, words, arguments):
         lm_eval(**{**arguments(PRESENCE), **options})
 
 
-def inspect(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The command `inspect`."""
-    code = "import sys; from inspect_ai._cli.main import main; sys.argv[0] = 'inspect'; main()"
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=os.environ | WIDE)
-
-
-WIDE = {"COLUMNS": "1000"}  # rich wraps what it prints
-
-
 def test_the_command_prints_the_message_and_no_traceback(arguments, tmp_path):
+    """In a fresh process, which finds the task by its entry point."""
+    code = "import sys; from inspect_ai._cli.main import main; sys.argv[0] = 'inspect'; main()"
     roots = f"roots=chexpert={tmp_path / 'nowhere'}"
     given = ["-T", f"name={PRESENCE}", "-T", f"data={arguments(PRESENCE)['data']}", "-T", roots]
-    result = inspect("eval", "medfaith/lm_eval", *given, "--model", "mockllm/model", cwd=tmp_path)
+    command = [sys.executable, "-c", code, "eval", "medfaith/lm_eval", *given, "--model", "mockllm/model"]
+    environment = os.environ | {"COLUMNS": "1000"}  # rich wraps what it prints
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     text = result.stdout + result.stderr
     assert result.returncode == 1
     assert "Traceback" not in text
@@ -214,51 +209,33 @@ def test_the_command_prints_the_message_and_no_traceback(arguments, tmp_path):
 
 
 @pytest.mark.parametrize("action", ["append", "overwrite"])
-def test_inspect_score_reads_the_same_answers_in_another_way(action, evaluated, places, tmp_path):
-    """Of the log alone, in another process, which knows neither rows nor images."""
-    out = tmp_path / "scored.eval"
-    options = ["--scorer", "medfaith/answers", "-S", "filter=m1", "--action", action, "--output-file", str(out)]
-    result = inspect("score", evaluated(PRESENCE).location, *options, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    results = read_eval_log(str(out)).results
+def test_a_log_is_scored_again_by_another_filter(action, evaluated, places):
+    """Of the log alone, which knows neither rows nor images."""
+    log = read_eval_log(evaluated(PRESENCE).location)
+    results = score(log, answers(filter="m1"), action=action, display="none").results
     assert results
-    found = [{name: metric.value for name, metric in score.metrics.items()} for score in results.scores]
+    found = [{name: metric.value for name, metric in of_scorer.metrics.items()} for of_scorer in results.scores]
     expected = answered.figures(PRESENCE, *places(PRESENCE), limit=LIMIT)
     assert found == [expected[reading] for reading in ("b0", "m1") if reading == "m1" or action == "append"]
     assert expected["b0"] != expected["m1"]
 
 
-def test_inspect_score_refuses_a_filter_that_the_task_has_not(evaluated, tmp_path):
-    options = ["--scorer", "medfaith/answers", "-S", "filter=m3", "--action", "append", "--output-file", "x.eval"]
-    result = inspect("score", evaluated(PRESENCE).location, *options, cwd=tmp_path)
-    assert result.returncode != 0
-    assert "one of b0, m1" in result.stdout + result.stderr
-    assert not list(tmp_path.rglob("*.eval"))
+def test_a_filter_that_the_task_has_not_scores_no_log(evaluated):
+    with pytest.raises(PrerequisiteError, match="one of b0, m1"):
+        score(read_eval_log(evaluated(PRESENCE).location), answers(filter="m3"), display="none")
 
 
-BY_NAME = """
-import sys
-import inspect_ai
-from inspect_ai.model import ModelOutput, ModelUsage, get_model
-data, root, logs = sys.argv[1:]
-said = ModelOutput.from_content("mockllm", "B")
-said.usage = ModelUsage()
-inspect_ai.eval(
-    "medfaith/lm_eval",
-    task_args={"name": "medfaith_contrabench_chexpert_absence", "data": data, "roots": f"chexpert={root}"},
-    model=get_model("mockllm/model", custom_outputs=[said, said]),
-    limit=2, display="none", log_dir=logs, log_images=False,
-)
-"""
-
-
-def test_inspect_finds_the_task_by_its_name(arguments, tmp_path):
-    """In a process that has not imported it: by the entry point, its arguments as the command line gives them."""
-    given = arguments(PRESENCE)
-    command = [sys.executable, "-c", BY_NAME, given["data"], given["roots"]["chexpert"], str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    (path,) = Path(tmp_path).glob("*.eval")
-    log = read_eval_log(str(path))
+def test_the_task_has_a_name_and_arguments_as_a_command_gives_them(arguments, tmp_path):
+    given = arguments("medfaith_contrabench_chexpert_absence")
+    given["roots"] = f"chexpert={given['roots']['chexpert']}"
+    (log,) = run(
+        "medfaith/lm_eval",
+        task_args=given,
+        model=get_model("mockllm/model", custom_outputs=[said("B"), said("B")]),
+        limit=2,
+        display="none",
+        log_dir=str(tmp_path),
+        log_images=False,
+    )
     assert (log.status, log.eval.task) == ("success", "medfaith/lm_eval")
     assert metrics(log)["contradiction_rate"] == 1

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, cast
 
-import lm_eval
 import pytest
-from lm_eval.api.registry import get_model
-from lm_eval.tasks import TaskManager
 
 from medfaith import tasks
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
@@ -20,35 +16,21 @@ from medfaith.loaders import anatomy_masks
 from medfaith.tasks.heal.rows import NORMAL
 from medfaith.tasks.rows import read
 from tests.tasks.brightness_model import BrightnessModel, calibrate
+from tests.tasks.evaluating import baseline, evaluate, load
 
 CONFIGS = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}
 ASKED = ("closed", "open", "tpt", "vpt")
 TASKS = [f"{config}_{ask}" for config in CONFIGS for ask in ASKED]
 
 
-def evaluate(model: Any, names: Sequence[str], data: Path, roots: dict[str, Path] | None = None) -> dict[str, Any]:
-    """Task -> its scores, and its documents and replies in order."""
-    tasks.register_models()
-    metadata = {"data": str(data), "roots": {name: str(root) for name, root in (roots or {}).items()}}
-    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
-    run: Any = lm_eval.evaluate
-    result = run(model, task_dict=manager.load([f"medfaith_heal_{name}" for name in names]), bootstrap_iters=0)
-    found = {}
-    for name, scores in result["results"].items():
-        if name in result["samples"]:
-            samples = sorted(result["samples"][name], key=lambda sample: sample["doc_id"])
-            found[name.removeprefix("medfaith_heal_")] = {
-                "scores": {key.removesuffix(",none"): value for key, value in scores.items()},
-                "docs": [sample["doc"] for sample in samples],
-                "replies": [sample["resps"][0][0] for sample in samples],
-            }
-    return found
+def ask(model: Any, loaded: Any) -> dict[str, dict[str, Any]]:
+    return {name.removeprefix("medfaith_heal_"): run for name, run in evaluate(model, loaded).items()}
 
 
 @pytest.fixture(scope="module")
 def of_models(phantom_heal_build) -> dict[str, dict[str, Any]]:
-    tasks.register_models()
-    return {name: evaluate(get_model(name)(), list(CONFIGS), phantom_heal_build) for name in tasks.BASELINES}
+    loaded = load([f"medfaith_heal_{config}" for config in CONFIGS], phantom_heal_build)
+    return {name: ask(name, loaded) for name in tasks.BASELINES}
 
 
 def right(doc: dict[str, Any]) -> str:
@@ -171,8 +153,7 @@ def test_majority_says_only_what_every_document_offers():
     offered = [NORMAL, *CLASSES]
     together = [{"options": [*offered, "Edema, ILD"], "answer": len(offered)}] * 5
     docs = [*together, *[{"options": offered, "answer": 3}] * 2, {"options": offered, "answer": 0}]
-    tasks.register_models()
-    assert cast(Any, get_model("majority"))().choose(docs) == [3] * len(docs)
+    assert baseline("majority").choose(docs) == [3] * len(docs)
 
 
 # --- a model that looks -----------------------------------------------------------------------------------------------
@@ -186,10 +167,14 @@ def brightness(phantom_heal_build, phantom_heal_roots) -> BrightnessModel:
 
 
 @pytest.fixture(scope="module")
-def looking(brightness, phantom_heal_build, phantom_heal_roots) -> dict[str, Any]:
-    return evaluate(
-        brightness, [f"vindr_{ask}" for ask in ASKED if ask != "open"], phantom_heal_build, phantom_heal_roots
-    )
+def vindr(phantom_heal_build, phantom_heal_roots) -> Any:
+    names = [f"medfaith_heal_vindr_{ask}" for ask in ASKED if ask != "open"]
+    return load(names, phantom_heal_build, phantom_heal_roots)
+
+
+@pytest.fixture(scope="module")
+def looking(brightness, vindr) -> dict[str, Any]:
+    return ask(brightness, vindr)
 
 
 def test_a_model_that_measures_brightness_answers_better_than_always_yes(looking, of_models):
@@ -209,17 +194,10 @@ def test_it_turns_to_no_where_the_question_is_replaced(looking):
     assert looking["vindr_tpt"]["scores"]["tpt"] > 0.5
 
 
-def test_it_answers_an_untouched_image_as_before(looking, brightness, phantom_heal_build, phantom_heal_roots):
+def test_it_answers_an_untouched_image_as_before(looking):
     """The control: what turns the answers of the test above is the donor's region alone."""
-    vpt = looking["vindr_vpt"]
-    again = evaluate(brightness, ["vindr_vpt"], phantom_heal_build, phantom_heal_roots)["vindr_vpt"]
-    assert again["replies"] == vpt["replies"]
-    closed = {
-        doc["id"]: text
-        for doc, text in zip(looking["vindr_closed"]["docs"], looking["vindr_closed"]["replies"], strict=True)
-    }
-    untouched = [
-        (text, closed[doc["id"]]) for doc, text in zip(vpt["docs"], vpt["replies"], strict=True) if is_original(doc)
-    ]
+    vpt, closed = looking["vindr_vpt"], looking["vindr_closed"]
+    of_closed = {doc["id"]: text for doc, text in zip(closed["docs"], closed["replies"], strict=True)}
+    untouched = [(doc, text) for doc, text in zip(vpt["docs"], vpt["replies"], strict=True) if is_original(doc)]
     assert len(untouched) > 20
-    assert not [pair for pair in untouched if pair[0] != pair[1]]
+    assert all(text == of_closed[doc["id"]] for doc, text in untouched)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import lm_eval
 import pytest
-from lm_eval.api.registry import get_model
-from lm_eval.tasks import TaskManager
 
-from medfaith.tasks import include_path, register_models
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.tasks.contrabench import option_scores, prompts
+from tests.tasks.evaluating import evaluate, figures, load
 
 DOC = {
     "study_id": "s1",
@@ -38,15 +35,15 @@ DOC = {
 )
 def test_values_of_one_row(scores, changes, accuracy, negated_rate, safe, control):
     values = option_scores.process_results(DOC | changes, [(score, False) for score in scores])
-    assert values["accuracy"] == accuracy
-    assert values.get("negated_rate") == negated_rate
+    found = figures(option_scores.metrics, [values])
+    assert found["accuracy"] == accuracy
+    assert found.get("negated_rate") == negated_rate
     for name, gap in (("safe", safe), ("control", control)):
-        wanted = None if gap is None else pytest.approx(gap)
-        assert values[f"n_{name}"] == (gap is not None)
-        assert values[f"mean_gap_{name}"] == values[f"median_gap_{name}"] == wanted
-        assert values[f"mean_gap_{name}_ci_low"] == values[f"mean_gap_{name}_ci_high"] == [wanted, "s1"]
-    assert values["accuracy_ci_low"] == values["accuracy_ci_high"] == [accuracy, "s1"]
-    assert values["n_rows_skipped"] == 2
+        wanted = pytest.approx(math.nan if gap is None else gap, nan_ok=True)
+        assert found[f"n_{name}"] == (gap is not None)
+        assert found[f"mean_gap_{name}"] == found[f"median_gap_{name}"] == wanted
+    assert values["accuracy_ci_low"] == {"value": accuracy, "study_id": "s1"}
+    assert found["n_rows_skipped"] == 2
 
 
 @pytest.mark.parametrize(
@@ -84,19 +81,28 @@ def test_texts_of_the_concept_difference(options, negated, counterpart, texts):
 def test_concept_difference_of_one_row(scores, extra, safe, control):
     """(-4.5 + 2) - (-4 + 1) = 0.5; a context that scores above all options is no answer."""
     values = option_scores.process_results(DOC, [(score, False) for score in [*scores, *extra]])
-    assert values["accuracy"] == (scores[0] == max(scores))
+    found = figures(option_scores.metrics, [values])
+    assert found["accuracy"] == (scores[0] == max(scores))
     for name, difference in (("safe", safe), ("control", control)):
-        assert values[f"mean_concept_difference_{name}"] == difference
-        assert values[f"n_concept_difference_{name}"] == (difference is not None)
+        wanted = math.nan if difference is None else difference
+        assert found[f"mean_concept_difference_{name}"] == pytest.approx(wanted, nan_ok=True)
+        assert found[f"n_concept_difference_{name}"] == (difference is not None)
 
 
-@pytest.mark.parametrize(
-    ("items", "mean", "median"),
-    [([1.0, None, 2.0, 6.0], 3.0, 2.0), ([None, None], math.nan, math.nan), ([], math.nan, math.nan)],
-)
-def test_aggregations_leave_out_rows_without_the_value(items, mean, median):
-    assert option_scores.mean(items) == pytest.approx(mean, nan_ok=True)
-    assert option_scores.median(items) == pytest.approx(median, nan_ok=True)
+def test_figures_are_of_the_rows_that_have_the_value():
+    record = {"study_id": "s", "concept_difference": None, "subsets": ["safe"]}
+    rows = [
+        record | {"study_id": "s1", "gap": 1.0, "concept_difference": 2.0},
+        record | {"study_id": "s1", "gap": 2.0},
+        record | {"study_id": "s2", "gap": 6.0, "concept_difference": 4.0},
+        record | {"gap": 9.0, "concept_difference": 9.0, "subsets": []},
+    ]
+    found = option_scores.gap_figures(rows)
+    assert (found["mean_gap_safe"], found["median_gap_safe"], found["n_safe"]) == (3, 2, 3)
+    assert (found["mean_concept_difference_safe"], found["n_concept_difference_safe"]) == (3, 2)
+    interval = bootstrap_mean([1, 2, 6], groups=["s1", "s1", "s2"])
+    assert (found["mean_gap_safe_ci_low"], found["mean_gap_safe_ci_high"]) == (interval.low, interval.high)
+    assert all(math.isnan(found[name]) for name in ("mean_gap_control", "median_gap_control"))
 
 
 def test_prompt_asks_for_the_text_and_is_otherwise_b0():
@@ -112,20 +118,14 @@ def test_prompt_asks_for_the_text_and_is_otherwise_b0():
 )
 def test_baselines_have_the_scores_that_can_be_derived_by_hand(model, accuracy, subset, gap, phantom_build):
     """A chosen option has 0 nats and every other text -100, so that the four texts leave no difference."""
-    register_models()
-    manager: Any = TaskManager(
-        include_path=str(include_path()), include_defaults=False, metadata={"data": str(phantom_build)}
-    )
-    evaluate: Any = lm_eval.evaluate
-    tasks = manager.load(["medfaith_contrabench_option_scores"])
-    results = evaluate(get_model(model)(), task_dict=tasks, bootstrap_iters=0)["results"]
-    scores = [of_task for of_task in results.values() if "accuracy,none" in of_task]
+    runs = evaluate(model, load(["medfaith_contrabench_option_scores"], phantom_build))
+    scores = [run["scores"] for run in runs.values()]
     assert len(scores) == 2
     other = {"safe": "control", "control": "safe"}[subset]
     for of_task in scores:
         n = of_task["sample_len"]
-        assert [of_task[f"{name},none"] for name in ("accuracy", f"n_{subset}", f"n_{other}")] == [accuracy, n, 0]
-        assert of_task[f"mean_gap_{subset},none"] == gap
-        assert of_task[f"mean_concept_difference_{subset},none"] == 0
-        assert of_task[f"n_concept_difference_{subset},none"] == n
-        assert math.isnan(of_task[f"mean_concept_difference_{other},none"])
+        assert [of_task[name] for name in ("accuracy", f"n_{subset}", f"n_{other}")] == [accuracy, n, 0]
+        assert of_task[f"mean_gap_{subset}"] == gap
+        assert of_task[f"mean_concept_difference_{subset}"] == 0
+        assert of_task[f"n_concept_difference_{subset}"] == n
+        assert math.isnan(of_task[f"mean_concept_difference_{other}"])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import lm_eval
 import numpy as np
 import pytest
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
-from lm_eval.api.registry import get_model
-from lm_eval.tasks import TaskManager
 
 from medfaith import tasks
 from medfaith.cli import _with_store, main
@@ -25,37 +22,32 @@ from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.heatmaps import Heatmaps
 from medfaith.tasks.models.reference_heatmaps import KINDS
+from tests.tasks.evaluating import Says, baseline, evaluate, load
 
 ASKED = ("instruments", "triplets", "triplets_t50")
 
 
-def evaluate(model: Any, asked: Sequence[str], data: Path, heatmaps: Path | None = None) -> dict[str, Any]:
-    """Task -> its scores and documents."""
-    tasks.register_models()
-    metadata: dict[str, Any] = {"data": str(data)} | ({"heatmaps": str(heatmaps)} if heatmaps else {})
-    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
-    run: Any = lm_eval.evaluate
-    result = run(model, task_dict=manager.load([f"medfaith_surgx_{name}" for name in asked]), bootstrap_iters=0)
-    return {
-        name.removeprefix("medfaith_surgx_"): {
-            "scores": {key.removesuffix(",none"): value for key, value in scores.items()},
-            "samples": sorted(result["samples"][name], key=lambda sample: sample["doc_id"]),
-        }
-        for name, scores in result["results"].items()
-    }
+@pytest.fixture(scope="module")
+def ask(phantom_surgx_build):
+    """Runs a model on tasks, which are loaded once for each folder of heatmaps: task -> its scores and documents."""
+
+    @functools.cache
+    def loaded(asked: tuple[str, ...], heatmaps: Path | None) -> Any:
+        kept = {"heatmaps": heatmaps} if heatmaps else {}
+        return load([f"medfaith_surgx_{name}" for name in asked], phantom_surgx_build, **kept)
+
+    def run(model: Any, *asked: str, heatmaps: Path | None = None) -> dict[str, Any]:
+        found = evaluate(model, loaded(asked, heatmaps))
+        return {name.removeprefix("medfaith_surgx_"): of_task for name, of_task in found.items()}
+
+    return run
 
 
 @pytest.fixture(scope="module")
-def of_heatmaps(phantom_surgx_build, tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """The oracle with each kind of heatmap."""
-    tasks.register_models()
-    runs = {}
-    for kind in KINDS:
-        store = tmp_path_factory.mktemp(kind)
-        runs[kind] = evaluate(
-            cast(Any, get_model("oracle"))(store=str(store), heatmap=kind), ASKED, phantom_surgx_build, store
-        )
-    return runs
+def of_heatmaps(ask, tmp_path_factory) -> dict[str, dict[str, Any]]:
+    """The oracle with each kind of heatmap, in one store."""
+    store = tmp_path_factory.mktemp("heatmaps")
+    return {kind: ask(baseline("oracle", store=str(store), heatmap=kind), *ASKED, heatmaps=store) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,10 +123,9 @@ def test_ras_of_heatmaps_that_ignore_the_frame(of_heatmaps, kind):
     assert run["scores"]["ras_local_ivt"] == pytest.approx(np.mean(found), abs=0.005)
 
 
-def test_every_reference_model_runs_without_heatmaps(phantom_surgx_build):
-    tasks.register_models()
+def test_every_reference_model_runs_without_heatmaps(ask):
     for name in tasks.BASELINES:
-        runs = evaluate(get_model(name)(), ("instruments", "triplets"), phantom_surgx_build)
+        runs = ask(name, "instruments", "triplets")
         for run in runs.values():
             assert run["scores"]["n_unparsed"] == 0
         if name == "oracle":
@@ -153,25 +144,6 @@ def test_every_reference_model_runs_without_heatmaps(phantom_surgx_build):
             assert runs["instruments"]["scores"]["recall"] == runs["triplets"]["scores"]["coverage"] == 0
 
 
-class Says(LM):
-    """Gives every request the same answer, or what a function makes of its document."""
-
-    MULTIMODAL = True
-
-    def __init__(self, reply: Any) -> None:
-        super().__init__()
-        self.reply = reply
-
-    def generate_until(self, requests, disable_tqdm: bool = False) -> list[str]:
-        return [str(self.reply(request.doc) if callable(self.reply) else self.reply) for request in requests]
-
-    def loglikelihood(self, requests, disable_tqdm: bool = False):
-        raise AssertionError
-
-    def loglikelihood_rolling(self, requests, disable_tqdm: bool = False):
-        raise AssertionError
-
-
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
@@ -181,21 +153,21 @@ class Says(LM):
         ('{"heatmaps": null, "text": "There is a grasper."}', {"n_unparsed": 0}),
     ],
 )
-def test_answers_without_classes(phantom_surgx_build, reply, expected):
-    scores = evaluate(Says(reply), ["instruments"], phantom_surgx_build)["instruments"]["scores"]
+def test_answers_without_classes(ask, reply, expected):
+    scores = ask(Says(reply), "instruments")["instruments"]["scores"]
     assert {name: scores[name] for name in expected} == expected
     if "grasper" in reply:
         assert scores["n_tp"] + scores["n_fp"] == 60 == scores["n_without_map"]
 
 
-def test_the_written_triplets_of_a_language_model_all_count(phantom_surgx_build):
+def test_the_written_triplets_of_a_language_model_all_count(ask):
     """More than five lines: the sixth counts, too, as the paper takes the whole generated set."""
     first = ["grasper,pack,gallbladder", "hook,cut,peritoneum", "bipolar,grasp,liver", "clipper,clip,cystic_plate"]
 
     def reply(doc: dict[str, Any]) -> str:
         return "\n".join(text.replace(",", " ") for text in [*first, "irrigator,aspirate,fluid", *doc["gold"]])
 
-    scores = evaluate(Says(reply), ["triplets"], phantom_surgx_build)["triplets"]["scores"]
+    scores = ask(Says(reply), "triplets")["triplets"]["scores"]
     assert scores["coverage"] == scores["share_ivt"] == 1
 
 
@@ -206,14 +178,14 @@ def scored(doc: dict[str, Any], order: Sequence[str]) -> str:
     return json.dumps({"predicted": list(order[:5]), "scores": scores})
 
 
-def test_levels_of_a_model_that_scores_classes(phantom_surgx_build):
+def test_levels_of_a_model_that_scores_classes(ask):
     """Predictions of another target, verb or instrument than each true triplet has."""
 
     def others(doc: dict[str, Any]) -> list[str]:
         of_gold = [tuple(name.split(",")) for name in doc["gold"]]
         return [str(t) for t in TRIPLETS if t[:2] in {g[:2] for g in of_gold} and tuple(t) not in of_gold][:5]
 
-    run = evaluate(Says(lambda doc: scored(doc, others(doc))), ["triplets"], phantom_surgx_build)["triplets"]
+    run = ask(Says(lambda doc: scored(doc, others(doc))), "triplets")["triplets"]
     scores, same = run["scores"], []
     for doc in (sample["doc"] for sample in run["samples"]):
         said = {tuple(name.split(",")[:2]) for name in others(doc)}
@@ -227,17 +199,8 @@ def test_levels_of_a_model_that_scores_classes(phantom_surgx_build):
 
 def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_build, tmp_path):
     store, out = tmp_path / "heatmaps", tmp_path / "results"
-    command = [
-        "eval",
-        "--data",
-        str(phantom_surgx_build),
-        "--heatmaps",
-        str(store),
-        "--model",
-        "oracle",
-        "--log_samples",
-    ]
-    assert main([*command, "--tasks", "medfaith_surgx", "--output_path", str(out)]) == 0
+    command = ["eval", "--data", str(phantom_surgx_build), "--heatmaps", str(store), "--model", "oracle"]
+    assert main([*command, "--log_samples", "--tasks", "medfaith_surgx", "--output_path", str(out)]) == 0
     logs = sorted(out.rglob("samples_*.jsonl"))
     assert len(logs) == 2
     for log in logs:
@@ -253,19 +216,18 @@ def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_bui
     assert list(store.rglob("model.json"))
 
 
-def test_heatmaps_that_cannot_be_found_are_a_message(phantom_surgx_build, tmp_path, capsys):
-    tasks.register_models()
-    model = cast(Any, get_model("oracle"))(store=str(tmp_path / "one"))
+def test_heatmaps_that_cannot_be_found_are_a_message(ask, tmp_path):
+    model = baseline("oracle", store=str(tmp_path / "one"))
     with pytest.raises(InputError, match=r"store=.*one: .*their folder was not named(.|\n)*--heatmaps DIR"):
-        evaluate(model, ["instruments"], phantom_surgx_build)
+        ask(model, "instruments")
     with pytest.raises(InputError, match=r"store=.*one: heatmaps are read from another folder, .*two"):
-        evaluate(model, ["instruments"], phantom_surgx_build, tmp_path / "two")
+        ask(model, "instruments", heatmaps=tmp_path / "two")
     assert not list(tmp_path.rglob("*.npz")), "before the first answer"
     refers = Says(json.dumps({"heatmaps": f"{'0' * 16}/{'1' * 16}", "predicted": ["hook"]}))
     with pytest.raises(InputError, match=r"their folder was not named(.|\n)*--heatmaps DIR"):
-        evaluate(refers, ["instruments"], phantom_surgx_build)
+        ask(refers, "instruments")
     with pytest.raises(InputError, match="no such folder"):
-        evaluate(refers, ["instruments"], phantom_surgx_build, tmp_path / "two")
+        ask(refers, "instruments", heatmaps=tmp_path / "two")
 
 
 def test_one_folder_by_two_names(tmp_path, monkeypatch):
@@ -283,23 +245,23 @@ def test_heatmaps_of_other_boxes_lie_beside_one_another(tmp_path):
     """As where the same rows are built from other labels; and what is there is not drawn again."""
     doc = {"id": "r", "classes": ["hook"], "options": ["hook"], "answer": 0, "reply_in_words": True}
     doc |= {"height": 20, "width": 30, "question": "?", "study_id": "s", "negated": 0}
-    model = cast(Any, get_model("oracle"))(store=str(tmp_path))
+    model = baseline("oracle", store=str(tmp_path))
 
-    def ask(x: float) -> str:
+    def kept(x: float) -> str:
         boxes = [{"label": "hook", "xywh": [x, 2.0, 5.0, 5.0]}]
         arguments: Any = ("", {})
         (reply,) = model.generate_until([Instance("generate_until", doc | {"boxes": boxes}, arguments, 0)])
         return json.loads(reply)["heatmaps"]
 
-    references = [ask(x) for x in (1.0, 20.0)]
+    references = [kept(x) for x in (1.0, 20.0)]
     maps = [open_store(tmp_path).read(reference, "r").maps["hook"] for reference in references]
     assert [grid.nonzero()[1].min() for grid in maps] == [1, 20]
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
-    assert ask(1.0) == references[0]
+    assert kept(1.0) == references[0]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")} == written
 
 
-def test_heatmaps_of_another_frame_are_refused(phantom_surgx_build, tmp_path):
+def test_heatmaps_of_another_frame_are_refused(ask, tmp_path):
     store = HeatmapStore(tmp_path, {"model": "other"})
 
     def reply(doc: dict[str, Any]) -> str:
@@ -307,11 +269,11 @@ def test_heatmaps_of_another_frame_are_refused(phantom_surgx_build, tmp_path):
         return json.dumps({"heatmaps": store.reference("0" * 16), "predicted": ["hook"]})
 
     with pytest.raises(InputError, match=r"heatmaps of an image of 60 x 50 pixels(.|\n)*expected: 214 x 120"):
-        evaluate(Says(reply), ["instruments"], phantom_surgx_build, tmp_path)
+        ask(Says(reply), "instruments", heatmaps=tmp_path)
 
 
-def test_prompts_are_those_of_the_paper(phantom_surgx_build):
-    runs = evaluate(Says("A hook."), ("instruments", "triplets"), phantom_surgx_build)
+def test_prompts_are_those_of_the_paper(ask):
+    runs = ask(Says("A hook."), "instruments", "triplets")
     asked = {name: run["samples"][0]["arguments"] for name, run in runs.items()}
     text = {name: str(value) for name, value in asked.items()}
     assert (
@@ -323,16 +285,7 @@ def test_prompts_are_those_of_the_paper(phantom_surgx_build):
     assert "null" not in text["triplets"]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        [],
-        ["--model_args", "heatmap=corner"],
-        ["--model_args", '{"heatmap": "corner"}'],
-        ["--model_args=heatmap=corner"],
-    ],
-    ids=["none", "pairs", "json", "equals"],
-)
+@pytest.mark.parametrize("given", [["--model_args", '{"heatmap": "corner"}'], ["--model_args=heatmap=corner"], []])
 def test_the_folder_reaches_the_model_beside_its_other_arguments(phantom_surgx_build, tmp_path, given):
     command = ["eval", "--data", str(phantom_surgx_build), "--heatmaps", str(tmp_path / "store"), "--limit", "2"]
     assert main([*command, "--model", "oracle", "--tasks", "medfaith_surgx_instruments", *given]) == 0
@@ -356,27 +309,18 @@ def test_only_models_that_make_heatmaps_are_given_the_folder(given, added):
 
 
 def test_an_unknown_heatmap_is_refused_with_and_without_a_folder(tmp_path):
-    model = cast(Any, get_model("oracle"))
     for given in ({}, {"store": str(tmp_path)}):
         with pytest.raises(InputError, match=r"heatmap=nose: no such heatmap(.|\n)*box, uniform, centre, corner"):
-            model(heatmap="nose", **given)
+            baseline("oracle", heatmap="nose", **given)
 
 
-def test_rows_of_two_sources_and_seeds_keep_their_own_heatmaps(phantom_surgx_build, tmp_path):
-    ids = {}
-    for asked in ("triplets", "triplets_t50"):
-        run = evaluate(Says("x"), [asked], phantom_surgx_build)[asked]
-        ids[asked] = {sample["doc"]["id"] for sample in run["samples"]}
-    assert not ids["triplets"] & ids["triplets_t50"]
-    models = [cast(Any, get_model("random"))(seed=seed, store=str(tmp_path)) for seed in (0, 1)]
-    runs = [evaluate(model, ["instruments"], phantom_surgx_build, tmp_path)["instruments"] for model in models]
-    said = [[json.loads(sample["resps"][0][0])["heatmaps"] for sample in run["samples"]] for run in runs]
-    keys = [{reference.partition("/")[0] for reference in of_run} for of_run in said]
+def test_rows_of_two_sources_and_seeds_keep_their_own_heatmaps(ask, of_heatmaps, tmp_path):
+    ids = [{doc["id"] for doc in of_heatmaps["box"][asked]["docs"]} for asked in ("triplets", "triplets_t50")]
+    assert not ids[0] & ids[1]
+    models = [baseline("random", seed=seed, store=str(tmp_path)) for seed in (0, 1)]
+    runs = [ask(model, "instruments", heatmaps=tmp_path)["instruments"] for model in models]
+    keys = [{json.loads(reply)["heatmaps"].partition("/")[0] for reply in run["replies"]} for run in runs]
     assert len(keys[0]) == len(keys[1]) == 1
     assert keys[0] != keys[1]
-
-
-def test_reference_heatmaps_take_little_room(phantom_surgx_build, tmp_path):
-    evaluate(cast(Any, get_model("oracle"))(store=str(tmp_path)), ["instruments"], phantom_surgx_build, tmp_path)
     sizes = [path.stat().st_size for path in tmp_path.rglob("*.npz")]
     assert max(sizes) < 5_000, "a frame of 120 x 214 has 51,360 bytes a map in half precision"

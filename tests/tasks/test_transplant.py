@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from medfaith.loaders import rle
 from medfaith.loaders.phantom.chest import chest
-from medfaith.tasks.heal.transplant import compose
+from medfaith.tasks.heal.transplant import transplant
 
 SIZE = (240, 200)
 
@@ -47,7 +47,7 @@ def test_nothing_changes_beyond_the_feather_and_the_inputs_stay(target, donor, f
     (image, mask), (other, other_mask) = target, donor
     before = image.copy(), other.copy()
     regions = rle.encode(mask), rle.encode(other_mask)
-    result = compose(image, regions[0], other, regions[1], feather)
+    result = transplant(image, regions[0], other, regions[1], feather)
     assert (result.shape, result.dtype) == (image.shape, np.uint8)
     _, _, width, height = rle.bounding_box(regions[0])
     reach = max(1, round(0.03 * np.sqrt(width * height))) if feather is None else feather
@@ -55,7 +55,7 @@ def test_nothing_changes_beyond_the_feather_and_the_inputs_stay(target, donor, f
     np.testing.assert_array_equal(result[outside], image[outside])
     np.testing.assert_array_equal(image, before[0])
     np.testing.assert_array_equal(other, before[1])
-    np.testing.assert_array_equal(compose(image, regions[0], other, regions[1], feather), result)
+    np.testing.assert_array_equal(transplant(image, regions[0], other, regions[1], feather), result)
 
 
 @pytest.mark.parametrize("donor_size", [(240, 200), (90, 120), (500, 320)])
@@ -67,7 +67,7 @@ def test_the_whole_region_shows_tissue_of_the_donors_region_only(donor_size):
     columns = np.arange(width)
     ramp = np.interp(columns, [width * 0.3, width * 0.9], [100, 150]).astype(np.uint8)
     donor = np.where(ndimage.binary_dilation(donor_mask, iterations=3), ramp, np.uint8(20))
-    result = compose(np.full(SIZE, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask))
+    result = transplant(np.full(SIZE, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask))
     assert result[mask].min() >= 99
     assert result[mask].max() <= 151
     for y in (80, 120, 160):  # the span of each row is that of the donor's row, end to end
@@ -93,7 +93,7 @@ def test_regions_that_widen_at_different_heights_meet_where_they_widen():
     donor = np.full(shape, 20, dtype=np.uint8)
     donor[donor_mask] = 150
     donor[:62][donor_mask[:62]] = 100
-    result = compose(np.full(shape, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask), feather=0)
+    result = transplant(np.full(shape, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask), feather=0)
     assert (result[:56][mask[:56]] == 100).all()
     assert (result[56:][mask[56:]] == 150).all()
 
@@ -106,7 +106,7 @@ def test_a_span_is_stretched_about_its_middle():
     mask[10:50, 26:34] = mask[10, 6:54] = True
     donor = np.full(shape, 20, dtype=np.uint8)
     donor[10:50, 6:54] = 100 + np.arange(48)
-    result = compose(np.full(shape, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask), feather=0)
+    result = transplant(np.full(shape, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask), feather=0)
     row = result[30, 26:34].astype(int)
     assert abs((row[0] - 100) - (147 - row[-1])) <= 1
     assert (abs(np.diff(row) - 6) <= 1).all()
@@ -116,7 +116,7 @@ def test_flat_images_of_two_levels_leave_no_seam():
     mask = ellipse((60, 60), (30, 20), (20, 15))
     target, donor = np.full((60, 60), 200, dtype=np.uint8), np.full((60, 60), 100, dtype=np.uint8)
     region = rle.encode(mask)
-    np.testing.assert_array_equal(compose(target, region, donor, region), target)
+    np.testing.assert_array_equal(transplant(target, region, donor, region), target)
 
 
 @pytest.mark.parametrize("feather", [0, 1, 4, 10])
@@ -125,7 +125,7 @@ def test_the_feather_is_full_at_the_region_and_gone_at_its_width(feather):
     mask[50:250, 50:250] = True
     target, donor = np.full((300, 300), 50, dtype=np.uint8), np.full((300, 300), 50, dtype=np.uint8)
     donor[near(mask, feather)] = 150  # elsewhere the surroundings agree, so levels stay
-    row = compose(target, rle.encode(mask), donor, rle.encode(mask), feather)[150].astype(int)
+    row = transplant(target, rle.encode(mask), donor, rle.encode(mask), feather)[150].astype(int)
     assert (row[50:250] == 150).all()
     distance = np.arange(1, feather + 1)
     np.testing.assert_allclose(row[249 + distance], 50 + 100 * 2 * (feather + 1 - distance) / (2 * feather + 1), atol=1)
@@ -140,7 +140,7 @@ def test_grey_levels_are_matched_on_the_surroundings(gain):
     exposed = np.rint(gain * scene.pixels + 15).astype(np.uint8)
     target = scene.pixels.copy()
     target[scene.regions["heart"]] = 255
-    result = compose(target, region, exposed, region)
+    result = transplant(target, region, exposed, region)
     inside = scene.regions["heart"]
     assert np.abs(result[inside].astype(int) - scene.pixels[inside]).mean() < 4
 
@@ -149,7 +149,7 @@ def test_a_finding_beside_the_region_does_not_shift_the_levels():
     healthy, sick = chest([], seed=4, size=SIZE), chest(["right consolidation"], seed=4, size=SIZE)
     inside = healthy.regions["right lower lung"]
     region = rle.encode(inside)
-    with_finding = compose(sick.pixels, region, healthy.pixels, region)
+    with_finding = transplant(sick.pixels, region, healthy.pixels, region)
     assert abs(with_finding[inside].mean() - healthy.pixels[inside].mean()) < 5
 
 
@@ -167,7 +167,7 @@ def test_the_finding_is_gone_from_the_region(finding, anatomy):
     sick, donor = chest([finding], seed=1, size=SIZE), chest([], seed=2, size=(300, 260))
     region, inside = rle.encode(sick.regions[anatomy]), sick.regions[anatomy]
     pixels = np.rint(0.8 * donor.pixels + 20).astype(np.uint8)
-    result = compose(sick.pixels, region, pixels, rle.encode(donor.regions[anatomy]))
+    result = transplant(sick.pixels, region, pixels, rle.encode(donor.regions[anatomy]))
     healthy = donor.pixels[donor.regions[anatomy]]
     assert abs(result[inside].mean() - healthy.mean()) < 12
     assert abs(result[inside].std() - healthy.std()) < 10
@@ -178,23 +178,23 @@ def test_an_image_composed_with_itself_stays_as_it_is():
     scene = chest([], seed=5, size=SIZE)
     for anatomy in ("heart", "right lower lung", "trachea", "aorta"):
         region = rle.encode(scene.regions[anatomy])
-        result = compose(scene.pixels, region, scene.pixels, region)
+        result = transplant(scene.pixels, region, scene.pixels, region)
         np.testing.assert_array_equal(result, scene.pixels)
 
 
 def test_grey_in_three_channels_is_grey_and_colour_keeps_its_channels():
     scene, donor = chest([], seed=6, size=SIZE), chest([], seed=7, size=SIZE)
     regions = rle.encode(scene.regions["heart"]), rle.encode(donor.regions["heart"])
-    grey = compose(scene.pixels, regions[0], donor.pixels, regions[1])
+    grey = transplant(scene.pixels, regions[0], donor.pixels, regions[1])
     as_rgb = [np.repeat(pixels[..., None], 3, axis=2) for pixels in (scene.pixels, donor.pixels)]
     for target, other in ((as_rgb[0], as_rgb[1]), (as_rgb[0], donor.pixels)):
-        result = compose(target, regions[0], other, regions[1])
+        result = transplant(target, regions[0], other, regions[1])
         np.testing.assert_array_equal(result, np.repeat(grey[..., None], 3, axis=2))
-    np.testing.assert_array_equal(compose(scene.pixels, regions[0], as_rgb[1], regions[1]), grey)
+    np.testing.assert_array_equal(transplant(scene.pixels, regions[0], as_rgb[1], regions[1]), grey)
     coloured = as_rgb[0].copy()
     coloured[..., 1] //= 2
     same = rle.encode(scene.regions["heart"])
-    np.testing.assert_array_equal(compose(coloured, same, coloured, same), coloured)
+    np.testing.assert_array_equal(transplant(coloured, same, coloured, same), coloured)
 
 
 FULL, EMPTY = rle.encode(np.ones((6, 5))), rle.encode(np.zeros((6, 5)))
@@ -216,4 +216,4 @@ GREY = np.zeros((6, 5), dtype=np.uint8)
 )
 def test_what_cannot_be_composed_is_refused_with_its_reason(arguments, reason):
     with pytest.raises(ValueError, match=reason):
-        compose(*arguments)
+        transplant(*arguments)

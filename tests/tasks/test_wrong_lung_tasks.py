@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import lm_eval
 import numpy as np
 import pytest
 from datasets import load_dataset
-from lm_eval.api.registry import get_model
-from lm_eval.tasks import TaskManager
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from medfaith import tasks
@@ -23,7 +20,8 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.store import HeatmapStore
 from medfaith.tasks.heatmaps import Heatmaps
 from medfaith.tasks.models.reference_attention import KINDS, attention
-from medfaith.tasks.wrong_lung import adapter, aggregations
+from medfaith.tasks.wrong_lung import adapter
+from tests.tasks.evaluating import baseline, evaluate, figures, load
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
 ASKED = {
@@ -34,37 +32,16 @@ ASKED = {
 }
 
 
-def evaluate(kind: str, asked: Sequence[str], data: Path, roots: dict[str, Path], store: Path) -> dict[str, Any]:
-    """Task -> its scores and samples."""
-    tasks.register_models()
-    named = {source: str(root) for source, root in roots.items()}
-    metadata = {"data": str(data), "roots": named, "heatmaps": str(store)}
-    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
-    model = cast(Any, get_model("oracle"))(store=str(store), heatmap=kind)
-    run: Any = lm_eval.evaluate
-    result = run(model, task_dict=manager.load([f"{GROUP}_{name}" for name in asked]), bootstrap_iters=0)
-    return {
-        name.removeprefix(f"{GROUP}_"): {
-            "scores": {key.removesuffix(",none"): value for key, value in scores.items()},
-            "samples": result["samples"][name],
-        }
-        for name, scores in result["results"].items()
-    }
-
-
 @pytest.fixture(scope="module")
 def runs(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """What the oracle gets with each kind of attention."""
-    return {
-        kind: evaluate(
-            kind,
-            asked,
-            phantom_wrong_lung_build,
-            phantom_wrong_lung_roots,
-            tmp_path_factory.mktemp(f"attention-{kind}"),
-        )
-        for kind, asked in ASKED.items()
-    }
+    """What the oracle gets with each kind of attention: kind -> task -> its scores and samples."""
+    store, found = tmp_path_factory.mktemp("attention"), {}
+    for kind, asked in ASKED.items():
+        names = [f"{GROUP}_{name}" for name in asked]
+        loaded = load(names, phantom_wrong_lung_build, phantom_wrong_lung_roots, heatmaps=store)
+        of_kind = evaluate(baseline("oracle", store=str(store), heatmap=kind), loaded)
+        found[kind] = {name.removeprefix(f"{GROUP}_"): run for name, run in of_kind.items()}
+    return found
 
 
 def rows_of(build: Path, config: str) -> list[dict[str, Any]]:
@@ -164,9 +141,10 @@ def test_each_perturbed_row_stands_behind_its_original(runs):
         assert changed["doc"]["boxes"] == original["doc"]["boxes"]
 
 
-def test_a_kind_that_is_none_is_refused(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
+def test_a_kind_that_is_none_is_refused(phantom_wrong_lung_build, tmp_path):
+    loaded = load([f"{GROUP}_gold"], phantom_wrong_lung_build, heatmaps=tmp_path)
     with pytest.raises(InputError, match=r"heatmap=corner(.|\n)*box, uniform, image_only, mirror"):
-        evaluate("corner", ["gold"], phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path)
+        evaluate(baseline("oracle", store=str(tmp_path), heatmap="corner"), loaded)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -202,19 +180,12 @@ def test_all_tasks_run_from_the_command_line(phantom_wrong_lung_build, tmp_path)
     assert sample["delta_auroc_one_lung"] == ""
 
 
-def test_a_run_without_a_folder_for_the_attention_counts_what_it_cannot_score(
-    phantom_wrong_lung_build, phantom_wrong_lung_roots
-):
-    metadata: dict[str, Any] = {"data": str(phantom_wrong_lung_build)}
-    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
-    tasks.register_models()
-    run: Any = lm_eval.evaluate
+def test_a_run_without_a_folder_for_the_attention_counts_what_it_cannot_score(phantom_wrong_lung_build):
     task = f"{GROUP}_swap_left_right"
-    result = run(cast(Any, get_model("always_yes"))(), task_dict=manager.load([task]), bootstrap_iters=0)
-    scores = result["results"][task]
-    assert scores["n_without_map,none"] == scores["sample_len"]
-    assert scores["n_undefined,none"] == scores["n_pairs,none"] > 100
-    assert math.isnan(scores["delta_auroc,none"])
+    scores = evaluate("always_yes", load([task], phantom_wrong_lung_build))[task]["scores"]
+    assert scores["n_without_map"] == scores["sample_len"]
+    assert scores["n_undefined"] == scores["n_pairs"] > 100
+    assert math.isnan(scores["delta_auroc"])
 
 
 @pytest.mark.parametrize(
@@ -236,18 +207,15 @@ def test_attention_survives_the_log(shape):
     assert np.array_equal(adapter.unpacked(json.loads(json.dumps(adapter.packed(grid)))), grid)
 
 
-def test_only_declared_names_are_aggregations():
-    with pytest.raises(AttributeError, match="delta_entropy"):
-        _ = aggregations.delta_entropy
-
-
-@pytest.mark.parametrize("name", ["delta_auroc", "kl_mdrb", "n_pairs", "local_accuracy", "auroc_one_lung_ci_low"])
-def test_one_row_alone_is_undefined_not_an_error(name):
+def test_one_row_alone_is_undefined_not_an_error():
     """A limit may cut a pair, or leave a subset empty."""
     row = {"id": "a", "original_id": None, "perturbation": None, "cluster": "p", "state": "scored"}
     row |= {"subsets": dict.fromkeys(("abnormal", "one_lung", "mdrb"), False), "values": {"auroc": 1.0}}
-    value = getattr(aggregations, name)([row])
-    assert value == 0 if name == "n_pairs" else math.isnan(value)
+    values = adapter.RANDOM_SENTENCES.values({"n_rows_skipped": 0, "n_rows_left_out": 2}, row)
+    found = figures(adapter.random_sentences_metrics, [values])
+    defined = {name: value for name, value in found.items() if not math.isnan(value)}
+    zero = ("n_pairs", "n_undefined", "n_without_map", "n_degenerate", "n_rows_skipped")
+    assert defined == dict.fromkeys(zero, 0) | {"n_scored": 1, "n_rows_left_out": 2}
 
 
 def test_attention_is_spread_over_pixels_as_was_asked(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
@@ -270,11 +238,8 @@ def test_attention_is_spread_over_pixels_as_was_asked(phantom_wrong_lung_build, 
         rows.load(REPOSITORY, upsampling="cubic", **given)
 
 
-def test_only_the_oracle_knows_where_boxes_are(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
-    arguments = ["eval", "--data", str(phantom_wrong_lung_build), "--heatmaps", str(tmp_path / "maps"), "--model"]
-    arguments += ["random", "--tasks", f"{GROUP}_random_sentences", "--limit", "6"]
-    assert main([*arguments, "--output_path", str(tmp_path)]) == 0
-    (results,) = tmp_path.rglob("results_*.json")
-    scores = json.loads(results.read_text())["results"][f"{GROUP}_random_sentences"]
-    assert scores["auroc,none"] == 0.5
-    assert math.isnan(scores["local_accuracy,none"])
+def test_only_the_oracle_knows_where_boxes_are(phantom_wrong_lung_build, tmp_path):
+    loaded = load([f"{GROUP}_random_sentences"], phantom_wrong_lung_build, heatmaps=tmp_path)
+    scores = evaluate(baseline("random", store=str(tmp_path)), loaded, limit=6)[f"{GROUP}_random_sentences"]["scores"]
+    assert scores["auroc"] == 0.5
+    assert math.isnan(scores["local_accuracy"])

@@ -1,0 +1,78 @@
+"""lm-eval on our tasks in the test's own process, and a model that says what a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+from lm_eval.api.instance import Instance
+from lm_eval.api.registry import get_aggregation, get_model
+from lm_eval.tasks import TaskManager
+
+from medfaith import tasks
+from medfaith.tasks.models.baselines import Oracle
+
+
+class Says(Oracle):
+    """Gives every request the same answer, or what a function makes of its document."""
+
+    def __init__(self, reply: str | Callable[[dict[str, Any]], str]) -> None:
+        super().__init__()
+        self._reply = reply
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        return [self._reply(request.doc) if callable(self._reply) else self._reply for request in requests]
+
+
+def baseline(name: str, **arguments: Any) -> Any:
+    """A reference model by its name."""
+    tasks.register_models()
+    model: Any = get_model(name)
+    return model(**arguments)
+
+
+def load(names: Sequence[str], data: Path, roots: Mapping[str, Path] | None = None, **metadata: Any) -> Any:
+    """What lm-eval's TaskManager loads of tasks and groups."""
+    given = {"data": str(data), "roots": {name: str(root) for name, root in (roots or {}).items()}}
+    given |= {name: str(value) if isinstance(value, Path) else value for name, value in metadata.items()}
+    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=given)
+    return manager.load(list(names))
+
+
+def evaluate(model: Any, loaded: Any, limit: int | None = None, *, plain: bool = False) -> dict[str, dict[str, Any]]:
+    """Task -> its scores, samples, documents and replies, in the order of its rows.
+
+    Args:
+        model: a model, or the name of a reference model.
+        loaded: of `load`.
+        plain: whether the scores keep the ending ",none" of tasks without filters.
+    """
+    run: Any = lm_eval.evaluate
+    model = baseline(model) if isinstance(model, str) else model
+    result = run(model, task_dict=loaded, limit=limit, bootstrap_iters=0)
+    found = {}
+    for name, of_task in result["samples"].items():
+        samples = sorted(of_task, key=lambda sample: sample["doc_id"])
+        found[name] = {
+            "scores": {
+                key if plain else key.removesuffix(",none"): value for key, value in result["results"][name].items()
+            },
+            "samples": samples,
+            "docs": [sample["doc"] for sample in samples],
+            "replies": [sample["resps"][0][0] for sample in samples],
+        }
+    return found
+
+
+def figures(metric_list: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Metric -> figure of what `process_results` returned for each row, as lm-eval aggregates it."""
+    found = {}
+    for metric in metric_list:
+        values = [row[metric["metric"]] for row in rows if metric["metric"] in row]
+        aggregation = metric["aggregation"]
+        function: Any = get_aggregation(aggregation) if isinstance(aggregation, str) else aggregation
+        if values:
+            found[metric["metric"]] = function(values)
+    return found
