@@ -1,9 +1,8 @@
-"""`medfaith quickstart`: the whole way on synthetic data, offline and without torch."""
+"""`medfaith quickstart`: from sources to tables on synthetic data, offline and without torch."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lu
 from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.whole import whole_folder
 from medfaith.printing import percent, table
 from medfaith.tasks.run import run_baselines
 
@@ -57,19 +57,17 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
 
 
 def _phantom(folder: Path) -> dict[str, Path]:
-    """Fresh synthetic sources in `folder`, in place of those of an earlier quickstart."""
+    """Writes fresh synthetic sources to `folder`, which replace those of an earlier quickstart; returns their roots."""
     if folder.exists() and not {path.name for path in folder.iterdir()} <= set(SOURCES):
-        raise InputError(folder, "holds something else than synthetic sources", action="choose another --out")
-    partial = folder.with_name(".phantom.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    roots = phantom.write(partial, seed=0, sources=SOURCES)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
-    return {source_id: folder / root.relative_to(partial) for source_id, root in roots.items()}
+        raise InputError(folder, "holds other things than synthetic sources", action="choose another --out")
+    with whole_folder(folder) as partial:
+        roots = phantom.write(partial, seed=0, sources=SOURCES)
+        places = {source_id: root.relative_to(partial) for source_id, root in roots.items()}
+    return {source_id: folder / place for source_id, place in places.items()}
 
 
 def contrabench_tables(results: Results) -> str:
-    """One table a task: rows models; accuracy with its interval before and after the verifier, and "No X" errors."""
+    """One table a task, one row a model: accuracy with its interval, "No X" errors, accuracies after repair."""
     tasks = [t for t in next(iter(results.values()))["results"] if t != CONTRABENCH]
     parts = []
     for task in tasks:
@@ -91,7 +89,7 @@ def contrabench_tables(results: Results) -> str:
 
 
 def heal_table(results: Results) -> str:
-    """Rows models; F1 of closed and open questions, and the two perturbation tests, with their intervals."""
+    """One row a model: F1 of closed and open questions, and the two perturbation tests, with their intervals."""
     columns = {  # header -> task, metric
         "yes/no F1": (f"{HEAL}_closed", "yes_no_f1"),
         "open F1": (f"{HEAL}_open", "open_f1"),
@@ -108,14 +106,14 @@ def heal_table(results: Results) -> str:
 
 
 def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
-    """Row of the table -> model and its arguments: the oracle looking at the right place and elsewhere, and others."""
+    """Row of the table -> model and its arguments: an oracle that looks at the right place or elsewhere, and others."""
     kinds = {f"oracle, {kind}": ("oracle", {"heatmap": kind}) for kind in ("box", "centre", "corner", "uniform")}
     models = {**kinds, "always_yes": ("always_yes", {}), "random": ("random", {})}
     return {row: (name, given | {"store": str(store)}) for row, (name, given) in models.items()}
 
 
 def surgx_table(results: Results) -> str:
-    """Rows models, with where they look; F1 of instruments, AA and AC of their heatmaps, coverage of triplets."""
+    """One row a model and heatmap: F1 of instruments, AA and AC of the heatmap, coverage of triplets."""
     columns = {  # header -> task, metric
         "F1": (f"{SURGX}_instruments", "f1"),
         "AA": (f"{SURGX}_instruments", "tp_aa"),
@@ -140,7 +138,7 @@ def _attending(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
 
 
 def wrong_lung_table(gold: Results, swapped: Results) -> str:
-    """Rows attention; AUROC of it on the boxes, all and of one lung, and what swapping left and right changes."""
+    """One row a kind of attention: its AUROC, of all boxes and of one lung, and the change when sides are swapped."""
     columns = {  # header -> results, metric
         "AUROC": (gold, "auroc"),
         "of one lung": (gold, "auroc_one_lung"),
@@ -175,8 +173,8 @@ def _closing(wording: Wording, out: Path) -> str:
     if wording.layout == "original":
         note = (
             "\nThe original layout of CXR-ContraBench puts the target first, so always_yes and majority are right"
-            "\nthere without looking; medfaith quickstart --layout shuffled shows them at their floor."
+            "\nwithout looking. medfaith quickstart --layout shuffled shows them at their floor."
         )
-    note += "\n– is undefined: TPT and VPT ask how many true positives turn to No, and a model that says No has none.\n"
-    note += "A uniform heatmap looks nowhere: AA and AC are undefined.\n"
+    note += "\n– means undefined. TPT and VPT are shares of the true positives; a model that always says No has none.\n"
+    note += "A uniform heatmap looks at no place, so its AA and AC are undefined.\n"
     return f"{note}\nSynthetic data in {out}/phantom, rows in {out}/data, results in {out}/results.json."

@@ -1,1 +1,1 @@
-"""Our lm-eval tasks for other harnesses, Inspect, lmms-eval and VLMEvalKit: the same rows, prompts and scores."""
+"""Our lm-eval tasks in other harnesses (Inspect, lmms-eval, VLMEvalKit), with the same rows, prompts and scores."""

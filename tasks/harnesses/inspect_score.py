@@ -1,4 +1,4 @@
-"""The scorer and the metric of our tasks in Inspect, of its log alone: `inspect score` reads answers in another way."""
+"""The scorer and the metric of our tasks in Inspect. They need a log only: `inspect score` may change the filter."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from ...loaders.errors import MedfaithError
 from . import questions
 
 RIGHT = ("accuracy", "yes_no_accuracy", "open_exact_match")  # of one answer: whether it is right
-OPTIONS = {"--root ": "-T roots=", "--skip-missing-images": "-T skip_missing_images=true"}  # the command's, Inspect's
+OPTIONS = {
+    "--root ": "-T roots=",
+    "--skip-missing-images": "-T skip_missing_images=true",
+}  # of the command -> of Inspect
 
 
 @metric(name="lm_eval", scores="unreduced")
 def figures() -> Metric:
-    """What lm-eval makes of the answers. It reads them anew: not all that its aggregations take can be logged."""
+    """lm-eval's figures of the answers, which are read again: a log cannot hold all that an aggregation takes."""
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
         rows = sorted(((one.sample_metadata or {}, one.score) for one in scores), key=lambda pair: pair[0]["row"])
@@ -30,9 +33,9 @@ def figures() -> Metric:
 
 @scorer(metrics=[figures()])
 def answers(filter: str | None = None) -> Scorer:
-    """Whether each answer is right ("n/a" where only all together have a score), and how it was read.
+    """Whether each answer is right ("n/a" where only all answers together have a score), and how it was read.
 
-    It needs the log alone, neither rows nor images. filter: as in `lm_eval`.
+    It needs the log only, neither rows nor images. filter: as in `lm_eval`.
     """
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -59,7 +62,7 @@ def _scored(doc: Mapping[str, Any], text: str, reading: str) -> tuple[str, dict[
 
 
 def stop(error: MedfaithError) -> Exception:
-    """Ours as the error that Inspect prints without a traceback, in terms of Inspect's options."""
+    """Our error as one that Inspect prints without a traceback, with the names of Inspect's options."""
     from inspect_ai._util.error import PrerequisiteError
     from rich.markup import escape  # Inspect prints by rich, which takes [words] for styles
 

@@ -1,12 +1,12 @@
-"""Our lm-eval tasks as a task of Inspect (`inspect_ai`), found by its entry point:
+"""Our lm-eval tasks as a task of Inspect (`inspect_ai`), which finds it by an entry point:
 
     inspect eval medfaith/lm_eval -T name=medfaith_heal_vindr_vpt -T data=medfaith-data \
         -T roots=vindr_cxr=/data/vindr-cxr --model MODEL --no-log-images
     inspect score LOG --scorer medfaith/answers -S filter=m1   # the same answers, read in another way
 
-Rows, prompts, settings and figures are lm-eval's, which asks each row once: `--epochs` is refused. Images are opened,
-and edited, when a sample's turn comes. A log holds rows, so that it is scored without them, and what was sent:
-`--no-log-images` keeps licensed pixels out of it.
+Rows, prompts, settings and figures are those of lm-eval. It asks each row once, so `--epochs` is refused. Images are
+opened, and edited, when a sample's turn comes. A log holds the rows that its scores need, and what was sent to the
+model; `--no-log-images` keeps licensed pixels out of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...loaders.errors import InputError, MedfaithError
 from . import questions
 from .inspect_score import answers, stop
 
-KEPT = (str, int, float, list)  # of a row: all that its score takes, and no image
+KEPT = (str, int, float, list)  # types of the columns that a log keeps: all that a score takes, and no image
 
 
 @task
@@ -31,10 +31,11 @@ def lm_eval(name: str, data: str, roots: Any = None, filter: str | None = None, 
     """One of our lm-eval tasks.
 
     Args:
-        name: one that `medfaith tasks --list` names, or GROUP::TASK. data: what `medfaith build` wrote, or a Hub
-            organisation. roots: source=path, one or several (a=PATH,b=PATH), or a mapping.
-        filter: how answers are read: in CXR-ContraBench "m1", ...; by default by the task's first filter.
-        skip_missing_images: leave out rows without their images, instead of stopping.
+        name: a task of `medfaith tasks --list`, or GROUP::TASK.
+        data: the folder that `medfaith build` wrote, or a Hub organisation.
+        roots: the folder with each source's images: one or several source=path (a=PATH,b=PATH), or a mapping.
+        filter: the filter that reads answers, of CXR-ContraBench "m1" and others; by default the task's first.
+        skip_missing_images: leave out rows with a missing or broken image, instead of stopping.
     """
     try:
         source = questions.load_one(name, data, roots, skip_missing_images)
@@ -60,7 +61,7 @@ def _sample(source: Any, row: int, doc: Mapping[str, Any]) -> Sample:
 
 @solver
 def show(source: Any) -> Solver:
-    """Puts a row's images where its prompt has their places."""
+    """Puts the images of a row where its prompt has their placeholders."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         try:

@@ -1,4 +1,4 @@
-"""Our lm-eval tasks for lmms-eval: writes each in lmms-eval's own YAML beside its rows, which hold no pixels.
+"""Our lm-eval tasks for lmms-eval: writes each task as YAML of lmms-eval, and its rows, which hold no pixels.
 
     python -m medfaith.tasks.harnesses.lmms_eval --task medfaith_heal_vindr_vpt --data medfaith-data \
         --root vindr_cxr=/data/vindr-cxr --out lmms-tasks
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,33 +19,45 @@ import datasets
 from PIL import Image
 
 from ...loaders.errors import InputError
+from ...loaders.whole import whole_folder
 from ..contrabench import adapter
 from ..heal.rows import TRANSPLANT
 from ..rows import LazyImages
 from . import questions, writing
 
 HERE = "medfaith.tasks.harnesses.lmms_eval"
-TEXT, FILTER = "lmms_eval_text", "lmms_eval_filter"  # columns that are written beside the task's own
+TEXT, FILTER = "lmms_eval_text", "lmms_eval_filter"  # columns that are added to the task's own
 
 
 def doc_to_visual(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any]) -> list[Image.Image]:
-    """A row's images, opened below the roots that the YAML names, and edited where the row says so."""
+    """A row's images, opened below the roots that the YAML names; a row of VPT has its image edited."""
     roots = questions.resolve_roots(lmms_eval_specific_kwargs["roots"])
     edit = partial(TRANSPLANT.apply, doc["edit"]) if doc.get("edit") else None
     return LazyImages(doc["id"], doc["images"], roots, edit)[:]
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """CXR-ContraBench's. lmms-eval gives a filter no row, so that the row names how its answer is read."""
+    """Of CXR-ContraBench. lmms-eval passes no row to a filter, so each row names the filter that reads its answer."""
     return adapter.process_results(doc, getattr(adapter, doc[FILTER])([results], [doc]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog=f"python -m {HERE}", description="Writes tasks for lmms-eval.")
-    parser.add_argument("--task", action="append", required=True, help="a task or a group; repeatable")
-    parser.add_argument("--filter", help="how CXR-ContraBench's answers are read: m1, ... (default: b0)")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="new; for lmms-eval's --include_path")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {HERE}", description="Write tasks of medfaith as YAML files and rows for lmms-eval."
+    )
+    parser.add_argument(
+        "--task",
+        action="append",
+        required=True,
+        help="a task or group of medfaith tasks --list, or GROUP::TASK; repeatable",
+    )
+    parser.add_argument(
+        "--filter", help="the filter that reads answers of CXR-ContraBench: b0, m1, ... (default: the task's first)"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="a new folder, for lmms-eval's --include_path"
+    )
     return writing.command(_write, parser, argv)
 
 
@@ -55,17 +66,13 @@ def _write(arguments: argparse.Namespace) -> None:
     loaded = (questions.load(name, *arguments.where).items() for name in arguments.task)
     tasks = {name.replace("::", "_"): task for group in loaded for name, task in group}
     roots = {source: str(path) for source, path in questions.resolve_roots(arguments.root).items()}
-    partial = out.with_name(f".{out.name}.partial")
-    try:
+    with whole_folder(out) as partial:
         for name, task in tasks.items():
             rows, reading = Path("rows", name), questions.reading(task.config, arguments.filter)
             datasets.DatasetDict({"test": _rows(task, reading)}).save_to_disk(partial / rows)
             config = {"task": name, "dataset_path": str(out.resolve() / rows), **_config(task, reading, roots)}
             text = json.dumps(config, indent=2, default=_tag, ensure_ascii=False)
             (partial / f"{name}.yaml").write_text(text.replace('"!function ', '!function "'), encoding="utf-8")
-        partial.replace(out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     print(f"python -m lmms_eval --include_path {out} --tasks {','.join(tasks)} --model MODEL")
 
 
@@ -74,7 +81,7 @@ def _rows(task: Any, reading: str) -> datasets.Dataset:
     texts, function = [questions.texts(task, doc) for doc in docs], questions.filters(task.config)[reading]
     lost = ", ".join(sorted(set(docs[0]) - set(rows.column_names)))
     if lost or any(any(before) for *before, _ in texts):
-        found = f"scores what no file of rows holds: {lost}" if lost else "has text before an image: lmms-eval has none"
+        found = f"scores what no file of rows holds: {lost}" if lost else "has text before an image, unlike lmms-eval"
         raise InputError(f"task {task.config.task!r}", found, action="evaluate it with lm-eval or Inspect")
     rows = rows.add_column(FILTER, [getattr(function, "__name__", "")] * len(rows))
     return rows.add_column(TEXT, [text for *_, text in texts])

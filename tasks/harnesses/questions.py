@@ -1,4 +1,4 @@
-"""What the adapters share: an lm-eval task of ours, the readings and the scores of given answers."""
+"""What the harnesses share: an lm-eval task of ours, and how it reads and scores given answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_BY_ANSWERS = ("medfaith_wrong_lung", "medfaith_surgx", "medfaith_contrabench
 
 
 def recipes(name: str) -> dict[str, dict[str, Any]]:
-    """Name -> what the YAML says of a task: of one, of GROUP::TASK, or of all of a group. No row is read."""
+    """Name -> the YAML of a task: of one task, of GROUP::TASK, or of all tasks of a group. No row is read."""
     from lm_eval.tasks import TaskManager
 
     index = TaskManager(include_path=str(include_path()), include_defaults=False).task_index
@@ -32,7 +32,7 @@ def recipes(name: str) -> dict[str, dict[str, Any]]:
         raise InputError(f"task {name!r}", f"{group} has no such task", expected=f"one of {', '.join(found)}")
     found = {name: found[name]} if member else found
     if refused := next((one for one in found if one.startswith(NOT_BY_ANSWERS)), None):
-        raise InputError(f"task {refused!r}", "its score needs more than answers", action="use medfaith eval")
+        raise InputError(f"task {refused!r}", "is scored on more than answers", action="use medfaith eval")
     return found
 
 
@@ -63,12 +63,12 @@ def load(name: str, data: str, roots: Any = None, skip_missing_images: bool = Fa
     for one, recipe in recipes(name).items():
         own = {key: value for key, value in recipe.items() if key != "tag"}
         tasks[one] = ConfigurableTask(config=own | {"metadata": recipe.get("metadata", {}) | metadata})
-        list(tasks[one].test_docs()[0]["images"])  # a source without a root stops here, and not once a question
+        list(tasks[one].test_docs()[0]["images"])  # a source without a root stops here, not at each question
     return tasks
 
 
 def load_one(name: str, *where: Any) -> Any:
-    """A task that stands alone, or GROUP::TASK; where: as in `load`."""
+    """One task: the name of one, or GROUP::TASK. where: further arguments of `load`."""
     if name not in (known := recipes(name)):
         raise InputError(f"task {name!r}", "is not one task", expected=f"one of {', '.join(known)}")
     return load(name, *where)[name]
@@ -76,27 +76,27 @@ def load_one(name: str, *where: Any) -> Any:
 
 @functools.cache
 def scoring(name: str) -> Any:
-    """The settings of one task, which score its answers without its rows."""
+    """The settings of one task, which are enough to score answers without its rows."""
     from lm_eval.config.task import TaskConfig
 
     return TaskConfig(**recipes(name)[name])
 
 
 def resolve_roots(given: Mapping[str, str] | Sequence[str] | str | None) -> dict[str, Path]:
-    """Where the sources lie. given: a mapping, or one or several of `chexpert=PATH`; the standing places count too."""
+    """Source -> folder, as given or from the user's settings. given: a mapping, or one or several `chexpert=PATH`."""
     if not isinstance(given, Mapping):
         given = sources.parse_root_arguments([given] if isinstance(given, str) else [*(given or ())])
     return sources.resolve_roots(given, environ=os.environ, config=sources.user_config())
 
 
 def filters(config: Any) -> dict[str, Callable[[list[list[str]], list[dict]], list[str]] | None]:
-    """Name -> function: the readings of a task's answers. "none" takes the answer as it is."""
+    """Name of each filter of a task -> its function; the filter "none" takes the answer as it is."""
     given = config.filter_list or ()
     return {one["name"]: one["filter"][0]["filter_fn"] for one in given} or {"none": None}
 
 
 def reading(config: Any, wanted: str | None) -> str:
-    """The filter that is wanted, or else the task's first."""
+    """The name of the wanted filter, by default of the task's first."""
     if wanted not in (None, *(known := [*filters(config)])):
         raise InputError(f"filter {wanted!r}", "the task has no such filter", expected=f"one of {', '.join(known)}")
     return wanted or known[0]
@@ -121,7 +121,7 @@ def aggregate(config: Any, found: Sequence[Mapping[str, Any]]) -> dict[str, floa
 
 
 def texts(task: Any, doc: Mapping[str, Any]) -> list[str]:
-    """A prompt's text between its images: one more than the images are, empty where two stand together."""
+    """The texts of a prompt around its images: one more than images, empty between two that follow each other."""
     return [text.strip() for text in task.doc_to_text(doc).split("<image>")]
 
 

@@ -3,8 +3,8 @@
     python -m medfaith.tasks.harnesses.vlmevalkit medfaith_heal_vindr_vpt --data medfaith-data \
         --root vindr_cxr=/data/vindr-cxr --embed --out "$HOME/LMUData/heal_vpt.tsv"
 
-VLMEvalKit then knows it as `heal_vpt`, and asks with its own prompt; Yes and No are options A and B. It holds the paths
-of your licensed images, or with --embed their pixels: never publish it. Our metrics score its answers by `id`.
+VLMEvalKit then knows it as `heal_vpt`, and asks with its own prompt; Yes and No are options A and B. The file holds the
+paths of your licensed images, or with --embed their pixels: never publish it. Our metrics score the answers by `id`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from ...loaders import images
 from ...loaders.errors import InputError
+from ...loaders.whole import whole_file
 from . import questions, writing
 
 PICTURES = {".jpg", ".jpeg", ".png"}
@@ -29,7 +30,7 @@ EMPTY = {"", "na", "n/a", "nan", "none", "null"}
 
 
 def records(rows: Iterable[tuple], roots: Mapping[str, Path], split: str, *, embed: bool = False) -> Iterator[dict]:
-    """One record a row. rows: each with its images, and with references. Raises InputError for what has no place."""
+    """One record a row. rows: each with its images, and as stored. Raises InputError for what a TSV cannot hold."""
     for index, (doc, stored) in enumerate(rows):
         paths = [] if embed else [images.locate(reference, roots) for reference in stored["images"]]
         _refuse(doc, paths, split, edited=bool(stored.get("edit")) and not embed)
@@ -66,10 +67,13 @@ def _cell(values: Sequence[str | Path]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m medfaith.tasks.harnesses.vlmevalkit", description="Writes a TSV.")
-    parser.add_argument("task", metavar="TASK", help="one that medfaith tasks --list names, or GROUP::TASK")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.tsv", help="written in one step")
-    parser.add_argument("--embed", action="store_true", help="pixels (base64) in place of paths")
+    parser = argparse.ArgumentParser(
+        prog="python -m medfaith.tasks.harnesses.vlmevalkit",
+        description="Write a task of medfaith as a TSV file for VLMEvalKit.",
+    )
+    parser.add_argument("task", metavar="TASK", help="a task of medfaith tasks --list, or GROUP::TASK")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.tsv", help="the file to write")
+    parser.add_argument("--embed", action="store_true", help="write pixels (base64) instead of paths")
     return writing.command(_write, parser, argv)
 
 
@@ -81,18 +85,12 @@ def _write(arguments: argparse.Namespace) -> None:
     letters = string.ascii_uppercase[: max(len(doc["options"]) for doc in docs)]
     shown = ["image", "image_path"] if embed else ["image_path"]
     columns = ["index", "id", *shown, "question", *letters, "answer", "category", "l2-category", "split"]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, columns, restval="", delimiter="\t", lineterminator="\n")
-            writer.writeheader()
-            rows, split = zip(docs, stored, strict=True), task.config.dataset_kwargs["split"]
-            bar = tqdm(rows, desc=out.name, total=len(docs), disable=None)
-            writer.writerows(records(bar, questions.resolve_roots(arguments.root), split, embed=embed))
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        rows, split = zip(docs, stored, strict=True), task.config.dataset_kwargs["split"]
+        bar = tqdm(rows, desc=out.name, total=len(docs), disable=None)
+        writer.writerows(records(bar, questions.resolve_roots(arguments.root), split, embed=embed))
     print(out)
 
 

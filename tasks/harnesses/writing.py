@@ -1,4 +1,4 @@
-"""What the adapters that write files share: no place in a build, the command."""
+"""What the harnesses that read files share: the command that writes them, and where it may not write."""
 
 from __future__ import annotations
 
@@ -10,26 +10,38 @@ from ...loaders.errors import InputError, exit_status
 
 
 def refuse(out: Path, *, new: bool = False) -> None:
-    """Raises InputError for a place that is taken, by a folder or, where it has to be new, by anything.
+    """Raises InputError where `out` is a folder, exists although it has to be new, or lies in a build.
 
-    And for one in a build, which may be published: `out` will hold pixels or your paths.
+    A build may be published, and `out` will hold pixels or your paths.
     """
     if out.is_dir() or (new and out.exists()):
         raise InputError(out, "exists", action="name a new folder" if new else "name a file in it")
     for folder in out.resolve().parents:
         for record in (folder / "build.json", *folder.glob("*/build.json")):
             if record.is_file() and '"medfaith"' in record.read_text(encoding="utf-8", errors="replace"):
-                found = f"lies in the build {folder}, and would hold licensed pixels or your places"
+                found = (
+                    f"lies in the build {folder}, which may be published, and would hold licensed pixels or your paths"
+                )
                 raise InputError(out, found, action="choose a folder outside of it")
 
 
 def command(
     job: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser, argv: Sequence[str] | None
 ) -> int:
-    """Runs a job with an adapter's arguments, and `where` for `load`; returns the exit status."""
-    parser.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
-    parser.add_argument("--root", action="append", default=[], metavar="SOURCE=PATH", help="where a source lies")
-    parser.add_argument("--skip-missing-images", action="store_true", help="leave out rows without their images")
+    """Runs a job with the parsed arguments and `where`, the arguments of `load`; returns the exit status."""
+    parser.add_argument("--data", required=True, help="the folder that medfaith build wrote, or a Hub organisation")
+    parser.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        metavar="SOURCE=PATH",
+        help="the folder with a source's licensed images; repeatable",
+    )
+    parser.add_argument(
+        "--skip-missing-images",
+        action="store_true",
+        help="leave out rows with a missing or broken image (default: stop)",
+    )
     given = parser.parse_args(argv)
     given.where = (given.data, given.root, given.skip_missing_images)
     return exit_status(lambda: job(given))

@@ -24,7 +24,7 @@ def presence(phantom_build, phantom_roots):
         ("nothing", "medfaith tasks --list"),
         ("medfaith_contrabench_cot", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
         ("medfaith_contrabench_cot::nothing", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
-        ("medfaith_contrabench_option_scores", "more than answers"),
+        ("medfaith_contrabench_option_scores", "scored on more than answers"),
     ],
 )
 def test_a_name_that_is_no_task_of_answers_is_refused(name, words, phantom_build, phantom_roots):
@@ -49,7 +49,7 @@ def test_a_task_of_a_group_needs_no_root_of_another(phantom_build, phantom_roots
 
 @pytest.mark.parametrize("name", ["medfaith_wrong_lung", "medfaith_surgx", "medfaith_contrabench_option_scores"])
 def test_a_score_of_more_than_answers_is_refused_before_rows_are_read(name):
-    with pytest.raises(InputError, match="more than answers"):
+    with pytest.raises(InputError, match="scored on more than answers"):
         questions.load(name, "no such folder")
 
 

@@ -41,7 +41,7 @@ def test_values_of_one_row(scores, changes, accuracy, negated_rate, safe, contro
     for name, gap in (("safe", safe), ("control", control)):
         wanted = pytest.approx(math.nan if gap is None else gap, nan_ok=True)
         assert found[f"n_{name}"] == (gap is not None)
-        assert found[f"mean_gap_{name}"] == found[f"median_gap_{name}"] == wanted
+        assert (found[f"mean_gap_{name}"], found[f"median_gap_{name}"]) == (wanted, wanted)
     assert values["accuracy_ci_low"] == {"value": accuracy, "study_id": "s1"}
     assert found["n_rows_skipped"] == 2
 
