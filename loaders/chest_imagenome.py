@@ -164,7 +164,7 @@ def check_corners(corners: Corners, where: str | Path, *, row: int | str | None,
 
 
 def _table(path: Path, names: Sequence[str]) -> pa.Table:
-    """The columns `names` of a file of cells parted by tabs, all strings and none of them blank."""
+    """The columns `names` of a file of cells separated by tabs, all strings and none of them blank."""
     table = csv_table.read(path, dict.fromkeys(names, pa.string()), action=ACTION, delimiter="\t")
     csv_table.require_filled(table, names, path, action=ACTION)
     for column in ("patient_id", "study_id"):

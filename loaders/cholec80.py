@@ -1,7 +1,7 @@
 """Cholec80: single frames of its 80 videos, and which tools are in each 25th of them.
 
 Source: Twinanda et al., "EndoNet: a deep architecture for recognition tasks on laparoscopic videos" (IEEE TMI, 2017).
-`videos/videoNN.mp4` run at 25 frames a second; `tool_annotations/videoNN-tool.txt` are tables parted by tabs, with a
+`videos/videoNN.mp4` run at 25 frames a second; `tool_annotations/videoNN-tool.txt` are tables separated by tabs, with a
 header and a row for each 25th frame. Frames count from 0 in the order in which a player shows them, frame n at n/25
 seconds, so that frame 25 k is frame k of CholecT45.
 
@@ -147,7 +147,7 @@ def read_tools(root: Path, video: int) -> Tools:
     missing = [tool for tool in INSTRUMENTS if tool not in columns]
     if missing or "Frame" not in names:
         found = f"no column for {', '.join(missing or ['Frame'])}"
-        raise InputError(path, found, expected="Frame and seven tools, parted by tabs", action=ACTION)
+        raise InputError(path, found, expected="Frame and seven tools, separated by tabs", action=ACTION)
     table = csv_table.read(path, dict.fromkeys(["Frame", *columns.values()], pa.int32()), action=ACTION, delimiter="\t")
     for name in columns.values():
         good = pc.is_in(table[name], value_set=pa.array([0, 1], pa.int32()))

@@ -1,7 +1,7 @@
 """Cholec80-Boxes: boxes of the instruments in frames of Cholec80's videos 41 to 45, as ROI_Labels.csv has them.
 
 Source: Abdulbaki Alshirbaji et al., "Cholec80-Boxes: bounding box labelling data for surgical tools in cholecystectomy
-images" (2024). One row a box, cells parted by semicolons; boxes are pixels of their frame, from its top-left corner.
+images" (2024). One row a box, cells separated by semicolons; boxes are pixels of their frame, from its top-left corner.
 A frame without a box has no row, so the csv alone says which frames are labelled. Only videos 42 and 43 are also in
 CholecT45.
 """
@@ -97,9 +97,9 @@ def instrument_of(name: str) -> str | None:
 def read_frames(root: Path) -> list[BoxedFrame]:
     """Every labelled frame with its boxes, in order of video and frame.
 
-    Raises InputError naming file, row and column: cells parted by another sign, a missing column, an unknown tool, a
+    Raises InputError naming file, row and column: cells separated by another sign, a missing column, an unknown tool, a
     box without a finite place and a positive size, a frame's name or folder that is not of its row's video, a box that
-    stands twice.
+    occurs twice.
     """
     path = label_files(root)["boxes"]
     table = _read(path)

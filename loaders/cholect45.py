@@ -67,7 +67,7 @@ def read_video(root: Path, video: int) -> TripletVideo:
     the triplets imply, they are kept and counted (`disagreeing`): triplets outside the 100 classes left their parts
     behind, so that the tables may differ without fault.
     Raises InputError naming file and row: another number of columns, a value that is not 0 or 1, a frame that is
-    missing, stands twice or out of order, ids that dict/maps.txt maps elsewhere.
+    missing, occurs twice or is out of order, ids that dict/maps.txt maps elsewhere.
     """
     check_maps(root)
     paths = label_files(root, video)
@@ -96,7 +96,7 @@ def check_maps(root: Path) -> None:
             continue
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) < 6 or not all(re.fullmatch(r"[0-9]{1,3}", cell) for cell in cells[:6]):
-            raise InputError(path, repr(line), row=row, expected="six ids, parted by commas", action=ACTION)
+            raise InputError(path, repr(line), row=row, expected="six ids, separated by commas", action=ACTION)
         triplet, *ids = (int(cell) for cell in cells[:6])
         if triplet >= len(TRIPLETS) or ids != expected[triplet]:
             wanted = ",".join(map(str, (triplet, *expected[triplet]))) if triplet < len(TRIPLETS) else "ids 0 to 99"

@@ -61,8 +61,8 @@ def read_video(root: Path, video: int) -> TripletVideo:
     kept and counted (`disagreeing`). Boxes, which only a few videos have, are checked and not kept; one may reach over
     the frame's edge.
     Raises InputError naming file, frame and vector: broken JSON, labels of another video or frame rate, categories in
-    another order, a frame that stands twice or beyond num_frames, a vector of another length, an id out of range, a box
-    that is incomplete, empty or wholly outside its frame.
+    another order, a frame that occurs twice or lies beyond num_frames, a vector of another length, an id out of range,
+    a box that is incomplete, empty or wholly outside its frame.
     """
     path = label_file(root, video)
     data = _load(path)
@@ -130,7 +130,7 @@ def _annotations(data: dict, path: Path) -> list[tuple[int, list]]:
             path, "has no frame", column="annotations", expected="each frame, labelled or not", action=ACTION
         )
     if twice is not None:
-        raise InputError(path, f"frame {twice} stands twice", expected="each frame once", action=ACTION)
+        raise InputError(path, f"frame {twice} occurs twice", expected="each frame once", action=ACTION)
     return annotations
 
 

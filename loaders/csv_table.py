@@ -115,7 +115,7 @@ def _check_header(names: list[str], types: Mapping[str, pa.DataType], path: Path
     expected = "the official header, with " + delimiter.join(types)
     if len(names) == 1 < len(types):
         other = next((f", but by {SIGNS[sign]}" for sign in SIGNS if sign in names[0]), "")
-        found = f"its cells are not parted by {SIGNS[delimiter]}{other}"
+        found = f"its cells are not separated by {SIGNS[delimiter]}{other}"
         raise InputError(path, found, expected=f"{SIGNS[delimiter]}: {delimiter.join(types)}", action=action)
     for name in types:
         count = names.count(name)

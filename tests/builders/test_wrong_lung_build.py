@@ -108,7 +108,7 @@ def test_a_fault_of_the_file_of_all_sentences_stops_the_build(phantom_wrong_lung
     root = shutil.copytree(phantom_wrong_lung_roots["chest_imagenome"], tmp_path / "source")
     path = root / chest_imagenome.FILES["all_sentences"]
     path.write_text(path.read_text().replace("\t", ","))
-    with pytest.raises(InputError, match=rf"{path.name}: its cells are not parted by tabs"):
+    with pytest.raises(InputError, match=rf"{path.name}: its cells are not separated by tabs"):
         wrong_lung.build(phantom_wrong_lung_roots | {"chest_imagenome": root}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

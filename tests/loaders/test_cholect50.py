@@ -127,7 +127,7 @@ def test_a_box_may_reach_over_the_edge(tmp_path, box):
         ({"10": []}, "frame 10"),
         ({"-1": []}, "a frame's number"),
         ({"x": []}, "'x'"),
-        ({"1": [], "01": []}, "frame 1 stands twice"),
+        ({"1": [], "01": []}, "frame 1 occurs twice"),
         ({}, "has no frame"),
         ([], "has no table of annotations"),
         (None, "has no table of annotations"),

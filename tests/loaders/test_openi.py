@@ -96,18 +96,8 @@ def write_kaggle(folder: Path, items=REPORTS, *, drop: str = "") -> Path:
     reports, projections = [], []
     for item in items:
         number = item.uid[3:]
-        reports.append(
-            {
-                "uid": number,
-                "MeSH": ";".join(item.mesh_major),
-                "Problems": "",
-                "image": "PA",
-                "indication": item.indication,
-                "comparison": item.comparison,
-                "findings": item.findings,
-                "impression": item.impression,
-            }
-        )
+        texts = {name: getattr(item, name) for name in ("indication", "comparison", "findings", "impression")}
+        reports.append({"uid": number, "MeSH": ";".join(item.mesh_major), "Problems": "", "image": "PA"} | texts)
         for i, image in enumerate(item.images):
             name = image.key.removeprefix("CXR1_").removeprefix("CXR").removesuffix(".png") + ".dcm.png"
             projections.append({"uid": number, "filename": name, "projection": ("Frontal", "Lateral")[i % 2]})
@@ -134,19 +124,6 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_reads_the_same(layout, tmp_path):
     assert read_reports(LAYOUTS[layout](tmp_path / "root")) == REPORTS
-
-
-@pytest.mark.parametrize(
-    ("layout", "files"),
-    [
-        ("ecgen-radiology", [f"ecgen-radiology/{number}.xml" for number in (1, 2, 10, 33)]),
-        ("archive in a folder", ["NLMCXR_reports.tgz"]),
-        ("kaggle", ["indiana_reports.csv", "indiana_projections.csv"]),
-    ],
-)
-def test_label_files(layout, files, tmp_path):
-    root = LAYOUTS[layout](tmp_path)
-    assert [file.relative_to(root).as_posix() for file in label_files(root)] == files
 
 
 def test_xml_wins_over_the_archive_beside_it(tmp_path):
@@ -201,13 +178,6 @@ def _repeated_projection(root):
     file.write_text("\n".join([*lines, lines[1]]) + "\n", encoding="utf-8")
 
 
-def _headers_only(root):
-    write_kaggle(root)
-    for name in (openi.REPORTS_CSV, openi.PROJECTIONS_CSV):
-        file = root / name
-        file.write_text(file.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
-
-
 def _truncated(n_bytes_lost: int):
     def make(root):
         file = write_tgz(root / openi.ARCHIVE, release())
@@ -216,84 +186,51 @@ def _truncated(n_bytes_lost: int):
     return make
 
 
+IMAGES = ("CXR2_IM-0652-1001", "CXR1_1_IM-0001-3001")
 LOCAL_FILE = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]><eCitation>&x;</eCitation>'
 BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]><eCitation>&y;</eCitation>'
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        pytest.param(lambda root: None, "no such file or folder", id="no such root"),
-        pytest.param(lambda root: root.mkdir(), "holds no OpenI reports", id="empty folder"),
-        pytest.param(lambda root: root.write_text(""), "is no .tgz archive", id="another file"),
-        pytest.param(_broken("<eCitation><uId id='CXR2'"), "2.xml: not well-formed XML", id="broken xml"),
-        pytest.param(_broken(""), "2.xml: not well-formed XML", id="not utf-8"),
-        pytest.param(_broken("<html><body/></html>"), "2.xml: not an OpenI report", id="other xml"),
-        pytest.param(_broken(LOCAL_FILE), "2.xml: has a document type", id="external entity"),
-        pytest.param(_broken(BOMB), "2.xml: has a document type", id="entity expansion"),
-        pytest.param(
-            _edited("2.xml", "IMPRESSION", "SUMMARY", write_xml), "2.xml: not an OpenI report", id="section missing"
-        ),
-        pytest.param(_edited("2.xml", '"CXR2"', '"2"', write_xml), "2.xml: unknown uid '2'", id="uid"),
-        pytest.param(_edited("2.xml", '"CXR2"', '"CXR1"', write_xml), "2.xml: CXR1 was already in", id="uid twice"),
-        pytest.param(
-            _edited("2.xml", "CXR2_IM-0652-1001", "CXR1_1_IM-0001-3001", write_xml),
-            "2.xml: CXR1_1_IM-0001-3001.png was already in",
-            id="image twice",
-        ),
-        pytest.param(_edited("2.xml", "CXR2_IM-0652-1001", "../x", write_xml), "2.xml: image id '../x'", id="image id"),
-        pytest.param(_truncated(1), "truncated or damaged", id="archive lacks its last byte"),
-        pytest.param(_truncated(200), "truncated or damaged", id="archive cut"),
-        pytest.param(
-            lambda root: write_tgz(root / openi.ARCHIVE, {"readme.txt": ""}), "holds no XML file", id="empty archive"
-        ),
-        pytest.param(
-            lambda root: write_tgz(root / openi.ARCHIVE, {"ecgen-radiology/5.xml": "<a>"}),
-            "NLMCXR_reports.tgz/ecgen-radiology/5.xml: not well-formed",
-            id="broken xml in the archive",
-        ),
-        pytest.param(
-            lambda root: (write_kaggle(root), (root / openi.PROJECTIONS_CSV).unlink()),
-            "indiana_projections.csv is missing",
-            id="half of the csv pair",
-        ),
-        pytest.param(
-            lambda root: write_kaggle(root, drop="MeSH"),
-            "indiana_reports.csv, column 'MeSH': the column is missing",
-            id="csv column",
-        ),
-        pytest.param(
-            lambda root: write_kaggle(root, drop="filename"),
-            "indiana_projections.csv, column 'filename'",
-            id="other csv's column",
-        ),
-        pytest.param(
-            _edited(openi.REPORTS_CSV, "\n10,", "\nten,"), "indiana_projections.csv, row 1, column 'uid'", id="orphan"
-        ),
-        pytest.param(
-            _edited(openi.REPORTS_CSV, "\n33,", "\nxx,"), "indiana_reports.csv, row 4, column 'uid'", id="csv uid"
-        ),
-        pytest.param(_edited(openi.REPORTS_CSV, "\n33,", "\n10,"), "row 4: CXR10 was already in", id="csv uid twice"),
-        pytest.param(
-            _edited(openi.REPORTS_CSV, "\n33,,", "\n33,"),
-            "indiana_reports.csv, row 4: the row has 7 cells",
-            id="fields",
-        ),
-        pytest.param(
-            _edited(openi.PROJECTIONS_CSV, "2_IM-0652-1001.dcm.png", "2.jpg"),
-            "indiana_projections.csv, row 2, column 'filename': unknown image name '2.jpg'",
-            id="csv image name",
-        ),
-        pytest.param(_repeated_projection, "indiana_projections.csv, row 5", id="csv image twice"),
-        pytest.param(_headers_only, "a header and no rows", id="csv without rows"),
-        pytest.param(
-            lambda root: (write_kaggle(root), (root / openi.REPORTS_CSV).write_bytes(b"uid\n\xff\n")),
-            "indiana_reports.csv",
-            id="csv not utf-8",
-        ),
-    ],
-)
-def test_bad_input_is_refused_by_name(make, message, tmp_path):
+XML, TGZ, CSV, PAIR = "2.xml", openi.ARCHIVE, openi.REPORTS_CSV, openi.PROJECTIONS_CSV
+FAULTS = {
+    "no such root": (lambda root: None, "no such file or folder"),
+    "empty folder": (lambda root: root.mkdir(), "holds no OpenI reports"),
+    "another file": (lambda root: root.write_text(""), "is no .tgz archive"),
+    "broken xml": (_broken("<eCitation><uId id='CXR2'"), "2.xml: not well-formed XML"),
+    "not utf-8": (_broken(""), "2.xml: not well-formed XML"),
+    "other xml": (_broken("<html><body/></html>"), "2.xml: not an OpenI report"),
+    "external entity": (_broken(LOCAL_FILE), "2.xml: has a document type"),
+    "entity expansion": (_broken(BOMB), "2.xml: has a document type"),
+    "section missing": (_edited(XML, "IMPRESSION", "SUMMARY", write_xml), "2.xml: not an OpenI report"),
+    "uid": (_edited(XML, '"CXR2"', '"2"', write_xml), "2.xml: unknown uid '2'"),
+    "uid twice": (_edited(XML, '"CXR2"', '"CXR1"', write_xml), "2.xml: CXR1 was already in"),
+    "image twice": (_edited(XML, *IMAGES, write_xml), f"2.xml: {IMAGES[1]}.png was already in"),
+    "image id": (_edited(XML, IMAGES[0], "../x", write_xml), "2.xml: image id '../x'"),
+    "archive lacks its last byte": (_truncated(1), "truncated or damaged"),
+    "archive cut": (_truncated(200), "truncated or damaged"),
+    "empty archive": (lambda root: write_tgz(root / TGZ, {"readme.txt": ""}), "holds no XML file"),
+    "broken xml in the archive": (
+        lambda root: write_tgz(root / TGZ, {"ecgen-radiology/5.xml": "<a>"}),
+        "NLMCXR_reports.tgz/ecgen-radiology/5.xml: not well-formed",
+    ),
+    "half of the csv pair": (lambda root: (write_kaggle(root), (root / PAIR).unlink()), f"{PAIR} is missing"),
+    "csv column": (lambda root: write_kaggle(root, drop="MeSH"), f"{CSV}, column 'MeSH'"),
+    "other csv's column": (lambda root: write_kaggle(root, drop="filename"), f"{PAIR}, column 'filename'"),
+    "orphan": (_edited(CSV, "\n10,", "\nten,"), f"{PAIR}, row 1, column 'uid'"),
+    "csv uid": (_edited(CSV, "\n33,", "\nxx,"), f"{CSV}, row 4, column 'uid'"),
+    "csv uid twice": (_edited(CSV, "\n33,", "\n10,"), "row 4: CXR10 was already in"),
+    "fields": (_edited(CSV, "\n33,,", "\n33,"), f"{CSV}, row 4: the row has 7 cells"),
+    "csv image name": (
+        _edited(PAIR, "2_IM-0652-1001.dcm.png", "2.jpg"),
+        f"{PAIR}, row 2, column 'filename': unknown image name '2.jpg'",
+    ),
+    "csv image twice": (_repeated_projection, f"{PAIR}, row 5"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_bad_input_is_refused_by_name(fault, tmp_path):
+    make, message = FAULTS[fault]
     root = tmp_path / "root"
     make(root)
     with pytest.raises(InputError) as error:

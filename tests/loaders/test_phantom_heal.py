@@ -3,7 +3,6 @@
 What all phantoms of HEAL-MedVQA's sources share is tested here too; MIMIC-CXR's own in test_phantom_heal_mimic.py.
 """
 
-import csv
 import json
 import re
 from collections import Counter
@@ -20,6 +19,7 @@ from pycocotools.coco import COCO
 from sklearn.metrics import roc_auc_score
 
 from medfaith.loaders import images, phantom
+from medfaith.loaders import vindr_cxr as readers
 from medfaith.loaders.phantom import cases, chest, vindr_cxr
 
 IOU: Any = coco.iou  # its stubs know neither lists of boxes nor the array it returns
@@ -28,18 +28,6 @@ ZONES = [f"{side} {zone} lung" for side in ("right", "left") for zone in ("upper
 ANATOMIES = [*ZONES, "heart", "aorta", "trachea"]
 OPACITIES = {"Consolidation", "Lung Opacity", "Nodule/Mass"}
 DARK = {"Emphysema"}
-CLASSES = (
-    "Aortic enlargement,Atelectasis,Calcification,Cardiomegaly,Clavicle fracture,Consolidation,Edema,Emphysema,"
-    "Enlarged PA,ILD,Infiltration,Lung Opacity,Lung cavity,Lung cyst,Mediastinal shift,Nodule/Mass,Pleural effusion,"
-    "Pleural thickening,Pneumothorax,Pulmonary fibrosis,Rib fracture,Other lesion"
-)
-
-
-def read_table(path):
-    """(header line, rows as dicts) of a csv."""
-    with path.open(encoding="utf-8", newline="") as file:
-        header = file.readline().rstrip("\n")
-        return header, list(csv.DictReader(file, header.split(",")))
 
 
 def pixels_of(ref, roots):
@@ -108,27 +96,23 @@ def plan():
     return vindr_cxr.plan(SEED, 60, 40)
 
 
-@pytest.mark.parametrize(("split", "count", "readers"), [("train", 60, 3), ("test", 40, 1)])
-def test_vindr_rows(written, split, count, readers):
-    root = written["vindr_cxr"]
-    _, rows = read_table(root / "annotations" / f"annotations_{split}.csv")
-    ids = {row["image_id"] for row in rows}
-    assert all(re.fullmatch(r"[0-9a-f]{32}", image_id) for image_id in ids)
-    assert {path.name for path in (root / split).iterdir()} == {f"{image_id}.dicom" for image_id in ids}
-    assert len(ids) == count
-    who = {(row["image_id"], row.get("rad_id")) for row in rows}
-    assert Counter(image_id for image_id, _ in who) == dict.fromkeys(ids, readers)
-    empty = [row for row in rows if row["class_name"] == "No finding"]
-    assert all((row["x_min"] == "") == (row["class_name"] == "No finding") for row in rows)
-    assert len({(row["image_id"], row.get("rad_id")) for row in empty}) == len(empty)
-    with_boxes = {row["image_id"] for row in rows if row["x_min"]}
-    assert 0.55 * count <= len(with_boxes) <= 0.75 * count
-    _, labels = read_table(root / "annotations" / f"image_labels_{split}.csv")
-    assert {(row["image_id"], row.get("rad_id")) for row in labels} == who
-    boxed = Counter((row["image_id"], row.get("rad_id"), row["class_name"]) for row in rows)
-    for row in labels:
-        for name in [*CLASSES.split(","), "No finding"]:
-            assert (row[name] == "1") == (boxed[row["image_id"], row.get("rad_id"), name] > 0)
+def annotations(written, split):
+    return readers.read_annotations(written["vindr_cxr"] / "annotations" / f"annotations_{split}.csv", split)
+
+
+@pytest.mark.parametrize(("split", "count", "n_readers"), [("train", 60, 3), ("test", 40, 1)])
+def test_vindr_rows(written, split, count, n_readers):
+    read = annotations(written, split)
+    assert read.n_readers.tolist() == [n_readers] * count
+    assert all(re.fullmatch(r"[0-9a-f]{32}", image_id) for image_id in read.image_ids)
+    files = {path.name for path in (written["vindr_cxr"] / split).iterdir()}
+    assert files == {f"{image_id}.dicom" for image_id in read.image_ids}
+    assert 0.55 * count <= len(read.boxes["image"].unique()) <= 0.75 * count
+
+
+def test_vindr_keeps_images_of_its_splits_apart(written):
+    train, test = (set(annotations(written, split).image_ids) for split in ("train", "test"))
+    assert train.isdisjoint(test)
 
 
 def test_vindr_images_are_of_many_kinds_and_show_the_drawing(written, plan):
@@ -168,13 +152,12 @@ def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan):
 
 
 def boxes_by_image(written, split):
-    """{image id: [(class, xywh)]} of the rows of one split, those of all readers."""
-    _, rows = read_table(written["vindr_cxr"] / "annotations" / f"annotations_{split}.csv")
-    found = {row["image_id"]: [] for row in rows}
-    for row in rows:
-        if row["x_min"]:
-            x0, y0, x1, y1 = (float(row[name]) for name in ("x_min", "y_min", "x_max", "y_max"))
-            found[row["image_id"]].append((row["class_name"], (x0, y0, x1 - x0, y1 - y0)))
+    """{image id: [(class, xywh)]} of one split, those of all readers."""
+    read = annotations(written, split)
+    found = {image_id: [] for image_id in read.image_ids}
+    for row in read.boxes.to_pylist():
+        xywh = tuple(row[side] for side in ("x", "y", "width", "height"))
+        found[read.image_ids[row["image"]]].append((row["label"], xywh))
     return found
 
 

@@ -1,8 +1,5 @@
 """The phantom of MIMIC-CXR: tables, images, reports, masks and detections tell of the same findings."""
 
-import csv
-import gzip
-import io
 import re
 from collections import Counter
 from typing import Any
@@ -13,16 +10,13 @@ from PIL import Image
 from pycocotools import mask as coco
 from scipy.ndimage import binary_dilation, binary_erosion
 
+from medfaith.loaders import mimic_cxr as readers
 from medfaith.loaders.phantom import cases, chest, mimic_cxr, mimic_cxr_reports
+from medfaith.loaders.vindr_cxr import CLASSES
 
 IOU: Any = coco.iou  # its stubs know neither lists of boxes nor the array it returns
 SEED = 0
 NAMED_WITH_THEIR_ZONE = {"Consolidation", "Lung Opacity", "Nodule/Mass", "Emphysema"}
-CLASSES = (
-    "Aortic enlargement,Atelectasis,Calcification,Cardiomegaly,Clavicle fracture,Consolidation,Edema,Emphysema,"
-    "Enlarged PA,ILD,Infiltration,Lung Opacity,Lung cavity,Lung cyst,Mediastinal shift,Nodule/Mass,Pleural effusion,"
-    "Pleural thickening,Pneumothorax,Pulmonary fibrosis,Rib fracture,Other lesion"
-)
 
 
 @pytest.fixture(scope="module")
@@ -30,53 +24,29 @@ def studies():
     return mimic_cxr_reports.studies(SEED)
 
 
-def mimic_table(written, name):
-    """(header line, rows as dicts) of one of the tables."""
-    packed = (written["mimic_cxr"] / f"mimic-cxr-2.0.0-{name}.csv.gz").read_bytes()
-    text = gzip.decompress(packed).decode()
-    return text.split("\n", 1)[0], list(csv.DictReader(io.StringIO(text)))
-
-
-FOURTEEN = (
-    "Atelectasis,Cardiomegaly,Consolidation,Edema,Enlarged Cardiomediastinum,Fracture,Lung Lesion,Lung Opacity,"
-    "No Finding,Pleural Effusion,Pleural Other,Pneumonia,Pneumothorax,Support Devices"
-)
-
-
 def test_mimic_tables_name_the_images_that_are_there(written):
     root = written["mimic_cxr"]
-    _, metadata = mimic_table(written, "metadata")
-    expected = set()
-    for row in metadata:
-        subject, study = row["subject_id"], row["study_id"]
-        assert re.fullmatch(r"1\d{7}", subject)
-        assert re.fullmatch(r"5\d{7}", study)
-        assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{8}){4}", row["dicom_id"])
-        path = root / "files" / f"p{subject[:2]}" / f"p{subject}" / f"s{study}" / f"{row['dicom_id']}.jpg"
-        expected.add(path)
-        with Image.open(path) as picture:
-            assert (picture.format, picture.mode) == ("JPEG", "L")
-            assert picture.size == (int(row["Columns"]), int(row["Rows"]))
-    assert expected == set(root.rglob("*.jpg"))
-    views = Counter(row["ViewPosition"] for row in metadata)
+    table = readers.read_images(root, views=None).to_pylist()
+    assert {root / row["key"] for row in table} == set(root.rglob("*.jpg"))
+    for row in table:
+        with Image.open(root / row["key"]) as picture:
+            assert (picture.format, picture.mode, picture.size) == ("JPEG", "L", (row["width"], row["height"]))
+    views = Counter(row["view"] for row in table)
     assert set(views) == {"AP", "PA", "LATERAL", "LL"}
     assert views["LATERAL"] + views["LL"] < views["AP"] + views["PA"]
-    by_study = Counter(row["study_id"] for row in metadata)
-    assert set(by_study.values()) == {1, 2}
-    assert any({r["ViewPosition"] for r in metadata if r["study_id"] == study} == {"LATERAL"} for study in by_study)
+    by_study = {}
+    for row in table:
+        by_study.setdefault(row["study_id"], []).append(row["view"])
+    assert set(map(len, by_study.values())) == {1, 2}
+    assert ["LATERAL"] in by_study.values()
 
 
 def test_mimic_splits_keep_patients_apart(written):
-    _, rows = mimic_table(written, "split")
     splits = {}
-    for row in rows:
+    for row in readers.read_images(written["mimic_cxr"], views=None).to_pylist():
         splits.setdefault(row["subject_id"], set()).add(row["split"])
-    assert all(len(names) == 1 for names in splits.values())
-    assert set().union(*splits.values()) == {"train", "validate", "test"}
-    assert Counter(row["split"] for row in rows)["test"] >= 12
-    _, metadata = mimic_table(written, "metadata")
-    key = [(row["dicom_id"], row["study_id"], row["subject_id"]) for row in rows]
-    assert key == [(row["dicom_id"], row["study_id"], row["subject_id"]) for row in metadata]
+    assert set(map(len, splits.values())) == {1}
+    assert set().union(*splits.values()) == {"train", "validation", "test"}
 
 
 # What a report calls a label of the table; written by hand and not taken from the phantom.
@@ -91,7 +61,7 @@ WORDS = {
     "Pleural Other": "pleural thickening",
     "Pneumothorax": "pneumothorax",
 }
-KINDS = {"1.0": "stated", "0.0": "denied", "-1.0": "doubted"}
+KINDS = {1.0: "stated", 0.0: "denied", -1.0: "doubted"}
 
 
 def body(text):
@@ -112,20 +82,19 @@ def mentions(text, word):
 
 @pytest.mark.parametrize("labeler", ["chexpert", "negbio"])
 def test_mimic_labels_are_what_the_reports_say(written, labeler):
-    _, rows = mimic_table(written, labeler)
     seen = Counter()
-    for row in rows:
+    for row in readers.read_labels(written["mimic_cxr"], labeler).to_pylist():
         (path,) = (written["mimic_cxr"] / "files").glob(f"*/*/s{row['study_id']}.txt")
         text = body(path.read_text(encoding="utf-8"))
-        for label in FOURTEEN.split(","):
+        for label in readers.LABELS:
             value, said = row[label], mentions(text, WORDS.get(label, "no such word"))
-            if value and label != "No Finding":
+            if value is not None and label != "No Finding":
                 assert said == {KINDS[value]}, (path, label)
                 seen[value] += 1
             elif labeler == "chexpert":
                 assert not said, (path, label)
-        assert not (row["No Finding"] and any(row[label] in ("1.0", "-1.0") for label in WORDS))
-    assert set(seen) == {"1.0", "0.0", "-1.0"}
+        assert not (row["No Finding"] and any(row[label] in (1.0, -1.0) for label in WORDS))
+    assert set(seen) == set(KINDS)
 
 
 def test_mimic_reports_state_all_that_is_drawn_and_where(written, studies):
@@ -147,7 +116,7 @@ def test_mimic_has_a_study_without_report_and_a_report_without_findings(written,
     lacking = [study for study in studies if not (root / f"{study.folder}.txt").exists()]
     assert len(lacking) == 1
     assert lacking[0].findings
-    assert str(lacking[0].id) not in {row["study_id"] for row in mimic_table(written, "chexpert")[1]}
+    assert str(lacking[0].id) not in readers.read_labels(written["mimic_cxr"])["study_id"].to_pylist()
     texts = [path.read_text(encoding="utf-8") for path in root.rglob("*.txt")]
     assert len(texts) == len(studies) - 1
     assert sum("FINDINGS:" not in text for text in texts) == 1
@@ -196,7 +165,7 @@ def test_mimic_masks_are_laid_out_as_cxas_writes_them(written):
 def test_mimic_detections_are_the_drawn_findings_and_some_that_reports_deny(written, studies):
     root = written["mimic_cxr_detections"]
     names = (root / "classes.txt").read_text(encoding="utf-8").split("\n")[:-1]
-    assert names == CLASSES.split(",")
+    assert names == list(CLASSES)
     frontal = {image.name: (study, image) for study, image in mimic_cxr.frontal_images(SEED)}
     unknown, true, false = [], [], []
     for path in root.glob("*-*.txt"):
