@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from medfaith.builders.heal_medvqa.relations import Boxes, Pair, Picture, Scene
 from medfaith.loaders import rle
 
+# Whole splits are slow to make; each holds many images.
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ANATOMIES = ("aorta", "heart", "left lower lung", "right upper lung")
 DISEASES = ("Calcification", "Edema", "Nodule/Mass", "Other lesion")
 REGION = rle.encode(np.ones((2, 2), dtype=bool))

@@ -63,9 +63,10 @@ def test_load_dataset_gives_the_rows(phantom_heal_build, repository, split):
 
 def test_the_bytes_do_not_depend_on_the_workers_and_do_on_the_seed(phantom_heal_build, phantom_heal_roots, tmp_path):
     first = digests(phantom_heal_build)
-    heal_medvqa.build(phantom_heal_roots, tmp_path / "two", workers=2)
+    first = {name: digest for name, digest in first.items() if name.startswith(REPOSITORIES[0])}
+    heal_medvqa.build(phantom_heal_roots, tmp_path / "two", configs=["vindr"], workers=2)
     assert digests(tmp_path / "two") == first
-    heal_medvqa.build(phantom_heal_roots, tmp_path / "seeded", seed=1)
+    heal_medvqa.build(phantom_heal_roots, tmp_path / "seeded", configs=["vindr"], seed=1)
     other = digests(tmp_path / "seeded")
     assert {name for name in first if name.endswith(".parquet")} <= {n for n in first if other[n] != first[n]}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from medfaith.builders.heal_medvqa.perturbations import NEAREST, tpt, vpt
 from medfaith.builders.heal_medvqa.questions import UNASKED, questions
 from medfaith.builders.heal_medvqa.wording import closed_question
-from tests.builders.heal_scenes import scene, splits
+from tests.builders.heal_scenes import FEW, scene, splits
 
 SEEDS = st.integers(0, 20)
 
@@ -23,6 +23,7 @@ def positives(split, seed):
     return rows, {row["id"]: row for row in rows if row["kind"] == "positive"}
 
 
+@FEW
 @given(splits(), SEEDS)
 def test_swaps(split, seed):
     """Each differs in exactly one part, is logical, not touched, worded alike; and is there where one can be."""
@@ -74,6 +75,7 @@ def nearest_donors(split, own, anatomy, disease):
     return [s for s in others if distance(s) <= limit]
 
 
+@FEW
 @given(splits(), SEEDS)
 def test_donors(split, seed):
     rows, originals = positives(split, seed)
@@ -94,6 +96,7 @@ def test_donors(split, seed):
     assert not made
 
 
+@FEW
 @given(splits(), SEEDS, st.randoms(use_true_random=False))
 def test_partners_do_not_depend_on_the_order_of_the_images(split, seed, random):
     other = list(split)

@@ -14,7 +14,7 @@ from medfaith.builders.heal_medvqa.wording import closed_question, in_text, open
 from medfaith.loaders.anatomy_masks import ANATOMIES
 from medfaith.loaders.vindr_cxr import CLASSES
 from tests.builders import heal_scenes
-from tests.builders.heal_scenes import scene, splits
+from tests.builders.heal_scenes import FEW, scene, splits
 
 SEEDS = st.integers(0, 20)
 CLOSED = ("positive", "hallucinated")
@@ -29,6 +29,7 @@ def kinds(rows) -> list[str]:
     return [row["kind"] for row in rows]
 
 
+@FEW
 @given(splits(), SEEDS)
 def test_each_image_has_two_to_five_questions_in_the_order_of_the_images(split, seed):
     rows = questions(split, "vindr", "train", seed=seed)
@@ -41,6 +42,7 @@ def test_each_image_has_two_to_five_questions_in_the_order_of_the_images(split, 
     assert len(set(ids)) == len(ids)
 
 
+@FEW
 @given(splits(), SEEDS)
 def test_each_row_is_true(split, seed):
     scenes = {s.picture.key: s for s in split}
@@ -71,6 +73,7 @@ def test_each_row_is_true(split, seed):
         assert sorted(box["label"] for box in row["boxes"]) == sorted(own.picture.boxes.labels[n] for n in shown)
 
 
+@FEW
 @given(splits(), SEEDS)
 def test_yes_and_no_are_balanced_where_enough_images_have_no_relation(split, seed):
     rows = questions(split, "vindr", "train", seed=seed)
@@ -87,6 +90,7 @@ def test_yes_and_no_are_balanced_where_enough_images_have_no_relation(split, see
         assert not [s for s in split if could_help(s) and s.picture.key not in used]
 
 
+@FEW
 @given(splits(), SEEDS)
 def test_images_whose_only_relation_is_unasked_are_left_out(split, seed):
     used = by_image(questions(split, "vindr", "train", seed=seed))
@@ -95,6 +99,7 @@ def test_images_whose_only_relation_is_unasked_are_left_out(split, seed):
             assert s.picture.key not in used
 
 
+@FEW
 @given(splits(), SEEDS, st.randoms(use_true_random=False))
 def test_rows_do_not_depend_on_the_order_of_the_images(split, seed, random):
     rows = {row["id"]: row for row in questions(split, "vindr", "train", seed=seed)}
@@ -103,6 +108,7 @@ def test_rows_do_not_depend_on_the_order_of_the_images(split, seed, random):
     assert {row["id"]: row for row in questions(other, "vindr", "train", seed=seed)} == rows
 
 
+@FEW
 @given(splits(), splits(), SEEDS)
 def test_other_images_change_no_row_but_through_what_is_logical_and_the_balance(split, others, seed):
     """An image with relations has the same rows in whatever company, as long as that adds no relation."""

@@ -18,7 +18,7 @@ from medfaith.builders.write import summarise
 from medfaith.builders.wrong_lung import CONFIGS, ORIGINALS, Options
 from medfaith.builders.wrong_lung.boxes import ELSEWHERE, UNKNOWN
 from medfaith.builders.wrong_lung.sentences import NO_ANATOMY, UNLISTED
-from medfaith.builders.wrong_lung.view import mask
+from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders import chest_imagenome, images, phantom
 from medfaith.loaders.errors import InputError, MissingSourceError
 

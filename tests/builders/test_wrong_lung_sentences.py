@@ -8,8 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.metrics import jaccard_score
 
+from medfaith.builders.wrong_lung import view
 from medfaith.builders.wrong_lung.sentences import (
     CUT,
     DISAGREEING,
@@ -23,7 +26,7 @@ from medfaith.builders.wrong_lung.sentences import (
     sentences,
     without_anatomy,
 )
-from medfaith.builders.wrong_lung.view import mask
+from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders.errors import InputError
 from tests.builders.wrong_lung_gold import LUNGS, SIZE, dicom, gold, image, rows
 
@@ -160,3 +163,12 @@ def test_the_most_diverse_tenth_are_whole_reports():
     assert most_diverse(found[::-1]) == flags[::-1]
     assert most_diverse(found[1:3] + found[7:25]) == [True] * 2 + [False] * 18  # two are a tenth of 20
     assert Counter(most_diverse(found[:7])) == {False: 7}  # a tenth of six is none
+
+
+NUMBERS = st.floats(-50, 3000, allow_nan=False)
+EXTENTS = st.floats(0.01, 3000)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, EXTENTS, EXTENTS), max_size=4), st.integers(1, 3000), st.integers(1, 3000))
+def test_overlap_is_measured_on_the_view_on_which_attention_is_scored(boxes, height, width):
+    np.testing.assert_array_equal(view.mask(boxes, (height, width)), mask(boxes, (height, width)))

@@ -23,7 +23,7 @@ from sklearn.metrics import jaccard_score
 from medfaith.builders import wrong_lung
 from medfaith.builders.write import summarise
 from medfaith.builders.wrong_lung import silver
-from medfaith.builders.wrong_lung.view import mask
+from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders import images
 from medfaith.loaders.errors import InputError
 
