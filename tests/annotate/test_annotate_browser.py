@@ -21,7 +21,7 @@ from medfaith.annotate.answers import read_judgements
 from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, make_scene
 from tests.tasks.tiny_gloria import save
 
-sync_api = pytest.importorskip("playwright.sync_api")
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync installs it")
 WAIT = 180_000  # milliseconds; a busy machine
 
 
@@ -34,7 +34,7 @@ def scene(tmp_path_factory) -> Scene:
 def browser() -> Iterator:
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None and not os.environ.get("CI"):
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+        pytest.skip("needs a browser: install chromium (Debian, Ubuntu: apt-get install chromium), then run it again")
     with sync_api.sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         running = playwright.chromium.launch(executable_path=program, args=arguments)
@@ -165,6 +165,7 @@ def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, tmp_path
     assert {one.sentence for one in found} == set(SENTENCES)
 
 
+@pytest.mark.full
 def test_own_prompts_with_live_models(scene, browser, tmp_path):
     out = tmp_path / "answers.jsonl"
     live = []
@@ -185,6 +186,7 @@ def test_own_prompts_with_live_models(scene, browser, tmp_path):
     assert {one.instance for one in found} == {scene.plan().instances[1].key}
 
 
+@pytest.mark.full
 def test_without_live_models_the_tab_says_why(scene, browser, tmp_path):
     with served(scene, tmp_path / "a.jsonl") as (_, url), visited(browser, url) as page:
         page.get_by_text("Choose one sentence").wait_for()

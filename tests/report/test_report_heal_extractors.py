@@ -165,6 +165,7 @@ def test_without_open_answers_nothing_is_asked(tmp_path, capsys):
     assert TWO not in report
 
 
+@pytest.mark.full
 def test_a_local_model_reads(logs, tmp_path, capsys):
     """Random weights write no list, so every answer is unreadable to it."""
     folder = save_tiny_llama(tmp_path / "llama")

@@ -19,6 +19,7 @@ from tests.report.report_logs import csv_rows, rows_of
 from tests.report.surgx_logs import shown
 from tests.tasks.tiny_contrastive import save_clip
 
+pytestmark = pytest.mark.full
 SEED = 20  # of weights by which some frames have a true triplet among the five predicted, and some of these lose it
 # The processor makes the shorter side of 214 x 120 pixels 32 and cuts 28 x 28 out of the middle of 57 x 32.
 SCALE_X, SCALE_Y = 214 / 57, 120 / 32
