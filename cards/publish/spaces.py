@@ -29,7 +29,8 @@ GRADIO = "6.31.0"  # what the page is tested with
 PYTHON = "3.11"
 APP, CARD, EXAMPLE, REQUIREMENTS = "app.py", "README.md", "example.json", "requirements.txt"
 LOOK = {"emoji": "🩻", "colorFrom": "blue", "colorTo": "gray"}
-CHECKOUT = "The path is that of a checkout; from the Hub it is `<organisation>/{name}`. "  # of every card
+# In every card; what is on the Hub needs no checkout.
+CHECKOUT = "In a checkout with medfaith installed, load it by this path; from the Hub by `<organisation>/{name}`.\n"
 
 
 def metrics() -> list[Path]:

@@ -71,7 +71,7 @@ def deltas(
         perturbed rows have a value "kl" (`score.symmetric_kl` of the two), its mean in the same way.
 
     Raises:
-        ValueError: an id that stands twice, or a parameter out of its range.
+        ValueError: an id that occurs twice, or a parameter out of its range.
     """
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
     paired = pairs(rows)
@@ -137,11 +137,11 @@ def correlations(rows: Sequence[Row], names: Sequence[str] = VALUES) -> dict[tup
 
 
 def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row | None]]:
-    """Each perturbed row and its original, None where that is not there. Raises ValueError where an id stands twice."""
+    """Each perturbed row and its original, None where that is not there. Raises ValueError where an id occurs twice."""
     of_id: dict[str, Row] = {}
     for row in rows:
         if row["id"] in of_id:
-            raise ValueError(f"{row['id']}: stands twice; expected one row an id")
+            raise ValueError(f"{row['id']}: this id occurs twice; expected one row for each id")
         of_id[row["id"]] = row
     return [(row, of_id.get(row["original_id"])) for row in rows if row["perturbation"] is not None]
 

@@ -42,7 +42,7 @@ def score_predictions(
         perturbed row kl, where both of the pair have attention of one shape.
 
     Raises:
-        ValueError: lengths differ, an id that stands twice, a row with only one of original_id and perturbation, or as
+        ValueError: lengths differ, an id that occurs twice, a row with only one of original_id and perturbation, or as
             `score.score_row`; it names the row.
     """
     if len(predictions) != len(references):

@@ -207,5 +207,5 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Keys in lower case; an object that has one of them twice says two things."""
     found = {key.strip().casefold(): value for key, value in pairs}
     if len(found) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return found

@@ -98,7 +98,7 @@ def score_frame(
         (predictions left out of the mean of a missed one).
 
     Raises:
-        ValueError: as `ras`; text that is no triplet, one that stands twice, or not one map for each prediction.
+        ValueError: as `ras`; text that is no triplet, one that occurs twice, or not one map for each prediction.
     """
     if len(maps) != len(predictions):
         raise ValueError(f"{name}: {len(maps)} maps for {len(predictions)} predictions; expected one for each")

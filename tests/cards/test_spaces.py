@@ -117,6 +117,47 @@ def test_a_space_is_files_that_name_only_one_another(staged, metric):
     assert set(listed) <= set(declared)
 
 
+def written(room: Path, files: dict[str, str]) -> Path:
+    """A metric `m` in a room of the given files."""
+    for name, source in files.items():
+        (room / name).parent.mkdir(exist_ok=True)
+        (room / name).write_text(source, encoding="utf-8")
+    return room / "m"
+
+
+FULL = "from medfaith.evaluate_metrics."
+
+
+def test_files_of_other_folders_lie_flat_beside_the_module_and_are_named_by_it(tmp_path):
+    module = f"import evaluate\n{FULL}m.score import (\n    a,\n    b as c,\n)\n\nX = 1\n"
+    score = "from ..n.score import a\n\n\ndef b():\n    from .late import z\n    return z\n"
+    deep = {"n/score.py": "from .deep import a\n", "n/deep.py": "a = 1\n", "m/late.py": "z = 2\n"}
+    bundle = spaces.bundle(written(tmp_path, {"m/m.py": module, "m/score.py": score, **deep}))
+    named = "".join(f"from .{name} import __name__ as _{name}\n" for name in ("late", "n_deep", "n_score"))
+    comment = "# evaluate fetches only the files that this one names."
+    assert set(bundle) == {"m.py", "score.py", "n_score.py", "late.py", "n_deep.py"}
+    assert bundle["m.py"] == f"import evaluate\nfrom .score import a, b as c\n\n{comment}\n{named}\nX = 1\n"
+    assert bundle["score.py"] == score.replace("..n.score", ".n_score")
+    assert (bundle["n_score.py"], bundle["n_deep.py"]) == ("from .n_deep import a\n", "a = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"m/m.py": "import evaluate\nfrom medfaith.loaders import rle\n"}, r"m\.py, line 2: a Space has no medfaith"),
+        ({"m/m.py": "from ...loaders.rle import encode\n"}, r"m\.py, line 1: a Space has no \.\.\.loaders\.rle"),
+        ({"m/m.py": f"{FULL}n.gone import a\n"}, r"n\.gone; expected `from medfaith\.evaluate_metrics\."),
+        (
+            {"m/m.py": f"{FULL}m.n_a import x\n{FULL}n.a import y\n", "m/n_a.py": "x = 1\n", "n/a.py": "y = 1\n"},
+            r"both would be n_a\.py in a Space; rename one of them",
+        ),
+    ],
+)
+def test_what_no_space_can_have_is_refused(tmp_path, files, message):
+    with pytest.raises(ValueError, match=message):
+        spaces.bundle(written(tmp_path, files))
+
+
 def third_party(path: Path) -> set[str]:
     """Distributions that a file imports; a sibling that it imports is there."""
     found = set()

@@ -238,7 +238,7 @@ def test_intervals_draw_whole_patients():
 
 
 def test_a_row_that_stands_twice_is_named():
-    with pytest.raises(ValueError, match="a: stands twice"):
+    with pytest.raises(ValueError, match="a: this id occurs twice"):
         pairs([*ROWS, ROWS[0]])
 
 
@@ -334,7 +334,7 @@ def test_module_agrees_with_the_function(first):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"id": "a"}, "a: stands twice"),
+        ({"id": "a"}, "a: this id occurs twice"),
         ({"original_id": "a"}, "b: original_id 'a' and perturbation None; expected both, or neither"),
         ({"perturbation": "x"}, "b: original_id None and perturbation 'x'"),
         ({"original_id": "a", "perturbation": "original"}, "b: original_id 'a' and perturbation 'original'"),

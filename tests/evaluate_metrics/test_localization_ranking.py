@@ -30,15 +30,11 @@ def maps(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     kind = draw(st.sampled_from(["different", "tied", "last bit", "negative", "zeros", "one", "tiny", "float32"]))
     scores = {
-        "different": rng.random(shape),
-        "tied": rng.integers(0, 4, shape) / 7,
-        "last bit": 1 + rng.integers(0, 4, shape) * 2.0**-52,
-        "negative": rng.integers(-3, 4, shape) / 7,
-        "zeros": np.where(rng.random(shape) < 0.5, 0.0, -0.0),
-        "one": np.full(shape, 0.1),
-        "tiny": rng.integers(0, 9, shape) * 5e-324,
-        "float32": rng.random(shape).astype(np.float32),
-    }[kind]
+        "different": rng.random(shape), "tied": rng.integers(0, 4, shape) / 7,
+        "last bit": 1 + rng.integers(0, 4, shape) * 2.0**-52, "negative": rng.integers(-3, 4, shape) / 7,
+        "zeros": np.where(rng.random(shape) < 0.5, 0.0, -0.0), "one": np.full(shape, 0.1),
+        "tiny": rng.integers(0, 9, shape) * 5e-324, "float32": rng.random(shape).astype(np.float32),
+    }[kind]  # fmt: skip
     return scores, rng.random(shape) < draw(st.sampled_from([0, 0.1, 0.5, 1]))
 
 

@@ -66,13 +66,9 @@ def test_a_table_counted_by_hand():
     )
     assert scores["dice"] == pytest.approx((1 + 8 / 20 + 0 + 0) / 4)
     assert {name: value for name, value in scores.items() if name.startswith("n")} == {
-        "n": 6,
-        "n_valid": 4,
-        "n_both_empty": 2,
-        "n_empty_predictions": 3,
-        "n_empty_references": 3,
+        "n": 6, "n_valid": 4, "n_both_empty": 2, "n_empty_predictions": 3, "n_empty_references": 3,
         "n_without_prediction": 2,
-    }
+    }  # fmt: skip
 
 
 def test_nothing_is_nan():

@@ -177,30 +177,14 @@ def test_a_table_counted_by_hand():
     scores = score_predictions(*table(), per_sample=True)
     per_sample = scores.pop("per_sample")
     assert {name: value for name, value in scores.items() if "_ci_" not in name} == {
-        "yes_no_precision": 1 / 2,
-        "yes_no_recall": 1 / 3,
-        "yes_no_f1": 2 / 5,
-        "n_yes_no_true_positives": 1,
-        "n_yes_no_false_positives": 1,
-        "n_yes_no_false_negatives": 2,
-        "yes_no_macro_f1": pytest.approx((2 / 5 + 2 / 5) / 2),
-        "yes_no_accuracy": 2 / 6,
-        "n_closed": 6,
-        "n_closed_yes": 3,
-        "n_closed_unparsed": 2,
-        "n_closed_unparsed_yes": 1,
-        "open_precision": 1 / 3,
-        "open_recall": 1 / 3,
-        "open_f1": 1 / 3,
-        "n_open_true_positives": 1,
-        "n_open_false_positives": 2,
-        "n_open_false_negatives": 2,
-        "open_exact_match": 1 / 5,
-        "n_open": 5,
-        "n_open_normal": 3,
-        "n_open_answered_normal": 1,
-        "n_open_unreadable": 2,
-    }
+        "yes_no_precision": 1 / 2, "yes_no_recall": 1 / 3, "yes_no_f1": 2 / 5, "n_yes_no_true_positives": 1,
+        "n_yes_no_false_positives": 1, "n_yes_no_false_negatives": 2,
+        "yes_no_macro_f1": pytest.approx((2 / 5 + 2 / 5) / 2), "yes_no_accuracy": 2 / 6, "n_closed": 6,
+        "n_closed_yes": 3, "n_closed_unparsed": 2, "n_closed_unparsed_yes": 1, "open_precision": 1 / 3,
+        "open_recall": 1 / 3, "open_f1": 1 / 3, "n_open_true_positives": 1, "n_open_false_positives": 2,
+        "n_open_false_negatives": 2, "open_exact_match": 1 / 5, "n_open": 5, "n_open_normal": 3,
+        "n_open_answered_normal": 1, "n_open_unreadable": 2,
+    }  # fmt: skip
     assert per_sample[4] == {"question_type": "closed", "outcome": "none", "labels": None, "correct": False}
     assert per_sample[6] == {
         "question_type": "open",

@@ -37,26 +37,11 @@ def test_a_table_counted_by_hand():
     ]
     scores = score_predictions([text for text, _ in cases], [reference for _, reference in cases])
     expected = {
-        "n": 12,
-        "n_correct": 2,
-        "n_presence": 7,
-        "n_reversals": 4,
-        "n_absence": 4,
-        "n_contradictions": 2,
-        "n_wrong": 10,
-        "n_wrong_with_negated": 6,
-        "n_repairable_reversals": 3,
-        "n_unparsed": 1,
-        "n_ambiguous": 1,
-        "n_invalid": 1,
-        "n_correct_verified": 4,
-        "n_reversals_verified": 1,
-        "n_contradictions_verified": 0,
-        "n_wrong_with_negated_verified": 1,
-        "n_changed": 6,
-        "n_improved": 3,
-        "n_worsened": 1,
-    }
+        "n": 12, "n_correct": 2, "n_presence": 7, "n_reversals": 4, "n_absence": 4, "n_contradictions": 2,
+        "n_wrong": 10, "n_wrong_with_negated": 6, "n_repairable_reversals": 3, "n_unparsed": 1, "n_ambiguous": 1,
+        "n_invalid": 1, "n_correct_verified": 4, "n_reversals_verified": 1, "n_contradictions_verified": 0,
+        "n_wrong_with_negated_verified": 1, "n_changed": 6, "n_improved": 3, "n_worsened": 1,
+    }  # fmt: skip
     assert {name: scores[name] for name in expected} == expected
     assert scores["accuracy"] == 2 / 12
     assert scores["reversal_rate"] == 4 / 7
@@ -73,14 +58,9 @@ def test_per_sample_tells_the_reading_and_the_verdict():
     predictions = ["B", "C", "A or B"]
     per_sample = score_predictions(predictions, [row()] * 3, per_sample=True)["per_sample"]
     assert per_sample[0] == {
-        "choice": 1,
-        "outcome": "parsed",
-        "correct": False,
-        "verified_choice": 0,
-        "verified_correct": True,
-        "fired": True,
-        "reason": "fired",
-    }
+        "choice": 1, "outcome": "parsed", "correct": False, "verified_choice": 0, "verified_correct": True,
+        "fired": True, "reason": "fired",
+    }  # fmt: skip
     assert [sample["reason"] for sample in per_sample] == ["fired", "not_the_negated_option", "no_prediction"]
     assert (per_sample[2]["choice"], per_sample[2]["outcome"]) == (None, "ambiguous")
 

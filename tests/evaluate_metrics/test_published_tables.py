@@ -31,12 +31,9 @@ QUESTIONS = {
     "P3": "Which of the listed findings is not identified on this chest X-ray study?",
 }
 FORMS = {
-    "canonical_no": "No edema",
-    "absence_of": "Absence of edema",
-    "not_present": "Edema is not present",
-    "no_evidence_of": "No evidence of edema",
-    "clear_of": "Clear of edema",
-}
+    "canonical_no": "No edema", "absence_of": "Absence of edema", "not_present": "Edema is not present",
+    "no_evidence_of": "No evidence of edema", "clear_of": "Clear of edema",
+}  # fmt: skip
 
 
 def reference(question, options, answer, negated):

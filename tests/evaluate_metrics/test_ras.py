@@ -192,15 +192,11 @@ def rows(frames):
     predictions = [{"triplets": triplets, "maps": maps} for (triplets, maps, *_), _ in frames]
     references = [
         {
-            "video": video,
-            "triplets": gold,
-            "size": list(SIZE),
-            "window": None,
-            "boxes": boxes,
+            "video": video, "triplets": gold, "size": list(SIZE), "window": None, "boxes": boxes,
             "motion": None if motion is None else dict(rle.encode(motion)),
         }
         for (_, _, gold, boxes, motion, video), _ in frames
-    ]
+    ]  # fmt: skip
     return predictions, references
 
 
@@ -212,30 +208,11 @@ def test_a_table_counted_by_hand():
             [(level, rank, state, float(value), left) for level, rank, state, value, left in expected]
         )
     assert {name: value for name, value in scores.items() if name.startswith("n_")} == {
-        "n_ivt": 2,
-        "n_ivt_scored": 1,
-        "n_iv": 1,
-        "n_iv_scored": 1,
-        "n_it": 1,
-        "n_it_scored": 1,
-        "n_i": 2,
-        "n_i_scored": 0,
-        "n_missed": 4,
-        "n_missed_scored": 1,
-        "n_without_motion": 2,
-        "n_without_prediction": 1,
-        "n_without_map": 1,
-        "n_degenerate": 2,
-        "n_gold": 10,
-        "n_null": 1,
-        "n_null_left_out": 0,
-        "n_without_box": 4,
-        "n_left_out_of_missed": 4,
-        "n_videos": 2,
-        "n_frames": 7,
-        "n_boxes": 12,
-        "n_boxes_outside": 0,
-    }
+        "n_ivt": 2, "n_ivt_scored": 1, "n_iv": 1, "n_iv_scored": 1, "n_it": 1, "n_it_scored": 1, "n_i": 2,
+        "n_i_scored": 0, "n_missed": 4, "n_missed_scored": 1, "n_without_motion": 2, "n_without_prediction": 1,
+        "n_without_map": 1, "n_degenerate": 2, "n_gold": 10, "n_null": 1, "n_null_left_out": 0, "n_without_box": 4,
+        "n_left_out_of_missed": 4, "n_videos": 2, "n_frames": 7, "n_boxes": 12, "n_boxes_outside": 0,
+    }  # fmt: skip
     assert (scores["ras_local_ivt"], scores["ras_local_iv"], scores["ras_global_missed"]) == (1, 0, 0.5)
     assert math.isnan(scores["ras_local_i"])
     assert [scores[f"share_{level}"] for level in LEVELS] == [0.2, 0.1, 0.1, 0.2, 0.4]

@@ -109,26 +109,12 @@ def test_a_table_counted_by_hand():
     per_sample = scores.pop("per_sample")
     counts = {name: value for name, value in scores.items() if name.startswith("n_")}
     assert counts == {
-        "n_pairs": 5,
-        "n_changed": 2,
-        "n_unparsed_perturbed": 1,
-        "n_without_partner": 0,
-        "n_images": 3,
-        "n_pairs_anatomy": 3,
-        "n_changed_anatomy": 2,
-        "n_unparsed_perturbed_anatomy": 0,
-        "n_without_partner_anatomy": 0,
-        "n_images_anatomy": 3,
-        "n_pairs_disease": 2,
-        "n_changed_disease": 0,
-        "n_unparsed_perturbed_disease": 1,
-        "n_without_partner_disease": 1,
-        "n_images_disease": 2,
-        "n_originals": 5,
-        "n_true_positives": 3,
-        "n_unparsed_originals": 1,
-        "n_without_original": 1,
-    }
+        "n_pairs": 5, "n_changed": 2, "n_unparsed_perturbed": 1, "n_without_partner": 0, "n_images": 3,
+        "n_pairs_anatomy": 3, "n_changed_anatomy": 2, "n_unparsed_perturbed_anatomy": 0, "n_without_partner_anatomy": 0,
+        "n_images_anatomy": 3, "n_pairs_disease": 2, "n_changed_disease": 0, "n_unparsed_perturbed_disease": 1,
+        "n_without_partner_disease": 1, "n_images_disease": 2, "n_originals": 5, "n_true_positives": 3,
+        "n_unparsed_originals": 1, "n_without_original": 1,
+    }  # fmt: skip
     assert (scores["tpt"], scores["tpt_anatomy"], scores["tpt_disease"]) == (2 / 5, 2 / 3, 0.0)
     assert scores["tpt_ci_low"] <= scores["tpt"] <= scores["tpt_ci_high"]
     assert per_sample[0] == {"outcome": "yes", "true_positive": True, "changed": None}

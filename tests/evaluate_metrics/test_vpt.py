@@ -35,19 +35,10 @@ def test_a_table_counted_by_hand():
     scores = score_predictions([text for text, _ in HAND], [reference for _, reference in HAND])
     interval = bootstrap_mean([1, 0, 0], groups=["a", "a", "b"])
     assert scores == {
-        "vpt": 1 / 3,
-        "vpt_ci_low": interval.low,
-        "vpt_ci_high": interval.high,
-        "n_pairs": 3,
-        "n_changed": 1,
-        "n_unparsed_perturbed": 1,
-        "n_without_partner": 1,
-        "n_images": 2,
-        "n_originals": 6,
-        "n_true_positives": 4,
-        "n_unparsed_originals": 1,
-        "n_without_original": 0,
-    }
+        "vpt": 1 / 3, "vpt_ci_low": interval.low, "vpt_ci_high": interval.high, "n_pairs": 3, "n_changed": 1,
+        "n_unparsed_perturbed": 1, "n_without_partner": 1, "n_images": 2, "n_originals": 6, "n_true_positives": 4,
+        "n_unparsed_originals": 1, "n_without_original": 0,
+    }  # fmt: skip
 
 
 def test_undefined_is_nan():
