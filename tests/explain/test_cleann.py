@@ -77,16 +77,6 @@ def test_partial_correlation_is_that_of_the_residuals(data: np.ndarray, others: 
     assert test.p_value(0, 1, others) == pytest.approx(2 * scipy.stats.norm.sf(abs(z)), rel=1e-9)
 
 
-@pytest.mark.parametrize("others", SETS)
-def test_p_values_equal_causal_learns(data: np.ndarray, others: tuple[int, ...]):
-    from causallearn.utils.cit import CIT
-
-    theirs: Any = CIT(data, "fisherz")
-    test = PartialCorrelation(np.corrcoef(data.T), n_samples=len(data))
-    for x, y in combinations(sorted({0, 1, 2, 3, 4} - set(others)), 2):
-        assert test.p_value(x, y, others) == pytest.approx(theirs(x, y, others), abs=1e-12)
-
-
 def test_alpha_and_the_number_of_samples_decide():
     correlation = np.array([[1.0, 0.38], [0.38, 1.0]])  # |r| > 0.3758 is dependent for n = 128, alpha = 1e-5
     assert not PartialCorrelation(correlation).cond_indep(0, 1)
@@ -121,7 +111,7 @@ def sparse_influences(draw: st.DrawFn) -> np.ndarray:
     return influences(n, edges)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(sparse_influences())
 def test_the_skeleton_of_a_known_graph_is_recovered(influence: np.ndarray):
     found = learned(influence)
@@ -163,7 +153,7 @@ def test_marks(n: int, edges: dict[Any, float], positions: list[int], expected: 
     assert found == {ends: MARKS[mark] for ends, mark in expected.items()}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(8))
 def test_with_hidden_tokens_the_skeleton_is_what_d_separation_says(seed: int):
     """Six of nine tokens are seen: an edge stands where no set of seen tokens d-separates its ends (networkx)."""
     generator = np.random.default_rng(seed)

@@ -17,10 +17,8 @@ from PIL import Image
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import token_cam as explainer
 from medfaith.tasks.explain.token_cam import decoder_layers, grad_cam, token_cam, visual_grid, visual_positions
-from tests.tasks import tiny_models
+from tests.tasks.tiny_models import PLACEHOLDER, SAVE
 
-SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl}
-PLACEHOLDER = {"llava": "<image>", "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>"}
 GRIDS = {"llava": (2, 2), "qwen2_5_vl": (2, 3)}  # 28 x 28 in patches of 14; 60 x 90 in merged patches of 28
 ANSWER = " A grasper and a hook"
 
@@ -67,7 +65,7 @@ def in_float64(decoder: torch.nn.Module) -> None:
                 setattr(parent, name, exact)
 
 
-@pytest.fixture(scope="module", params=SAVE)
+@pytest.fixture(scope="module", params=GRIDS)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     return Case(request.param, tmp_path_factory.mktemp(request.param))
 

@@ -1,13 +1,15 @@
-"""What several tests of tasks share."""
+"""What several tests of tasks share: builds, and tiny models that are saved once and loaded once."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from medfaith.builders import cxr_contrabench
 from medfaith.loaders import phantom
+from tests.tasks import tiny_contrastive, tiny_gloria
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,31 @@ def contrabench_of_all_sources(phantom_roots, tmp_path_factory) -> tuple[dict[st
     roots = {**phantom_roots, **phantom.write(folder / "phantom", seed=0, sources=("chexstruct", "rexvqa"))}
     cxr_contrabench.build(roots, folder / "data")
     return roots, folder / "data"
+
+
+@pytest.fixture(scope="session")
+def families(tmp_path_factory) -> dict[str, dict[str, Any]]:
+    """How the tiny model of each contrastive family is named in model_args."""
+    with tiny_contrastive.small_resnet():
+        return tiny_contrastive.save_families(tmp_path_factory.mktemp("families"))
+
+
+@pytest.fixture(scope="session")
+def models(families) -> dict[str, Any]:
+    """A ContrastiveLM of each family. Do not change them."""
+    with tiny_contrastive.small_resnet():
+        return tiny_contrastive.load_families(families)
+
+
+@pytest.fixture
+def small_resnet():
+    """For a test that loads SurgVLP itself: its ResNet is the one that `families` has saved."""
+    with tiny_contrastive.small_resnet():
+        yield
+
+
+@pytest.fixture(scope="session")
+def gloria(tmp_path_factory) -> dict[bool, tuple[str, str]]:
+    """Without and with a "No Attn" vector: a checkpoint and its tokenizer."""
+    folder = tmp_path_factory.mktemp("gloria")
+    return {no_attn: tiny_gloria.save(folder / str(no_attn), no_attn) for no_attn in (False, True)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import transformers
 
@@ -14,16 +12,6 @@ from medfaith.tasks.models.contrastive import ContrastiveLM
 from medfaith.tasks.models.image_lm import number_at_once
 from tests.tasks import tiny_contrastive
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, requests_of
-
-
-@pytest.fixture(scope="module")
-def arguments(tmp_path_factory) -> dict[str, dict[str, Any]]:
-    return tiny_contrastive.save_families(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def models(arguments) -> dict[str, Any]:
-    return tiny_contrastive.load_families(arguments)
 
 
 @pytest.mark.parametrize(
@@ -44,13 +32,13 @@ def models(arguments) -> dict[str, Any]:
         ({"pretrained": "surgvlp:/no/such/file.pth"}, "/no/such/file.pth: cannot be loaded"),
     ],
 )
-def test_arguments_that_are_none(arguments, change, message):
+def test_arguments_that_are_none(families, change, message):
     with pytest.raises(MedfaithError) as caught:
-        ContrastiveLM(**(arguments["clip"] | change))
+        ContrastiveLM(**(families["clip"] | change))
     assert message in str(caught.value)
 
 
-def test_an_automatic_batch_size(arguments):
+def test_an_automatic_batch_size():
     assert number_at_once("auto", None) == 16
     assert number_at_once("auto:4", 8) == 8
     assert number_at_once("3", None) == 3
@@ -62,11 +50,11 @@ def test_a_model_of_another_kind(tmp_path):
         ContrastiveLM(str(tmp_path))
 
 
-def test_weights_that_would_be_random(arguments, tmp_path):
-    model = transformers.CLIPModel.from_pretrained(arguments["clip"]["pretrained"])
+def test_weights_that_would_be_random(families, tmp_path):
+    model = transformers.CLIPModel.from_pretrained(families["clip"]["pretrained"])
     kept = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("visual_projection")}
     model.save_pretrained(tmp_path, state_dict=kept)
-    transformers.AutoProcessor.from_pretrained(arguments["clip"]["pretrained"]).save_pretrained(tmp_path)
+    transformers.AutoProcessor.from_pretrained(families["clip"]["pretrained"]).save_pretrained(tmp_path)
     with pytest.raises(InputError, match=r"has no weights for visual_projection\.weight: they would be random"):
         ContrastiveLM(str(tmp_path))
 
@@ -114,16 +102,16 @@ def test_a_prompt_is_not_cut_in_silence(family, models):
         models[family]._text([fits + " a"])
 
 
-def test_broken_weights_give_no_reply(arguments, monkeypatch):
-    lm = ContrastiveLM(**arguments["clip"], device="cpu")
+def test_broken_weights_give_no_reply(families):
+    lm = ContrastiveLM(**families["clip"], device="cpu")
     lm._encoder.network.visual_projection.weight[0, 0] = float("nan")
     with pytest.raises(MedfaithError, match="similarities that are not numbers"):
         lm.scores(FRAMES[:1], PROMPTS)
 
 
 @pytest.mark.parametrize("named", [None, "elsewhere"])
-def test_heatmaps_that_could_not_be_found_stop_the_run_before_its_first_answer(arguments, tmp_path, monkeypatch, named):
-    lm = ContrastiveLM(**arguments["clip"], store=str(tmp_path / "store"), device="cpu")
+def test_heatmaps_that_could_not_be_found_stop_the_run_before_its_first_answer(families, tmp_path, monkeypatch, named):
+    lm = ContrastiveLM(**families["clip"], store=str(tmp_path / "store"), device="cpu")
     monkeypatch.setattr(lm._encoder, "pixels", lambda _: pytest.fail("scored"))
     heatmaps = Heatmaps(named and str(tmp_path / named))
     with pytest.raises(InputError, match=r"store=(.|\n)*--heatmaps DIR"):

@@ -11,24 +11,13 @@ import transformers
 from captum.attr import LayerGradCam
 
 from medfaith.tasks.models.contrastive import ContrastiveLM
-from tests.tasks import tiny_contrastive
 from tests.tasks.tiny_contrastive import FRAMES, PROMPTS
-
-
-@pytest.fixture(scope="module")
-def arguments(tmp_path_factory) -> dict[str, dict[str, Any]]:
-    return tiny_contrastive.save_families(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def models(arguments) -> dict[str, Any]:
-    return tiny_contrastive.load_families(arguments)
 
 
 @pytest.mark.parametrize("family", ["clip", "blip"])
 @pytest.mark.parametrize("explainer", ["rollout", "rollout_last", "rollout_forward"])
-def test_rollout_is_the_recursion_on_the_librarys_own_forward_pass(family, explainer, arguments):
-    folder = arguments[family]["pretrained"]
+def test_rollout_is_the_recursion_on_the_librarys_own_forward_pass(family, explainer, families):
+    folder = families[family]["pretrained"]
     lm = ContrastiveLM(folder, explainer=explainer, device="cpu")
     grids, _ = lm.explain(FRAMES[1], PROMPTS, [3, 6])
     kind = transformers.CLIPModel if family == "clip" else transformers.BlipForImageTextRetrieval

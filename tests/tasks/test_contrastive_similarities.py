@@ -10,18 +10,7 @@ import torch
 import transformers
 
 from medfaith.tasks.models.contrastive import predicted
-from tests.tasks import tiny_contrastive
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS
-
-
-@pytest.fixture(scope="module")
-def arguments(tmp_path_factory) -> dict[str, dict[str, Any]]:
-    return tiny_contrastive.save_families(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
-def models(arguments) -> dict[str, Any]:
-    return tiny_contrastive.load_families(arguments)
 
 
 def clip_similarity(folder: str) -> np.ndarray:
@@ -94,14 +83,15 @@ def surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
     return 100 * torch.nn.functional.cosine_similarity(image[:, None], text[None], dim=-1).numpy()
 
 
+@pytest.mark.usefixtures("small_resnet")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_similarities_are_the_librarys_own(family, arguments, models):
-    name = arguments[family]["pretrained"]
+def test_similarities_are_the_librarys_own(family, families, models):
+    name = families[family]["pretrained"]
     expected = {
         "clip": lambda: clip_similarity(name),
         "blip": lambda: blip_similarity(name),
         "open_clip": lambda: open_clip_similarity(name),
-        "surgvlp": lambda: surgvlp_similarity(name, arguments["surgvlp"]["text_model"]),
+        "surgvlp": lambda: surgvlp_similarity(name, families["surgvlp"]["text_model"]),
     }[family]()
     scores = models[family].scores(FRAMES, PROMPTS)
     assert scores.shape == (5, 7)

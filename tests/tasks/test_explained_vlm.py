@@ -27,10 +27,11 @@ from medfaith.tasks.models.explained_vlm import (
     tokens_in,
     weights_digest,
 )
+from medfaith.tasks.wrong_lung.adapter import ATTENTION
+from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
 from tests.tasks import tiny_models
+from tests.tasks.tiny_models import PLACEHOLDER
 
-SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl}
-PLACEHOLDER = {"llava": "<image>", "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>"}
 INSTRUMENTS = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
 SIZE = (160, 90)  # width and height: the shape of Cholec80's frames
 ASKED = {  # question -> what the models are taught to answer
@@ -38,23 +39,26 @@ ASKED = {  # question -> what the models are taught to answer
     "Which tools are in this frame?": "No tool is visible.",
     "Name the tool.": "The specimen bag",
 }
+ABOUT_SENTENCES = {"Is there a left effusion?": "Yes, there is.", "Is the heart wide?": "It may be."}
 
 
 def frame(seed: int = 0) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8))
 
 
-@pytest.fixture(scope="module", params=SAVE)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = SAVE[request.param](tmp_path_factory.mktemp("models") / request.param)
-    tiny_models.teach(folder, PLACEHOLDER[folder.name], ASKED, frame(0))
+@pytest.fixture(scope="module")
+def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tiny_models.save_llava(tmp_path_factory.mktemp("models") / "llava")
+    tiny_models.teach(folder, "<image>", ASKED | ABOUT_SENTENCES, frame(0))
     return folder
 
 
-@pytest.fixture(scope="module")
-def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tiny_models.save_llava(tmp_path_factory.mktemp("one") / "llava")
-    tiny_models.teach(folder, "<image>", ASKED, frame(0))
+@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])
+def folder(request: pytest.FixtureRequest, llava: Path) -> Path:
+    if request.param == "llava":
+        return llava
+    folder = tiny_models.save_qwen2_5_vl(llava.parent / request.param)
+    tiny_models.teach(folder, PLACEHOLDER[folder.name], ASKED, frame(0))
     return folder
 
 
@@ -73,8 +77,8 @@ def requests() -> list[Instance]:
     return [ask(number, question) for number, question in enumerate([*ASKED, next(iter(ASKED))])]
 
 
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_the_text_is_hf_multimodals(folder: Path, tmp_path: Path, batch_size: int):
+def test_the_text_is_hf_multimodals(folder: Path, tmp_path: Path):
+    batch_size = 3
     theirs = load(folder, HFMultimodalLM, batch_size=batch_size).generate_until(requests())
     plain = load(folder, batch_size=batch_size).generate_until(requests())
     explained = load(folder, batch_size=batch_size, store=str(tmp_path)).generate_until(requests())
@@ -173,23 +177,14 @@ def test_a_row_that_was_asked_otherwise_is_computed_again(llava: Path, tmp_path:
 def test_models_settings_and_tasks_never_share_a_key(llava: Path, tmp_path: Path):
     other = tmp_path / "other" / "llava"
     tiny_models.save_llava(other)  # the same folder name, untaught weights
-    keys = []
-    for folder, arguments, task in [
-        (llava, {}, "t"),
-        (llava, {"layer": -2}, "t"),
-        (llava, {"target": "logprob"}, "t"),
-        (llava, {"dtype": "bfloat16"}, "t"),
-        (llava, {"image_max_side": 80}, "t"),
-        (llava, {}, "another task"),
-        (other, {}, "t"),
-    ]:
-        lm = load(folder, store=str(tmp_path / "store"), **arguments)
-        (reply,) = lm.generate_until([ask(0, "Name the tool.", task=task)])
-        keys.append(json.loads(reply)["heatmaps"].partition("/")[0])
+
+    def key(folder: Path, arguments: dict[str, Any], task: str = "t") -> str:
+        return load(folder, store=str(tmp_path / "store"), **arguments)._store(ask(0, "Name the tool.", task=task)).key
+
+    changed = [{}, {"layer": -2}, {"target": "logprob"}, {"dtype": "bfloat16"}, {"image_max_side": 80}]
+    keys = [*(key(llava, arguments) for arguments in changed), key(llava, {}, "another task"), key(other, {})]
     assert len(set(keys)) == len(keys)
-    same = load(llava, store=str(tmp_path / "store"), layer=1)  # the last of two, counted from the front
-    (reply,) = same.generate_until([ask(0, "Name the tool.")])
-    assert json.loads(reply)["heatmaps"].partition("/")[0] == keys[0]
+    assert key(llava, {"layer": 1}) == keys[0]  # the last of two, counted from the front
 
 
 def test_documents_without_classes_get_plain_text(llava: Path, tmp_path: Path):
@@ -220,7 +215,9 @@ def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
     assert {name for name in pictures if name.startswith("hook")} == {f"hook-head{head}.png" for head in heads}
     assert len(pictures) == 8
     path.unlink()
-    assert load(llava, **arguments).generate_until([ask(0, question)]) == [reply]
+    again = load(llava, **arguments)
+    again._causal_graphs = lambda _: {}
+    assert again.generate_until([ask(0, question)]) == [reply]
     assert path.is_file()
 
 
@@ -247,6 +244,52 @@ def test_bad_input(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InputError, match=r"their folder was not named(.|\n)*--heatmaps DIR"):
         lm.generate_until([ask(0, "Name the tool.", heatmaps=Heatmaps(None))])
     assert not list(Path(store).glob("*/*.npz"))
+
+
+def about(row: str, question: str, task: str = "gold") -> Instance:
+    return ask(0, question, task=task, id=row, sentence=question, classes=[])
+
+
+def test_attention_is_the_map_of_the_answering_word(llava: Path, tmp_path: Path):
+    affirmed, open_ = ABOUT_SENTENCES
+    replies = load(llava, store=str(tmp_path), batch_size=2).generate_until([about("a", affirmed), about("b", open_)])
+    assert [json.loads(reply)["text"].strip() for reply in replies] == list(ABOUT_SENTENCES.values())
+    first, second = (read_sentence_reply(reply).heatmaps or "" for reply in replies)
+    entry = open_store(tmp_path).read(first, "a")
+    assert entry.maps[ATTENTION].sum() == pytest.approx(1)
+    assert entry.geometry.size == (SIZE[1], SIZE[0])
+    assert open_store(tmp_path).read(second, "b").maps == {}  # neither yes nor no: nothing to explain
+
+    model = transformers.AutoModelForImageTextToText.from_pretrained(llava).eval()
+    processor = transformers.AutoProcessor.from_pretrained(llava)
+    inputs = processor(images=[frame(0)], text=[f"<image>{affirmed}"], return_tensors="pt")
+    start = inputs["input_ids"].shape[1]
+    ids = model.generate(**inputs, max_new_tokens=16, do_sample=False)
+    texts = [processor.tokenizer.decode(ids[0, start : n + 1]) for n in range(start, ids.shape[1])]
+    last = next(n for n, text in enumerate(texts) if "Yes" in text)
+    positions = [start + n for n in range(last + 1) if texts[n].strip()]
+    full = {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    expected = token_cam(model, full, positions, model.config.image_token_id).mean(axis=0)
+    assert np.allclose(entry.maps[ATTENTION], expected / expected.sum(), atol=1e-6)
+
+
+def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_path: Path, monkeypatch):
+    model, asked = load(llava, store=str(tmp_path), batch_size=2), []
+    explain = model._explain
+    monkeypatch.setattr(
+        model, "_explain", lambda request, *rest: (asked.append(request.doc["id"]), explain(request, *rest))
+    )
+    question = next(iter(ABOUT_SENTENCES))
+    rows = [
+        about("a", question),
+        about("a", question, "swap"),
+        about("b", question, "swap"),
+        about("a", question, "random"),
+    ]
+    replies = model.generate_until(rows)
+    assert asked == ["a", "b"]
+    assert len(set(replies)) == 1  # one model, one image, one sentence
+    assert load(llava, store=str(tmp_path), batch_size=2).generate_until(rows) == replies
 
 
 TRIPLETS = ["grasper,retract,gallbladder", "hook,dissect,gallbladder"]

@@ -22,15 +22,8 @@ from tests.tasks.tiny_gloria import SENTENCES
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory) -> dict[bool, tuple[str, str]]:
-    """Without and with a "No Attn" vector: a checkpoint and its tokenizer."""
-    folder = tmp_path_factory.mktemp("gloria")
-    return {no_attn: tiny_gloria.save(folder / str(no_attn), no_attn) for no_attn in (False, True)}
-
-
-@pytest.fixture(scope="module")
-def tokenizer(saved) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(saved[False][1])
+def tokenizer(gloria) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(gloria[False][1])
 
 
 def picture(seed: int, size: tuple[int, int] = (320, 256)) -> Image.Image:
@@ -78,8 +71,8 @@ def test_pixels_are_between_minus_one_and_one_three_times_the_same():
     torch.testing.assert_close(pixels[0, 2].double(), (expected - 0.5) / 0.5, atol=1e-6, rtol=0)
 
 
-def test_image_embeddings_are_those_of_the_librarys_resnet(saved):
-    model = load_gloria(saved[False][0]).eval()
+def test_image_embeddings_are_those_of_the_librarys_resnet(gloria):
+    model = load_gloria(gloria[False][0]).eval()
     weights = tiny_gloria.weights()
     resnet = ResNet(Bottleneck, [1, 2, 1, 1], width_per_group=4)
     resnet.fc = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
@@ -120,8 +113,8 @@ def test_texts_are_cleaned_as_in_the_released_code(text, min_words, expected):
     assert gloria_text.clean(text, min_words) == expected
 
 
-def test_words_are_the_sums_of_their_pieces_over_the_last_four_layers(saved, tokenizer):
-    model = load_gloria(saved[False][0]).eval()
+def test_words_are_the_sums_of_their_pieces_over_the_last_four_layers(gloria, tokenizer):
+    model = load_gloria(gloria[False][0]).eval()
     tokens = gloria_text.tokenize(tokenizer, SENTENCES)
     with torch.no_grad():
         sentences, texts = model.encode_texts(tokens)
@@ -223,8 +216,8 @@ def test_attention_sums_to_one_and_the_codes_stays_close_to_uniform(seed, scale,
 
 @pytest.mark.parametrize("no_attn", [False, True])
 @pytest.mark.parametrize("kind", ["paper", "code"])
-def test_alignments_are_those_of_each_image_and_sentence_alone(saved, no_attn, kind):
-    path, text_model = saved[no_attn]
+def test_alignments_are_those_of_each_image_and_sentence_alone(gloria, no_attn, kind):
+    path, text_model = gloria[no_attn]
     aligner = GloriaAligner(path, "cpu", text_model=text_model, attention=kind, tau=20.0)
     first, second = picture(0), picture(1, (200, 300))
     images = [first, second, first]
@@ -244,8 +237,8 @@ def test_alignments_are_those_of_each_image_and_sentence_alone(saved, no_attn, k
     assert np.abs(together[0].attention - together[2].attention).max() > 1e-7  # the text matters
 
 
-def test_an_alignment_is_put_together_from_the_models_parts(saved, tokenizer):
-    path, text_model = saved[True]
+def test_an_alignment_is_put_together_from_the_models_parts(gloria, tokenizer):
+    path, text_model = gloria[True]
     image, model = picture(0), load_gloria(path).eval()
     (found,) = GloriaAligner(path, "cpu", text_model=text_model).align([image], SENTENCES[:1])
     with torch.no_grad():
@@ -258,8 +251,8 @@ def test_an_alignment_is_put_together_from_the_models_parts(saved, tokenizer):
     assert (found.local, found.overall) == pytest.approx((float(local), float(overall)), rel=1e-5)
 
 
-def test_a_sentence_without_a_word_attends_to_nothing(saved):
-    path, text_model = saved[False]
+def test_a_sentence_without_a_word_attends_to_nothing(gloria):
+    path, text_model = gloria[False]
     (found,) = GloriaAligner(path, "cpu", text_model=text_model).align([picture(0)], ["..."])
     assert found.attention.sum() == 0
     assert found.local is None

@@ -14,20 +14,13 @@ import transformers
 from torchvision.models import resnet50
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models import gloria
+from medfaith.tasks.models import gloria as released
 from medfaith.tasks.models.gloria import GloriaAligner, GloriaModel, load_gloria
 from tests.tasks import tiny_gloria
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory) -> dict[bool, tuple[str, str]]:
-    """Without and with a "No Attn" vector: a checkpoint and its tokenizer."""
-    folder = tmp_path_factory.mktemp("gloria")
-    return {no_attn: tiny_gloria.save(folder / str(no_attn), no_attn) for no_attn in (False, True)}
-
-
-def test_a_checkpoint_written_is_the_one_that_was_read(saved, tmp_path):
-    model = load_gloria(saved[True][0])
+def test_a_checkpoint_written_is_the_one_that_was_read(gloria, tmp_path):
+    model = load_gloria(gloria[True][0])
     model.save_checkpoint(tmp_path / "new.ckpt")
     written = torch.load(tmp_path / "new.ckpt", weights_only=True)["state_dict"]
     original = tiny_gloria.weights(no_attn=True)
@@ -50,11 +43,11 @@ def test_the_released_sizes_and_names_are_accepted():
         }
         weights = {f"{part}{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
         weights["no_attn_vec"] = torch.empty(768)
-        sizes = gloria._sizes(Path("gloria.ckpt"), weights)
+        sizes = released._sizes(Path("gloria.ckpt"), weights)
         model = GloriaModel(**sizes)
         default = GloriaModel(no_attn=True)
-    gloria._check_names(Path("gloria.ckpt"), weights, model.state_dict())
-    gloria._check_names(Path("gloria.ckpt"), weights, default.state_dict())
+    released._check_names(Path("gloria.ckpt"), weights, model.state_dict())
+    released._check_names(Path("gloria.ckpt"), weights, default.state_dict())
     assert sizes["layers"] == [3, 4, 6, 3]
     assert sizes["bert"].num_attention_heads == 12
 
@@ -83,7 +76,7 @@ def test_the_released_sizes_and_names_are_accepted():
         (lambda w: w.update(epoch=3), "has no mapping of names to tensors"),
     ],
 )
-def test_checkpoints_with_other_weights(saved, tmp_path, change, message):
+def test_checkpoints_with_other_weights(gloria, tmp_path, change, message):
     weights = tiny_gloria.weights()
     change(weights)
     torch.save({"state_dict": weights}, tmp_path / "other.ckpt")
@@ -116,7 +109,7 @@ def foreign():
 
 
 @pytest.mark.parametrize("importable", [False, True])
-def test_a_trainings_own_objects_are_passed_over(saved, foreign, tmp_path, importable):
+def test_a_trainings_own_objects_are_passed_over(gloria, foreign, tmp_path, importable):
     content = {
         "epoch": 16,
         "callbacks": {foreign.Callback: {"best": torch.tensor(0.5)}},
@@ -129,7 +122,7 @@ def test_a_trainings_own_objects_are_passed_over(saved, foreign, tmp_path, impor
         del sys.modules["omegaconf_like"]
     with pytest.raises(pickle.UnpicklingError):
         torch.load(tmp_path / "lightning.ckpt", weights_only=True)
-    model, plain = load_gloria(tmp_path / "lightning.ckpt"), load_gloria(saved[False][0])
+    model, plain = load_gloria(tmp_path / "lightning.ckpt"), load_gloria(gloria[False][0])
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plain.parameters(), strict=True))
 
 
@@ -172,27 +165,27 @@ def test_objects_that_cannot_be_passed_over_say_how_to_convert(foreign, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["missing", "html", "legacy", "cut"])
-def test_files_that_are_no_checkpoint(saved, tmp_path, kind):
+def test_files_that_are_no_checkpoint(gloria, tmp_path, kind):
     path = tmp_path / "x.ckpt"
     if kind == "html":
         path.write_bytes(b"<html>404</html>")
     if kind == "legacy":
         torch.save({"state_dict": tiny_gloria.weights()}, path, _use_new_zipfile_serialization=False)
     if kind == "cut":
-        path.write_bytes(Path(saved[False][0]).read_bytes()[:100_000])
+        path.write_bytes(Path(gloria[False][0]).read_bytes()[:100_000])
     with pytest.raises(InputError, match=r"x\.ckpt: cannot be loaded") as caught:
         load_gloria(path)
     assert ("torch.save(" in str(caught.value)) == (kind in ("html", "legacy"))
 
 
-def test_tokenizers_that_do_not_fit(saved, tmp_path):
+def test_tokenizers_that_do_not_fit(gloria, tmp_path):
     with pytest.raises(InputError, match="text_model=/no/folder: cannot be loaded") as caught:
-        GloriaAligner(saved[False][0], "cpu", text_model="/no/folder")
+        GloriaAligner(gloria[False][0], "cpu", text_model="/no/folder")
     assert "emilyalsentzer/Bio_ClinicalBERT" in str(caught.value)
     own = len(tiny_gloria.VOCABULARY)
     larger = tiny_gloria.save_tokenizer(tmp_path / "larger", [*tiny_gloria.VOCABULARY, "opacity"])
     with pytest.raises(InputError, match=f"has {own + 1} tokens, the checkpoint's BERT {own}"):
-        GloriaAligner(saved[False][0], "cpu", text_model=larger)
+        GloriaAligner(gloria[False][0], "cpu", text_model=larger)
 
 
 @pytest.mark.parametrize(

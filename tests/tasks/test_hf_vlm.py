@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,65 +14,15 @@ import transformers
 from lm_eval.api.instance import Instance
 from PIL import Image
 
-from medfaith import tasks
+from medfaith.cli import main
 from medfaith.evaluate_metrics.polarity.option_scores import concept_difference, gap_summary
 from medfaith.loaders.errors import InputError
 from medfaith.report.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from tests.report.report_logs import rows_of
-from tests.tasks import tiny_models
+from tests.tasks.tiny_models import PLACEHOLDER, SAVE
 
-
-def save_gemma3(folder: Path) -> Path:
-    """A Gemma3ForConditionalGeneration (MedGemma's class) of a few hundred thousand weights, with its processor."""
-    torch.manual_seed(0)
-    special = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tiny_models._tokenizer(list(special.values())).backend_tokenizer,
-        pad_token="<pad>",
-        eos_token="</s>",
-        model_max_length=2048,
-        extra_special_tokens=special,
-    )
-    ids: dict[str, Any] = {name: tokenizer.convert_tokens_to_ids(token) for name, token in special.items()}
-    text = {
-        "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 2048,
-        "initializer_range": 0.2, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"],
-        "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1,
-    }  # fmt: skip
-    vision = {
-        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "image_size": 56, "patch_size": 14,
-    }  # fmt: skip
-    config = transformers.Gemma3Config(
-        text_config=text,
-        vision_config=vision,
-        mm_tokens_per_image=4,
-        boi_token_index=ids["boi_token"],
-        eoi_token_index=ids["eoi_token"],
-        image_token_index=ids["image_token"],
-    )
-    model = transformers.Gemma3ForConditionalGeneration(config)
-    # Zero at the start, so that no image would reach the text.
-    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight)
-    model.save_pretrained(folder)
-    transformers.Gemma3Processor(
-        image_processor=transformers.Gemma3ImageProcessor(size={"height": 56, "width": 56}),
-        tokenizer=tokenizer,
-        chat_template=tiny_models.CHAT_TEMPLATE.replace("IMAGE", "<start_of_image>"),
-        image_seq_length=4,
-    ).save_pretrained(folder)
-    return folder
-
-
-SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl, "gemma3": save_gemma3}
-PLACEHOLDER = {  # what a processor expands; without a chat template it has to be named (`image_string`)
-    "llava": "<image>",
-    "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>",  # the ends keep neighbouring images apart
-    "gemma3": "<start_of_image>",
-}
 OPTIONS = [" No edema", " Edema", " Consolidation of the left lower lobe", " A", " Pleural effusion,\nsmall"]
 CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the continuation
     ("<image>\nWhich of the following findings is present?\nANSWER:", [(60, 90)]),
@@ -104,9 +51,20 @@ def requests_of(lm: Any | None = None) -> list[Instance]:
     return requests
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    return {name: save(root / name) for name, save in SAVE.items()}
+
+
 @pytest.fixture(scope="module", params=SAVE)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return SAVE[request.param](tmp_path_factory.mktemp("models") / request.param)
+def folder(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Path:
+    return folders[request.param]
+
+
+@pytest.fixture(scope="module")
+def llava(folders: dict[str, Path]) -> Path:
+    return folders["llava"]
 
 
 def load(folder: Path, batch_size: int = 8, chat: bool = False, **arguments: Any) -> Any:
@@ -146,16 +104,26 @@ def alone(folder: Path) -> Direct:
     return Direct(folder)
 
 
-@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
-@pytest.mark.parametrize("batch_size", [1, 3, 8])
-def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder, alone, batch_size, chat):
+@pytest.fixture(scope="module")
+def direct(folder: Path, alone: Direct) -> dict[bool, list[tuple[float, bool, np.ndarray]]]:
+    """Of every request, without and with a chat template."""
+    return {
+        chat: [alone(request) for request in requests_of(load(folder, chat=chat) if chat else None)]
+        for chat in (False, True)
+    }
+
+
+@pytest.mark.parametrize(("batch_size", "chat"), [(1, False), (3, True), (8, False)])
+def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder, direct, batch_size, chat):
+    """Whatever the order of the requests."""
     lm = load(folder, batch_size, chat)
     requests = requests_of(lm if chat else None)
-    direct = [alone(request) for request in requests]
-    scores = lm.loglikelihood(requests, disable_tqdm=True)
-    np.testing.assert_allclose([s for s, _ in scores], [s for s, _, _ in direct], atol=1e-4)
-    assert [greedy for _, greedy in scores] == [greedy for _, greedy, _ in direct]
-    np.testing.assert_allclose(lm.option_states(requests), [state for _, _, state in direct], atol=1e-4)
+    order = random.Random(batch_size).sample(range(len(requests)), len(requests))
+    expected = [direct[chat][number] for number in order]
+    scores = lm.loglikelihood([requests[number] for number in order], disable_tqdm=True)
+    np.testing.assert_allclose([s for s, _ in scores], [s for s, _, _ in expected], atol=1e-4)
+    assert [greedy for _, greedy in scores] == [greedy for _, greedy, _ in expected]
+    np.testing.assert_allclose(lm.option_states(requests), [state for _, _, state in direct[chat]], atol=1e-4)
     assert len({round(s, 4) for s, _ in scores}) == len(scores)  # the image matters, also where the words are the same
 
 
@@ -190,8 +158,11 @@ def test_scores_of_a_model_whose_probabilities_are_known(folder):
     assert [greedy for _, greedy in scores] == [True, False, False]
 
 
-@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
-@pytest.mark.parametrize("options", [["Edema", "No edema"], ["No evidence of pleural effusion", "Pleural effusion"]])
+@pytest.mark.parametrize(
+    ("options", "chat"),
+    [(["Edema", "No edema"], False), (["No evidence of pleural effusion", "Pleural effusion"], True)],
+    ids=["plain", "chat"],
+)
 def test_the_concept_difference_is_that_of_forward_passes_after_each_context(folder, alone, options, chat):
     """By the chain rule from four scores, and by one forward pass for each context with the words alone scored."""
     lm = load(folder, chat=chat)
@@ -212,9 +183,9 @@ def test_the_concept_difference_is_that_of_forward_passes_after_each_context(fol
 
 
 @pytest.mark.parametrize("max_images", [0, 1, 2])
-def test_a_generation_request_whose_images_would_be_cut_is_refused(folder, max_images):
+def test_a_generation_request_whose_images_would_be_cut_is_refused(llava, max_images):
     """hf-multimodal would answer without the last images, which are those of the question."""
-    lm = load(folder, max_images=max_images)
+    lm = load(llava, max_images=max_images)
     images = [noise((60, 60), seed) for seed in range(2)]
     prompt = "<image>Edema?\nAnswer: A\n<image>Nodule?"
     arguments = (prompt, {"until": [], "max_gen_toks": 2}, {"visual": images})
@@ -228,15 +199,6 @@ def test_a_generation_request_whose_images_would_be_cut_is_refused(folder, max_i
         lm.generate_until([request], disable_tqdm=True)
 
 
-def test_order_does_not_matter(folder):
-    requests = requests_of()
-    shuffled = random.Random(0).sample(range(len(requests)), len(requests))
-    lm = load(folder, 3)
-    scores = [score for score, _ in lm.loglikelihood(requests, disable_tqdm=True)]
-    again = [score for score, _ in lm.loglikelihood([requests[i] for i in shuffled], disable_tqdm=True)]
-    np.testing.assert_allclose(again, [scores[i] for i in shuffled], atol=1e-5)
-
-
 def count_vision_calls(lm: Any) -> list[int]:
     calls: list[int] = []
     base = lm.model.base_model
@@ -246,22 +208,15 @@ def count_vision_calls(lm: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
-def test_one_vision_encoding_for_each_context(folder, batch_size):
-    lm = load(folder, batch_size)
-    calls = count_vision_calls(lm)
-    lm.loglikelihood(requests_of(), disable_tqdm=True)
-    assert len(calls) == len(CONTEXTS)
-
-
-@pytest.mark.parametrize("batch_size", [1, 8])
-def test_a_model_that_takes_no_features_is_given_pixels_and_scores_the_same(folder, batch_size):
-    lm, other = load(folder, batch_size), load(folder, batch_size)
-    other._takes_features = False
-    calls = count_vision_calls(other)
-    expected = [score for score, _ in lm.loglikelihood(requests_of(), disable_tqdm=True)]
-    scores = [score for score, _ in other.loglikelihood(requests_of(), disable_tqdm=True)]
-    np.testing.assert_allclose(scores, expected, atol=1e-4)
-    assert len(calls) == len(CONTEXTS) * (1 if batch_size == 8 else len(OPTIONS))
+def test_an_image_is_encoded_once_or_else_pixels_are_given_and_the_scores_are_the_same(folder, direct, batch_size):
+    expected = [score for score, _, _ in direct[False]]
+    for takes_features in (True, False):
+        lm = load(folder, batch_size)
+        lm._takes_features = takes_features and lm._takes_features
+        calls = count_vision_calls(lm)
+        scores = [score for score, _ in lm.loglikelihood(requests_of(), disable_tqdm=True)]
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
+        assert len(calls) == len(CONTEXTS) * (1 if takes_features or batch_size == 8 else len(OPTIONS))
 
 
 def test_text_only_requests_among_others_are_scored_by_lm_evals_own_method(folder, alone):
@@ -278,9 +233,9 @@ def test_text_only_requests_among_others_are_scored_by_lm_evals_own_method(folde
     assert [one, two] == pytest.approx([s for s, _ in lm.loglikelihood([first, second], disable_tqdm=True)], abs=1e-5)
 
 
-@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
 @pytest.mark.parametrize(
-    ("prompt", "n_images"), [("<image><image> Edema?", 1), ("<image> Edema?", 2), ("Edema?", 1), ("Edema?", 0)]
+    ("prompt", "n_images", "chat"),
+    [("<image><image> Edema?", 1, True), ("<image> Edema?", 2, False), ("Edema?", 1, True), ("Edema?", 0, False)],
 )
 def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
     lm = load(folder, chat=chat)
@@ -294,21 +249,21 @@ def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
         )
 
 
-def test_a_text_that_does_not_fit_is_an_error_and_is_not_cut(folder):
+def test_a_text_that_does_not_fit_is_an_error_and_is_not_cut(llava):
     with pytest.raises(InputError, match="do not fit into 20"):
-        load(folder, max_length=20).loglikelihood(requests_of(), disable_tqdm=True)
+        load(llava, max_length=20).loglikelihood(requests_of(), disable_tqdm=True)
 
 
-def test_a_continuation_without_tokens_is_an_error(folder):
+def test_a_continuation_without_tokens_is_an_error(llava):
     context, _, extra = arguments(requests_of()[0])
     empty = Instance("loglikelihood", {}, (context, "", extra), 0)
     with pytest.raises(InputError, match="adds no token"):
-        load(folder).loglikelihood([empty], disable_tqdm=True)
+        load(llava).loglikelihood([empty], disable_tqdm=True)
 
 
-def test_states_are_stored_by_task_row_and_option(folder, tmp_path):
+def test_states_are_stored_by_task_row_and_option(llava, tmp_path):
     path = tmp_path / "new" / "states.npz"
-    lm = load(folder, states_path=str(path))
+    lm = load(llava, states_path=str(path))
     requests = requests_of()
     lm.loglikelihood(requests[:3], disable_tqdm=True)
     lm.loglikelihood(requests[3:], disable_tqdm=True)  # lm-eval may call more than once: all is kept
@@ -323,31 +278,19 @@ def test_states_are_stored_by_task_row_and_option(folder, tmp_path):
 
 GROUP = "medfaith_contrabench_option_scores"
 COLUMNS = ("answer", "negated", "counterpart")
-# `lm_eval run`, with the class under its name.
-COMMAND = """
-from lm_eval.__main__ import cli_evaluate
-from lm_eval.api.registry import model_registry
-if "medfaith-hf-vlm" not in model_registry:
-    model_registry.register("medfaith-hf-vlm", target="medfaith.tasks.models.hf_vlm:HFVisionLM")
-cli_evaluate()
-"""
 
 
-@pytest.mark.parametrize("model", ["llava", "qwen2_5_vl"])
-def test_lm_eval_scores_options_with_images(model, phantom_build, phantom_roots, tmp_path):
+def test_lm_eval_scores_options_with_images(folders, phantom_build, phantom_roots, tmp_path):
     """The group, its log, its hidden states and Figure 5 of the report, against the functions and each other."""
-    folder = SAVE[model](tmp_path / "model")
-    metadata = {"data": str(phantom_build), "roots": {name: str(root) for name, root in phantom_roots.items()}}
     states, out = tmp_path / "states.npz", tmp_path / "results"
+    roots = [word for name, root in phantom_roots.items() for word in ("--root", f"{name}={root}")]
     command = [
-        *(sys.executable, "-c", COMMAND, "run", "--model", "medfaith-hf-vlm", "--device", "cpu", "--batch_size", "6"),
-        *("--model_args", f"pretrained={folder},dtype=float32,max_length=2048,states_path={states}"),
-        *("--apply_chat_template", "--include_path", str(tasks.include_path()), "--tasks", GROUP),
-        *("--metadata", json.dumps(metadata), "--limit", "12", "--output_path", str(out), "--log_samples"),
+        *("eval", "--data", str(phantom_build), *roots, "--model", "medfaith-hf-vlm", "--device", "cpu"),
+        *("--model_args", f"pretrained={folders['qwen2_5_vl']},dtype=float32,max_length=2048,states_path={states}"),
+        *("--apply_chat_template", "--tasks", GROUP, "--batch_size", "6", "--limit", "12"),
+        *("--output_path", str(out), "--log_samples"),
     ]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "LMEVAL_LOG_LEVEL": "WARNING"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert main(command) == 0
     (results,) = out.rglob("results_*.json")
     scores = json.loads(results.read_text())["results"]
     logs = {task: next(out.rglob(f"samples_*{task}_*.jsonl")) for task in ("chexpert_presence", "openi_report_absence")}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,8 @@ def save_clip(folder: Path, seed: int = 0) -> Path:
     text = {
         "vocab_size": len(vocabulary), "hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2,
         "num_attention_heads": 2, "max_position_embeddings": 16, "pad_token_id": 0, "bos_token_id": 1,
-        "eos_token_id": len(vocabulary) + 7,
+        "eos_token_id": vocabulary["<end>"],
     }  # fmt: skip
-    text["eos_token_id"] = vocabulary["<end>"]
     config = CLIPConfig(text_config=text, vision_config=VISION | {"image_size": 28, "patch_size": 7}, projection_dim=16)
     _louder(CLIPModel(config)).save_pretrained(folder)
     images = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28})
@@ -125,6 +125,20 @@ def save_surgvlp(folder: Path, seed: int = 0) -> tuple[Path, Path]:
     text["backbone_text.model.embeddings.position_ids"] = torch.arange(96)[None]
     torch.save(image | embedder | text, folder / "SurgVLP.pth")
     return folder / "SurgVLP.pth", folder / "bert"
+
+
+@contextmanager
+def small_resnet() -> Iterator[None]:
+    """While it is open, torchvision's ResNet-50 has a sixth of its weights, under the same names."""
+    import torchvision.models
+    from torchvision.models.resnet import Bottleneck, ResNet
+
+    whole = torchvision.models.resnet50
+    torchvision.models.resnet50 = lambda weights=None: ResNet(Bottleneck, [1, 1, 1, 3], width_per_group=8)
+    try:
+        yield
+    finally:
+        torchvision.models.resnet50 = whole
 
 
 def _louder(model: Any, gain: float = 2.0) -> Any:

@@ -1,8 +1,7 @@
-"""Tiny randomly initialised models of the real classes, saved as `from_pretrained` folders: LLaVA and Qwen2.5-VL."""
+"""Tiny randomly initialised models of the real classes, saved as `from_pretrained` folders."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -125,12 +124,65 @@ def save_qwen2_5_vl(folder: Path) -> Path:
     return folder
 
 
+def save_gemma3(folder: Path) -> Path:
+    """A Gemma3ForConditionalGeneration (MedGemma's class) of a few hundred thousand weights, with its processor."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    special = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=_tokenizer(list(special.values())).backend_tokenizer,
+        pad_token="<pad>",
+        eos_token="</s>",
+        model_max_length=2048,
+        extra_special_tokens=special,
+    )
+    ids: dict[str, Any] = {name: tokenizer.convert_tokens_to_ids(token) for name, token in special.items()}
+    text = {
+        "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 2048,
+        "initializer_range": 0.2, "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"],
+        "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1,
+    }  # fmt: skip
+    vision = {
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "image_size": 56, "patch_size": 14,
+    }  # fmt: skip
+    config = transformers.Gemma3Config(
+        text_config=text,
+        vision_config=vision,
+        mm_tokens_per_image=4,
+        boi_token_index=ids["boi_token"],
+        eoi_token_index=ids["eoi_token"],
+        image_token_index=ids["image_token"],
+    )
+    model = transformers.Gemma3ForConditionalGeneration(config)
+    # Zero at the start, so that no image would reach the text.
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight)
+    model.save_pretrained(folder)
+    transformers.Gemma3Processor(
+        image_processor=transformers.Gemma3ImageProcessor(size={"height": 56, "width": 56}),
+        tokenizer=tokenizer,
+        chat_template=CHAT_TEMPLATE.replace("IMAGE", "<start_of_image>"),
+        image_seq_length=4,
+    ).save_pretrained(folder)
+    return folder
+
+
+SAVE = {"llava": save_llava, "qwen2_5_vl": save_qwen2_5_vl, "gemma3": save_gemma3}
+PLACEHOLDER = {  # what a processor expands; without a chat template it has to be named (`image_string`)
+    "llava": "<image>",
+    "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>",  # the ends keep neighbouring images apart
+    "gemma3": "<start_of_image>",
+}
+
+
 def teach(folder: Path, placeholder: str, asked: Mapping[str, str], image: Any) -> None:
     """A few dozen steps on questions and their answers, so that the model's own greedy answers are these."""
     import torch
     import transformers
 
-    random.seed(0)
     torch.manual_seed(0)
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder).train()
     processor = transformers.AutoProcessor.from_pretrained(folder)
@@ -138,7 +190,7 @@ def teach(folder: Path, placeholder: str, asked: Mapping[str, str], image: Any) 
     texts = [f"{placeholder}{question} {answer}</s>" for question, answer in asked.items()]
     inputs = processor(images=[[image]] * len(texts), text=texts, padding=True, return_tensors="pt")
     labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -100)
-    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(200):
         loss = model(**inputs, labels=labels).loss
         optimiser.zero_grad()
