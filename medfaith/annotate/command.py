@@ -16,25 +16,49 @@ from medfaith.loaders.errors import MedfaithError
 def add_jobs(jobs: Any) -> None:
     """Adds `annotate` to the command's jobs."""
     job = jobs.add_parser(
-        "annotate", help="judge heatmaps in a browser, as That's the Wrong Lung! asks radiologists to"
+        "annotate",
+        help="judge models' heatmaps in a browser",
+        description="Opens a page on this machine on which a person judges heatmaps of several models, as radiologists "
+        "do in That's the Wrong Lung! The page hides which model drew a heatmap.",
     )
     job.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN",
-        help="what lm_eval wrote for medfaith_wrong_lung_gold, one run of each model",
+        help="a folder that lm_eval wrote for the task medfaith_wrong_lung_gold; name one for each model",
     )  # fmt: skip
-    job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
-    job.add_argument("--heatmaps", type=Path, required=True, metavar="DIR", help="where the models keep their heatmaps")
+    job.add_argument("--data", required=True, help="the folder that medfaith build wrote, or a Hub organisation")
+    job.add_argument(
+        "--heatmaps", type=Path, required=True, metavar="DIR", help="the folder that medfaith eval --heatmaps filled"
+    )
     build.root_argument(job)
     job.add_argument(
-        "--out", type=Path, default=Path("annotations.jsonl"), help="file of answers, kept up (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=Path("annotations.jsonl"),
+        help="the file of answers; a new session adds to it (default: %(default)s)",
     )
-    job.add_argument("--annotator", default="annotator", metavar="NAME", help="who judges (default: %(default)s)")
+    job.add_argument(
+        "--annotator",
+        default="annotator",
+        metavar="NAME",
+        help="the name of the person who judges (default: %(default)s)",
+    )
     job.add_argument(
         "--live", action="append", default=[], metavar="NAME=PRETRAINED[,OPTION=VALUE]",
-        help="a model that answers custom prompts, as medfaith-alignment takes it: gloria:PATH, clip:NAME (repeatable)",
+        help="a model that draws heatmaps for sentences that the person writes; PRETRAINED is what medfaith-alignment "
+        "takes, such as gloria:PATH or clip:NAME (repeatable)",
     )  # fmt: skip
-    job.add_argument("--port", type=int, default=7860, help="on 127.0.0.1 (default: %(default)s)")
-    job.add_argument("--seed", type=int, default=0, help="of the order of images and the models' letters")
+    job.add_argument(
+        "--port",
+        type=int,
+        default=7860,
+        help="the port of 127.0.0.1 on which the page is served (default: %(default)s)",
+    )
+    job.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="decides the order of the images and the models' letters (default: %(default)s)",
+    )
     job.set_defaults(job=_annotate)
 
 

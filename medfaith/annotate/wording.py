@@ -9,12 +9,13 @@ INSTRUCTIONS = """
 Models were asked which part of a chest X-ray a sentence speaks of. Each **heatmap** is the answer of one of them; you
 judge how good it is. Which model drew a heatmap is hidden, and the letters are dealt anew for every image.
 
-**Choose a sentence.** Before you see a heatmap, choose the one sentence of the report that interests you most. Best is
-a focal abnormality that matters clinically; if there is none, a diffuse abnormality, or a finding that is denied at a
-place. Once the heatmaps are shown, the choice stands. You then judge every model on this sentence.
+**Choose a sentence.** Before you see a heatmap, choose the one sentence of the report that interests you most. A
+focal abnormality that matters clinically is best. If there is none, choose a diffuse abnormality, or a sentence that
+denies a finding at a place. You cannot change the choice once the heatmaps are shown. You judge every model on this
+sentence.
 
-**Own prompts.** When you are through with the reports, or where no sentence of a report is good, write a sentence of
-your own in the second tab and judge the heatmaps for it.
+**Own prompts.** When all reports are judged, or when no sentence of a report is good, write your own sentence in the
+second tab and judge the heatmaps for it.
 
 **Boxes.** The data set has boxes drawn by people around the places that a report's sentence names. Show them while you
 judge; they may be larger than what you would draw. Own prompts have none.

@@ -40,6 +40,11 @@ class SampleFile(NamedTuple):
     n_run: int | None
     states_path: str = ""
 
+    def telling(self, names: Sequence[str]) -> str:
+        """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""
+        arguments = json.loads(self.arguments or "{}")
+        return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)
+
 
 def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str]]:
     """All sample logs at or below `paths`, in an order that depends on their names only, and notes on what has none.

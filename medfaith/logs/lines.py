@@ -49,7 +49,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
         progress: called with the number of bytes of each line read.
 
     Raises:
-        InputError: a line that is broken or lacks something, a question that stands twice under one filter or is
+        InputError: a line that is broken or lacks something, a question that is there twice under one filter or is
             missing under another, or fewer questions than lm-eval says it ran.
     """
     settings: dict[Any, Kept[_Run_co]] = {}
@@ -127,7 +127,7 @@ class Rows(ABC):
     def add(self, sample: Mapping[str, Any]) -> None:
         row = self.row(sample)
         if row.id in self.rows:
-            raise SampleError("doc.id", f"{row.id} stands twice")
+            raise SampleError("doc.id", f"{row.id} is in the log twice")
         self.rows[row.id] = row
         self.n_skipped = max(self.n_skipped, int(sample["doc"].get("n_rows_skipped") or 0))
 

@@ -75,7 +75,7 @@ class Lines:
             place = self.number[self.rows[-1][0]] = len(self.rows) - 1
         read = self.filters.setdefault(name, {})
         if place in read:
-            raise SampleError("doc.id", f"{doc['id']} stands twice under the filter {name!r}")
+            raise SampleError("doc.id", f"{doc['id']} is in the log twice under the filter {name!r}")
         return read, place
 
     def _row(self, doc: Mapping[str, Any]) -> tuple:

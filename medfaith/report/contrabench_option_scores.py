@@ -164,7 +164,7 @@ def read_states(path: Path) -> _States:
         raise _broken_states(path, f"its arrays have the types {[str(array.dtype) for array in states]}")
     records = set(zip(states.task.tolist(), states.id.tolist(), states.option.tolist(), strict=True))
     if len(records) < len(states.id) or (states.option < 0).any():
-        raise _broken_states(path, "an option stands twice, or has a negative index")
+        raise _broken_states(path, "an option is there twice, or its index is negative")
     return states._replace(state=known)
 
 

@@ -6,7 +6,6 @@ each is checked here, and the tables (`surgx_tables`) are computed from them.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -134,12 +133,7 @@ class _SurgXLines(Rows):
         return _row(sample)
 
     def run(self, setting: SurgXSetting, file: SampleFile, *, single: bool) -> SurgXRun:
-        return SurgXRun(setting=setting._replace(variant=_variant(file)), **self.logged(file, single=single))
-
-
-def _variant(file: SampleFile) -> str:
-    arguments = json.loads(file.arguments or "{}")
-    return ", ".join(f"{name}={arguments[name]}" for name in _TELLING if name in arguments)
+        return SurgXRun(setting=setting._replace(variant=file.telling(_TELLING)), **self.logged(file, single=single))
 
 
 def _asked(doc: Mapping[str, Any]) -> str:

@@ -28,8 +28,8 @@ _INTERVALS = f"95% intervals: bootstrap over videos, 2,000 resamples, seed {SEED
 _DATA = Column("Data", ("data",))
 _VISIBLE = (Column("Visible %", ("visible_share",), percent), Column("boxes", ("n_boxes",), count))
 _VISIBLE_NOTE = (
-    "Visible: mean share of a true box that the model could see, after its resizing and cropping; boxes: of how many, "
-    "those of frames with heatmaps."
+    "Visible: the mean share of a true box that the model could see after it resized and cropped the frame. boxes: how "
+    "many boxes that mean is over; only frames with heatmaps count."
 )
 
 
@@ -159,8 +159,8 @@ def _ras_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     notes = [
         "RAS: share of the 20% of the frame that the model looks at most that moves on its own or lies on the boxes of "
         "the predicted instrument (local), of any instrument (global, the mean over all predictions of the frame). I: "
-        "only the instrument matches, for which the paper has no level. scored: “a of b” true triplets of this match; "
-        f"why the others have no score stands with the shares. {_INTERVALS}"
+        "only the instrument matches; the paper has no such level. scored: how many true triplets of this match have a "
+        f"score, “a of b”; the next table counts why the others have none. {_INTERVALS}"
     ]
     return Table("surgx_figure_04a_ras", "SurgX Figure 4 (a): RAS by match", columns, rows, notes)
 
@@ -186,9 +186,9 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     ]
     notes = [
         "Shares of all true triplets. Without action: instruments that do nothing (null_verb); without box: the "
-        "instrument has none in the frame. No RAS have true triplets of frames without a known motion, without a "
-        "prediction, without a heatmap, or with degenerate ones only (equal everywhere). Left out of missed: "
-        f"predictions without a score, which the mean of a missed triplet passes over. {_VISIBLE_NOTE} {_INTERVALS}"
+        "instrument has none in the frame. A true triplet has no RAS where the frame's motion is not known, or where "
+        "there is no prediction, no heatmap, or only degenerate heatmaps (equal everywhere). Left out of missed: "
+        f"predictions without a score, which the mean of a missed triplet leaves out. {_VISIBLE_NOTE} {_INTERVALS}"
     ]
     return Table("surgx_figure_04b_levels", "SurgX Figure 4 (b): how true triplets are matched", columns, rows, notes)
 

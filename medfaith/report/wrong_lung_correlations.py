@@ -21,9 +21,9 @@ _SAME = 1e-12  # variance, of values scaled to 1, below which they differ by rou
 _NOTE = (
     "Pearson's r over original sentences whose heatmap was judged and whose value is known (n). 95% intervals: "
     f"bootstrap over patients, 2,000 resamples, seed {SEED}, of which those without r do not count. A judgement "
-    "belongs to the sentence whose answer names the heatmap that was judged; of several annotators the mean counts, "
-    "and own prompts have no value. Undefined where one of the two is the same in all, or n is below "
-    f"{_FEWEST}. No Attn: annotators see it as a number and a square in the corner, and the heatmap is as much "
+    "belongs to the sentence whose answer names the judged heatmap. Where several annotators judged a heatmap, their "
+    "mean counts. Annotators' own prompts have no value. r is undefined where one of the two never varies, or n is "
+    f"below {_FEWEST}. No Attn: annotators see it as a number and a square in the corner, and the heatmap is as much "
     "fainter; its r may come from that display. Abnormal: 1 where the sentence is, else 0."
 )
 

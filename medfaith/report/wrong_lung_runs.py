@@ -6,7 +6,6 @@ answer; each is checked here, and the tables (`wrong_lung_tables`) are computed 
 
 from __future__ import annotations
 
-import json
 import math
 import zlib
 from collections.abc import Callable, Mapping
@@ -135,14 +134,9 @@ class _WrongLungLines(Rows):
                 rows = with_divergence(rows)
             except ValueError as error:
                 raise InputError(file.path, f"has a pair without divergence: {error}", action=AGAIN) from error
-        variant = ", ".join(filter(None, [_variant(file), HELD_OUT if self.n_left_out else ""]))
+        variant = ", ".join(filter(None, [file.telling(_TELLING), HELD_OUT if self.n_left_out else ""]))
         own = {"setting": setting._replace(variant=variant), "rows": tuple(rows), "n_left_out": self.n_left_out}
         return WrongLungRun(**logged | own)
-
-
-def _variant(file: SampleFile) -> str:
-    arguments = json.loads(file.arguments or "{}")
-    return ", ".join(f"{name}={arguments[name]}" for name in _TELLING if name in arguments)
 
 
 def _sentence(sample: Mapping[str, Any]) -> Sentence:

@@ -36,11 +36,11 @@ def runs_table(models: Sequence[ModelScores]) -> Table:
         Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = [
-        "n: sentences asked, each changed one behind its original; “a of b” marks a run with --limit, without the "
-        "rows whose images are missing or whose patients --patients leaves out (Other patients). scored: those with an "
-        "AUROC; the others have no attention (without map), none on any region (degenerate), boxes that hold no pixel "
-        "of the view (without box) or all of them. Pairs: of a changed sentence and its original; without Δ: where one "
-        "of the two has no AUROC."
+        "n: sentences asked; each changed sentence follows its original. “a of b” marks a run with --limit, or one "
+        "that leaves out rows whose images are missing, or whose patients --patients leaves out (Other patients). "
+        "scored: sentences with an AUROC. The others have no attention (without map), no attention on any region "
+        "(degenerate), or boxes that hold no pixel of the view (without box) or all of them. Pairs: a changed sentence "
+        "with its original. without Δ: pairs in which one of the two has no AUROC."
     ]
     return Table("wrong_lung_runs", "Wrong Lung runs", columns, rows, notes)
 

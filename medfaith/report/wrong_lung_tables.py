@@ -113,11 +113,12 @@ def _at_tops(models: Sequence[ModelScores], number: str, kind: str) -> Table:
     what = "IOU" if kind == "iou" else kind.capitalize()
     title = f"Wrong Lung Table {number}: {what} at 5/10/30%"
     ties = {
-        "iou": "Where so many pixels are equal that none is among the top ones, IOU is 0.",
-        "precision": "Where so many pixels are equal that none is among the top ones, there is no precision: n.",
+        "iou": "IOU is 0 where so many pixels are equal that none is among the top ones.",
+        "precision": "There is no precision where so many pixels are equal that none is among the top ones.",
     }
-    about = f"Of the 5, 10 and 30% of the pixels that are attended most. {ties[kind]} n: sentences, of each share"
-    notes = [f"{about} where they differ, “of” all where some have none. Synth: as in Table 7. {_IN_CSV}"]
+    about = f"Of the 5, 10 and 30% of the pixels that are attended most. {ties[kind]} n: the number of sentences"
+    about = f"{about} with a value, one for each share where these differ, “of” all where some have none."
+    notes = [f"{about} Synth: as in Table 7. {_IN_CSV}"]
     return _table(f"wrong_lung_table_{number}_{kind}", title, first, columns, given, notes)
 
 
@@ -145,8 +146,8 @@ def _candidates(models: Sequence[ModelScores], number: str, subsets: Sequence[st
     title = f"Wrong Lung Table {int(number)}: choice between a sentence and a random one"
     notes = [
         "How often, in percent, an image is more similar to its own sentence than to a random one, by local and by "
-        "global embeddings; 50 is chance, and of two equal similarities the own one is not the greater. pairs: those "
-        f"in which both similarities are known, local/global where these differ. {_INTERVALS}"
+        "global embeddings. 50 is chance; two equal similarities count as a wrong choice. pairs: how many pairs have "
+        f"both similarities, local/global where the two numbers differ. {_INTERVALS}"
     ]
     return _table(f"wrong_lung_table_{number}_candidates", title, [MODEL], columns, given, notes)
 
@@ -229,8 +230,8 @@ def _of_model(model: ModelScores, number: int) -> Table:
     ]  # fmt: skip
     size = f"{min(of):,}" if min(of) == max(of) else f"{min(of):,} to {max(of):,}, the CSV has each"
     notes = [
-        f"Pearson's r over original sentences in which both are known (n: {size}). Undefined where one of the two is "
-        "the same in all. Local, Global: similarities of the image and its sentence; Abnormal: 1 where it is, else 0."
+        f"Pearson's r over original sentences in which both are known (n: {size}). Undefined where one of the two "
+        "never varies. Local, Global: similarities of the image and its sentence; Abnormal: 1 where it is, else 0."
     ]
     title = f"Wrong Lung Figures 17 to 24: correlations of {model.name}"
     return Table(f"wrong_lung_figures_17_24_correlations_{number:02d}", title, columns, rows, notes)

@@ -195,10 +195,10 @@ def test_broken_lines_are_named(tmp_path, case):
 
 
 @pytest.mark.parametrize("log", WRITE)
-def test_a_question_that_stands_twice_or_is_missing(tmp_path, log, capsys):
+def test_a_question_that_is_there_twice_or_is_missing(tmp_path, log, capsys):
     path = WRITE[log](tmp_path)
     lines = path.read_text(encoding="utf-8").splitlines()
-    refused(change_lines(path, lambda lines: [*lines, lines[0]]), f"row {len(lines) + 1}", "stands twice")
+    refused(change_lines(path, lambda lines: [*lines, lines[0]]), f"row {len(lines) + 1}", "is in the log twice")
     last = json.loads(lines[-1])["doc"]["id"]
     kept = [line for line in lines if json.loads(line)["doc"]["id"] != last]
     change_lines(path, lambda _: kept)
