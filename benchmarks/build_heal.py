@@ -151,7 +151,7 @@ def blind(data: Path) -> str:
     lines = []
     for ask in ("closed", "open", "tpt", "vpt"):
         rows = heal_rows.load("heal-medvqa-vindr_cxr", config="vindr", split="train", ask=ask, data=str(data), roots={})
-        docs = list(rows["test"].with_format(None))
+        docs: list[Any] = list(rows["test"].with_format(None))
         said = [doc["options"][choice] for doc, choice in zip(docs, QuestionPrior().choose(docs), strict=True)]
         right = [doc["options"][doc["answer"]] for doc in docs]
         if ask in ("closed", "open"):

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.chexpert import TARGETS
@@ -47,7 +47,7 @@ def ours(root: Path, out: Path) -> None:
 
 
 def floor(labels: Path, rows: pa.Table, out: Path) -> None:
-    pa.csv.read_csv(labels)
+    csv.read_csv(labels)
     pq.write_table(rows, out)
 
 

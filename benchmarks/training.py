@@ -49,7 +49,7 @@ def phantom(folder: Path, seed: int, n: int) -> Data:
 
 def save_tokenizer(folder: Path, data: Data) -> str:
     """Of the phantom's words."""
-    from transformers import BertTokenizerFast
+    from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue] (made at import)
 
     folder.mkdir()
     words = sorted({word for example in data.examples for word in word_list(example.sentence)})

@@ -187,7 +187,7 @@ def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoS
                 found = f"runs at {float(rate):.2f} frames a second" if rate else "does not say how fast it runs"
                 raise InputError(path, found, expected=f"{FPS} frames a second", action=ACTION)
             yield container, stream
-    except av.FFmpegError as error:
+    except av.FFmpegError as error:  # pyright: ignore[reportPrivateImportUsage]
         raise InputError(
             path, f"is truncated, damaged or no video ({error.strerror})", expected="a complete mp4", action=DAMAGED
         ) from None

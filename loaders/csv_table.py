@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
+from pyarrow import csv
 
 from .errors import InputError
 
@@ -30,10 +30,10 @@ def head(path: Path, *, delimiter: str = ",", action: str = "") -> pa.Table:
 
     Raises InputError for a file without a header that can be read.
     """
-    options = pa.csv.ReadOptions(block_size=1 << 16)
-    parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
+    options = csv.ReadOptions(block_size=1 << 16)
+    parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     try:
-        with pa.csv.open_csv(path, read_options=options, parse_options=parsing) as reader:
+        with csv.open_csv(path, read_options=options, parse_options=parsing) as reader:
             batch = next(iter(reader), None)
             return pa.table(batch) if batch is not None else reader.schema.empty_table()
     except (pa.ArrowInvalid, OSError, EOFError) as error:
@@ -129,16 +129,16 @@ def _parsed(
 ) -> pa.Table:
     """The columns as text. Raises ArrowInvalid; a row of another width is named."""
     # Blank alone is null: Arrow would also take NA, NaN, NULL ... for it.
-    as_text = pa.csv.ConvertOptions(
+    as_text = csv.ConvertOptions(
         include_columns=list(types), null_values=[""], strings_can_be_null=True,
         column_types={n: pa.string() if k == pa.string() else pa.dictionary(pa.int32(), pa.string())
                       for n, k in types.items()},
     )  # fmt: skip
-    parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     for threads in (True, False):
-        reading = pa.csv.ReadOptions(use_threads=threads, column_names=None if has_header else names)
+        reading = csv.ReadOptions(use_threads=threads, column_names=None if has_header else names)
         try:
-            return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)
+            return csv.read_csv(pa.BufferReader(data), reading, parsing, as_text)
         except pa.ArrowInvalid:
             if not threads:  # without threads the message has the row's number
                 raise

@@ -220,7 +220,7 @@ def _size_of_dicom(path: Path) -> tuple[int, int]:
 def _read_dicom(path: Path) -> Image.Image:
     """A single-frame DICOM image as 8-bit L or RGB, shown as its header asks (DICOM PS3.3 C.11 and C.7.6.3)."""
     import pydicom
-    from pydicom.pixels import apply_color_lut, pixel_array
+    from pydicom.pixels import apply_color_lut, pixel_array  # pyright: ignore[reportPrivateImportUsage]
 
     dataset = pydicom.dcmread(path)
     if int(dataset.get("NumberOfFrames") or 1) > 1:
@@ -243,7 +243,7 @@ def _read_dicom(path: Path) -> Image.Image:
 
 
 def _check_decoder(dataset: Dataset) -> None:
-    from pydicom.pixels import get_decoder
+    from pydicom.pixels import get_decoder  # pyright: ignore[reportPrivateImportUsage]
 
     syntax = dataset.file_meta.TransferSyntaxUID
     try:
@@ -273,7 +273,7 @@ def _displayed(levels: np.ndarray, dataset: Dataset) -> np.ndarray:
 
     Where the header offers several windows or tables the first one counts, and a table counts before a window.
     """
-    from pydicom.pixels import apply_rescale, apply_windowing
+    from pydicom.pixels import apply_rescale, apply_windowing  # pyright: ignore[reportPrivateImportUsage]
 
     by_table = bool(dataset.get("ModalityLUTSequence"))
     values = _look_up(levels, dataset, "ModalityLUTSequence") if by_table else apply_rescale(levels, dataset)

@@ -99,7 +99,7 @@ def add_options(job: argparse.ArgumentParser, of: type) -> None:
         job.add_argument(
             one.flag,
             dest=name,
-            type=one.kind,
+            type=one.kind or str,
             choices=one.choices or None,
             action="append" if one.repeatable else "store",
             metavar=one.metavar,

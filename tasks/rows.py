@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
 
 import datasets
+from datasets.exceptions import DatasetsError
 from PIL import Image
 from tqdm import tqdm
 
@@ -146,7 +147,7 @@ def read(repository: str, config: str, split: str, data: str | None) -> datasets
     path = repository_path(repository, data)
     try:
         rows = datasets.load_dataset(path, config, split=split)
-    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+    except (ValueError, OSError, DatasetsError) as error:
         cause = str(error.__cause__ or error).splitlines()[0]
         if f"Available: ['{RECIPE}']" in cause:
             action = f"get its sources (its page says how), medfaith build, and name that folder as data; {BUILT}"

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 CHECKS = (
     ["ruff", "check", "."],
     ["ruff", "format", "--check", "."],
-    ["pyright"],
+    ["tests.type_check"],
     ["pytest", "--numprocesses=auto", "--dist=worksteal", "--durations=15"],
 )
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
+from datasets.exceptions import DatasetsError, SplitsVerificationError
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
@@ -113,9 +114,9 @@ def _loaded(where: str) -> Iterator[None]:
             yield
         except HfHubHTTPError:
             raise
-        except (ValueError, TypeError, OSError, datasets.exceptions.DatasetsError) as error:
+        except (ValueError, TypeError, OSError, DatasetsError) as error:
             cause = (str(error.__cause__ or error) or type(error).__name__).splitlines()[0]
-            if isinstance(error, datasets.exceptions.SplitsVerificationError):
+            if isinstance(error, SplitsVerificationError):
                 cause = "its Parquet has not the rows that its card says"
             raise InputError(where, f"cannot be loaded ({cause})", action="try again, or name another") from error
 

@@ -95,10 +95,12 @@ class Tissue:
         # Re(conj(wave) * (factor * (x + iy) + shift)) has a part of x and a part of y: a wave is an outer product.
         turned = np.conj(self.waves) * factor
         weights = self.weights * np.exp(1j * (np.conj(self.waves) * shift).real)
-        columns = weights[:, None] * np.exp(1j * turned.real[:, None] * x[:, None])
-        rows = np.exp(-1j * turned.imag[:, None] * y[:, None])
+        columns = weights[:, None] * np.exp(1j * np.real(turned)[:, None] * x[:, None])
+        rows = np.exp(-1j * np.imag(turned)[:, None] * y[:, None])
         # The real part of rows @ columns. Not by BLAS, whose threads get in each other's way where cores are shared.
-        pairs = [np.concatenate([part.real, sign * part.imag], axis=2) for part, sign in ((rows, -1), (columns, 1))]
+        pairs = [
+            np.concatenate([np.real(part), sign * np.imag(part)], axis=2) for part, sign in ((rows, -1), (columns, 1))
+        ]
         sums = np.einsum("fhk,fwk->fhw", *pairs)
         light, hue = np.tanh(sums)
         return np.array(MEAN) + light[..., None] * np.array(LIGHT) + hue[..., None] * np.array(HUE)
@@ -212,7 +214,7 @@ class Clip:
                 mine, tool = owner == number, self.tools[number]
                 moved[mine] = tool.pose(t).inverse().then(tool.pose(t2))(points[mine])
         change = moved - points
-        return np.stack([change.real, change.imag]).astype(np.float32)
+        return np.stack([np.real(change), np.imag(change)]).astype(np.float32)
 
     def _view_change(self, t: int, t2: int) -> Similarity:
         if self.is_black(t) or self.is_black(t2):

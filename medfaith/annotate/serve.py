@@ -63,7 +63,8 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
     site.add_middleware(_Guarded)
     # A page elsewhere that names this machine as its own host gets nothing.
     site.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
-    theme = gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])
+    themes: Any = gr.themes  # pyright: ignore[reportPrivateImportUsage]
+    theme = themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])
     theme.set(block_info_text_color="*neutral_600", block_title_text_color="*body_text_color")
     site = gr.mount_gradio_app(
         site, page, path="/", server_name=HOST, server_port=listening.getsockname()[1], show_error=False,

@@ -175,7 +175,7 @@ def attention_of(model: Any, inputs: Mapping[str, torch.Tensor], layer: int = -1
     found: list[torch.Tensor] = []
     decoder = model.get_decoder()
     before = decoder.config._attn_implementation
-    handle = layer_at(model, layer).self_attn.register_forward_hook(  # pyright: ignore[reportCallIssue]
+    handle = layer_at(model, layer).self_attn.register_forward_hook(  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
         lambda _module, _inputs, output: found.append(output[1][0])
     )
     try:

@@ -223,7 +223,8 @@ class OpenClipEncoder(ResNetEncoder):
                 f"open_clip:{name} has no ResNet\n  what to do: for a vision transformer name its transformers version"
             )
         super().__init__(f"open_clip:{name}", network, device, stages[-1])
-        self._transform, self._tokenize = transform, open_clip.get_tokenizer(architecture)
+        self._transform = transform
+        self._tokenize: Any = open_clip.get_tokenizer(architecture)  # `encode` is of one kind of tokenizer
 
     def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
         return [[0, *self._tokenize.encode(prompt), 0] for prompt in prompts]  # a start and an end are added

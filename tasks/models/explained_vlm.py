@@ -145,7 +145,7 @@ class ExplainedVLM(HFVisionLM):
         return cast(Any, order.get_batched(n=int(self.batch_size)))
 
     def _model_multimodal_generate(self, inputs: Any, max_length: int, stop: list[str], **kwargs: Any) -> torch.Tensor:
-        output = super()._model_multimodal_generate(inputs, max_length, stop, **kwargs)  # pyright: ignore[reportCallIssue]
+        output = super()._model_multimodal_generate(inputs, max_length, stop, **kwargs)  # pyright: ignore
         self._answers = output[:, inputs["input_ids"].shape[1] :].tolist()
         return output
 

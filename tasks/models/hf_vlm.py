@@ -8,7 +8,7 @@ A.3).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -78,6 +78,22 @@ class HFVisionLM(HFMultimodalLM):
             (the row's), `option` (its index), each of shape (n,), and `state`, float32 of shape (n, hidden size).
             It stays in memory until it is written (4 bytes x n x hidden size). One process only.
     """
+
+    # What lm-eval's class has, as far as it is used here: its decorator hides the class from type checkers.
+    model: Any
+    processor: Any
+    tokenizer: Any
+    batch_size: Any
+    max_length: int
+    max_images: Any
+    image_token: str
+    image_width: int | None
+    image_height: int | None
+    image_max_side: int | None
+    chat_applied: bool
+    tok_encode: Callable[..., list[int]]
+    tok_decode: Callable[..., str]
+    tok_batch_multimodal_encode: Callable[..., Any]
 
     def __init__(self, pretrained: Any, states_path: str | None = None, **kwargs: Any) -> None:
         super().__init__(pretrained, **kwargs)  # pyright: ignore[reportCallIssue] (lm-eval's decorator hides the class)

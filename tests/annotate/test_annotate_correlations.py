@@ -121,7 +121,7 @@ def test_correlations_agree_with_scipy(scene, tmp_path):
             if len(pairs) < 3 or len(set(x)) == 1:
                 assert row[question] == row[f"{question}_ci_low"] == row[f"{question}_ci_high"] == ""
                 continue
-            assert float(row[question]) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)
+            assert float(row[question]) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)  # pyright: ignore[reportAttributeAccessIssue]
             assert -1 <= float(row[f"{question}_ci_low"]) < float(row[f"{question}_ci_high"]) <= 1
     undefined = {row["value"]: row for row in found if row["recall"] == ""}
     assert {title: row["n"] for title, row in undefined.items()} == {"IOU@30": "35", "P@5": "2"}
@@ -203,7 +203,7 @@ def test_intervals_are_those_of_drawn_patients():
     names, group = np.unique(clusters, return_inverse=True)
     share = np.full(len(names), 1 / len(names))
     drawn = np.random.default_rng(5).multinomial(len(names), share, size=200)
-    r = [stats.pearsonr(np.repeat(x, of[group]), np.repeat(y, of[group])).statistic for of in drawn]
+    r = [stats.pearsonr(np.repeat(x, of[group]), np.repeat(y, of[group])).statistic for of in drawn]  # pyright: ignore[reportAttributeAccessIssue]
     found = correlation_interval(x, y, clusters, n_resamples=200, seed=5)
     assert found == pytest.approx(tuple(np.quantile(r, [0.025, 0.975])), abs=1e-9)
 
@@ -213,7 +213,7 @@ def test_intervals_agree_with_scipys_bootstrap():
     x = random.normal(size=80)
     y = x + random.normal(size=80)
     expected = stats.bootstrap(
-        (x, y), lambda *of: stats.pearsonr(*of).statistic, paired=True, vectorized=False, n_resamples=4000,
+        (x, y), lambda *of: stats.pearsonr(*of).statistic, paired=True, vectorized=False, n_resamples=4000,  # pyright: ignore[reportAttributeAccessIssue]
         method="percentile", rng=2,
     ).confidence_interval  # fmt: skip
     found = correlation_interval(x, y, [str(n) for n in range(80)], n_resamples=4000)

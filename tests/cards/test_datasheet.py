@@ -67,7 +67,7 @@ def test_load_dataset_gives_the_staged_rows(name, staged, builds, tmp_path):
         assert rows.to_list() == pa.concat_tables([pq.read_table(path) for path in files]).to_pylist()
         (stated,) = [of for of in header[config]["splits"] if of["name"] == split]
         assert rows.info.splits is not None
-        assert (stated["num_examples"], stated["num_bytes"]) == (n_rows, rows.info.splits[split].num_bytes)
+        assert (stated["num_examples"], stated["num_bytes"]) == (n_rows, rows.info.splits[split].num_bytes)  # pyright: ignore[reportAttributeAccessIssue]
     for config, info in header.items():
         assert info["download_size"] == sum(path.stat().st_size for path in (staged[name] / config).iterdir())
         assert info["dataset_size"] == sum(of["num_bytes"] for of in info["splits"])

@@ -311,7 +311,7 @@ def test_bytes_that_are_only_called_text_are_refused(staged, refused):
 
 
 def dicom(path):
-    shutil.copyfile(pydicom.data.get_testdata_file("CT_small.dcm", download=False), path)
+    shutil.copyfile(pydicom.data.get_testdata_file("CT_small.dcm", download=False), path)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 FILES = {

@@ -261,7 +261,7 @@ def test_correlations_are_those_of_scipy_over_what_both_have(n, seed):
         if count < 2 or (np.ptp(both, axis=0) == 0).any():
             assert math.isnan(r)
         else:
-            assert r == pytest.approx(pearsonr(*both.T).statistic, abs=1e-9)
+            assert r == pytest.approx(pearsonr(*both.T).statistic, abs=1e-9)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def reference(id_, boxes, original_id=None, perturbation=None, cluster="p1", **changes):

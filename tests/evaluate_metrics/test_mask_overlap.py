@@ -19,7 +19,7 @@ ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 
 def rle(pixels):
     encoded = coco.encode(np.asfortranarray(pixels, dtype=np.uint8))
-    return {"size": [int(side) for side in encoded["size"]], "counts": encoded["counts"].decode("ascii")}
+    return {"size": [int(side) for side in encoded["size"]], "counts": encoded["counts"].decode("ascii")}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def box(height, width, top, left, bottom, right):

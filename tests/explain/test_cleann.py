@@ -69,7 +69,7 @@ SETS = [(), (2,), (2, 3), (4, 2, 3)]
 def test_partial_correlation_is_that_of_the_residuals(data: np.ndarray, others: tuple[int, ...]):
     design = np.column_stack([np.ones(len(data)), data[:, others]])
     left = [data[:, k] - design @ np.linalg.lstsq(design, data[:, k], rcond=None)[0] for k in (0, 1)]
-    expected = scipy.stats.pearsonr(*left).statistic
+    expected = scipy.stats.pearsonr(*left).statistic  # pyright: ignore[reportAttributeAccessIssue]
     test = PartialCorrelation(np.corrcoef(data.T))
     assert test.correlation_given(0, 1, others) == pytest.approx(expected, abs=1e-12)
     assert test.correlation_given(1, 0, others[::-1]) == test.correlation_given(0, 1, others)
@@ -196,7 +196,7 @@ def test_the_skeleton_is_that_of_causal_learns_own_fci():
     correlation = row_correlation(attention, range(7))
     samples = columns @ np.linalg.cholesky(correlation).T
     graph, _ = fci(samples, alpha=1e-3, show_progress=False)
-    theirs = {(i, j) for i, j in combinations(range(7), 2) if graph.graph[i, j] != 0}
+    theirs = {(i, j) for i, j in combinations(range(7), 2) if graph.graph[i, j] != 0}  # pyright: ignore[reportAttributeAccessIssue]
     ours = learn_edges(PartialCorrelation(correlation, 20_000, 1e-3), "fci", max_condition=5)
     assert {(edge.source, edge.target) for edge in ours} == theirs
     assert theirs == edges

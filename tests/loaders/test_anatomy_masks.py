@@ -354,7 +354,7 @@ def test_an_unknown_anatomy_is_refused(tmp_path):
 
 def test_the_defaults_are_defined_and_match_the_segmenters_own_list():
     """Indices against torchxrayvision's list of the 159 masks, which is read without importing it (and torch)."""
-    (package,) = importlib.util.find_spec("torchxrayvision").submodule_search_locations
+    (package,) = importlib.util.find_spec("torchxrayvision").submodule_search_locations  # pyright: ignore[reportGeneralTypeIssues]
     module = ast.parse((Path(package) / "baseline_models/chestx_anatomy/__init__.py").read_text(encoding="utf-8"))
     given = {ast.unparse(node.target): node.value for node in module.body if isinstance(node, ast.AnnAssign)}
     targets = ast.literal_eval(given["TARGETS"] or ast.List())

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate
-from pydicom.pixels import apply_voi, get_decoder
+from pydicom.pixels import apply_voi, get_decoder  # pyright: ignore[reportPrivateImportUsage]
 from pydicom.uid import (
     MPEG2MPML,
     ExplicitVRBigEndian,

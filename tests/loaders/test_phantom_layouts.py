@@ -110,7 +110,7 @@ def write_few(root: Path, seed: int, names: Collection[str] = phantom.SOURCES) -
     for source in names:
         module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
         if source not in FEW:
-            module.VIDEOS = module.VIDEOS[:1]
+            module.VIDEOS = module.VIDEOS[:1]  # pyright: ignore[reportAttributeAccessIssue]
         module.write(root / source, seed=seed, **FEW.get(source, {}))
     return read_all(root)
 

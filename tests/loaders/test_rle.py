@@ -16,7 +16,7 @@ SIDE = st.integers(1, 60)
 def full(mask):
     """The library's own RLE of a mask in memory."""
     encoded = coco.encode(np.asfortranarray(mask.astype(np.uint8)))
-    return {"size": list(encoded["size"]), "counts": encoded["counts"].decode()}
+    return {"size": list(encoded["size"]), "counts": encoded["counts"].decode()}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def run_lengths(mask):

@@ -80,14 +80,14 @@ def test_box_plots_show_the_records(tmp_path):
     run, actions = sorted(read_results([tmp_path]).surgx, key=lambda run: run.setting.ask)
     styles = {"m": {"facecolor": "red"}}
     f1, *panels = surgx_figures.figure_3([run], styles).axes
-    bars = [bar for bar in f1.patches if bar.get_height() > 0]
-    assert [round(bar.get_height(), 6) for bar in bars] == [round(10 / 11, 6), round(10 / 12, 6)]  # hook, and all
+    bars = [bar for bar in f1.patches if bar.get_height() > 0]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [round(bar.get_height(), 6) for bar in bars] == [round(10 / 11, 6), round(10 / 12, 6)]  # hook, and all  # pyright: ignore[reportAttributeAccessIssue]
     drawn = [heights(axes, "black") for axes in panels]
     assert drawn == [[0.5, 0.5], [1.0, 1.0], [0.375, 0.375]]  # of the hook, and of all
     assert [text.get_text() for text in panels[0].texts] == ["–"] * 6
     ras, shares = surgx_figures.figure_4([actions], styles).axes
     assert heights(ras, "black") == [0.5, 0.5, 1.0]
-    assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 0, 1, 2)]
+    assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 0, 1, 2)]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):

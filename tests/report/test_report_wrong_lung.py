@@ -295,7 +295,7 @@ def test_correlations_agree_with_scipy(two_models):
             for b, other in columns.items():
                 if a != b:
                     both = np.isfinite(columns[a]) & np.isfinite(other)
-                    agree(row[b], float(stats.pearsonr(columns[a][both], other[both]).statistic))
+                    agree(row[b], float(stats.pearsonr(columns[a][both], other[both]).statistic))  # pyright: ignore[reportAttributeAccessIssue]
                     assert int(row[f"n_{b}"]) == both.sum()
 
 

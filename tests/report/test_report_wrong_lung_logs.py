@@ -37,10 +37,10 @@ def test_bars_show_the_changes(tmp_path):
     models = score_models(read_results([tmp_path]).wrong_lung)
     (axes,) = figure_5(models).axes
     found = models[0].deltas["swap_left_right"]["one_lung"]
-    assert [(round(bar.get_x() + bar.get_width() / 2, 6), bar.get_height()) for bar in axes.patches] == [
+    assert [(round(bar.get_x() + bar.get_width() / 2, 6), bar.get_height()) for bar in axes.patches] == [  # pyright: ignore[reportAttributeAccessIssue]
         (-0.2, pytest.approx(-100 * (0.25 + 0.5 + 0.125) / 3)), (3.2, 25.0),
     ]  # fmt: skip
-    (segments,) = [lines.get_segments() for lines in axes.collections]
+    (segments,) = [lines.get_segments() for lines in axes.collections]  # pyright: ignore[reportAttributeAccessIssue]
     assert segments[0][:, 1].tolist() == [100 * found["delta_auroc_ci_low"], 100 * found["delta_auroc_ci_high"]]
     assert [text.get_text() for text in axes.texts] == ["–"] * 8
     assert [label.get_text().split("\n")[1] for label in axes.get_xticklabels()] == [
@@ -48,7 +48,7 @@ def test_bars_show_the_changes(tmp_path):
     ]  # fmt: skip
     panels = figure_14(models, "delta_average_precision").axes
     assert [panel.get_title(loc="left") for panel in panels] == ["All", "Abnormal", "One Lung", "MDRB"]
-    assert [[bar.get_height() for bar in panel.patches] for panel in panels] == [[0.0], [0.0], [0.0], []]
+    assert [[bar.get_height() for bar in panel.patches] for panel in panels] == [[0.0], [0.0], [0.0], []]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_pictures_stand_beside_the_tables(tmp_path, monkeypatch):

@@ -42,7 +42,7 @@ def test_models_are_registered_and_declared(name):
     import tomllib
 
     tasks.register_models()
-    assert get_model(name).MULTIMODAL
+    assert get_model(name).MULTIMODAL  # pyright: ignore[reportAttributeAccessIssue]
     pyproject = tomllib.loads((tasks.include_path().parent / "pyproject.toml").read_text(encoding="utf-8"))
     assert pyproject["project"]["entry-points"]["lm_eval.models"][name] == tasks.MODELS[name]
 

@@ -100,7 +100,7 @@ def test_maps_are_those_of_the_tokens_that_name_the_class(folder: Path, tmp_path
     text = PLACEHOLDER[folder.name] + next(iter(ASKED))
     inputs = processor(images=[frame(0)], text=[text], return_tensors="pt")
     start = inputs["input_ids"].shape[1]
-    ids = model.generate(**inputs, max_new_tokens=24, do_sample=False)
+    ids = model.generate(**inputs, max_new_tokens=24, do_sample=False)  # pyright: ignore[reportAttributeAccessIssue]
     ends = np.cumsum([len(processor.tokenizer.decode([token])) for token in ids[0, start:]])
     answer = replies[0]["text"]
     maps = store.read(replies[0]["heatmaps"], "VID42/0").maps

@@ -24,7 +24,7 @@ def _words(prompts: Sequence[str]) -> list[str]:
 
 def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
     """A BertTokenizerFast that splits some words into pieces."""
-    from transformers import BertTokenizerFast
+    from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
     folder.mkdir(parents=True, exist_ok=True)
     pieces = ["##" + letter for letter in "abcdefghijklmnopqrstuvwxyz"] + list("abcdefghijklmnopqrstuvwxyz,_")

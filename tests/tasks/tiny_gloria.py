@@ -19,7 +19,7 @@ DIM = 64
 
 def save_tokenizer(folder: Path, vocabulary: list[str] = VOCABULARY) -> str:
     """A BertTokenizerFast that splits unknown words into letters, in a folder."""
-    from transformers import BertTokenizerFast
+    from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
