@@ -138,9 +138,9 @@ def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     ]
     print(
         table(
-            ["source", "state", "licence", "may publish", "where, or what is missing"],
+            ["source", "state", "licence", "medfaith may publish", "where, or what is missing"],
             [
-                [s.source.id, s.state, s.source.licence, s.source.publish,
+                [s.source.id, s.state, s.source.licence, {"rows": "rows", "recipe": "hashes of rows"}[s.source.publish],
                  " ".join(filter(None, [str(s.root or ""), f"lacks {', '.join(s.missing)}" if s.missing else ""]))]
                 for s in states
             ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 
 from medfaith.loaders import chexstruct, images, openi, sources
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.phantom import chexstruct as phantom_chexstruct
-from medfaith.loaders.phantom import openi as phantom_openi
 
 KNOB, TRACHEA = "aortic_knob_enlargement", "trachea_deviation"
 HEADER = "image_file,viewposition,ratio,label\n"
@@ -131,42 +128,11 @@ def test_labels_do_not_depend_on_the_order_of_rows(tmp_path_factory, rows, junk,
 # --- the phantom ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("phantom")
-    phantom_openi.write(folder / "openi", seed=5, n=30)
-    phantom_chexstruct.write(folder / "chexstruct", seed=5, n=30)
-    return {"openi": folder / "openi", "chexstruct": folder / "chexstruct"}
-
-
 def test_the_phantom_labels_images_of_the_openi_phantom(written):
     labels = chexstruct.read_labels(written["chexstruct"])
     assert "CXR1_1_IM-0001-3001" in labels
     assert len(labels) >= 25
     for image in labels:
         images.locate({"source": "openi", "key": f"{image}.png", "view": ""}, written)
-
-
-def test_the_phantom_has_both_labels_and_failed_checks(written):
-    labels = chexstruct.read_labels(written["chexstruct"])
-    for finding in chexstruct.FINDINGS:
-        values = [of_image.get(finding) for of_image in labels.values()]
-        assert {0, 1, None} == set(values), finding
-
-
-def test_the_phantom_follows_the_release(written):
-    for path in chexstruct.label_files(written["chexstruct"]).values():
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert list(rows[0])[:2] == ["image_file", "viewposition"]
-        assert list(rows[0])[-1] == "label"
-        junk = path.stem in phantom_chexstruct.JUNK
-        assert (rows[0]["image_file"] == "1") == junk
-        for row in rows[junk:]:
-            assert row["viewposition"] == ""
-            if path.stem in (KNOB, "descending_aorta_enlargement"):
-                assert (float(row["ratio"]) >= 2.5) == (row["label"] == "1.0")
-            elif path.stem == "descending_aorta_tortuous":
-                assert (float(row["curvature"]) >= 0.0009) == (row["label"] == "1.0")
-            elif path.stem == TRACHEA:
-                assert (row["direction"] != "flat") == (row["label"] == "1.0")
+    for finding in chexstruct.FINDINGS:  # some checks failed
+        assert {of_image.get(finding) for of_image in labels.values()} == {0, 1, None}, finding

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from medfaith.loaders import cholec80_boxes, images
-from medfaith.loaders.errors import ImageError, InputError
+from medfaith.loaders.errors import InputError
 
 HEADER = "Surgery_num;Dir;FrameName;NumBBox_inFrame;ToolName;BBox_X;BBox_Y;BBox_Width;BBox_Height"
 
@@ -161,11 +161,6 @@ def test_an_image_is_found_where_copies_keep_it(tmp_path, name):
     (tmp_path / name).parent.mkdir(parents=True)
     Image.new("RGB", (4, 3)).save(tmp_path / name)
     assert locate(tmp_path, cholec80_boxes.key(42, 25)) == (tmp_path / name).resolve()
-
-
-def test_a_missing_image_names_the_places_looked_in(tmp_path):
-    with pytest.raises(ImageError, match=r"no such file below .* looked for Images/Video_42/Video_42_00025\.png, "):
-        locate(tmp_path, cholec80_boxes.key(42, 25))
 
 
 # --- csv_table's delimiter --------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from ivtmetrics.disentangle import Disentangle
 
-from medfaith.loaders import cholec_triplets, cholect45, images
-from medfaith.loaders.errors import ImageError, InputError
+from medfaith.loaders import cholec_triplets, cholect45
+from medfaith.loaders.errors import InputError
 
 PARTS = ("instrument", "verb", "target")
 RETRACT, ASPIRATE, IDLE = 17, 82, 94
@@ -182,10 +182,3 @@ def test_a_broken_map_is_refused(tmp_path, row, words):
 
 
 # --- the frames' images -----------------------------------------------------------------------------------------------
-
-
-def test_a_missing_image_names_the_place_looked_in(tmp_path):
-    key = cholect45.key(42, 1)
-    assert key == "data/VID42/000001.png"
-    with pytest.raises(ImageError, match=r"no such file below .*; looked for data/VID42/000001\.png\n"):
-        images.locate({"source": "cholect45", "key": key, "view": ""}, {"cholect45": tmp_path})

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from medfaith.loaders import cholec_triplets, cholect45, cholect50, images
+from medfaith.loaders import cholec_triplets, cholect45, cholect50
 from medfaith.loaders.cholec_triplets import TRIPLETS
-from medfaith.loaders.errors import ImageError, InputError
+from medfaith.loaders.errors import InputError
 
 NO_BOX = (-1, -1, -1, -1)
 
@@ -193,10 +193,3 @@ def test_videos_are_found_by_number(tmp_path):
     assert cholect50.videos(tmp_path) == [1, 42, 111]
     with pytest.raises(InputError, match=r"VID43\.json: no such file"):
         cholect50.read_video(tmp_path, 43)
-
-
-def test_a_missing_image_names_the_place_looked_in(tmp_path):
-    key = cholect50.key(42, 1)
-    assert key == "videos/VID42/000001.png"
-    with pytest.raises(ImageError, match=r"no such file below .*; looked for videos/VID42/000001\.png\n"):
-        images.locate({"source": "cholect50", "key": key, "view": ""}, {"cholect50": tmp_path})

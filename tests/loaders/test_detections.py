@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycocotools import mask as coco_mask
 
-from medfaith.loaders import detections, sources, vindr_cxr
+from medfaith.loaders import detections, sources
 from medfaith.loaders.errors import InputError
 
 A, B = "02aa804e-bde0afdd-112c0b34-7bc16630-4e384014", "174413ec-4ec4c1f7-34ea26b7-c5f994f8-79ef1962"
@@ -281,12 +280,6 @@ def test_a_lone_file_of_another_kind_is_refused(tmp_path):
     (tmp_path / "boxes.csv").write_text("a,b\n")
     with pytest.raises(InputError, match="holds no boxes"):
         read(tmp_path / "boxes.csv")
-
-
-def test_every_class_of_vindr_cxr_is_known(tmp_path):
-    root = yolo(tmp_path, {A: "".join(f"{n} {SHARES} 0.9\n" for n in range(22))}, names=None)
-    (root / "data.yaml").write_text(yaml.safe_dump({"names": list(vindr_cxr.CLASSES)}))
-    assert read(root).boxes["label"].to_pylist() == list(vindr_cxr.CLASSES)
 
 
 @pytest.mark.parametrize(

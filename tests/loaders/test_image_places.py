@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from medfaith.loaders import images
-from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
+from medfaith.loaders.errors import ImageError, InputError
 from tests.loaders.image_files import RAMP_8, SOURCE, open_key
 
 # --- finding the file -------------------------------------------------------------------------------------------------
@@ -38,11 +38,6 @@ def test_a_folder_is_no_image(tmp_path):
     (tmp_path / "a.png").mkdir()
     with pytest.raises(ImageError, match="no such file"):
         open_key(tmp_path, "a.png")
-
-
-def test_a_missing_source_carries_how_to_get_it():
-    with pytest.raises(MissingSourceError, match="how to get it"):
-        images.open_image({"source": "chexpert", "key": "train/a.jpg", "view": "AP"}, {})
 
 
 def test_an_unknown_source_is_refused(tmp_path):

@@ -5,15 +5,12 @@ What all phantoms of HEAL-MedVQA's sources share is tested here too; MIMIC-CXR's
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pydicom
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pycocotools import mask as coco
 from pycocotools.coco import COCO
 from sklearn.metrics import roc_auc_score
@@ -65,27 +62,6 @@ def corners(xywh):
 def test_a_zone_or_side_that_a_finding_does_not_have_is_refused(name):
     with pytest.raises(ValueError, match=f"finding '{name}'"):
         chest.chest([name], seed=0)
-
-
-def test_regions_without_drawing_are_those_of_the_drawing():
-    names = ["enlarged heart", "left atelectasis", "aortic enlargement"]
-    drawn, alone = chest.chest(names, seed=4, size=(120, 100)).regions, chest.regions(names, seed=4, size=(120, 100))
-    assert drawn.keys() == alone.keys()
-    for name, mask in drawn.items():
-        np.testing.assert_array_equal(mask, alone[name])
-
-
-@given(st.lists(st.integers(0, 3), max_size=40), st.integers(0, 2**32))
-def test_dealt_findings_share_no_anatomy_and_all_get_their_turn(counts, seed):
-    hands = cases.deal(counts, np.random.default_rng(seed))
-    assert [len(hand) for hand in hands] == counts
-    for hand in hands:
-        occupied = [anatomy for finding in hand for anatomy in finding.anatomies]
-        assert len(occupied) == len(set(occupied))
-    times = Counter(finding for hand in hands for finding in hand)
-    if sum(counts) >= 2 * len(cases.FINDINGS):
-        assert len(times) == len(cases.FINDINGS)
-    assert max(times.values(), default=0) <= 1 + -(-sum(counts) // len(cases.FINDINGS))
 
 
 # --- VinDr-CXR --------------------------------------------------------------------------------------------------------

@@ -153,12 +153,8 @@ def test_letters_go_and_texts_stay(tmp_path_factory, options, data):
 # --- the phantom ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
-    return phantom_rexvqa.write(tmp_path_factory.mktemp("rexvqa"), seed=2)
-
-
-def test_the_phantom_reads_and_its_images_open(root):
+def test_the_phantom_reads_and_its_images_open(written):
+    root = written["rexvqa"]
     items = rexvqa.read_items(rexvqa.label_file(root, "test"))
     assert len(items) == 60
     assert {len(item.images) for item in items} == {1, 2}
@@ -169,8 +165,8 @@ def test_the_phantom_reads_and_its_images_open(root):
     assert {split for split in rexvqa.SPLITS if rexvqa.label_file(root, split)} == set(rexvqa.SPLITS)
 
 
-def test_phantom_items_have_the_official_fields_and_some_stringified_lists(root):
-    items = json.loads((root / "metadata" / "test_vqa_data.json").read_text())
+def test_phantom_items_have_the_official_fields_and_some_stringified_lists(written):
+    items = json.loads((written["rexvqa"] / "metadata" / "test_vqa_data.json").read_text())
     official = {
         "study_id", "StudyInstanceUid", "question", "options", "correct_answer", "correct_answer_explanation",
         "task_name", "category", "subcategory", "class", "PatientID", "AccessionNumber", "PatientSex", "PatientAge",
