@@ -29,8 +29,8 @@ SPECIAL = {
 def test_the_paths_of_the_contributing_table_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = text.split("## To add")[1].split("## Rules")[0]
-    named = [path for path in re.findall(r"`([^`\s]+)`", table) if "/" in path]
-    paths = [SPECIAL.get(path, path) for path in named]
+    named: list[str] = [path for path in re.findall(r"`([^`\s]+)`", table) if "/" in path]
+    paths: list[str] = [SPECIAL.get(path, path) for path in named]
     for placeholder, example in KNOWN.items():
         paths = [path.replace(placeholder, example) for path in paths]
     paths = [path.replace("<benchmark>", "contrabench") for path in paths]
