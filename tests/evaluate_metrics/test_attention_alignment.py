@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.ndimage import map_coordinates
 
 from medfaith.evaluate_metrics.attention_alignment.frames import to_frame
 from medfaith.evaluate_metrics.attention_alignment.score import (
@@ -53,12 +54,16 @@ windows = st.tuples(st.floats(-9, 20), st.floats(-9, 20), st.floats(0.5, 60), st
 
 
 @given(st.integers(1, 9), st.integers(1, 9), windows, st.integers(0, 2**32 - 1))
-def test_coarse_maps_come_to_the_frame_as_those_of_the_explainers(height, width, window, seed):
-    """The tasks' geometry is the same formula; this room imports no other."""
-    geometry = pytest.importorskip("medfaith.tasks.explain.geometry")
+def test_coarse_maps_come_to_the_frame_as_scipy_interpolates(height, width, window, seed):
+    """Linear between the cells' centres, the outermost value up to the window's edge, 0 outside the window."""
     grid = np.random.default_rng(seed).random((height, width), dtype=np.float32)
-    expected = geometry.to_frame(grid[None], geometry.Geometry((24, 31), window))[0]
-    assert np.array_equal(to_frame(grid, (24, 31), list(window)), expected)
+    x, y, w, h = window
+    rows, columns = np.arange(24) + 0.5 - y, np.arange(31) + 0.5 - x
+    places = np.meshgrid(rows * height / h - 0.5, columns * width / w - 0.5, indexing="ij")
+    inside = np.outer((rows >= 0) & (rows < h), (columns >= 0) & (columns < w))
+    expected = np.where(inside, map_coordinates(grid, places, order=1, mode="nearest"), 0)
+    clear = ~np.isclose(np.abs(rows - h / 2), h / 2)[:, None] & ~np.isclose(np.abs(columns - w / 2), w / 2)
+    assert to_frame(grid, (24, 31), list(window))[clear] == pytest.approx(expected[clear], abs=1e-5)
 
 
 def test_coarse_maps_come_to_the_frame_as_torch_interpolates():
