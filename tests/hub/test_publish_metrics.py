@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import yaml
 
 from medfaith.cli import main
@@ -29,20 +25,12 @@ print(json.dumps({"failed": failed, "tried": tried, "report": "".join(report), "
 """
 
 
-def run(hub, folder, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = hub.environment(folder / "home") | {"XDG_CONFIG_HOME": str(folder)}
-    command = [sys.executable, *words]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path, afresh, python, medfaith):
+    publish = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
 
-
-def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path):
-    publish = ("-m", "medfaith", "publish-metrics", "--org", "clinic", "--metric", "tpt")
-
-    done = run(hub, tmp_path, *publish)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "clinic/tpt (new space, a metric)" in done.stdout
+    status, said, complaint = afresh(*publish)
+    assert (status, complaint) == (0, "")
+    assert "clinic/tpt (new space, a metric)" in said
     assert set(hub.repositories) == {("space", "clinic/tpt")}
     space = hub.repositories["space", "clinic/tpt"]
     assert {"tpt.py", "score.py", "confidence_score.py", "app.py", "example.json", "requirements.txt"} < set(
@@ -53,9 +41,7 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path)
         assert b"/tmp/" not in content, name
         assert str(tmp_path).encode() not in content, name
 
-    loaded = run(hub, tmp_path, "-c", LOAD)
-    assert loaded.returncode == 0, loaded.stderr
-    found = json.loads(loaded.stdout.splitlines()[-1])
+    found = python(LOAD)
     assert found["failed"] == 0, found["report"]
     assert found["tried"] >= 6
     assert found["scores"]["tpt"] == 0.5
@@ -64,9 +50,9 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path)
     }  # fmt: skip
 
     commits, requests = len(space.commits), len(hub.requests)
-    done = run(hub, tmp_path, *publish)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "clinic/tpt: nothing to change" in done.stdout
+    status, said, complaint = medfaith(*publish)
+    assert (status, complaint) == (0, "")
+    assert "clinic/tpt: nothing to change" in said
     assert len(space.commits) == commits
     assert [r for method in ("POST", "PUT") for r in hub.asked(method, since=requests)] == []
 
