@@ -57,7 +57,7 @@ def make(request: Request) -> Iterable[Repository]:
     for config in request.named:
         if config not in planned:
             split = "train.csv" if config == LORA else "valid.csv"
-            action = f"give the folder that holds {split}, too"
+            action = f"give the folder that also holds {split}"
             raise InputError(
                 request.roots[CONFIGS[config]], f"has no labels for {config}", expected=split, action=action
             )

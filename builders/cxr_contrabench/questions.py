@@ -182,7 +182,7 @@ def violations(table: pa.Table) -> list[str]:
     n_options = pc.list_value_length(table["options"]).to_numpy()
     kept = pc.equal(table["negation_form"], "source").to_numpy()
     checks = {
-        "an id stands twice": len(table["id"].unique()) == table.num_rows,
+        "an id occurs more than once": len(table["id"].unique()) == table.num_rows,
         "the answer is no option": ((rows["answer"] >= 0) & (rows["answer"] < n_options)).all(),
         "the negated option or its counterpart is no option": (
             np.maximum(rows["negated"], rows["counterpart"]) < n_options

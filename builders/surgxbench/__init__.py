@@ -42,7 +42,8 @@ FAMILIES = {
 class Options:
     """Options of a build.
 
-    boxes_step, boxes_first: how Cholec80-Boxes numbers its frames (`seconds.Numbering`); None is found out.
+    boxes_step, boxes_first: how Cholec80-Boxes numbers its frames (`seconds.Numbering`); None reads it from the
+    frame numbers.
     motion: what the motion masks are made of; None leaves them out.
     """
 

@@ -134,7 +134,7 @@ def _check_tools(frames: Sequence[BoxedFrame], roots: Mapping[str, Path], number
             roots[SOURCE],
             "no frame with boxes is at a second that Cholec80's tool tables name",
             expected="frames numbered as --boxes-first and --boxes-step say",
-            action="give the number of the first second as --boxes-first, or leave it to be found out",
+            action="give the number of the first second as --boxes-first, or leave the option out",
         )
     counted[OTHER_TOOLS] = agreeing(of_both, boxed).count(False)
     return counted
