@@ -1,4 +1,4 @@
-"""That's the Wrong Lung! in the report: logs that lm-eval wrote, broken ones, and the bar charts."""
+"""The bar charts of That's the Wrong Lung!: what is drawn where, and when they are left out."""
 
 from __future__ import annotations
 
