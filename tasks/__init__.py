@@ -1,4 +1,4 @@
-"""lm-evaluation-harness tasks, one folder a benchmark, and `models/`, the lm-eval model plug-ins.
+"""Tasks of lm-evaluation-harness, one folder a benchmark, and its model plug-ins in `models/`.
 
 The YAML files name Python by its full dotted name (`medfaith.tasks.contrabench.adapter.b0`), so that plain
 `lm_eval --include_path` runs them.
@@ -24,7 +24,7 @@ MODELS = {
     "medfaith-alignment": "medfaith.tasks.models.alignment:AlignmentLM",
 }
 
-# Models that take `store`, for heatmaps.
+# Models that take `store`, the folder to keep their heatmaps in.
 EXPLAINED = (*BASELINES, "medfaith-contrastive", "medfaith-explained-vlm", "medfaith-alignment")
 
 
@@ -34,7 +34,7 @@ def include_path() -> Path:
 
 
 def register_models() -> None:
-    """Makes the models of this package known to lm-eval by name; releases that read entry points need no call."""
+    """Makes the models of this package known to lm-eval by name, for releases that do not read entry points."""
     import lm_eval.models  # noqa: F401 - lm-eval registers its own models only while the registry is still empty
     from lm_eval.api.registry import model_registry
 

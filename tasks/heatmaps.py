@@ -1,4 +1,4 @@
-"""What a document says of heatmaps: the folder where a model keeps them, which no sample log names."""
+"""A handle to the heatmaps of a model, which documents carry; a sample log does not name their folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME_IT = 'pass --heatmaps DIR to medfaith eval, or --metadata \'{"heatmaps": "
 
 
 class Heatmaps:
-    """The heatmaps that models keep in one folder; a sample log keeps no place."""
+    """The heatmaps that models keep in one folder. Its text is empty, so that a sample log names no folder."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = Path(folder).expanduser() if folder else None
@@ -28,7 +28,7 @@ class Heatmaps:
         """Raises InputError where `store`, in which a model keeps its heatmaps, is not the folder that was named."""
         where = f"store={store}"
         if self._folder is None:
-            raise InputError(where, "the model keeps heatmaps, and their folder was not named", action=_NAME_IT)
+            raise InputError(where, "the model keeps heatmaps, but their folder was not named", action=_NAME_IT)
         if self._folder.resolve() != Path(store).expanduser().resolve():
             raise InputError(
                 where,
@@ -38,10 +38,10 @@ class Heatmaps:
             )
 
     def entry(self, reference: str, row_id: str, size: tuple[int, int]) -> Entry:
-        """What a model keeps of its answer to a row, as it is in the store.
+        """What the store holds of a model's answer to a row.
 
         Args:
-            reference: what the answer says of its heatmaps (explain.store).
+            reference: the reference to its heatmaps in the answer (explain.store).
             size: (height, width) of the row's image.
 
         Raises:
@@ -52,7 +52,7 @@ class Heatmaps:
 
         if self._folder is None:
             raise InputError(
-                f"row {row_id}", "the answer refers to heatmaps, and their folder was not named", action=_NAME_IT
+                f"row {row_id}", "the answer refers to heatmaps, but their folder was not named", action=_NAME_IT
             )
         entry = open_store(self._folder).read(reference, row_id)
         if entry.geometry.size != size:

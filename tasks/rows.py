@@ -1,4 +1,4 @@
-"""Rows for lm-eval: from a build on disk or from the Hub, with images that are opened when a model asks for them."""
+"""Rows for lm-eval, from a build on disk or from the Hub. Their images are opened when a model asks for them."""
 
 from __future__ import annotations
 
@@ -106,15 +106,15 @@ def load(
     patients: str | None = None,
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
-    """`{"test": rows}` for an lm-eval task; lm-eval passes all its metadata, of which the named arguments count.
+    """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
 
     Args:
         repository: `<benchmark>-<source>`. config, split: which rows of it.
         data: what `medfaith build` wrote (the folder or one repository in it), or a Hub organisation or data-set id.
-        roots: source id -> folder with the licensed images; the places that loaders.sources looks in count too.
-        skip_missing_images: leave out rows with an image that is missing or broken, and count them in the column
+        roots: source id -> folder with the licensed images; the user's settings add to them (loaders.sources).
+        skip_missing_images: leave out rows with a missing or broken image, and count them in the column
             `n_rows_skipped`; by default such a row stops the run.
-        prompt: name of the prompt, kept in the column `prompt` so that a sample log says how it was made.
+        prompt: name of the prompt, kept in the column `prompt`, so that a sample log says how the model was asked.
         extend: adds columns to the rows.
         attach: adds what no column can hold to each batch of rows when it is read.
         edit: what is done to the images of rows with a column `edit`.
@@ -150,13 +150,15 @@ def read(repository: str, config: str, split: str, data: str | None) -> datasets
     except (ValueError, OSError, DatasetsError) as error:
         cause = str(error.__cause__ or error).splitlines()[0]
         if f"Available: ['{RECIPE}']" in cause:
-            action = f"get its sources (its page says how), medfaith build, and name that folder as data; {BUILT}"
-            raise InputError(path, "holds the recipe, not the rows: its licences forbid it", action=action) from error
+            action = f"get its sources (its page says how), run medfaith build, and pass that folder as data; {BUILT}"
+            raise InputError(
+                path, "holds the recipe, not the rows, which its licences forbid to publish", action=action
+            ) from error
         raise InputError(
             path,
             f"config {config!r}, split {split!r} cannot be loaded ({cause})",
             expected=f"a build of {repository} that has them",
-            action="medfaith build, with the source's root; or choose a task of another split",
+            action="run medfaith build with the source's root, or choose a task of another split",
         ) from error
     assert isinstance(rows, datasets.Dataset)
     if not len(rows):
@@ -179,7 +181,7 @@ def repository_path(repository: str, data: str | None) -> str:
             if folder.name == repository:
                 return str(folder)
             held = ", ".join(sorted(path.name for path in folder.iterdir() if (path / "build.json").is_file()))
-            action = "build it: medfaith build, with its source's root"
+            action = "build it: run medfaith build with its source's root"
             raise InputError(folder, f"holds no {repository} (but {held or 'no build'})", action=action)
         return str(inside)
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"

@@ -1,4 +1,4 @@
-"""Running lm-eval with what medfaith adds: its tasks, its models, and a guard against caches that ignore the image."""
+"""Runs lm-eval with medfaith's tasks and models, and refuses caches that ignore the image."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> int:
 
 
 def _refuse_blind_caches(config: Any) -> None:
-    """Answers are filed under the text of a prompt without its image, and requests without the data they came from."""
+    """lm-eval files answers under the text of a prompt without its image, and requests without their data."""
     for option, value in (
         ("--use_cache", config.use_cache),
         ("--cache_requests", (config.cache_requests or {}).get("cache_requests")),

@@ -1,4 +1,4 @@
-"""Which patients a trained model has not seen: only they say what it makes of images that it has not learnt."""
+"""The patients that a trained model has not seen. Only their rows show what it does with new images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model trained on gold is asked about the patients only that it has not seen: train, eval, report."""
+"""A model trained on gold is asked only about patients that it has not seen: train, eval, report."""
 
 from __future__ import annotations
 
@@ -21,34 +21,46 @@ TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")
 
 
 @pytest.fixture(scope="module")
-def record(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory) -> Path:
-    """What training a tiny model on gold writes beside its checkpoint."""
-    folder = tmp_path_factory.mktemp("trained")
-    tokenizer = tiny_gloria.save_tokenizer(folder / "bert")
-    root = f"mimic_cxr={phantom_wrong_lung_roots['mimic_cxr']}"
-    command = ["train", "retrained", "--data", str(phantom_wrong_lung_build), "--root", root, "--text-model", tokenizer]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gloria_image, "INPUT", 64)
-        assert main([*command, "--tiny", "--epochs", "1", "--out", str(folder / "tiny.ckpt")]) == 0
-    return folder / "tiny.ckpt.json"
+def record(phantom_wrong_lung_build, tmp_path_factory) -> Path:
+    """A record as training writes it, of a model that has seen every other patient."""
+    patients = sorted({row["patient_id"] for row in stored(phantom_wrong_lung_build, "gold")})
+    path = tmp_path_factory.mktemp("trained") / "a.ckpt.json"
+    path.write_text(json.dumps({"config": "gold", "seen": patients[::2]}))
+    return path
 
 
 @pytest.fixture(scope="module")
-def results(record, phantom_wrong_lung_build, phantom_wrong_lung_roots) -> Path:
-    """What `medfaith eval --patients` of the trained checkpoint writes."""
-    folder = record.parent
-    command = [
-        "eval", "--data", str(phantom_wrong_lung_build), "--patients", str(record),
-        "--root", f"mimic_cxr={phantom_wrong_lung_roots['mimic_cxr']}", "--heatmaps", str(folder / "attention"),
-        "--model", "medfaith-alignment",
-        "--model_args", f"pretrained=gloria:{folder / 'tiny.ckpt'},text_model={folder / 'bert'}",
-        "--tasks", ",".join(f"{GROUP}_{task}" for task in TASKS), "--batch_size", "8",
-        "--output_path", str(folder / "results"), "--log_samples",
-    ]  # fmt: skip
+def results(record, phantom_wrong_lung_build) -> Path:
+    """What `medfaith eval --patients` writes."""
+    out = record.parent / "results"
+    given = ["--model", "oracle", "--heatmaps", str(record.parent / "attention"), "--output_path", str(out)]
+    assert main([*asked_of(record, phantom_wrong_lung_build), *given]) == 0
+    return out
+
+
+def asked_of(record: Path, build: Path) -> list[str]:
+    tasks = ",".join(f"{GROUP}_{task}" for task in TASKS)
+    return ["eval", "--data", str(build), "--patients", str(record), "--tasks", tasks, "--log_samples"]
+
+
+@pytest.mark.full
+def test_a_trained_model_is_not_asked_about_its_patients(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
+    tokenizer = tiny_gloria.save_tokenizer(tmp_path / "bert")
+    places = ["--root", f"mimic_cxr={phantom_wrong_lung_roots['mimic_cxr']}"]
+    checkpoint = tmp_path / "tiny.ckpt"
+    command = ["train", "retrained", "--data", str(phantom_wrong_lung_build), *places, "--text-model", tokenizer]
+    model = ["--model", "medfaith-alignment", "--batch_size", "8", "--heatmaps", str(tmp_path / "attention")]
+    model += ["--model_args", f"pretrained=gloria:{checkpoint},text_model={tmp_path / 'bert'}"]
+    record = tmp_path / "tiny.ckpt.json"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gloria_image, "INPUT", 64)
-        assert main(command) == 0
-    return folder / "results"
+        assert main([*command, "--tiny", "--epochs", "1", "--out", str(checkpoint)]) == 0
+        asked = asked_of(record, phantom_wrong_lung_build)
+        assert main([*asked, *places, *model, "--output_path", str(tmp_path / "results")]) == 0
+    logs = list((tmp_path / "results").rglob("samples_*.jsonl"))
+    docs = [json.loads(line)["doc"] for log in logs for line in log.read_text().splitlines()]
+    assert len(logs) == len(TASKS)
+    assert not {doc["patient_id"] for doc in docs} & set(json.loads(record.read_text())["seen"])
 
 
 def stored(build: Path, config: str) -> list[dict[str, Any]]:
