@@ -119,9 +119,7 @@ def read_anatomy(root: Path) -> dict[str, dict[str, Corners]]:
     Raises InputError naming file, row and column, also for a name that an image has twice.
     """
     path = label_files(root)["anatomy"]
-    types: dict[str, pa.DataType] = dict.fromkeys(("image_id", "bbox_name"), pa.string()) | dict.fromkeys(
-        CORNERS, pa.float64()
-    )
+    types = {"image_id": pa.string(), "bbox_name": pa.string()} | {column: pa.float64() for column in CORNERS}
     table = csv_table.read(path, types, action=ACTION)
     csv_table.require_filled(table, types, path, action=ACTION)
     corners = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
