@@ -19,9 +19,9 @@ from medfaith.builders.cxr_contrabench import chexpert
 from medfaith.builders.cxr_contrabench.exports import chat_jsonl, fewshot, lora_train, patient
 from medfaith.builders.cxr_contrabench.questions import Wording, violations
 from medfaith.loaders import chexpert as labels
-from medfaith.loaders import phantom, sources, whole
-from medfaith.loaders.errors import InputError
+from medfaith.loaders import phantom, sources
 from medfaith.tasks.contrabench import prompts
+from tests.builders.files import digests
 
 LORA = "chexpert_lora_train"
 JSONL = f"{LORA}/train.jsonl"
@@ -222,11 +222,6 @@ def test_verify_finds_a_missing_and_an_unlisted_jsonl(folder):
     assert "does not list it" in found["chexpert_presence"][0]
 
 
-def digests(folder: Path) -> dict[str, str]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock"]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
 def test_bytes_do_not_depend_on_workers_and_nothing_else_is_left(tmp_path):
     names = ("chexpert", "openi", "chexstruct", "rexvqa")
     roots = phantom.write(tmp_path / "phantom", seed=0, sources=names)
@@ -239,19 +234,3 @@ def test_bytes_do_not_depend_on_workers_and_nothing_else_is_left(tmp_path):
         assert all(problems(folder) == {} for folder in folders)
         made.append(digests(out))
     assert made[0] == made[1]
-
-
-def test_a_failing_export_leaves_the_old_build(phantom_roots, tmp_path, monkeypatch):
-    root = {"chexpert": phantom_roots["chexpert"]}
-    (folder,) = cxr_contrabench.build(root, tmp_path)
-    before = digests(tmp_path)
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(whole, "_replace", full)
-    with pytest.raises(InputError, match="nothing was changed") as error:
-        cxr_contrabench.build(root, tmp_path, seed=1)
-    assert "free some space" in str(error.value)
-    assert digests(tmp_path) == before
-    assert {p.name for p in tmp_path.iterdir() if p.suffix != ".lock"} == {folder.name}

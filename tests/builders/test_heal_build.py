@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -19,6 +18,7 @@ from medfaith.builders.write import sha256_of_files, summarise
 from medfaith.loaders import images, phantom, rle
 from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.phantom import cases, chest, mimic_cxr_reports, vindr_cxr, vindr_cxr_anatomy
+from tests.builders.files import digests
 
 REPOSITORIES = ("heal-medvqa-vindr_cxr", "heal-medvqa-mimic_cxr")
 SPLITS = [(repository, name) for repository in REPOSITORIES for name in ("train", "test")]
@@ -35,11 +35,6 @@ def config_of(repository: str) -> str:
 
 def record_of(folder: Path) -> dict:
     return json.loads((folder / "build.json").read_text(encoding="utf-8"))
-
-
-def digests(folder: Path) -> dict[str, str]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock"]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.mark.parametrize("repository", REPOSITORIES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -23,6 +22,7 @@ from medfaith.loaders import images, rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.phantom import surgery
+from tests.builders.files import digests
 
 REPOSITORIES = {
     "instruments": "surgxbench-cholec80_boxes",
@@ -38,11 +38,6 @@ def _own_configuration(tmp_path, monkeypatch):
 
 def rows_of(data: Path, config: str) -> list[dict]:
     return pq.read_table(next((data / REPOSITORIES[config] / config).glob("test-*.parquet"))).to_pylist()
-
-
-def digests(folder: Path) -> dict[str, str]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock"]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def copied(roots: dict[str, Path], source: str, folder: Path) -> dict[str, Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import shutil
 import zipfile
@@ -26,6 +25,7 @@ from medfaith.builders.wrong_lung import silver
 from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders import images
 from medfaith.loaders.errors import InputError
+from tests.builders.files import digests
 
 REPOSITORY = "wrong-lung-chest_imagenome"
 FILES = {"train": "train.csv", "validation": "valid.csv", "test": "test.csv"}
@@ -180,11 +180,6 @@ def test_no_patient_is_in_gold_or_in_two_splits(repository):
 
 def test_silver_is_built_only_when_it_is_asked_for(phantom_wrong_lung_build):
     assert not (phantom_wrong_lung_build / REPOSITORY / "silver").exists()
-
-
-def digests(folder: Path) -> dict[str, str]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def unpack(root: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 import shutil
@@ -21,6 +20,7 @@ from medfaith.builders.options import declared, groups
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.cli import main
 from medfaith.loaders import chest_imagenome
+from tests.builders.files import digests
 
 LUNG = "wrong-lung-chest_imagenome"
 
@@ -39,11 +39,6 @@ def given(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
         *(p for name in sorted(needed) for p in ("--root", f"{name}={roots[name]}")),
         *arguments,
     ]
-
-
-def digests(folder: Path) -> dict[str, str]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock"]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 # Benchmark -> words of a build, and build.json's arguments where they are not the defaults.
