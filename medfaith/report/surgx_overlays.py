@@ -130,10 +130,10 @@ def _rows(source: str, needed: set[str], data: str) -> dict[str, dict[str, Any]]
 
 def _overlay(pick: Pick, row: Mapping[str, Any], sheet: Sheet) -> Overlay:
     from medfaith.loaders.images import open_image
-    from medfaith.tasks.heatmaps import Heatmaps
+    from medfaith.tasks.explain.reader import HeatmapReader
 
     size = (row["height"], row["width"])
-    maps, _ = Heatmaps(str(sheet.heatmaps)).read(pick.row.heatmaps or "", pick.row.id, size)
+    maps, _ = HeatmapReader(str(sheet.heatmaps)).read(pick.row.heatmaps or "", pick.row.id, size)
     candidates = _classes(pick)
     shown = next((name for name in candidates if name in maps), None)
     if shown is None:

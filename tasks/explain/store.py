@@ -228,8 +228,8 @@ def digest_of(*parts: bytes) -> str:
 def check_readers(docs: Iterable[Any], folder: str | Path) -> None:
     """Raises InputError where heatmaps that a model keeps in `folder` could not be found when its answers are scored.
 
-    docs: lm-eval documents; where they look is their `heatmaps` (tasks.heatmaps.Heatmaps). The scores of documents that
-    ask to `occlude` need none.
+    docs: lm-eval documents; where they look is their `heatmaps` (explain.reader.HeatmapReader). The scores of documents
+    that ask to `occlude` need none.
     """
     asking = [doc for doc in docs if isinstance(doc, Mapping) and "heatmaps" in doc and not doc.get("occlude")]
     for reader in {doc["heatmaps"] for doc in asking}:

@@ -19,10 +19,10 @@ from lm_eval.api.instance import Instance
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
-from medfaith.tasks.models import reference_attention, reference_heatmaps
+from medfaith.tasks.models import frame_maps, sentence_maps
 from medfaith.tasks.models.image_lm import ImageLM
 
-KINDS = tuple(dict.fromkeys((*reference_heatmaps.KINDS, *reference_attention.KINDS)))
+KINDS = tuple(dict.fromkeys((*frame_maps.KINDS, *sentence_maps.KINDS)))
 
 
 class Baseline(ImageLM):
@@ -31,7 +31,7 @@ class Baseline(ImageLM):
     Args:
         store: a folder for heatmaps of what it says to be in a frame of SurgXBench, or of the attention to a sentence
             of That's the Wrong Lung!; none are made without.
-        heatmap: which, one of `reference_heatmaps.KINDS` or `reference_attention.KINDS`. Attention that reads sentences
+        heatmap: which, one of `frame_maps.KINDS` or `sentence_maps.KINDS`. Attention that reads sentences
             is the oracle's alone: that of the others is uniform in its place.
     """
 
@@ -39,7 +39,7 @@ class Baseline(ImageLM):
         super().__init__()
         if heatmap not in KINDS:
             raise InputError(f"heatmap={heatmap}", "no such heatmap", expected=f"one of {', '.join(KINDS)}")
-        self._heatmaps = _Heatmaps(store, heatmap, self._identity(), self.reads_sentences) if store else None
+        self._heatmaps = _AnswersWithHeatmaps(store, heatmap, self._identity(), self.reads_sentences) if store else None
 
     reads_sentences = False  # whether its attention to a sentence is where the sentence's boxes are
 
@@ -154,13 +154,13 @@ class QuestionPrior(Baseline):
         return [best(doc) for doc in docs]
 
 
-class _Heatmaps:
+class _AnswersWithHeatmaps:
     """Answers with heatmaps beside them, in the form of the models that explain themselves."""
 
     def __init__(self, folder: str, kind: str, identity: dict[str, Any], reads_sentences: bool) -> None:
-        self._of_sentences = kind if reads_sentences or kind not in reference_attention.READING else "uniform"
+        self._of_sentences = kind if reads_sentences or kind not in sentence_maps.READING else "uniform"
         self._kind = kind
-        self._store = HeatmapStore(folder, identity | {"heatmap": kind}, exact=kind in reference_attention.KINDS)
+        self._store = HeatmapStore(folder, identity | {"heatmap": kind}, exact=kind in sentence_maps.KINDS)
 
     def check(self, requests: Iterable[Instance]) -> None:
         check_readers((request.doc for request in requests), self._store.folder)
@@ -173,23 +173,23 @@ class _Heatmaps:
     def _named(self, doc: dict[str, Any], text: str) -> str:
         """What it says to be in a frame, and the heatmaps of each."""
         predicted = [name for name in text.split("\n") if name in list(doc["classes"])]
-        if self._kind not in reference_heatmaps.KINDS:
-            expected = f"one of {', '.join(reference_heatmaps.KINDS)}"
+        if self._kind not in frame_maps.KINDS:
+            expected = f"one of {', '.join(frame_maps.KINDS)}"
             raise InputError(f"heatmap={self._kind}", "is none of a frame", expected=expected)
-        shown = self._shown([predicted, *(doc[field] for field in reference_heatmaps.FIELDS)])
+        shown = self._shown([predicted, *(doc[field] for field in frame_maps.FIELDS)])
         if not self._store.has(doc["id"], shown):
-            maps = {name: reference_heatmaps.heatmap(self._kind, doc, name) for name in predicted}
+            maps = {name: frame_maps.heatmap(self._kind, doc, name) for name in predicted}
             self._store.write(doc["id"], shown, maps, Geometry.whole((doc["height"], doc["width"])))
         scores = [float(name in predicted) for name in doc["classes"]]
         return json.dumps({"heatmaps": self._store.reference(shown), "predicted": predicted, "scores": scores})
 
     def _aligned(self, doc: dict[str, Any]) -> str:
         """Attention to a sentence."""
-        shown = self._shown([doc[field] for field in reference_attention.FIELDS.get(self._of_sentences, ())])
+        shown = self._shown([doc[field] for field in sentence_maps.FIELDS.get(self._of_sentences, ())])
         if not self._store.has(doc["id"], shown):
-            grid, geometry = reference_attention.attention(self._of_sentences, doc)
+            grid, geometry = sentence_maps.attention(self._of_sentences, doc)
             self._store.write(doc["id"], shown, {ATTENTION: grid}, geometry)
-        similar = reference_attention.similarity(self._of_sentences, doc)
+        similar = sentence_maps.similarity(self._of_sentences, doc)
         return json.dumps({"heatmaps": self._store.reference(shown), "local": similar, "global": similar})
 
     def _shown(self, fields: list[Any]) -> str:

@@ -10,7 +10,7 @@ import datasets
 from medfaith.loaders import cholec80_boxes
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.tasks import rows
-from medfaith.tasks.heatmaps import Heatmaps
+from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, QUESTIONS
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -94,7 +94,7 @@ def load(
     shared = {
         "classes": Unlogged(CLASSES[ask]),
         "prompts": Unlogged(CLASS_PROMPTS[ask]),
-        "heatmaps": Heatmaps(heatmaps),
+        "heatmaps": HeatmapReader(heatmaps),
     }
 
     def attach(batch: dict[str, list]) -> dict[str, list]:

@@ -9,7 +9,7 @@ import datasets
 
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows
-from medfaith.tasks.heatmaps import Heatmaps
+from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.wrong_lung.held_out import of_patients
 from medfaith.tasks.wrong_lung.prompts import QUESTION
 
@@ -81,7 +81,7 @@ def load(
         docs = [doc | of_run for doc in asked_of]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
-    shared = Heatmaps(heatmaps)
+    shared = HeatmapReader(heatmaps)
 
     def attach(batch: dict[str, list]) -> dict[str, list]:
         return batch | {"heatmaps": [shared] * len(batch["id"])}

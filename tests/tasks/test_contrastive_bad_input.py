@@ -6,7 +6,7 @@ import pytest
 import transformers
 
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.tasks.heatmaps import Heatmaps
+from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.models import contrastive_encoders
 from medfaith.tasks.models.contrastive import ContrastiveLM
 from medfaith.tasks.models.image_lm import number_at_once
@@ -113,7 +113,7 @@ def test_broken_weights_give_no_reply(families):
 def test_heatmaps_that_could_not_be_found_stop_the_run_before_its_first_answer(families, tmp_path, monkeypatch, named):
     lm = ContrastiveLM(**families["clip"], store=str(tmp_path / "store"), device="cpu")
     monkeypatch.setattr(lm._encoder, "pixels", lambda _: pytest.fail("scored"))
-    heatmaps = Heatmaps(named and str(tmp_path / named))
+    heatmaps = HeatmapReader(named and str(tmp_path / named))
     with pytest.raises(InputError, match=r"store=(.|\n)*--heatmaps DIR"):
         lm.generate_until(requests_of(heatmaps=heatmaps))
 

@@ -17,9 +17,9 @@ from PIL import Image
 from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
+from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.token_cam import token_cam
-from medfaith.tasks.heatmaps import Heatmaps
 from medfaith.tasks.models.explained_vlm import (
     ExplainedVLM,
     class_spans,
@@ -242,7 +242,7 @@ def test_bad_input(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         lm.generate_until([ask(0, "Name the tool.", width=854, height=480)])
     monkeypatch.setattr(lm.model, "generate", lambda *_, **__: pytest.fail("answered"))
     with pytest.raises(InputError, match=r"their folder was not named(.|\n)*--heatmaps DIR"):
-        lm.generate_until([ask(0, "Name the tool.", heatmaps=Heatmaps(None))])
+        lm.generate_until([ask(0, "Name the tool.", heatmaps=HeatmapReader(None))])
     assert not list(Path(store).glob("*/*.npz"))
 
 

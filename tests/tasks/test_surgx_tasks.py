@@ -19,9 +19,9 @@ from medfaith.loaders import rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
+from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
-from medfaith.tasks.heatmaps import Heatmaps
-from medfaith.tasks.models.reference_heatmaps import KINDS
+from medfaith.tasks.models.frame_maps import KINDS
 from tests.tasks.evaluating import Says, baseline, evaluate, load
 
 ASKED = ("instruments", "triplets", "triplets_t50")
@@ -235,10 +235,10 @@ def test_one_folder_by_two_names(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "link").symlink_to(tmp_path / "store")
     for store in ("store", "./a/../store", "~/store", "link", tmp_path / "store"):
-        Heatmaps("store").check(store)
-        Heatmaps(str(tmp_path / "store")).check(store)
+        HeatmapReader("store").check(store)
+        HeatmapReader(str(tmp_path / "store")).check(store)
     with pytest.raises(InputError, match="store=stores: heatmaps are read from another folder, store"):
-        Heatmaps("store").check("stores")
+        HeatmapReader("store").check("stores")
 
 
 def test_heatmaps_of_other_boxes_lie_beside_one_another(tmp_path):

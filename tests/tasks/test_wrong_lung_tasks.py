@@ -17,9 +17,9 @@ from medfaith import tasks
 from medfaith.cli import main
 from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders.errors import InputError
+from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore
-from medfaith.tasks.heatmaps import Heatmaps
-from medfaith.tasks.models.reference_attention import KINDS, attention
+from medfaith.tasks.models.sentence_maps import KINDS, attention
 from medfaith.tasks.wrong_lung import adapter
 from tests.tasks.evaluating import baseline, evaluate, figures, load
 
@@ -231,7 +231,7 @@ def test_attention_is_spread_over_pixels_as_was_asked(phantom_wrong_lung_build, 
         store = HeatmapStore(tmp_path, {"model": upsampling}, exact=True)
         store.write(doc["id"], "0" * 16, {"attention": grid}, geometry)
         reply = json.dumps({"heatmaps": store.reference("0" * 16)})
-        doc["heatmaps"] = Heatmaps(str(tmp_path))
+        doc["heatmaps"] = HeatmapReader(str(tmp_path))
         found[upsampling] = adapter.gold_results(doc, [reply])["auroc"]["values"]["auroc"]
     assert found["bilinear"] != found["nearest"]
     with pytest.raises(InputError, match="upsampling: is 'cubic'"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NAME_IT = 'pass --heatmaps DIR to medfaith eval, or --metadata \'{"heatmaps": "DIR"}\' to lm_eval'
 
 
-class Heatmaps:
+class HeatmapReader:
     """The heatmaps that models keep in one folder. Its text is empty, so that a sample log names no folder."""
 
     def __init__(self, folder: str | None) -> None:

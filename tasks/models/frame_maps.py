@@ -1,4 +1,4 @@
-"""Heatmaps that need no model: where the boxes are, everywhere, in the middle, in a corner (floor and ceiling)."""
+"""Heatmaps of a frame that need no model: where the boxes are, everywhere, in the middle, in a corner."""
 
 from __future__ import annotations
 
