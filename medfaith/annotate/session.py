@@ -16,7 +16,6 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.images import open_image
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import Store
-from medfaith.tasks.rows import ORIGINALS
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 
 from .answers import Answers, Choice, Judgement
@@ -200,7 +199,8 @@ class Session:
         image = open_image(of.image, self.roots)
         if (image.height, image.width) != of.size:
             found, expected = (f"{w} x {h} pixels" for h, w in ((image.height, image.width), of.size))
-            raise InputError(of.key, found, expected=f"{expected}, as its rows say", action=ORIGINALS)
+            action = "use the source's original images: the boxes are in their pixels"
+            raise InputError(of.key, found, expected=f"{expected}, as its rows say", action=action)
         return image
 
 
