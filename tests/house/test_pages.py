@@ -1,0 +1,299 @@
+"""Every command and every Python block in README, CONTRIBUTING and docs/ works, on synthetic sources.
+
+A page's blocks run in order, in one folder. `medfaith ...` runs in this process. Licensed sources are replaced by
+synthetic ones, models by tiny ones. What cannot run here is parsed by the program's own parser (`ONLY_PARSED`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click import UsageError
+
+from medfaith import cli
+from medfaith.tasks import include_path
+from medfaith.tasks.run import task_names
+from tests import __main__ as checks
+from tests.house.parsers import of_job, options
+from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHELL, PYTHON = "sh", "python"
+# The first words of a command, and words that it has: why the test parses it and does not run it.
+ONLY_PARSED = {
+    "medfaith quickstart": "test_quickstart.py runs it",
+    "medfaith annotate": "it serves a page until it is stopped; tests/annotate runs it",
+    "medfaith train": "training takes minutes; tests/training runs it",
+    "medfaith publish": "it needs a Hub; tests/hub runs it",
+    "medfaith publish-metrics": "it needs a Hub; tests/hub runs it",
+    "medfaith verify --against": "it needs a Hub; tests/hub runs it",
+    "medfaith build --flow": "RAFT's weights are a download; tests/builders runs it with others",
+    "medfaith report --extractor-model": "it asks a model server; tests/report has one",
+    "medfaith report --annotations": "a person writes that file; tests/report has some",
+    "lm_eval run": "tests/tasks/test_lm_eval_command.py runs it",
+    "inspect": "it takes a process of its own; tests/tasks/test_harness_inspect.py runs it",
+    "uv": "it installs", "hf": "it asks for a token", ".": "it changes a shell",
+    "python -m tests": "it runs this test", "pre-commit": "it changes the clone",
+    "python benchmarks/training.py": "it trains for an hour",
+    "python docs/contact_sheet.py": "it draws the picture anew",
+    "python -m medfaith.cards.examples": "it writes into the clone; tests/cards runs it",
+}  # fmt: skip
+
+FAULTS = (AssertionError, ModuleNotFoundError, SystemExit, UsageError, subprocess.CalledProcessError)
+ELSEWHERE = {
+    "--phantom",
+    "--no-dev",
+    "--inexact",
+    "--extra",
+    "--full",
+    "--embed",
+    "--use_cache",
+    "--cache_requests",
+}  # of others
+RUN = """medfaith eval --data medfaith-data --root cholec80_boxes=PATH --root cholect45=PATH --heatmaps heatmaps \
+    --model oracle --tasks medfaith_surgx_triplets --output_path results --log_samples"""
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Language and text of each fenced block of a page."""
+    text = page.read_text(encoding="utf-8")
+    yield from re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each command of a shell block, without comments, variables in front and `uv run`."""
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+            words.pop(0)
+        if words[:2] == ["uv", "run"]:
+            words = [word for word in words[2:] if word != "--no-dev"]
+        found += [words] if words else []
+    return found
+
+
+def inline(page: Path) -> tuple[list[list[str]], set[str]]:
+    """What running text names: commands, and options alone."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([^`]+)`", prose)
+    whole = (span for span in spans if re.match(r"(uv run|medfaith|python -m) [a-z-]", span) and "..." not in span)
+    named = [commands(span)[0] for span in whole]
+    return named, {span.split()[0].split("=")[0] for span in spans if span.startswith("--")}
+
+
+def lm_eval_parser() -> argparse.ArgumentParser:
+    from lm_eval._cli import HarnessCLI
+
+    return HarnessCLI()._parser
+
+
+def only_parsed(words: Sequence[str]) -> bool:
+    return any(
+        words[: len(first)] == first and set(rest) <= set(words)
+        for first, rest in (_split(entry) for entry in ONLY_PARSED)
+    )
+
+
+def _split(entry: str) -> tuple[list[str], list[str]]:
+    """The words that a command begins with, and the options that it has anywhere."""
+    words = entry.split()
+    options = [word for word in words if word.startswith("--")]
+    return [word for word in words if word not in options], options
+
+
+@pytest.fixture(scope="module")
+def place(
+    tmp_path_factory,
+    phantom_build,
+    phantom_roots,
+    phantom_heal_build,
+    phantom_heal_roots,
+    phantom_surgx_build,
+    phantom_surgx_roots,
+    phantom_wrong_lung_build,
+    phantom_wrong_lung_roots,
+) -> tuple[Path, Callable[[Sequence[str]], list[str]], set[tuple[str, ...]]]:
+    """A folder with what the pages name: builds, runs, models; what words become there; what has run there."""
+    folder = tmp_path_factory.mktemp("pages")
+    for build in (phantom_build, phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build):
+        shutil.copytree(build, folder / "medfaith-data", dirs_exist_ok=True)
+    (folder / "evaluate_metrics").symlink_to(ROOT / "evaluate_metrics")
+    (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
+    roots = phantom_heal_roots | phantom_surgx_roots | phantom_wrong_lung_roots | phantom_roots
+    checkpoint, tokenizer = tiny_gloria.save(folder)
+    (folder / "30_shot.ckpt").symlink_to(checkpoint)
+    (gold,) = pq.read_table(folder / "medfaith-data" / "wrong-lung-chest_imagenome" / "gold")["patient_id"][
+        :1
+    ].to_pylist()
+    (folder / "30_shot.ckpt.json").write_text(json.dumps({"seen": [gold]}))
+    models = {
+        "pretrained=MODEL": f"pretrained={tiny_models.save_llava(folder / 'llava')}",
+        "pretrained=openai/clip-vit-base-patch32": f"pretrained={tiny_contrastive.save_clip(folder / 'clip')}",
+        "gloria:chexpert_resnet50.ckpt": f"gloria:{checkpoint},text_model={tokenizer}",
+        "gloria:30_shot.ckpt": f"gloria:30_shot.ckpt,text_model={tokenizer}",
+        "$HOME": str(folder),
+    }
+
+    def here(words: Sequence[str]) -> list[str]:
+        mimic = phantom_heal_roots if any("heal" in word for word in words) else phantom_wrong_lung_roots
+        places = roots | {"mimic_cxr": mimic["mimic_cxr"], "mimic_cxr_reports": mimic["mimic_cxr"]}
+        found = []
+        for word in words:
+            for name, tiny in models.items():
+                word = word.replace(name, tiny)  # noqa: PLW2901
+            source, is_root, _ = word.partition("=")
+            found.append(f"{source}={places[source]}" if is_root and source in places else word)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:  # a run, for the pages that report one
+        patch.chdir(folder)
+        run(commands(RUN)[0], here)
+    return folder, here, set()
+
+
+def run(words: Sequence[str], here: Callable[[Sequence[str]], list[str]]) -> None:
+    """Runs `medfaith ...` or `python -m medfaith...` in this process."""
+    words = here(words)
+    if words[0] == "medfaith":
+        more = ["--limit", "1"] if words[1] == "eval" else []
+        try:
+            status = cli.main([*words[1:], *more])
+        except SystemExit as ended:
+            status = ended.code if ended.code or "--help" in words else f"{words} ended early"
+    else:
+        assert words[:2] == ["python", "-m"], f"how does one run {shlex.join(words)}?"
+        status = importlib.import_module(words[2]).main(words[3:])
+    assert status in (0, None)
+
+
+def parse(words: Sequence[str]) -> None:
+    """Parses a command by its program's own parser, or checks that what it names exists. Raises if it is wrong."""
+    match list(words):
+        case ["medfaith", *rest]:
+            cli.parser().parse_args(rest)
+        case ["lm_eval", "run", *rest]:
+            _parse_lm_eval(rest)
+        case ["inspect", job, *rest]:
+            _parse_inspect(job, rest)
+        case ["uv", "sync", *_]:
+            offline = ["--frozen", "--dry-run", "--offline", "--quiet"]
+            uv = os.environ.get("UV") or shutil.which("uv")
+            assert uv, "run the checks with `uv run python -m tests`"
+            subprocess.run([uv, *words[1:], *offline], cwd=ROOT, check=True, capture_output=True)
+        case ["uv", *rest]:
+            raise AssertionError(f"how does one check uv {shlex.join(rest)}?")
+        case ["hf", *rest]:
+            assert rest == ["auth", "login"]
+        case [".", script]:
+            assert script == ".venv/bin/activate"
+        case ["python", "-m", "tests", *rest]:
+            assert all(word == "--full" or (ROOT / word).exists() for word in rest), rest
+            assert "--full" in (checks.__doc__ or "")
+        case ["pre-commit", job]:
+            assert job == "install"
+        case ["python", "-m", module]:
+            assert importlib.util.find_spec(module), module
+        case ["python", script, *rest]:
+            program = (ROOT / script).read_text(encoding="utf-8")
+            assert all(f'"{word}"' in program for word in rest if word.startswith("--")), rest
+        case _:
+            raise AssertionError(f"how does one check {shlex.join(words)}?")
+
+
+def _parse_lm_eval(words: list[str]) -> None:
+    words = [str(include_path()) if word == "$(medfaith tasks)" else word for word in words]
+    arguments = lm_eval_parser().parse_args(["run", *words])
+    assert set(arguments.metadata) <= {"data", "roots", "skip_missing_images", "heatmaps", "patients"}
+    assert set(arguments.tasks if isinstance(arguments.tasks, list) else arguments.tasks.split(",")) <= set(
+        task_names()
+    )
+
+
+def _parse_inspect(job: str, words: list[str]) -> None:
+    import inspect
+
+    from inspect_ai._cli.main import inspect as command
+    from inspect_ai._util.registry import registry_lookup
+
+    from medfaith.tasks.harnesses import inspect_task
+
+    parsed = command.commands[job].make_context(job, list(words))
+    named = [word for word in words if word.startswith("medfaith/")]
+    assert named
+    for name in named:
+        assert registry_lookup("task" if job == "eval" else "scorer", name), name
+    given = {word.partition("=")[0] for flag, word in itertools.pairwise(words) if flag in ("-T", "-S")}
+    function = inspect_task.lm_eval if job == "eval" else inspect_task.answers
+    assert given <= set(inspect.signature(function).parameters), parsed.params
+    for word in words:
+        if word.startswith("name="):
+            assert word.removeprefix("name=") in task_names()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows_works(page, place, monkeypatch):
+    folder, here, done = place
+    monkeypatch.chdir(folder)
+    for language, text in blocks(page):
+        if language == PYTHON:
+            exec(compile(text, f"{page.name}: {text.splitlines()[0]}", "exec"), {"__name__": "page"})
+        for words in commands(text) if language == SHELL else []:
+            print(f"{page.name}: {shlex.join(words)}")
+            if only_parsed(words):
+                parse(words)
+            elif tuple(words) not in done:  # another page shows the same
+                run(words, here)
+                done.add(tuple(words))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_running_text_names_exists(page):
+    named, alone = inline(page)
+    for words in named:
+        if words[0] == "medfaith":
+            assert {word for word in words if word.startswith("--")} <= options(of_job(words[1:])) | ELSEWHERE, words
+        else:
+            parse(words)
+    assert alone <= options(cli.parser()) | options(lm_eval_parser()) | ELSEWHERE, page
+
+
+def test_a_typo_is_found(place, monkeypatch):
+    """Commands that no page may show: each is wrong in one word."""
+    folder, here, _ = place
+    monkeypatch.chdir(folder)
+    for line in (
+        "medfaith sources --rots chexpert=/data",
+        "medfaith eval --data medfaith-data --model oracle --task_s medfaith_surgx",
+        "medfaith eval --data medfaith-data --model oracel --tasks medfaith_surgx_triplets",
+        "python -m medfaith.tasks.harnesses.vlmevalkit medfaith_contrabench --date medfaith-data --out x.tsv",
+    ):
+        with pytest.raises(FAULTS):
+            run(commands(line)[0], here)
+    for line in (
+        "medfaith train 30_shots --data medfaith-data --out x.ckpt",
+        "medfaith publish medfaith-data --orgs ORG",
+        "uv sync --no-dev --extra hff",
+        "uv sync --nodev",
+        "inspect eval medfaith/lm_evals -T name=medfaith_heal_vindr_vpt",
+        "inspect score LOG --scorers medfaith/answers",
+        "python -m medfaith.tasks.adapters.lmms_eval",
+        "python benchmarks/training.py --phantoms 1",
+        "python -m tests tests/no_such_folder",
+        "lm_eval run --metadata '{}' --tasks medfaith_contrabenches",
+    ):
+        with pytest.raises(FAULTS):
+            parse(commands(line)[0])
