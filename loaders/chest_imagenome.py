@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +24,11 @@ from .errors import InputError
 FILES = {
     "gold": "gold_dataset/gold_object_attribute_with_coordinates.txt",
     "anatomy": "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv",
+    "scaling": "gold_dataset/gold_bbox_scaling_factors_original_to_224x224.csv",
+    "comparisons": "gold_dataset/gold_object_comparison_with_coordinates.txt",
     "all_sentences": "gold_dataset/gold_all_sentences_500pts_1000studies.txt",
+    "attributes": "gold_dataset/gold_attributes_relations_500pts_500studies1st.txt",
+    "automatic_boxes": "gold_dataset/auto_bbox_pipeline_coordinates_1000_images.txt",
 }
 IMAGE_ID = r"^[0-9a-f]{8}(-[0-9a-f]{8}){4}(\.dcm)?$"
 ACTION = "use the files of Chest ImaGenome 1.0.0 (PhysioNet), unchanged"
@@ -32,12 +37,19 @@ GOLD_COLUMNS = (
     "patient_id", "study_id", "image_id", "row_id", "sentence", "bbox", "relation", "label_name", "context",
     "coord_original",
 )  # fmt: skip
+ATTRIBUTE_COLUMNS = (*GOLD_COLUMNS[:-2], "categoryID", "context")
 OF_ONE_SENTENCE = ("patient_id", "study_id", "image_id", "sentence")
 # The csv has them in the order x1, x2, y1, y2.
 CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 CONTEXTS = ("yes", "no")
 RELATIONS = {"1": True, "1.0": True, "0": False, "0.0": False}
-CLOSED = (("context", CONTEXTS, "yes or no"), ("relation", tuple(RELATIONS), "0 or 1"))
+# The pattern of a column's cells, and its words for a message.
+FORMS = {
+    "patient_id": (mimic_cxr.NUMBER, "8 digits"),
+    "study_id": (mimic_cxr.NUMBER, "8 digits"),
+    "context": (f"^({'|'.join(CONTEXTS)})$", "yes or no"),
+    "relation": (r"^[01](\.0)?$", "0 or 1"),
+}
 
 Corners = tuple[float, float, float, float]
 
@@ -73,6 +85,20 @@ class GoldSentence:
     mentions: tuple[Mention, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How an image became the annotated square of 224 x 224: x_224 = x * ratio + left, y_224 = y * ratio + top.
+
+    top, bottom, left, right: padding in pixels of the square. ratio: pixels of the square to a pixel of the image.
+    """
+
+    top: float
+    bottom: float
+    left: float
+    right: float
+    ratio: float
+
+
 def image_paths(key: str) -> tuple[str, ...]:
     """Where a key may lie below the root. Chest ImaGenome has no images; rows made from it reference MIMIC-CXR's."""
     return (key,)
@@ -104,11 +130,7 @@ def read_gold(root: Path) -> list[GoldSentence]:
     """
     path = label_files(root)["gold"]
     groups: dict[str, list[tuple[int, dict[str, str]]]] = {}
-    table = _table(path, GOLD_COLUMNS)
-    for column, known, expected in CLOSED:
-        good = pc.is_in(table[column], value_set=pa.array(known))
-        csv_table.require(good, table[column], path, column, expected=expected, action=ACTION)
-    for number, row in enumerate(table.to_pylist(), start=1):
+    for number, row in enumerate(_table(path, GOLD_COLUMNS).to_pylist(), start=1):
         groups.setdefault(row["row_id"], []).append((number, row))
     return [_sentence(rows, path) for rows in groups.values()]
 
@@ -118,20 +140,41 @@ def read_anatomy(root: Path) -> dict[str, dict[str, Corners]]:
 
     Raises InputError naming file, row and column, also for a name that an image has twice.
     """
-    path = label_files(root)["anatomy"]
-    types = {"image_id": pa.string(), "bbox_name": pa.string()} | {column: pa.float64() for column in CORNERS}
-    table = csv_table.read(path, types, action=ACTION)
-    csv_table.require_filled(table, types, path, action=ACTION)
-    corners = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
-    ids = image_ids(table["image_id"], path, "image_id").to_pylist()
-    images: dict[str, dict[str, Corners]] = {}
-    for row, (image, name, box) in enumerate(zip(ids, table["bbox_name"].to_pylist(), corners, strict=True), start=1):
-        if name in images.setdefault(image, {}):
-            expected = "each name once an image"
-            raise InputError(path, f"{name!r} again", row=row, column="bbox_name", expected=expected, action=ACTION)
-        check_corners(box, path, row=row, column="original_x1 to original_y2")
-        images[image][name] = box
-    return images
+    return _boxes(label_files(root)["anatomy"], ",", detected=False)
+
+
+def read_automatic_boxes(root: Path) -> dict[str, dict[str, Corners]]:
+    """The boxes that a detector found in the annotated images before people corrected them, as `read_anatomy` has them.
+
+    An anatomy without coordinates was not found: it is no box, and neither is one wholly before the image's first row
+    or column, as in the silver dataset. An image where nothing was found is there, empty. Raises InputError as
+    `read_anatomy` does.
+    """
+    return _boxes(_file(root, "automatic_boxes"), "\t", detected=True)
+
+
+def read_scaling(root: Path) -> dict[str, Scaling]:
+    """The scaling of every annotated image, by image_id. Raises InputError naming file, row and column."""
+    path = _file(root, "scaling")
+    names = ("top", "bottom", "left", "right", "ratio")
+    table = csv_table.read(path, {"image_id": pa.string()} | {name: pa.float64() for name in names}, action=ACTION)
+    csv_table.require_filled(table, table.column_names, path, action=ACTION)
+    images, ratios = image_ids(table["image_id"], path, "image_id"), table["ratio"]
+    csv_table.require(pc.greater(ratios, 0), ratios, path, "ratio", expected="a number above 0", action=ACTION)
+    csv_table.require_once(images, path, "image_id", action=ACTION)
+    values = zip(*(table[name].to_pylist() for name in names), strict=True)
+    return {image: Scaling(*row) for image, row in zip(images.to_pylist(), values, strict=True)}
+
+
+def read_comparisons(root: Path) -> pa.Table:
+    """Sentences that compare an anatomy with an earlier image, one row a comparison; all columns are strings.
+
+    Columns: patient_id, current_image_id and previous_image_id (without ".dcm"), bbox, label_name, comparison
+    ("no change", "improved", "worsened", or several with ";;" between them), sentence. Raises InputError as
+    `read_gold` does.
+    """
+    names = ("patient_id", "current_image_id", "previous_image_id", "bbox", "label_name", "comparison", "sentence")
+    return _table(_file(root, "comparisons"), names)
 
 
 def read_all_sentences(root: Path) -> pa.Table:
@@ -139,10 +182,16 @@ def read_all_sentences(root: Path) -> pa.Table:
 
     Columns: patient_id, study_id, image_id (without ".dcm"), row_id, sentence. Raises InputError as `read_gold` does.
     """
-    path = root / FILES["all_sentences"]
-    if not path.is_file():
-        raise _no_file(root, FILES["all_sentences"])
-    return _table(path, ("patient_id", "study_id", "image_id", "row_id", "sentence"))
+    return _table(_file(root, "all_sentences"), ("patient_id", "study_id", "image_id", "row_id", "sentence"))
+
+
+def read_attributes(root: Path) -> pa.Table:
+    """What the sentences say of each anatomy, before the release joined it with boxes; all columns are strings.
+
+    Beside the rows of `read_gold` it has those of anatomies without a box, and of "unknown" where none is named.
+    Columns: those of ATTRIBUTE_COLUMNS, image_id without ".dcm". Raises InputError as `read_gold` does for a cell.
+    """
+    return _table(_file(root, "attributes"), ATTRIBUTE_COLUMNS)
 
 
 def image_ids(values: pa.ChunkedArray, path: Path, column: str) -> pa.ChunkedArray:
@@ -167,11 +216,40 @@ def _table(path: Path, names: Sequence[str]) -> pa.Table:
     """The columns `names` of a file of cells separated by tabs, all strings and none of them blank."""
     table = csv_table.read(path, dict.fromkeys(names, pa.string()), action=ACTION, delimiter="\t")
     csv_table.require_filled(table, names, path, action=ACTION)
-    for column in ("patient_id", "study_id"):
-        good = pc.match_substring_regex(table[column], mimic_cxr.NUMBER)
-        csv_table.require(good, table[column], path, column, expected="8 digits", action=ACTION)
-    at = table.column_names.index("image_id")
-    return table.set_column(at, "image_id", image_ids(table["image_id"], path, "image_id"))
+    for at, column in enumerate(names):
+        values = table[column]
+        if column in FORMS:
+            form, expected = FORMS[column]
+            good = pc.match_substring_regex(values, form)
+            csv_table.require(good, values, path, column, expected=expected, action=ACTION)
+        elif column.endswith("image_id"):
+            table = table.set_column(at, column, image_ids(values, path, column))
+    return table
+
+
+def _boxes(path: Path, delimiter: str, *, detected: bool) -> dict[str, dict[str, Corners]]:
+    """{image_id: {name of the anatomy: corners}} of a table of boxes; what a detector did not find is left out."""
+    types = {"image_id": pa.string(), "bbox_name": pa.string()} | {column: pa.float64() for column in CORNERS}
+    table = csv_table.read(path, types, action=ACTION, delimiter=delimiter)
+    if detected:  # a row without any corner is no fault: it becomes a box outside of the image
+        nowhere = reduce(pc.and_, (pc.is_null(table[column]) for column in CORNERS))
+        filled = {column: pc.if_else(nowhere, -1.0, table[column]) for column in CORNERS}
+        table = pa.table({"image_id": table["image_id"], "bbox_name": table["bbox_name"]} | filled)
+    csv_table.require_filled(table, types, path, action=ACTION)
+    corners = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
+    ids = image_ids(table["image_id"], path, "image_id").to_pylist()
+    names: set[tuple[str, str]] = set()
+    images: dict[str, dict[str, Corners]] = {image: {} for image in ids}
+    for row, (image, name, box) in enumerate(zip(ids, table["bbox_name"].to_pylist(), corners, strict=True), start=1):
+        if (image, name) in names:
+            expected = "each name once an image"
+            raise InputError(path, f"{name!r} again", row=row, column="bbox_name", expected=expected, action=ACTION)
+        names.add((image, name))
+        if detected and (box[0] <= box[2] < 0 or box[1] <= box[3] < 0):
+            continue
+        check_corners(box, path, row=row, column="original_x1 to original_y2")
+        images[image][name] = box
+    return images
 
 
 def _sentence(rows: Sequence[tuple[int, dict[str, str]]], path: Path) -> GoldSentence:
@@ -204,6 +282,13 @@ def _parsed(text: str, path: Path, row: int) -> Corners:
         raise InputError(path, f"{text!r}", row=row, column="coord_original", expected=expected, action=ACTION)
     check_corners(numbers, path, row=row, column="coord_original")
     return numbers
+
+
+def _file(root: Path, kind: str) -> Path:
+    path = root / FILES[kind]
+    if not path.is_file():
+        raise _no_file(root, FILES[kind])
+    return path
 
 
 def _no_file(root: Path, name: str) -> InputError:

@@ -93,6 +93,12 @@ class SceneGraphs:
         return None
 
 
+def read_scene_graph(root: Path, dicom_id: str) -> list[SilverSentence]:
+    """`SceneGraphs.read` of a single image; for many, keep a `SceneGraphs` open."""
+    with SceneGraphs(root) as graphs:
+        return graphs.read(dicom_id)
+
+
 def parse(file: Graph, dicom_id: str) -> list[SilverSentence]:
     """The sentences of a graph. Raises InputError for one that is damaged, or not of this form or image."""
     try:

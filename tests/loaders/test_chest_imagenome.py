@@ -1,4 +1,4 @@
-"""The Chest ImaGenome reader: sentences, boxes and scaling of the gold dataset, and every fault by name."""
+"""The Chest ImaGenome reader: sentences and boxes of the gold dataset, and every fault by name."""
 
 from __future__ import annotations
 
@@ -172,20 +172,6 @@ def test_a_required_file_that_is_missing_is_named(tmp_path, name):
         chest_imagenome.label_files(tmp_path)
     with pytest.raises(InputError, match=f"holds no gold_dataset/{name}"):
         chest_imagenome.read_gold(tmp_path)
-
-
-def test_all_sentences_of_the_gold_studies(tmp_path):
-    path = tmp_path / chest_imagenome.FILES["all_sentences"]
-    with pytest.raises(InputError, match=r"holds no gold_dataset/gold_all_sentences"):
-        chest_imagenome.read_all_sentences(tmp_path)
-    names = ("patient_id", "study_id", "image_id", "row_id", "sentence")
-    rows = [{name: row(number)[name] for name in names} for number in (1, 2)]
-    path.parent.mkdir()
-    pd.DataFrame(rows).to_csv(path, sep="\t", index=False)
-    assert chest_imagenome.read_all_sentences(tmp_path).to_pylist() == [one | {"image_id": dicom()} for one in rows]
-    for column, words in (("sentence", "is blank"), ("study_id", "8 digits"), ("image_id", "hexadecimal")):
-        pd.DataFrame([rows[0], rows[1] | {column: " " if column == "sentence" else "x"}]).to_csv(path, sep="\t")
-        assert words in fault(chest_imagenome.read_all_sentences, tmp_path, file=path.name, row=2, column=column)
 
 
 # --- boxes ------------------------------------------------------------------------------------------------

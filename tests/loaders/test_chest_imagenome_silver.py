@@ -61,11 +61,6 @@ def pack(root, *graphs, inside="scene_graph/"):
     return root
 
 
-def read(root, dicom_id):
-    with chest_imagenome_silver.SceneGraphs(root) as graphs:
-        return graphs.read(dicom_id)
-
-
 def unpack(root, inside):
     with zipfile.ZipFile(root / "silver_dataset" / "scene_graph.zip") as file:
         file.extractall(root / "silver_dataset" / inside)
@@ -77,7 +72,7 @@ def test_sentences_of_a_scene_graph(tmp_path, layout):
     pack(tmp_path, GRAPH, inside="" if layout == "" else "scene_graph/")
     if layout.startswith("unpacked"):
         unpack(tmp_path, "." if layout == "unpacked" else "scene_graph")
-    heart, lungs = read(tmp_path, DICOM)
+    heart, lungs = chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
     assert isinstance(heart, chest_imagenome.GoldSentence)
     assert (heart.id, lungs.id) == (f"{STUDY}|9", f"{STUDY}|10")
     assert (heart.patient_id, heart.study_id, heart.image_id) == ("10000032", STUDY, DICOM)
@@ -100,7 +95,7 @@ def test_an_image_without_a_graph_has_no_sentences(tmp_path):
         assert len(graphs.read(DICOM)) == 2
         assert len(graphs.read(DICOM)) == 2  # the zip stays open
     unpack(tmp_path, ".")
-    assert read(tmp_path, DICOM[:-1] + "7") == []
+    assert chest_imagenome_silver.read_scene_graph(tmp_path, DICOM[:-1] + "7") == []
 
 
 def change(path, value):
@@ -136,7 +131,7 @@ def change(path, value):
 def test_a_graph_of_another_form_is_named(tmp_path, graph, words):
     pack(tmp_path, graph)
     with pytest.raises(InputError) as error:
-        read(tmp_path, DICOM)
+        chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
     assert words in str(error.value)
     assert error.value.where.endswith(f"scene_graph.zip:scene_graph/{DICOM}_SceneGraph.json")
 
@@ -147,13 +142,13 @@ def test_a_damaged_zip_is_named(tmp_path):
     data[120] ^= 255  # inside the packed graph
     path.write_bytes(data)
     with pytest.raises(InputError, match="cannot be unpacked"):
-        read(tmp_path, DICOM)
+        chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
     path.write_bytes(data[:200])
     with pytest.raises(InputError, match="is no complete zip"):
-        read(tmp_path, DICOM)
+        chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
     path.unlink()
     with pytest.raises(InputError, match=r"holds no silver_dataset/scene_graph\.zip"):
-        read(tmp_path, DICOM)
+        chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
 
 
 # --- splits -----------------------------------------------------------------------------------------------------------
