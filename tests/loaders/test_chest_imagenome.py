@@ -191,6 +191,7 @@ def test_anatomy_is_read_by_the_names_of_its_columns(tmp_path):
         ({"bbox_name": ""}, "bbox_name", "is blank"),
         ({"bbox_name": "left lung"}, "bbox_name", "'left lung' again"),
         ({"original_x2": ""}, "original_x2", "is blank"),
+        (dict.fromkeys(CSV_ORDER, ""), "original_x1", "is blank"),
         ({"original_y1": "many"}, "original_y1", "a number"),
         ({"original_y1": "inf"}, "original_y1", "a number"),
         # the values of x2 and y1 taken for one another, as the file's order of columns invites to

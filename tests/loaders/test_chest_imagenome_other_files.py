@@ -175,6 +175,7 @@ def test_a_column_that_is_missing_or_blank_is_named(tmp_path, kind, column):
         ("comparisons", {"previous_image_id": "before.dcm"}, "previous_image_id", "hexadecimal"),
         ("attributes", {"context": "maybe"}, "context", "yes or no"),
         ("attributes", {"context": "Yes"}, "context", "'Yes'"),
+        ("attributes", {"context": "no, yes"}, "context", "yes or no"),
         ("attributes", {"relation": 2}, "relation", "0 or 1"),
         ("attributes", {"relation": "1.00"}, "relation", "0 or 1"),
         ("attributes", {"study_id": "../50414267"}, "study_id", "8 digits"),
