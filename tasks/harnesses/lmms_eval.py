@@ -103,7 +103,7 @@ def _config(task: Any, reading: str, roots: Mapping[str, str]) -> dict[str, Any]
 
 def _tag(value: Any, module: str | None = None) -> str:
     """What YAML names a function or another value of a module by."""
-    module = value.__module__ if module is None else module
+    module = module or str(value.__module__)
     name = next(name for name, one in vars(sys.modules[module]).items() if one is value)
     return f"!function {HERE if module == __name__ else module}.{name}"  # of a command it is __main__
 

@@ -134,7 +134,7 @@ def _gold_figures(rows: Records) -> dict[str, float]:
 
 def _perturbed_figures(rows: Records) -> dict[str, float]:
     changed = summarise(_only([row for row in rows if row["perturbation"] is not None], RANKED))
-    known = [pair for pair in pairs(rows) if pair[1] is not None]
+    known = [(row, original) for row, original in pairs(rows) if original is not None]
     undefined = [pair for pair in known if any(one["values"]["auroc"] is None for one in pair)]
     return {
         **_of_pairs(rows, RANKED, [f"delta_{name}" for name in RANKED]),

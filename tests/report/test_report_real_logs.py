@@ -228,7 +228,7 @@ def test_what_people_say_of_the_heatmaps_is_joined_with_the_values(evaluated, tm
             for question in QUESTIONS:
                 if of_kind[title][question]:
                     y = [np.mean([one[question] for one in of]) for _, of in both]
-                    r = stats.pearsonr(x, y).statistic
+                    r = stats.pearsonr(x, y).statistic  # pyright: ignore[reportAttributeAccessIssue]
                     assert float(of_kind[title][question]) == pytest.approx(r, abs=1e-9)
                     n_compared += 1
                 else:

@@ -264,7 +264,7 @@ def test_attention_is_the_map_of_the_answering_word(llava: Path, tmp_path: Path)
     processor = transformers.AutoProcessor.from_pretrained(llava)
     inputs = processor(images=[frame(0)], text=[f"<image>{affirmed}"], return_tensors="pt")
     start = inputs["input_ids"].shape[1]
-    ids = model.generate(**inputs, max_new_tokens=16, do_sample=False)
+    ids = model.generate(**inputs, max_new_tokens=16, do_sample=False)  # pyright: ignore[reportAttributeAccessIssue]
     texts = [processor.tokenizer.decode(ids[0, start : n + 1]) for n in range(start, ids.shape[1])]
     last = next(n for n, text in enumerate(texts) if "Yes" in text)
     positions = [start + n for n in range(last + 1) if texts[n].strip()]
