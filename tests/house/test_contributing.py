@@ -18,6 +18,7 @@ KNOWN = {
     "<family>": "contrabench",
     "<metric>": "polarity",
     "<config>": "chexpert_presence",
+    "<explainer>": "rollout",
 }
 # the one folder that is named by the benchmark's short form, and the files named by its long one
 SPECIAL = {
