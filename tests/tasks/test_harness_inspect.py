@@ -225,17 +225,16 @@ def test_a_filter_that_the_task_has_not_scores_no_log(evaluated):
         score(read_eval_log(evaluated(PRESENCE).location), answers(filter="m3"), display="none")
 
 
-def test_the_task_has_a_name_and_arguments_as_a_command_gives_them(arguments, tmp_path):
+def test_the_task_takes_arguments_as_a_command_gives_them(arguments, tmp_path):
     given = arguments("medfaith_contrabench_chexpert_absence")
     given["roots"] = f"chexpert={given['roots']['chexpert']}"
     (log,) = run(
-        "medfaith/lm_eval",
-        task_args=given,
+        lm_eval(**given),
         model=get_model("mockllm/model", custom_outputs=[said("B"), said("B")]),
         limit=2,
         display="none",
         log_dir=str(tmp_path),
         log_images=False,
     )
-    assert (log.status, log.eval.task) == ("success", "medfaith/lm_eval")
+    assert log.status == "success"
     assert metrics(log)["contradiction_rate"] == 1
