@@ -66,6 +66,7 @@ def test_rows_are_published_loaded_evaluated_and_proved_equal(
     assert python(LOAD.replace("streamed =", "streamed = list(rows) or"), HF_HUB_OFFLINE="1")["rows"] == local
 
 
+@pytest.mark.full
 def test_plain_lm_eval_evaluates_what_is_on_the_hub(openi, medfaith, hub, phantom_roots, tmp_path):
     assert medfaith(*openi)[0] == 0
     model = tiny_models.save_llava(tmp_path / "model")

@@ -61,7 +61,7 @@ def recorded(request, phantom_heal_build, phantom_heal_roots, tmp_path_factory) 
     loaded = load([TASK, "medfaith_heal_vindr_tpt"], phantom_heal_build, phantom_heal_roots)
     for task in loaded["tasks"].values():
         task.config.generation_kwargs["max_gen_toks"] = 1
-    runs = evaluate(lm, loaded, limit=16)
+    runs = evaluate(lm, loaded, limit=8)
     return lm, {ask: runs[f"medfaith_heal_vindr_{ask}"]["docs"] for ask in ("tpt", "vpt")}
 
 
@@ -77,7 +77,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 def test_a_vpt_partner_brings_other_pixels_and_the_same_text(recorded):
     lm, docs = recorded
     found = partners(docs["vpt"])
-    assert len(found) == 8
+    assert len(found) == 4
     for original, partner in found:
         before, after = lm.received[original], lm.received[partner]
         assert before["pixel_values"].shape == after["pixel_values"].shape
@@ -88,7 +88,7 @@ def test_a_vpt_partner_brings_other_pixels_and_the_same_text(recorded):
 def test_a_tpt_partner_brings_the_same_pixels_and_another_text(recorded):
     lm, docs = recorded
     found = partners(docs["tpt"])
-    assert len(found) > 5
+    assert len(found) > 2
     for original, partner in found:
         before, after = lm.received[original], lm.received[partner]
         assert torch.equal(before["pixel_values"], after["pixel_values"])
