@@ -225,17 +225,18 @@ def _parse_lm_eval(words: list[str]) -> None:
 
 def _parse_inspect(job: str, words: list[str]) -> None:
     import inspect
+    from importlib.metadata import entry_points
 
     from inspect_ai._cli.main import inspect as command
-    from inspect_ai._util.registry import registry_lookup
 
-    from medfaith.tasks.harnesses import inspect_task
+    (plugin,) = entry_points(group="inspect_ai", name="medfaith")
+    inspect_task = plugin.load()
 
     parsed = command.commands[job].make_context(job, list(words))
     named = [word for word in words if word.startswith("medfaith/")]
     assert named
     for name in named:
-        assert registry_lookup("task" if job == "eval" else "scorer", name), name
+        assert hasattr(inspect_task, name.removeprefix("medfaith/")), name
     given = {word.partition("=")[0] for flag, word in itertools.pairwise(words) if flag in ("-T", "-S")}
     function = inspect_task.lm_eval if job == "eval" else inspect_task.answers
     assert given <= set(inspect.signature(function).parameters), parsed.params

@@ -1,0 +1,151 @@
+"""Proves that a change of structure changed nothing for users. Run it before and after, on two checkouts:
+
+    python -m tests.unchanged record before.json
+    python -m tests.unchanged record after.json
+    python -m tests.unchanged compare before.json after.json
+
+A record takes about four minutes. It holds the hash of every file of rows and every build.json, of all benchmarks on
+synthetic sources and of CXR-ContraBench on real labels; the figures and reports of reference models on every task; the
+figures of quickstart; the names of all tasks and options.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from medfaith.loaders import phantom
+
+BENCHMARKS = ("cxr-contrabench", "heal-medvqa", "surgxbench", "wrong-lung")
+BUILDS = {  # name -> benchmarks, options
+    **{name: ([name], []) for name in BENCHMARKS},
+    "shuffled": (["cxr-contrabench"], ["--layout", "shuffled"]),
+    "reworded": (["cxr-contrabench"], ["--question-form", "p2", "--negation-form", "absence_of"]),
+    "seed1": (BENCHMARKS, ["--seed", "1"]),
+    "workers": (BENCHMARKS, ["--workers", "2"]),
+    "heal-options": (["heal-medvqa"], ["--measure", "box", "--places", "anatomical", "--agreement", "any"]),
+    "lung-options": (["wrong-lung"], ["--swap", "substring", "--random-boxes", "pixels"]),
+    "silver": (["wrong-lung"], ["--config", "silver"]),
+}
+LOOKING = "medfaith_surgx_all,medfaith_wrong_lung_all"
+ALL = f"medfaith_contrabench_all,medfaith_heal_all,{LOOKING}"
+MODELS = {  # name -> model, heatmaps, tasks
+    "random": ("random", None, ALL),
+    "oracle": ("oracle", None, ALL),
+    "always_yes": ("always_yes", None, ALL),
+    "looking": ("oracle", "box", LOOKING),
+    "centre": ("random", "uniform", LOOKING),
+}
+JOBS = (
+    "sources", "build", *(f"build {name}" for name in BENCHMARKS), "verify", "publish", "publish-metrics", "tasks",
+    "eval", "report", "annotate", "quickstart",
+)  # fmt: skip
+FIGURES = ("results", "n-samples", "higher_is_better", "versions", "n-shot")
+DATE = re.compile(r"\d{4}-\d\d-\d\dT[\d.:-]+")
+
+
+def run(*arguments: object) -> str:
+    """What `medfaith ARGUMENTS` prints. Raises SystemExit with its output where it fails."""
+    command = [sys.executable, "-m", "medfaith", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def record(home: Path) -> dict[str, Any]:
+    """Everything that is compared, made in an empty folder."""
+    found: dict[str, Any] = {}
+    roots = phantom.write(home / "phantom", seed=0)
+    given = [part for name, root in roots.items() for part in ("--root", f"{name}={root}")]
+    for name, (benchmarks, options) in BUILDS.items():
+        print(f"build {name}", flush=True)
+        for benchmark in benchmarks:
+            run("build", benchmark, *options, *given, "--out", home / name)
+        found[f"build {name}"] = rows_of(home / name)
+    print("build real", flush=True)
+    real = [part for name in ("chexpert", "openi") for part in ("--root", f"{name}=torchxrayvision")]
+    run("build", "cxr-contrabench", *real, "--out", home / "real")
+    found["build real"] = rows_of(home / "real")
+    for benchmark in BENCHMARKS:
+        run("build", benchmark, *given, "--out", home / "all")
+    for name, (model, heatmap, tasks) in MODELS.items():
+        print(f"eval {name}", flush=True)
+        maps = ["--heatmaps", home / f"maps-{name}", "--model_args", f"heatmap={heatmap}"] if heatmap else []
+        logged = ["--output_path", home / f"out-{name}", "--log_samples"]
+        run("eval", "--data", home / "all", *given, "--model", model, "--tasks", tasks, *logged, *maps)
+        (results,) = (home / f"out-{name}").rglob("results_*.json")
+        found[f"eval {name}"] = figures(json.loads(results.read_text()))
+        run("report", home / f"out-{name}", "--out", home / f"report-{name}")
+        tables = sorted((home / f"report-{name}").rglob("*.csv"))
+        found[f"report {name}"] = {path.name: path.read_text() for path in tables}
+    print("quickstart", flush=True)
+    run("quickstart", "--out", home / "quick")
+    quick = json.loads((home / "quick" / "results.json").read_text())
+    found["quickstart"] = {task: {model: figures(of) for model, of in by.items()} for task, by in quick.items()}
+    found["quickstart rows"] = rows_of(home / "quick")
+    named = (name for name in run("tasks", "--list").split() if name.startswith("medfaith"))
+    found["tasks"] = dict.fromkeys(named, True)
+    found["options"] = {job: dict.fromkeys(_options(job), True) for job in JOBS}
+    return found
+
+
+def rows_of(folder: Path) -> dict[str, Any]:
+    """Of a build: the hash of each file of rows, and build.json."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in (".parquet", ".jsonl"))
+    hashes = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    records = sorted(folder.rglob("build.json"))
+    return hashes | {str(path.relative_to(folder)): json.loads(path.read_text()) for path in records}
+
+
+def figures(results: dict[str, Any]) -> dict[str, Any]:
+    """What lm-eval's results hold beside times and places."""
+    return {name: results.get(name) for name in FIGURES}
+
+
+def _options(job: str) -> list[str]:
+    """The options in a job's help, those that its texts only mention among them."""
+    return re.findall(r"(?<![\w-])--[a-z][a-z-]+(?![\w])", run(*job.split(), "--help"))
+
+
+def compare(before: Path, after: Path) -> int:
+    """Prints each value that differs, then how many do; returns the exit status."""
+    old, new = (leaves(json.loads(DATE.sub("DATE", path.read_text()))) for path in (before, after))
+    # A new task or option takes nothing from a user.
+    names = sorted(old.keys() | {name for name in new if not name.startswith(("/tasks/", "/options/"))})
+    differ = [name for name in names if str(old.get(name)) != str(new.get(name))]
+    for name in differ:
+        print(f"{name}\n  before: {str(old.get(name))[:300]}\n  after:  {str(new.get(name))[:300]}")
+    print(f"{len(differ)} of {len(old)} values differ" if differ else f"equal ({len(old)} values)")
+    return int(bool(differ))
+
+
+def leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """The values of nested dicts and lists, by their paths."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        return {name: leaf for key, part in value.items() for name, leaf in leaves(part, f"{path}/{key}").items()}
+    return {path: value}
+
+
+def main() -> int:
+    match sys.argv[1:]:
+        case ["record", file]:
+            with tempfile.TemporaryDirectory() as scratch:
+                found = record(Path(scratch))
+            Path(file).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            return 0
+        case ["compare", before, after]:
+            return compare(Path(before), Path(after))
+    raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
