@@ -24,6 +24,18 @@ def stage(publication: Publication, into: Path, *, repo_id: str, texts: Iterable
     Raises:
         InputError: what the guard refuses (`guard.check`). MedfaithError: mlcroissant is not installed.
     """
+    lay_rows(publication, into)
+    record = json.dumps(publication.published_record, indent=2, ensure_ascii=False)
+    (into / RECORD).write_text(f"{record}\n", encoding="utf-8")
+    (into / CARD).write_text(datasheet.readme(publication, into, repo_id), encoding="utf-8")
+    described = croissant.document(publication, into, repo_id)
+    croissant.validate(described)
+    (into / CROISSANT).write_text(described, encoding="utf-8")
+    guard.check(into, publication, texts)
+
+
+def lay_rows(publication: Publication, into: Path) -> None:
+    """Copies the rows and exports of a build into a folder, or writes the hashes of its rows where it is a recipe."""
     if publication.policy == policy.ROWS:
         for config, split in publication.splits:
             (into / config).mkdir(exist_ok=True)
@@ -33,10 +45,3 @@ def stage(publication: Publication, into: Path, *, repo_id: str, texts: Iterable
             shutil.copyfile(publication.folder / name, into / name)
     else:
         write_split(into, MANIFEST, MANIFEST, manifest.table(manifest.of_build(publication)))
-    record = json.dumps(publication.published_record, indent=2, ensure_ascii=False)
-    (into / RECORD).write_text(f"{record}\n", encoding="utf-8")
-    (into / CARD).write_text(datasheet.readme(publication, into, repo_id), encoding="utf-8")
-    described = croissant.document(publication, into, repo_id)
-    croissant.validate(described)
-    (into / CROISSANT).write_text(described, encoding="utf-8")
-    guard.check(into, publication, texts)

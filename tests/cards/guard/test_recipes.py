@@ -18,8 +18,7 @@ from medfaith.cards.publish.guard import identifiers
 from medfaith.cards.publish.guard.found import Value
 from medfaith.cards.publish.guard.quotes import RUN, SHORT, Quotable, Text
 from medfaith.loaders.errors import InputError
-
-from .guard_scenes import append, opened, put_json
+from tests.cards.guard.scenes import append, opened, put_json
 
 REXVQA, WRONG_LUNG, CHEXPERT = "cxr-contrabench-rexvqa", "wrong-lung-chest_imagenome", "cxr-contrabench-chexpert"
 HEAL, SURGX = "heal-medvqa-vindr_cxr", "surgxbench-cholect45"

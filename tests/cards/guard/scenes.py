@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
 from medfaith import cards
-from medfaith.builders.write import write_split
-from medfaith.cards import policy
-from medfaith.cards.publication import MANIFEST, Publication
-from medfaith.cards.publish import manifest
+from medfaith.cards.publication import Publication
+from medfaith.cards.publish import staging
+from medfaith.cards.publish.guard import Text
 from medfaith.loaders.sources import source
+
+REPORT = Text("report CXR9", "Stable cardiomegaly. There is a small left pleural effusion with adjacent atelectasis.")
+QUOTE = "there is a small LEFT pleural effusion, with adjacent"
+NAMES = [
+    "cxr-contrabench-chexpert", "cxr-contrabench-openi", "cxr-contrabench-chexstruct", "cxr-contrabench-rexvqa",
+    "heal-medvqa-vindr_cxr", "surgxbench-cholect45", "wrong-lung-chest_imagenome",
+]  # fmt: skip
 
 
 def stage(publication: Publication, into: Path) -> Path:
     """A folder as it is uploaded, with the card's body and a small croissant.json."""
     into.mkdir(parents=True)
-    if publication.policy == policy.ROWS:
-        for config, split in publication.splits:
-            (into / config).mkdir(exist_ok=True)
-            for part in publication.parts(config, split):
-                shutil.copyfile(part, into / config / part.name)
-        for name in publication.record.get("exports", {}):
-            shutil.copyfile(publication.folder / name, into / name)
-    else:
-        write_split(into, MANIFEST, MANIFEST, manifest.table(manifest.of_build(publication)))
+    staging.lay_rows(publication, into)
     (into / "build.json").write_text(json.dumps(publication.published_record), encoding="utf-8")
     header = "---\ndataset_info:\n- config_name: x\n  splits:\n  - name: test\n    num_bytes: 50666899\n---\n"
     (into / "README.md").write_text(header + cards.body(publication.name), encoding="utf-8")
@@ -103,3 +103,12 @@ def append(path: Path, text: str) -> None:
 def put_json(path: Path, values: Mapping[str, Any]) -> None:
     """Adds names to a JSON file's object."""
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | dict(values)), encoding="utf-8")
+
+
+def image_bytes(kind: str) -> bytes:
+    pixels = Image.fromarray(np.random.default_rng(0).integers(0, 256, (12, 12), np.uint8))
+    pixels.save(file := io.BytesIO(), kind)
+    return file.getvalue()
+
+
+# What is written into a text file, and what the guard says of it.
