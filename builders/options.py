@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,9 @@ class Option:
 
     help: what it says, without its default. flag: "" is the field's name. choices: all values that there are; empty:
     any. kind: makes a value of its text; None is the type of the field's default. default: the default in words; "" is
-    the value itself. share: whether it is a number from 0 to 1. below_out: default of a folder, by its name below the
-    folder that a build writes to. repeatable: whether the field is a tuple, of which each value has a flag of its own.
+    the value itself. within: the lowest and the highest number that it may be. below_out: default of a folder, by its
+    name below the folder that a build writes to. repeatable: whether the field is a tuple, of which each value has a
+    flag of its own.
     """
 
     help: str
@@ -33,7 +35,7 @@ class Option:
     choices: Sequence[str] = ()
     kind: Callable[[str], Any] | None = None
     default: str = ""
-    share: bool = False
+    within: tuple[float, float] | None = None
     metavar: str | None = None
     below_out: str = ""
     repeatable: bool = False
@@ -49,11 +51,19 @@ def group(of: type) -> Mapping[str, type]:
     return {"group": of}
 
 
-def positive(text: str) -> int:
-    """A whole number from 1. Raises ArgumentTypeError for any other, ValueError for no whole number."""
-    if (value := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a whole number from 1")
-    return value
+def whole(above: int) -> Callable[[str], int]:
+    """What argparse reads an option with: a whole number above another; its error says what was expected."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = above
+        if value <= above:
+            raise argparse.ArgumentTypeError(f"expected a whole number above {above}, got {text!r}")
+        return value
+
+    return read
 
 
 def declared(of: type) -> dict[str, Option]:
@@ -82,12 +92,17 @@ def _complete(field: dataclasses.Field[Any], one: Option) -> Option:
 
 
 def check(options: Any) -> None:
-    """Raises InputError for a value that is none of an option's choices, or that is no share."""
+    """Raises InputError for a value that is none of an option's choices, or that is out of its range."""
     for name, one in declared(type(options)).items():
         value = getattr(options, name)
         for single in value if one.repeatable else (value,):
             if one.choices and single not in one.choices:
                 expected = f"one of {', '.join(one.choices)}"
                 raise InputError(f"{one.flag} {single}", "there is no such choice", expected=expected)
-            if one.share and not 0 <= single <= 1:
-                raise InputError(f"{one.flag} {single}", "is not a share", expected="a number from 0 to 1")
+            if one.within and not (one.within[0] <= single <= one.within[1] and math.isfinite(single)):
+                low, high = one.within
+                expected = f"a number from {low} to {high}" if math.isfinite(high) else f"a number, {low} or more"
+                raise InputError(f"{one.flag} {single}", "is out of range", expected=expected)
+    for name in groups(type(options)):
+        if (grouped := getattr(options, name)) is not None:
+            check(grouped)

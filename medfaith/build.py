@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medfaith.builders.options import declared, groups, positive
+from medfaith.builders.options import check, declared, groups, whole
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
 
@@ -61,7 +61,7 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
         )
         job.add_argument("--seed", type=int, default=0, help=f"{benchmark.draws} (default: %(default)s)")
         job.add_argument(
-            "--workers", type=positive, default=1,
+            "--workers", type=whole(above=0), default=1,
             help="how much is done at a time (default: %(default)s); the bytes written do not depend on it",
         )  # fmt: skip
         add_options(job, benchmark.options)
@@ -141,13 +141,15 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]
     from medfaith import cards
     from medfaith.builders.verify import skipped
 
+    options = options_of(arguments, benchmark.options)
+    check(options)
     found = roots(arguments)
     folders = benchmark.build(
         found,
         arguments.out,
         configs=arguments.config,
         seed=arguments.seed,
-        options=options_of(arguments, benchmark.options),
+        options=options,
         workers=arguments.workers,
         card=cards.body,
     )

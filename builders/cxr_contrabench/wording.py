@@ -61,13 +61,14 @@ def slug(finding: str) -> str:
 
 
 # What says in a question that something is there, that it is not, or leaves it open which of the two is asked for.
+# The words are those of the verifier, `evaluate_metrics/reading/negation.py`; a test holds the patterns equal.
 _SEEN = (
-    r"(?:present|seen|visible|visuali[sz]ed|shows?|shown|evident|demonstrate[sd]?|identified|observed|detected|noted"
-    r"|depict(?:s|ed)?|apparent|reveal(?:s|ed)?|found|displayed)"
+    "(?:present|seen|visible|visuali[sz]ed|show|shows|shown|evident|demonstrate|demonstrates|demonstrated|identified"
+    "|observed|detected|noted|depict|depicts|depicted|apparent|reveal|reveals|revealed|found|displayed)"
 )
-_EVIDENCE = r"(?:evidence|signs?|indications?|trace|suggestion)"
+_EVIDENCE = "(?:evidence|sign|signs|indication|indications|trace|suggestion)"
 _ABSENCE = re.compile(
-    rf"\b(?:not (?:be |been |to be )?{_SEEN}|absent|missing|lack(?:s|ing)?|excluded|ruled out"
+    rf"\b(?:not (?:be |been |to be )?{_SEEN}|absent|missing|lack|lacks|lacking|excluded|ruled out"
     rf"|(?:{_SEEN} )?no {_EVIDENCE}(?: of)?|negative(?: for)?|free of|clear of|without)\b"
 )
 _DENIAL = re.compile(r"\b(?:no|not|never|none|neither|nor|absence|nothing|fails?|failed)\b")
@@ -80,7 +81,7 @@ _HEDGE = re.compile(
 # What makes an option an explicitly negated one. As in the authors' verifier "clear" and "normal" count: an answer set
 # with such an option beside "No X" has no unique negated option.
 _NEGATED = re.compile(
-    r"\b(?:no|not|never|none|neither|nor|without|absent|absence|clear|negative|free of|lack(?:s|ing)?|normal"
+    r"\b(?:no|not|never|none|neither|nor|without|absent|absence|clear|negative|free of|lack|lacks|lacking|normal"
     r"|unremarkable|excluded|ruled out|missing)\b"
 )
 _NEGATED_CONCEPT = (

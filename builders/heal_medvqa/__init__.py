@@ -57,7 +57,7 @@ class Options:
         ),
     )
     threshold: float = field(
-        default=0.05, metadata=option("lowest overlap that relates a disease to an anatomy, from 0 to 1", share=True)
+        default=0.05, metadata=option("lowest overlap that relates a disease to an anatomy, from 0 to 1", within=(0, 1))
     )
     places: str = field(
         default="any",
@@ -91,7 +91,7 @@ class Options:
         metadata=option("whose labels of MIMIC-CXR's reports to read", choices=mimic_cxr.LABELERS),
     )
     detection_threshold: float = field(
-        default=0.25, metadata=option("lowest score of a detected box, from 0 to 1", share=True)
+        default=0.25, metadata=option("lowest score of a detected box, from 0 to 1", within=(0, 1))
     )
 
 

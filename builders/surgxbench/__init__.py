@@ -18,7 +18,7 @@ import pyarrow as pa
 from ...loaders import cholec80, cholec80_boxes, cholect45, cholect50
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
-from ..options import group, option, positive
+from ..options import group, option, whole
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
 from ..write import Family, Split
 from .checks import instrument_violations, triplet_violations
@@ -59,7 +59,7 @@ class Options:
         default=None,
         metadata=option(
             "how many frame numbers of Cholec80-Boxes make one second",
-            kind=positive,
+            kind=whole(above=0),
             default="read from the frame numbers",
         ),
     )

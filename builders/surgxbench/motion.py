@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TypedDict
 
@@ -13,6 +14,7 @@ from .camera import Camera, fit, flow_of
 
 GAMMA = 0.8  # appendix C.1
 FLOOR = 0.5  # pixels
+RANGES = {"gamma": (0, 1), "trim": (0, 0.5), "floor": (0, math.inf)}  # of the settings, lowest and highest
 
 
 class Motion(TypedDict):
@@ -74,10 +76,11 @@ def describe(
 
 def check_settings(gamma: float, trim: float, floor: float) -> None:
     """Raises InputError where a setting is out of its range."""
-    for name, value, highest, expected in (
-        ("gamma", gamma, 1, "a quantile from 0 to 1"),
-        ("trim", trim, 0.5, "a share from 0 to 0.5"),
-        ("floor", floor, float("inf"), "pixels, 0 or more"),
+    for name, value, expected in (
+        ("gamma", gamma, "a quantile from 0 to 1"),
+        ("trim", trim, "a share from 0 to 0.5"),
+        ("floor", floor, "pixels, 0 or more"),
     ):
-        if not 0 <= value <= highest or value == float("inf"):
+        low, high = RANGES[name]
+        if not (low <= value <= high and math.isfinite(value)):
             raise InputError(f"{name} {value}", "is out of range", expected=expected)

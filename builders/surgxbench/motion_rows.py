@@ -16,7 +16,7 @@ from ...loaders.errors import InputError
 from ..options import option
 from .flow_files import FlowFiles
 from .frames import VIDEOS, ImageRef, reference
-from .motion import FLOOR, GAMMA, check_settings
+from .motion import FLOOR, GAMMA, RANGES
 from .pairs import Flow, Pair
 from .raft import Raft
 from .seconds import FPS
@@ -52,14 +52,22 @@ class MotionOptions:
     )
     gamma: float = field(
         default=GAMMA,
-        metadata=option("with --flow: the quantile of motion above which a pixel is in the mask (appendix C.1)"),
+        metadata=option(
+            "with --flow: the quantile of motion above which a pixel is in the mask (appendix C.1)",
+            within=RANGES["gamma"],
+        ),
     )
     trim: float = field(
-        default=0.0, metadata=option("with --flow: share of the pixels that the camera's fit leaves out; published: 0")
+        default=0.0,
+        metadata=option(
+            "with --flow: share of the pixels that the camera's fit leaves out; published: 0", within=RANGES["trim"]
+        ),
     )
     floor: float = field(
         default=FLOOR,
-        metadata=option("with --flow: motion in pixels below which nothing moves", flag="--motion-floor"),
+        metadata=option(
+            "with --flow: motion in pixels below which nothing moves", flag="--motion-floor", within=RANGES["floor"]
+        ),
     )
     cache: Path | None = field(
         default=None,
@@ -82,7 +90,6 @@ class MotionOptions:
 
 def check_motion(options: MotionOptions) -> None:
     """Raises InputError for options that cannot work, before any frame is read."""
-    check_settings(options.gamma, options.trim, options.floor)
     if options.flow != RAFT and not Path(options.flow).is_dir():
         expected = "raft, or a folder of flow files: <video>/<frame>_forward.npy and so on"
         raise InputError(f"--flow {options.flow}", "no such folder", expected=expected)

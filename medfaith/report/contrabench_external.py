@@ -6,21 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .contrabench_names import PROTOCOLS, base_name, external, protocol_name, protocol_place
-from .contrabench_runs import Run, n_errors, pooled
-from .tables import (
-    MODEL,
-    PROMPT,
-    PROTOCOL,
-    SIZE,
-    UNREAD,
-    Column,
-    Table,
-    change,
-    count,
-    percent,
-    points,
+from .contrabench_names import (
+    B0_ACCURACY,
+    DELTA,
+    M1_ACCURACY,
+    PROTOCOLS,
+    base_name,
+    external,
+    protocol_name,
+    protocol_place,
 )
+from .contrabench_runs import Run, n_errors, pooled
+from .tables import MODEL, PROMPT, PROTOCOL, SIZE, UNREAD, Column, Table, change, count, percent, points
 
 MATRIX = ("chexpert_presence", "chexpert_absence", "openi_report_absence")
 
@@ -141,13 +138,13 @@ def _audit(runs: Sequence[Run]) -> list[Table]:
                 )  # fmt: skip
     upper_columns = [
         MODEL, PROMPT, Column("Split", ("split",)), SIZE,
-        Column("B0 Acc.", ("base_accuracy",), percent), Column("M1 Acc.", ("verified_accuracy",), percent),
+        B0_ACCURACY, M1_ACCURACY,
         Column("Wrong with “No X” B0 → M1", ("base_wrong_with_negated", "verified_wrong_with_negated"), change),
         Column("Repairable", ("repairable_reversals",), count), UNREAD,
     ]  # fmt: skip
     lower_columns = [
         MODEL, PROMPT, SIZE,
-        Column("B0 Acc.", ("base_accuracy",), percent), Column("Wrong “No X”", ("wrong_with_negated",), count),
+        B0_ACCURACY, Column("Wrong “No X”", ("wrong_with_negated",), count),
         Column("Wrong", ("wrong",), count), Column("Rate %", ("wrong_with_negated_rate",), percent), UNREAD,
     ]  # fmt: skip
     notes = [
@@ -239,7 +236,7 @@ def _control(runs: Sequence[Run]) -> Table:
     columns = [
         MODEL, PROMPT, PROTOCOL, SIZE,
         Column("Direct-presence acc.", ("direct_accuracy",), percent),
-        Column("Control acc.", ("control_accuracy",), percent), Column("Δ pp", ("delta",), points),
+        Column("Control acc.", ("control_accuracy",), percent), DELTA,
         Column("Direct “No X”", ("direct_reversals",), count),
         Column("Direct “No X” rate", ("direct_reversal_rate",), percent),
         Column("Direct unread %", ("direct_parse_failure_rate",), percent),

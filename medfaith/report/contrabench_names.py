@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .contrabench_runs import Run
+from .tables import Column, count, percent, points
+
+# Columns that several tables of the paper have.
+B0_ACCURACY = Column("B0 Acc.", ("base_accuracy",), percent)
+M1_ACCURACY = Column("M1 Acc.", ("verified_accuracy",), percent)
+DELTA = Column("Δ pp", ("delta",), points)
+REPAIRS = [Column(name, (name.lower(),), count) for name in ("Changed", "Improved", "Worsened")]
 
 PROTOCOLS = {  # protocol: (long name, short name)
     "chexpert_presence": ("CheXpert direct presence", "CheXpert presence"),

@@ -8,20 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from .contrabench_intervals import internal_intervals
-from .contrabench_names import base_name, in_order
+from .contrabench_names import B0_ACCURACY, DELTA, M1_ACCURACY, REPAIRS, base_name, in_order
 from .contrabench_runs import Run, pooled
-from .tables import (
-    MODEL,
-    PROMPT,
-    SIZE,
-    UNREAD,
-    Column,
-    Table,
-    change,
-    count,
-    percent,
-    points,
-)
+from .tables import MODEL, PROMPT, SIZE, UNREAD, Column, Table, change, count, percent, points
 
 _SEEDED = re.compile(r"(?P<slice>.+)_s(?P<number>\d+)")
 _SEEDS = {"1": "20260326", "2": "20260327", "3": "20260328"}  # of the three 10k samples (Table 8)
@@ -92,9 +81,7 @@ def _sparsity(named: Sequence[tuple[str, Run]]) -> Table:
         )  # fmt: skip
     columns = [
         _SETTING, MODEL, PROMPT, SIZE,
-        Column("B0 Acc.", ("base_accuracy",), percent), Column("M1 Acc.", ("verified_accuracy",), percent),
-        Column("Δ pp", ("delta",), points), Column("Changed", ("changed",), count),
-        Column("Improved", ("improved",), count), Column("Worsened", ("worsened",), count),
+        B0_ACCURACY, M1_ACCURACY, DELTA, *REPAIRS,
         _EXPLICIT, Column("Explicit-neg. n", ("n_explicit_negation",), count),
         Column("Cov. %", ("coverage",), percent), _CONTRADICTIONS, UNREAD,
     ]  # fmt: skip
@@ -117,9 +104,7 @@ def _ablations(named: Sequence[tuple[str, Run]]) -> Table:
             )  # fmt: skip
     columns = [
         _SETTING, MODEL, Column("Variant", ("variant",)), SIZE, Column("Acc.", ("accuracy",), percent),
-        Column("Δ pp", ("delta",), points), Column("Changed", ("changed",), count),
-        Column("Improved", ("improved",), count), Column("Worsened", ("worsened",), count),
-        _EXPLICIT, _CONTRADICTIONS, UNREAD,
+        DELTA, *REPAIRS, _EXPLICIT, _CONTRADICTIONS, UNREAD,
     ]  # fmt: skip
     return Table("table_07_ablations", "Table 7: internal ablations Y0 and M2", columns, rows)
 
@@ -138,7 +123,6 @@ def _seeds(slices: Sequence[Run]) -> Table:
         )  # fmt: skip
     columns = [
         Column("Seed", ("seed",)), MODEL, PROMPT, SIZE,
-        Column("B0 Acc.", ("base_accuracy",), percent), Column("M1 Acc.", ("verified_accuracy",), percent),
-        Column("Δ pp", ("delta",), points), _CONTRADICTIONS, UNREAD,
+        B0_ACCURACY, M1_ACCURACY, DELTA, _CONTRADICTIONS, UNREAD,
     ]  # fmt: skip
     return Table("table_08_seeds", "Table 8: seeded ReXVQA samples", columns, rows)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from medfaith import build
+from medfaith.builders.options import whole
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.models.clinical_bert import TEXT_MODEL
 
@@ -57,15 +58,18 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument("--tiny", action="store_true", help="without --init: train a small model, to try the command")
     job.add_argument(
-        "--seed", type=_whole(0), default=0, help="seed of the weights and of what is drawn (default: %(default)s)"
+        "--seed",
+        type=whole(above=-1),
+        default=0,
+        help="seed of the weights and of what is drawn (default: %(default)s)",
     )
     job.add_argument(
         "--epochs",
-        type=_whole(1),
+        type=whole(above=0),
         help="train for at most so many epochs; for 30_shot, steps (default: 50; for 30_shot: 500)",
     )
     job.add_argument(
-        "--batch-size", type=_whole(2), default=Options.batch_size, help="images of a batch (default: %(default)s)"
+        "--batch-size", type=whole(above=1), default=Options.batch_size, help="images of a batch (default: %(default)s)"
     )
     job.add_argument(
         "--lr",
@@ -75,10 +79,10 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument("--device", default=Options.device, help="where to train: cpu, cuda, ... (default: %(default)s)")
     job.add_argument(
-        "--limit", type=_whole(1), metavar="N", help="take only the first N sentences of each split (default: all)"
+        "--limit", type=whole(above=0), metavar="N", help="take only the first N sentences of each split (default: all)"
     )
     job.add_argument(
-        "--workers", type=_whole(1), default=4, help="how many images to open at a time (default: %(default)s)"
+        "--workers", type=whole(above=0), default=4, help="how many images to open at a time (default: %(default)s)"
     )
     job.add_argument(
         "--image-cache",
@@ -120,20 +124,16 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
-def _number(expected: str, fits: Callable[[Any], bool], kind: Callable[[str], Any] = float) -> Callable[[str], Any]:
+def _number(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
     """What argparse reads an option with: a finite number that fits, or an error that says what was expected."""
 
-    def read(text: str) -> Any:
+    def read(text: str) -> float:
         try:
-            value = kind(text)
+            value = float(text)
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or not fits(value):
-            raise argparse.ArgumentTypeError(f"is {text!r}; expected {expected}")
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
         return value
 
     return read
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    return _number(f"a whole number, {least} or more", lambda value: value >= least, int)

@@ -335,18 +335,10 @@ def first(rows, kind):
 SMALL = dict(rle.encode(np.ones((3, 3), dtype=bool)))
 EDITS = {
     "an answer": ("", lambda rows: first(rows, "positive").update(answer="No"), "answer 'No' to a positive question"),
-    "a kind": (
-        "",
-        lambda rows: first(rows, "normal").update(kind="abnormal"),
-        "kind 'abnormal' with the diseases []",
-    ),
+    "a kind": ("", lambda rows: first(rows, "normal").update(kind="abnormal"), "kind 'abnormal' with the diseases []"),
     "a kind that there is not": ("", lambda rows: rows[0].update(kind="odd"), "kind 'odd' of question type"),
     "a mask of another size": ("", lambda rows: rows[0].update(region=SMALL), "mask of [3, 3] (height, width)"),
-    "a broken mask": (
-        "",
-        lambda rows: rows[0]["region"].update(counts="0"),
-        "mask: counts of",
-    ),
+    "a broken mask": ("", lambda rows: rows[0]["region"].update(counts="0"), "mask: counts of"),
     "an empty mask": (
         "",
         lambda rows: rows[0].update(

@@ -63,11 +63,7 @@ MASKS = {LUNG: mask((20, 40), (0, 0, 10, 10)), HEART: mask((20, 40), (10, 0, 10,
             id="IoU at the threshold",
         ),
         pytest.param(
-            [("Pneumothorax", (0, 0, 10, 5))],
-            Rule("iou", 0.51),
-            {},
-            {(LUNG, "Pneumothorax")},
-            id="IoU below it",
+            [("Pneumothorax", (0, 0, 10, 5))], Rule("iou", 0.51), {}, {(LUNG, "Pneumothorax")}, id="IoU below it"
         ),
         pytest.param(
             [("Pneumothorax", (5, 0, 20, 10))],

@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders import cxr_contrabench
+from medfaith.builders.cxr_contrabench import wording as wordings
 from medfaith.builders.cxr_contrabench.questions import Wording, sample_order, violations
 from medfaith.builders.cxr_contrabench.rexvqa import SLICES, questions
 from medfaith.builders.cxr_contrabench.wording import mark_options, question_polarity
 from medfaith.builders.rowset import rowset_sha256
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.evaluate_metrics.polarity.verifier import verify
+from medfaith.evaluate_metrics.reading import negation
+from medfaith.evaluate_metrics.reading.words import words
 from medfaith.loaders.phantom import rexvqa as phantom_rexvqa
 from medfaith.loaders.rexvqa import Item, label_file, read_items
 
@@ -224,6 +227,26 @@ def test_marks_agree_with_the_verifier_on_the_phantom(phantom_items):
 @pytest.mark.parametrize(("question", "polarity", "cue"), QUESTIONS)
 def test_marks_agree_with_the_verifier_on_the_table(question, polarity, cue):
     assert_agrees(question, ["Edema", "No edema", "Mass"])
+
+
+@pytest.mark.parametrize(
+    ("ours", "verifiers"),
+    [
+        (wordings._ABSENCE, negation._ABSENCE_CUE),
+        (wordings._DENIAL, negation._DENIAL),
+        (wordings._HEDGE, negation._UNSAFE),
+        (wordings._NEGATED, negation._ANY_NEGATION),
+        *zip(wordings._NEGATED_CONCEPT, negation._NEGATION_FORMS, strict=True),
+    ],
+)
+def test_marks_know_the_verifier_s_words(ours, verifiers):
+    """builders/ may not import evaluate_metrics/, so that the patterns stand in both."""
+    assert ours.pattern == verifiers.pattern
+
+
+@given(st.text())
+def test_marks_read_texts_in_the_verifier_s_spelling(text):
+    assert wordings._words(text) == words(text)
 
 
 WORD = st.sampled_from(

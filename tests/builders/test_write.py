@@ -38,13 +38,7 @@ def rows(n: int, start: int = 0) -> pa.Table:
 
 def write(out: Path, *splits: Split, workers: int = 1) -> Path:
     return write_repository(
-        out,
-        "toy-none",
-        splits,
-        families=lambda config: FAMILY,
-        record=lambda: RECORD,
-        card="# toy\n",
-        workers=workers,
+        out, "toy-none", splits, families=lambda config: FAMILY, record=lambda: RECORD, card="# toy\n", workers=workers
     )
 
 
@@ -333,10 +327,7 @@ def test_the_row_hash_is_of_content_and_order_only(first, second, cut):
 
 
 def test_the_row_hash_knows_where_one_text_ends():
-    first, second = (
-        pa.table({"id": ["ab", "c"]}),
-        pa.table({"id": ["a", "bc"]}),
-    )
+    first, second = (pa.table({"id": ["ab", "c"]}), pa.table({"id": ["a", "bc"]}))
     assert rowset_sha256(first) != rowset_sha256(second)
 
 

@@ -188,10 +188,7 @@ def test_configs_without_rows_are_left_out_unless_they_are_asked_for(phantom_wro
     [
         ({"configs": ["shuffled"]}, "(?s)--config shuffled: wrong-lung has no such config.*gold, swap_left_right"),
         ({"options": Options(swap="letters")}, "(?s)--swap letters: .*one of words, substring"),
-        (
-            {"options": Options(random_boxes="same")},
-            "(?s)--random-boxes same: .*one of share, pixels",
-        ),
+        ({"options": Options(random_boxes="same")}, "(?s)--random-boxes same: .*one of share, pixels"),
     ],
 )
 def test_unknown_arguments_are_refused(phantom_wrong_lung_roots, tmp_path, arguments, words):

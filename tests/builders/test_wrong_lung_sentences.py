@@ -42,11 +42,7 @@ def test_a_row_is_what_the_sources_say():
     (found, said), = made(one)[0]  # fmt: skip
     assert found == {
         "id": "wrong-lung:50000003|7",
-        "image": {
-            "source": "mimic_cxr",
-            "key": f"files/p10/p10000009/s50000003/{one.image_id}.jpg",
-            "view": "AP",
-        },
+        "image": {"source": "mimic_cxr", "key": f"files/p10/p10000009/s50000003/{one.image_id}.jpg", "view": "AP"},
         "width": 400,
         "height": 500,
         "patient_id": "10000009",

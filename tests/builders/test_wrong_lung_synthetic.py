@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.wrong_lung.synthetic import (
-    Condition,
-    at_locations,
-    said,
-    sentence,
-    with_other_conditions,
-)
+from medfaith.builders.wrong_lung.synthetic import Condition, at_locations, said, sentence, with_other_conditions
 from medfaith.loaders.chest_imagenome import Mention
 
 BOTH = ("left lung", "right lung")

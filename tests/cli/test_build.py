@@ -101,6 +101,14 @@ def test_motion_s_options_reach_the_build_together_with_flow(tmp_path, capsys):
     assert "--gamma changes nothing without --flow" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["x", "0", "1.5"])
+def test_a_number_of_workers_that_is_none_is_refused(text, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["build", "surgxbench", "--workers", text])
+    assert stop.value.code == 2
+    assert f"argument --workers: expected a whole number above 0, got '{text}'" in capsys.readouterr().err
+
+
 def test_verify_takes_a_folder_with_several_benchmarks(phantom_build, phantom_wrong_lung_build, tmp_path, capsys):
     for folder in (phantom_build, phantom_wrong_lung_build):
         shutil.copytree(folder, tmp_path / "data", dirs_exist_ok=True)
@@ -199,6 +207,12 @@ def test_bad_input_is_explained_with_status_2_and_nothing_is_written(name, roots
         ("heal-medvqa --threshold 7", ["--threshold 7.0", "from 0 to 1"]),
         ("heal-medvqa --detection-threshold -0.1", ["--detection-threshold -0.1", "from 0 to 1"]),
         ("wrong-lung", ["needs all sources of one of its configs", "how to get it", "chest_imagenome", "mimic_cxr"]),
+        # Options are checked before any source is looked for.
+        ("surgxbench --flow . --gamma 2", ["--gamma 2.0: is out of range", "a number from 0 to 1"]),
+        ("surgxbench --flow . --trim 3", ["--trim 3.0: is out of range", "a number from 0 to 0.5"]),
+        ("surgxbench --flow . --motion-floor -1", ["--motion-floor -1.0: is out of range", "a number, 0 or more"]),
+        ("surgxbench --flow . --motion-floor inf", ["--motion-floor inf: is out of range"]),
+        ("surgxbench --trim 3 --root x=y", ["--trim changes nothing without --flow"]),
     ],
 )
 def test_what_cannot_be_built_is_explained_with_status_2(words, expected, tmp_path, monkeypatch, capsys):
