@@ -23,6 +23,13 @@ from medfaith.loaders.errors import InputError
 
 POINTS = range(1, 6)
 EXPECTED = "a line that medfaith annotate wrote"
+_TEXT, _TEXT_OR_NULL = ((str,), "a text"), ((str, type(None)), "a text or null")
+_POINTS = (int,), "a whole number from 1 to 5"
+_FIELDS = {  # of a line; every other one is a text
+    "row_id": _TEXT_OR_NULL, "heatmaps": _TEXT_OR_NULL, "custom": ((bool,), "true or false"),
+    "recall": _POINTS, "precision": _POINTS, "intuitiveness": _POINTS,
+    "seconds": ((int, float), "a number"), "seed": ((int, float), "a number"),
+}  # fmt: skip
 
 
 class Choice(NamedTuple):
@@ -141,7 +148,8 @@ def read_judgements(path: Path) -> tuple[list[Judgement], list[str]]:
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise InputError(path, "no such file", expected="what medfaith annotate wrote")
+        found = "is a folder" if path.is_dir() else "no such file"
+        raise InputError(path, found, expected="the file of answers that medfaith annotate wrote")
     _, judgements, _, notes = _read(path)
     return list(judgements.values()), notes
 
@@ -163,7 +171,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
                 raise InputError(
                     path,
                     f"{one.annotator!r} judges {one.instance} here and in {found[key][1]}",
-                    action="name one file an annotator; annotators of one name need different ones (--annotator)",
+                    action="give one file for each person; if two people share a name, give each another --annotator",
                 )
             found[key] = one, path
     if not found:
@@ -202,8 +210,8 @@ def _record(path: Path, number: int, line: bytes) -> Choice | Judgement:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         found = "is no answer"
         raise InputError(path, found, row=number, expected=EXPECTED, action="name another file, or mend it") from None
-    for name in ("recall", "precision", "intuitiveness"):
-        points = getattr(record, name, 1)
-        if type(points) is not int or points not in POINTS:
-            raise InputError(path, f"is {points!r}", row=number, column=name, expected="a whole number from 1 to 5")
+    for name, value in record._asdict().items():
+        types, expected = field = _FIELDS.get(name, _TEXT)
+        if type(value) not in types or (field is _POINTS and value not in POINTS):
+            raise InputError(path, f"is {value!r}", row=number, column=name, expected=expected)
     return record

@@ -15,7 +15,7 @@ from medfaith.tasks.explain.store import Store
 from medfaith.tasks.wrong_lung.adapter import read_reply
 
 TASK = "medfaith_wrong_lung_gold"
-RUN_IT = f"medfaith eval --tasks {TASK} --heatmaps DIR --output_path DIR --log_samples, with a model that aligns"
+RUN_IT = f"run medfaith eval --tasks {TASK} --heatmaps DIR --output_path DIR --log_samples, with a model that aligns"
 
 
 class Answer(NamedTuple):

@@ -81,7 +81,7 @@ def _at(path: Path) -> set[Path]:
         files = {file for file in path.rglob("*.json*") if file.is_file()}
         return {file.resolve() for file in files if _RESULTS.fullmatch(file.name) or _SAMPLES.fullmatch(file.name)}
     if not path.is_file():
-        raise InputError(path, "there is no such file or folder", expected=f"a folder with {_EXPECTED}")
+        raise InputError(path, "there is no such file or folder", expected=f"a folder that holds {_EXPECTED}")
     if not (_RESULTS.fullmatch(path.name) or _SAMPLES.fullmatch(path.name)):
         raise InputError(path, "not the name of a file that lm-eval writes", expected=_EXPECTED)
     return {path.resolve()}

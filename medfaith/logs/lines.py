@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -39,6 +39,27 @@ class Logged:
     def model_name(self) -> str:
         """The model's, and its adapter's where it has one."""
         return f"{self.model} + {self.adapter}" if self.adapter else self.model
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedRows(Logged):
+    """A log with one row for each question, ordered by the rows' ids."""
+
+    rows: tuple[Any, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    @property
+    def telling(self) -> list[str]:
+        """What the setting has of its own: it tells this run from the model's other ones."""
+        return []
+
+    @property
+    def name(self) -> str:
+        """The model's, with `telling` in brackets."""
+        return self.model_name + (f" ({', '.join(self.telling)})" if self.telling else "")
 
 
 def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[int], Any]) -> list[_Run_co]:
@@ -150,6 +171,13 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise _broken(path, number, "not a whole line of JSON") from error
+
+
+def check_texts(of: Mapping[str, Any], columns: Iterable[str], where: str) -> None:
+    """Raises SampleError for a column, below `where` in the sample, that is no text."""
+    for column in columns:
+        if not isinstance(of[column], str):
+            raise SampleError(f"{where}.{column}", f"{of[column]!r} is not a text")
 
 
 def has_columns(sample: Any, columns: Collection[str]) -> bool:

@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
 from medfaith.evaluate_metrics.vpt import score as vpt
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
-from medfaith.logs.lines import AGAIN, Logged, Rows, SampleError, read_lines
+from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
 
 from .tables import SEED
 
@@ -47,22 +47,17 @@ class HealRow(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class HealRun(Logged):
+class HealRun(LoggedRows):
     """One model's responses to one kind of question about one source, ordered by question id."""
 
     setting: HealSetting
     rows: tuple[HealRow, ...]
 
     @property
-    def n(self) -> int:
-        return len(self.rows)
-
-    @property
-    def name(self) -> str:
-        """The model's, with prompt and split where they are not the task's own."""
-        changed = [self.setting.prompt] * (self.setting.prompt != "b0")
-        changed += [self.setting.split] * (self.setting.split != "test")
-        return self.model_name + (f" ({', '.join(changed)})" if changed else "")
+    def telling(self) -> list[str]:
+        """Prompt and split where they are not the task's own."""
+        own = [self.setting.prompt] * (self.setting.prompt != "b0")
+        return own + [self.setting.split] * (self.setting.split != "test")
 
     def scores(self) -> dict[str, Any]:
         """Of the metric that the setting asks for; open-ended answers read by words."""
@@ -122,9 +117,7 @@ class _HealLines(Rows):
 
 
 def _row(doc: Mapping[str, Any], response: Any) -> HealRow:
-    for column in ("id", "image_id", "original_id"):
-        if not isinstance(doc[column], str):
-            raise SampleError(f"doc.{column}", f"{doc[column]!r} is not a text")
+    check_texts(doc, ("id", "image_id", "original_id"), "doc")
     if not isinstance(response, str):
         raise SampleError("filtered_resps", f"{str(response)[:100]} is not a text")
     if doc["kind"] == ORIGINAL and doc["id"] != doc["original_id"]:

@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.ras.levels import LEVELS
 from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 from medfaith.logs.files import SampleFile
-from medfaith.logs.lines import Logged, Rows, SampleError, read_lines
+from medfaith.logs.lines import LoggedRows, Rows, SampleError, read_lines
 
 SOURCES = {"cholec80_boxes": "Cholec80-Boxes", "cholect45": "CholecT45", "cholect50": "CholecT50"}  # of the frames
 FIRST_METRIC = {"instruments": "f1", "triplets": "coverage", "occlusion": "lost"}  # where a sample keeps its row
@@ -67,22 +67,17 @@ class SurgXRow(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SurgXRun(Logged):
+class SurgXRun(LoggedRows):
     """One model's answers to one question about one source, ordered by the frames' ids."""
 
     setting: SurgXSetting
     rows: tuple[SurgXRow, ...]
 
     @property
-    def n(self) -> int:
-        return len(self.rows)
-
-    @property
-    def name(self) -> str:
-        """The model's, with its telling arguments, and the prompt where it is not the task's own."""
-        changed = [self.setting.variant] * bool(self.setting.variant)
-        changed += [self.setting.prompt] * (self.setting.prompt != "b0")
-        return self.model_name + (f" ({', '.join(changed)})" if changed else "")
+    def telling(self) -> list[str]:
+        """The model's telling arguments, and the prompt where it is not the task's own."""
+        own = [self.setting.variant] * bool(self.setting.variant)
+        return own + [self.setting.prompt] * (self.setting.prompt != "b0")
 
     @property
     def videos(self) -> list[int]:

@@ -16,7 +16,7 @@ from medfaith.evaluate_metrics.localization.pairs import RANDOM_SENTENCES, SIMIL
 from medfaith.evaluate_metrics.localization.score import RANKED, SCORED, STATES, distribution
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
-from medfaith.logs.lines import AGAIN, Logged, Rows, SampleError, read_lines
+from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
 from medfaith.tasks.wrong_lung.adapter import read_reply, unpacked, with_divergence
 
 GOLD, SYNTHETIC, SWAPPED, TRIMMED = "gold", "synthetic", "synthetic_swapped_conditions", "trimmed"
@@ -54,7 +54,7 @@ class Sentence(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class WrongLungRun(Logged):
+class WrongLungRun(LoggedRows):
     """One model's answers in one task, ordered by the rows' ids.
 
     rows: as `evaluate_metrics.localization.pairs` has them, each with `heatmaps`; those of random sentences with a
@@ -66,13 +66,9 @@ class WrongLungRun(Logged):
     n_left_out: int
 
     @property
-    def n(self) -> int:
-        return len(self.rows)
-
-    @property
-    def name(self) -> str:
-        """The model's, with its telling arguments."""
-        return self.model_name + (f" ({self.setting.variant})" if self.setting.variant else "")
+    def telling(self) -> list[str]:
+        """The model's telling arguments, and whether it was asked about held-out patients only."""
+        return [self.setting.variant] * bool(self.setting.variant)
 
     @property
     def originals(self) -> list[Row]:
@@ -148,9 +144,7 @@ def _sentence(sample: Mapping[str, Any]) -> Sentence:
     for column in ("id", "original_id", "perturbation"):
         if row[column] != doc[column]:
             raise SampleError(f"{where}.{column}", f"{row[column]!r} of the document's {doc[column]!r}")
-    for column in ("id", "cluster", *(("original_id",) if row["perturbation"] is not None else ())):
-        if not isinstance(row[column], str):
-            raise SampleError(f"{where}.{column}", f"{row[column]!r} is not a text")
+    check_texts(row, ("id", "cluster", *(("original_id",) if row["perturbation"] is not None else ())), where)
     subsets = {name: row["subsets"][name] for name in SUBSETS[1:]}
     if not all(isinstance(inside, bool) for inside in subsets.values()):
         raise SampleError(f"{where}.subsets", f"{subsets!r}; expected true or false of each")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from medfaith.evaluate_metrics.localization.pairs import ALL
@@ -32,6 +32,7 @@ _UNSCORED = (
     "scored: sentences with an AUROC, “a of b” of all. Without: sentences without attention (map), with none on any "
     "region (degenerate), with boxes that hold no pixel of the view (box)."
 )
+_SYNTHETIC = (MODEL, Column("Synth", ("synthetic",)))
 TITLES = {
     "auroc": "AUROC", "average_precision": "Avg. P", **{f"iou_{top}": f"IOU@{top}" for top in TOPS},
     **{f"precision_{top}": f"P@{top}" for top in TOPS}, "entropy": "Entropy", "no_attn": "No Attn",
@@ -53,18 +54,16 @@ def wrong_lung_tables(models: Sequence[ModelScores]) -> tuple[list[Table], list[
 
 
 def _localization(models: Sequence[ModelScores]) -> Table:
-    columns = [*_ranked(), *_tops("iou"), *SIZES]
     given = [([model.name], model.originals[ALL]) for model in models if model.originals]
-    notes = [
+    about = (
         "Where attention lies, of all original sentences. IOU: of the 5, 10 and 30% of the pixels that are attended "
-        f"most; its intervals are in the CSV. {_UNSCORED} {_INTERVALS}"
-    ]
+        "most; its intervals are in the CSV."
+    )
     title = "Wrong Lung Tables 1 and 3: localization"
-    return _table("wrong_lung_table_01_03_localization", title, [MODEL], columns, given, notes)
+    return _scored("wrong_lung_table_01_03_localization", title, [MODEL], given, about, _tops("iou"))
 
 
 def _subsets(models: Sequence[ModelScores]) -> Table:
-    columns = [*_ranked(), *_tops("iou"), *SIZES]
     given = [
         ([model.name, name], model.originals[subset])
         for model in models
@@ -72,44 +71,44 @@ def _subsets(models: Sequence[ModelScores]) -> Table:
         if subset != ALL and model.originals
     ]
     first = [MODEL, Column("Subset", ("subset",))]
-    notes = [f"As Tables 1 and 3. {_UNSCORED} {_INTERVALS}"]
-    return _table("wrong_lung_table_02_subsets", "Wrong Lung Table 2: subsets", first, columns, given, notes)
+    title = "Wrong Lung Table 2: subsets"
+    return _scored("wrong_lung_table_02_subsets", title, first, given, "As Tables 1 and 3.", _tops("iou"))
 
 
 def _trimmed(models: Sequence[ModelScores]) -> Table:
-    columns = [*_ranked(), *SIZES]
     given = [([model.name], model.trimmed[ALL]) for model in models if model.trimmed]
     title = "Wrong Lung Table 6: without large boxes"
     about = "As Tables 1 and 3, without the box of a whole lung where the sentence has another one on that side."
-    notes = [f"{about} {_UNSCORED} {_INTERVALS}"]
-    return _table("wrong_lung_table_06_trimmed", title, [MODEL], columns, given, notes)
+    return _scored("wrong_lung_table_06_trimmed", title, [MODEL], given, about)
+
+
+def _scored(
+    name: str,
+    title: str,
+    first: Sequence[Column],
+    given: Iterable[tuple[Sequence[Any], Mapping[str, Any]]],
+    about: str,
+    tops: Sequence[Column] = (),
+) -> Table:
+    """AUROC and average precision, with `tops` behind them, and how many sentences have none; given: as in `_table`."""
+    return _table(name, title, first, [*_ranked(), *tops, *SIZES], given, [f"{about} {_UNSCORED} {_INTERVALS}"])
 
 
 def _all_subsets(models: Sequence[ModelScores]) -> Table:
-    columns = [
-        column
-        for subset, name in SUBSET_NAMES.items()
-        for column in (
-            *_ranked(subset, f"{name}: "),
-            Column("scored", (f"n_auroc_{subset}", f"n_rows_{subset}"), count_of),
-        )
-    ]
-    first, given = _synthetic_or_not(models)
+    def columns(subset: str, name: str) -> list[Column]:
+        scored = Column("scored", (f"n_auroc_{subset}", f"n_rows_{subset}"), count_of)
+        return [*_ranked(subset, f"{name}: "), scored]
+
     title = "Wrong Lung Table 7: localization on all subsets"
     notes = [f"Synth: sentences made of the labels. scored: sentences with an AUROC, “a of b” of all. {_INTERVALS}"]
-    return _table("wrong_lung_table_07_all_subsets", title, first, columns, given, notes)
+    return _wide("wrong_lung_table_07_all_subsets", title, _synthetic_or_not(models), columns, notes, first=_SYNTHETIC)
 
 
 def _at_tops(models: Sequence[ModelScores], number: str, kind: str) -> Table:
-    columns = [
-        column
-        for subset, name in SUBSET_NAMES.items()
-        for column in (
-            *_tops(kind, subset, name),
-            Column("n", (*(f"n_{kind}_{top}_{subset}" for top in TOPS), f"n_rows_{subset}"), _of_each),
-        )
-    ]
-    first, given = _synthetic_or_not(models)
+    def columns(subset: str, name: str) -> list[Column]:
+        sizes = (*(f"n_{kind}_{top}_{subset}" for top in TOPS), f"n_rows_{subset}")
+        return [*_tops(kind, subset, name), Column("n", sizes, _of_each)]
+
     what = "IOU" if kind == "iou" else kind.capitalize()
     title = f"Wrong Lung Table {number}: {what} at 5/10/30%"
     ties = {
@@ -119,73 +118,74 @@ def _at_tops(models: Sequence[ModelScores], number: str, kind: str) -> Table:
     about = f"Of the 5, 10 and 30% of the pixels that are attended most. {ties[kind]} n: the number of sentences"
     about = f"{about} with a value, one for each share where these differ, “of” all where some have none."
     notes = [f"{about} Synth: as in Table 7. {_IN_CSV}"]
-    return _table(f"wrong_lung_table_{number}_{kind}", title, first, columns, given, notes)
+    given = _synthetic_or_not(models)
+    return _wide(f"wrong_lung_table_{number}_{kind}", title, given, columns, notes, first=_SYNTHETIC)
 
 
-def _synthetic_or_not(models: Sequence[ModelScores]) -> tuple[list[Column], list[tuple[list[str], dict[str, Any]]]]:
-    given = [
-        ([model.name, synthetic], _flat(scores))
-        for model in models
-        for synthetic, scores in (("no", model.originals), ("yes", model.synthetic))
-        if scores
-    ]
-    return [MODEL, Column("Synth", ("synthetic",))], given
+def _synthetic_or_not(models: Sequence[ModelScores]) -> list[tuple[list[str], Scores]]:
+    both = ((model.name, (("no", model.originals), ("yes", model.synthetic))) for model in models)
+    return [([name, synthetic], scores) for name, of_model in both for synthetic, scores in of_model]
 
 
 def _candidates(models: Sequence[ModelScores], number: str, subsets: Sequence[str]) -> Table:
-    columns = [
-        column
-        for subset in subsets
-        for column in (
-            _ci(f"{SUBSET_NAMES[subset]}: local", "local_accuracy", subset),
+    def columns(subset: str, name: str) -> list[Column]:
+        return [
+            _ci(f"{name}: local", "local_accuracy", subset),
             _ci("global", "global_accuracy", subset),
             Column("pairs", (f"n_local_accuracy_{subset}", f"n_global_accuracy_{subset}"), _both),
-        )
-    ]
-    given = [([model.name], _flat(model.candidates)) for model in models if model.candidates]
+        ]
+
     title = f"Wrong Lung Table {int(number)}: choice between a sentence and a random one"
     notes = [
         "How often, in percent, an image is more similar to its own sentence than to a random one, by local and by "
         "global embeddings. 50 is chance; two equal similarities count as a wrong choice. pairs: how many pairs have "
         f"both similarities, local/global where the two numbers differ. {_INTERVALS}"
     ]
-    return _table(f"wrong_lung_table_{number}_candidates", title, [MODEL], columns, given, notes)
+    given = [([model.name], model.candidates) for model in models]
+    return _wide(f"wrong_lung_table_{number}_candidates", title, given, columns, notes, subsets=subsets)
 
 
 def _divergence(models: Sequence[ModelScores]) -> Table:
-    columns = [
-        column
-        for subset, name in SUBSET_NAMES.items()
-        for column in (
-            _ci(name, "kl", subset, fraction_interval),
-            Column("pairs", (f"n_kl_{subset}", f"n_pairs_{subset}"), count_of),
-        )
-    ]
-    given = [([model.name], _flat(model.divergence)) for model in models if model.divergence]
+    def columns(subset: str, name: str) -> list[Column]:
+        pairs = Column("pairs", (f"n_kl_{subset}", f"n_pairs_{subset}"), count_of)
+        return [_ci(name, "kl", subset, fraction_interval), pairs]
+
     title = "Wrong Lung Table 8: divergence of attention under a random sentence"
     notes = [
         "Symmetric Kullback-Leibler divergence in nats between the attention of a sentence and of a random one in the "
         f"same image; 0 where the text does not matter. pairs: “a of b”, those with both attentions. {_INTERVALS}"
     ]
-    return _table("wrong_lung_table_08_divergence", title, [MODEL], columns, given, notes)
+    given = [([model.name], model.divergence) for model in models]
+    return _wide("wrong_lung_table_08_divergence", title, given, columns, notes)
 
 
 def _entropy(models: Sequence[ModelScores]) -> Table:
-    columns = [
-        column
-        for subset, name in SUBSET_NAMES.items()
-        for column in (
-            _ci(name, "entropy", subset, fraction_interval),
-            Column("n", (f"n_entropy_{subset}", f"n_rows_{subset}"), count_of),
-        )
-    ]
-    given = [([model.name], _flat(model.originals)) for model in models if model.originals]
+    def columns(subset: str, name: str) -> list[Column]:
+        scored = Column("n", (f"n_entropy_{subset}", f"n_rows_{subset}"), count_of)
+        return [_ci(name, "entropy", subset, fraction_interval), scored]
+
     notes = [
         "In nats, over the regions of a model's grid and, where it has one, the token for no region: models with "
         f"different grids have different largest values. n: sentences with attention, “a of b” of all. {_INTERVALS}"
     ]
     title = "Wrong Lung Table 10: entropy of the attention"
-    return _table("wrong_lung_table_10_entropy", title, [MODEL], columns, given, notes)
+    given = [([model.name], model.originals) for model in models]
+    return _wide("wrong_lung_table_10_entropy", title, given, columns, notes)
+
+
+def _wide(
+    name: str,
+    title: str,
+    given: Iterable[tuple[Sequence[Any], Scores]],
+    columns: Callable[[str, str], Sequence[Column]],
+    notes: Sequence[str],
+    *,
+    first: Sequence[Column] = (MODEL,),
+    subsets: Sequence[str] = tuple(SUBSET_NAMES),
+) -> Table:
+    """A row for each of `given` that has scores, with the columns of each subset, by its key and its name."""
+    wide = [column for subset in subsets for column in columns(subset, SUBSET_NAMES[subset])]
+    return _table(name, title, first, wide, [(of, _flat(scores)) for of, scores in given if scores], notes)
 
 
 def _deltas(models: Sequence[ModelScores]) -> Table:
