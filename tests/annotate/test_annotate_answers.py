@@ -81,9 +81,21 @@ def test_wherever_a_line_is_cut_short_the_others_count_and_the_next_start_mends_
         ("[1]", "is no answer"),
         ("not JSON", "is no answer"),
         (json.dumps({"kind": "judgement", "recall": 1}), "is no answer"),
-        (json.dumps({"kind": "judgement", **judgement(recall=6)._asdict()}), "column 'recall': is 6"),
-        (json.dumps({"kind": "judgement", **judgement(precision=2.0)._asdict()}), "column 'precision': is 2.0"),
-        (json.dumps({"kind": "judgement", **judgement(intuitiveness=True)._asdict()}), "'intuitiveness': is True"),
+        *(
+            (json.dumps({"kind": "judgement", **judgement(**{name: value})._asdict()}), f"column '{name}': is {value}")
+            for name, value in {
+                "recall": 6,
+                "precision": 2.0,
+                "intuitiveness": True,
+                "annotator": 1,
+                "instance": [],
+                "row_id": 3,
+                "custom": None,
+                "heatmaps": 0,
+                "seconds": {},
+                "seed": None,
+            }.items()
+        ),
     ],
 )
 def test_what_is_no_answer_is_refused_with_its_line_and_left_as_it_is(tmp_path, line, said):
@@ -151,3 +163,5 @@ def test_what_cannot_be_a_file_of_answers(tmp_path):
         pass
     with pytest.raises(InputError, match="no such file"):
         read_judgements(tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match="is a folder"):
+        read_judgements(tmp_path)

@@ -18,16 +18,11 @@ from pathlib import Path
 import pytest
 
 from medfaith.annotate.answers import read_judgements
-from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, make_scene
+from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene
 from tests.tasks.tiny_gloria import save
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync installs it")
 WAIT = 180_000  # milliseconds; a busy machine
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory) -> Scene:
-    return make_scene(tmp_path_factory.mktemp("annotate"))
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,7 @@ from medfaith.loaders.images import open_image
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.models.aligners import Alignment
-from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, make_scene, write_run
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory) -> Scene:
-    return make_scene(tmp_path_factory.mktemp("annotate"))
+from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, write_run
 
 
 def wanted(scene: Scene, **changes) -> start.Wanted:
@@ -173,9 +168,8 @@ def test_an_image_of_another_size_than_its_rows(scene, tmp_path):
         copy = tmp_path / "mimic_cxr" / first.key
         copy.parent.mkdir(parents=True)
         Image.new("L", (10, 20)).save(copy)
-        smaller = Session(
-            session.plan, session.answers, session.heatmaps, session.store, {"mimic_cxr": tmp_path / "mimic_cxr"}
-        )
+        roots = {"mimic_cxr": tmp_path / "mimic_cxr"}
+        smaller = Session(session.plan, session.answers, session.heatmaps, session.store, roots)
         with pytest.raises(InputError, match="10 x 20 pixels"):
             smaller.plain(0)
 
@@ -201,74 +195,61 @@ def test_one_model_with_other_arguments_is_another_model(scene, tmp_path):
     assert session.plan.models == ('same {"tau": 1}', 'same {"tau": 2}')
 
 
-def _no_log(scene, folder):
-    (folder / "run").mkdir()
-    return {"runs": [folder / "run"]}
+def run_of(scene, folder, **columns):
+    """A log of a model of the scene, of its rows with other columns."""
+    return write_run(folder / "run", "m", [row | columns for row in scene.rows], scene.references[MODELS[0]])
 
 
-def _another_task(scene, folder):
-    path = write_run(folder / "run", "m", scene.rows, scene.references[MODELS[0]])
-    path.rename(path.with_name(path.name.replace("gold", "trimmed")))
-    return {"runs": [folder / "run"]}
+def renamed(path, change):
+    return path.rename(path.with_name(change(path.name))).parent
 
 
-def _in_words(scene, folder):
-    path = write_run(folder / "run", "m", scene.rows, scene.references[MODELS[0]])
-    path.write_text(path.read_text().replace("heatmaps", "words"))
-    return {"runs": [folder / "run"]}
+def reworded(path, old, new):
+    path.write_text(path.read_text().replace(old, new))
+    return path
 
 
-def _twice(scene, folder):
-    again = write_run(folder / "run", MODELS[0], scene.rows, scene.references[MODELS[0]])
-    return {"runs": [scene.runs[MODELS[0]], again]}
+def of_another_row(scene, folder):
+    store = HeatmapStore(folder, {"m": 1})
+    store.write("s1/9", "0" * 16, {"attention": np.ones((2, 2)) / 4}, Geometry.whole((5, 5)))
+    return write_run(folder / "run", "m", [scene.rows[0] | {"id": "s1/9"}], {"s1/9": store.reference("0" * 16)})
 
 
-def _another_store(scene, folder):
-    (folder / "heatmaps").mkdir()
-    return {"heatmaps": folder / "heatmaps"}
+REFUSED = {  # what is changed of what is wanted, in a scene and an empty folder; what is said of it
+    "no log": (lambda scene, at: {"runs": [at]}, "no sample log of lm-eval"),
+    "a log of another task": (
+        lambda scene, at: {"runs": [renamed(run_of(scene, at), lambda name: name.replace("gold", "trimmed"))]},
+        "no sample log of medfaith_wrong_lung_gold",
+    ),
+    "answers in words": (
+        lambda scene, at: {"runs": [reworded(run_of(scene, at), "heatmaps", "words")]},
+        "4 of 4 answers name no heatmaps",
+    ),
+    "a model's second run": (
+        lambda scene, at: {"runs": [run_of(scene, at), run_of(scene, at / "again")]}, "a second run of m",
+    ),
+    "another store": (lambda scene, at: {"heatmaps": at}, "the heatmaps of 4 of 4 answers"),
+    "no store": (lambda scene, at: {"heatmaps": at / "none"}, "no such folder"),
+    "rows of another build": (
+        lambda scene, at: {"runs": [run_of(scene, at, sentence="Heart size is normal.")]},
+        "is not the sentence that a run was asked about",
+    ),
+    "rows that are not there": (
+        lambda scene, at: {"runs": [of_another_row(scene, at)], "heatmaps": at}, "has 0 of the 1 sentences",
+    ),
+    "no image": (lambda scene, at: {"roots": {"mimic_cxr": at}}, "no such file below"),
+}  # fmt: skip
 
 
-def _no_store(scene, folder):
-    return {"heatmaps": folder / "none"}
-
-
-def _another_build(scene, folder):
-    other = [row | {"sentence": "Heart size is normal."} for row in scene.rows]
-    write_run(folder / "run", "m", other, scene.references[MODELS[0]])
-    return {"runs": [folder / "run"]}
-
-
-def _rows_that_are_not_there(scene, folder):
-    row = scene.rows[0] | {"id": "s1/9"}
-    kept = HeatmapStore(folder / "heatmaps", {"m": 1})
-    kept.write("s1/9", "0" * 16, {"attention": np.ones((2, 2)) / 4}, Geometry.whole((5, 5)))
-    write_run(folder / "run", "m", [row], {"s1/9": kept.reference("0" * 16)})
-    return {"runs": [folder / "run"], "heatmaps": folder / "heatmaps"}
-
-
-def _no_image(scene, folder):
-    (folder / "empty").mkdir()
-    return {"roots": {"mimic_cxr": folder / "empty"}}
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (_no_log, "no sample log of lm-eval"),
-        (_another_task, "no sample log of medfaith_wrong_lung_gold"),
-        (_in_words, "4 of 4 answers name no heatmaps"),
-        (_twice, "a second run of zeppelin-gloria"),
-        (_another_store, "the heatmaps of 4 of 4 answers"),
-        (_no_store, "no such folder"),
-        (_another_build, "is not the sentence that a run was asked about"),
-        (_rows_that_are_not_there, "has 0 of the 1 sentences"),
-        (_no_image, "no such file below"),
-    ],
-)
-def test_what_cannot_be_judged_is_said_before_the_first_question(scene, tmp_path, make, said):
-    changes = make(scene, tmp_path)
-    with open_answers(tmp_path / "a.jsonl") as (answers, _), pytest.raises(MedfaithError) as refused:
-        start.prepare(wanted(scene, **changes), answers, {})
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_judged_is_said_before_the_first_question(scene, tmp_path, case):
+    change, said = REFUSED[case]
+    (tmp_path / "at").mkdir()
+    with (
+        pytest.raises(MedfaithError) as refused,
+        at_work(scene, tmp_path / "a.jsonl", **change(scene, tmp_path / "at")),
+    ):
+        pass
     assert said in str(refused.value)
 
 

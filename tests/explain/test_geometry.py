@@ -27,11 +27,6 @@ from medfaith.tasks.explain.geometry import (
 FRAME = (480, 854)
 
 
-def share(geometry):
-    """Of the frame, how much the window covers."""
-    return float(visible_share([[0, 0, geometry.size[1], geometry.size[0]]], geometry)[0])
-
-
 def seen_window(preprocess, size):
     """The window measured: what an image of x (and y) coordinates becomes, fitted by a line between its inner pixels.
 
@@ -105,8 +100,8 @@ def test_a_composes_window_is_what_it_shows_the_model(steps, size):
 def test_how_much_of_a_frame_clip_and_surgvlp_see():
     clip = of_processor(transformers.CLIPImageProcessor(), FRAME)
     surgvlp = resize_and_crop(FRAME, (360, 640), 224)
-    assert share(clip) == pytest.approx(224 / 398)  # 854 x 480 becomes 398 x 224: 56%
-    assert share(surgvlp) == pytest.approx(224 * 224 / (360 * 640))  # 22%
+    seen = [visible_share([[0, 0, 854, 480]], geometry)[0] for geometry in (clip, surgvlp)]
+    assert seen == pytest.approx([224 / 398, 224 * 224 / (360 * 640)])  # 854 x 480 becomes 398 x 224: 56%; and 22%
     assert clip.window == pytest.approx((87 * 854 / 398, 0, 224 * 854 / 398, 480))
     assert surgvlp.window == pytest.approx((208 * 854 / 640, 68 * 480 / 360, 224 * 854 / 640, 224 * 480 / 360))
     assert of_processor(transformers.BlipImageProcessor(), FRAME) == Geometry.whole(FRAME)
@@ -142,17 +137,6 @@ def test_an_unknown_geometry_is_refused(processor, message):
 GRIDS = st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 9))
 
 
-@given(GRIDS, st.integers(1, 40), st.integers(1, 40), st.integers(0, 9))
-def test_upsampling_over_a_whole_frame_is_torchs(shape, height, width, seed):
-    grids = np.random.default_rng(seed).random(shape, dtype=np.float32)
-    expected = torch.nn.functional.interpolate(
-        torch.tensor(grids)[None], (height, width), mode="bilinear", align_corners=False
-    )[0]
-    frames = to_frame(grids, Geometry.whole((height, width)))
-    assert frames.dtype == np.float32
-    np.testing.assert_allclose(frames, expected.numpy(), atol=2e-6)
-
-
 @given(GRIDS, st.tuples(st.integers(1, 20), st.integers(1, 20)), st.tuples(st.integers(-8, 8), st.integers(-8, 8)))
 def test_inside_a_window_of_whole_pixels_it_is_torchs_and_outside_it_is_zero(shape, extent, corner):
     grids = np.random.default_rng(0).random(shape, dtype=np.float32) + 0.1
@@ -161,6 +145,7 @@ def test_inside_a_window_of_whole_pixels_it_is_torchs_and_outside_it_is_zero(sha
     expected = np.zeros((len(grids), 60, 60), dtype=np.float32)  # the frame's corner is at (20, 20)
     expected[:, 20 + y : 20 + y + h, 20 + x : 20 + x + w] = inside
     frames = to_frame(grids, Geometry(size, (x, y, w, h)))
+    assert frames.dtype == np.float32
     np.testing.assert_allclose(frames, expected[:, 20:34, 20:31], atol=2e-6)
 
 

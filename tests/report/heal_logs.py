@@ -67,11 +67,7 @@ TPT_PAIRS = [  # 3 true positives of 5; anatomy 2 of 3, disease 1 of 2; unread: 
     *pair(3, UNREADABLE, {"anatomy": "No", "disease": "No"}, image="c"),
     *pair(4, "Yes", {"anatomy": "No"}, image="d"),
 ]
-VPT_PAIRS = [
-    *pair(0, "Yes", {"region": "No"}),
-    *pair(1, "Yes", {"region": "Yes"}),
-    *pair(2, "No", {"region": "No"}),
-]
+VPT_PAIRS = [*pair(0, "Yes", {"region": "No"}), *pair(1, "Yes", {"region": "Yes"}), *pair(2, "No", {"region": "No"})]
 
 
 def as_mimic(answers: Sequence[Answer]) -> list[Answer]:

@@ -18,14 +18,10 @@ from medfaith.tasks.wrong_lung.adapter import packed
 from tests.report.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, pair, write_heal
 from tests.report.report_logs import DATE, answered, change_lines, write_log
 from tests.report.surgx_logs import ACTIONS, CLIP, FRAMES, GRASP, NAN, NULL, write_surgx
-from tests.report.wrong_lung_logs import TASK, changed, original, write_wrong_lung
+from tests.report.wrong_lung_logs import PAIR, TASK, write_wrong_lung
 
 Change = Callable[[dict[str, Any]], Any]
-PAIR = [
-    original(0, "p1", "abnormal", auroc=0.5),
-    changed(original(0, "p1", "abnormal"), "random_sentences", auroc=0.25),
-]
-WRITE: dict[str, Callable[[Path], Path]] = {  # one log of each kind, and how many questions it has
+WRITE: dict[str, Callable[[Path], Path]] = {  # one log of each kind
     "contrabench": lambda folder: write_log(folder, "m", answered("chexpert_presence", 5, 1, 2)),
     "heal": lambda folder: write_heal(folder, "closed", CLOSED),
     "frames": lambda folder: write_surgx(folder, FRAMES),

@@ -15,7 +15,7 @@ from tests.chat import chat_server, save_tiny_llama
 from tests.report.heal_logs import CLOSED, OPEN, UNREADABLE, as_mimic, write_heal
 from tests.report.report_logs import csv_rows, rows_of
 
-ACCURACY, TPT, VPT, RUNS, TWO = "HEAL Table 2", "HEAL Table 3", "HEAL Table 4", "HEAL runs", "HEAL open-ended labels"
+TWO = "HEAL open-ended labels"
 
 LABELS = {  # what the model behind the server reads in each of the answers of OPEN
     "Edema.": ["Edema"],
@@ -66,9 +66,7 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     assert second[11:] == ["1.000", "1.000", "1.000"]
     assert "read by llama" in report
     assert {(request["model"], request["key"]) for request in requests} == {("llama", None)}
-    assert sorted(answer_of(request["messages"]) for request in requests) == sorted(LABELS), (
-        "equal answers are asked once"
-    )
+    assert sorted(answer_of(one["messages"]) for one in requests) == sorted(LABELS), "equal answers are asked once"
     (saved, _) = csv_rows(tmp_path / "out" / "heal_extractors.csv")
     assert (saved["words_open_f1"], saved["model_open_recall"]) == (str(4 / 7), "0.75")
     # What stands without an extractor is as it was, and such a folder is replaced.
@@ -79,10 +77,7 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("variables", "key"),
-    [
-        ({"OPENAI_API_KEY": "a"}, "Bearer a"),
-        ({"OPENAI_API_KEY": "a", "MEDFAITH_EXTRACTOR_KEY": "b"}, "Bearer b"),
-    ],
+    [({"OPENAI_API_KEY": "a"}, "Bearer a"), ({"OPENAI_API_KEY": "a", "MEDFAITH_EXTRACTOR_KEY": "b"}, "Bearer b")],
 )
 def test_the_key_comes_from_the_environment(logs, monkeypatch, capsys, variables, key):
     for name, value in variables.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from scipy.spatial.distance import cosine
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.loaders.errors import InputError
 from medfaith.report.write import write_report
-from tests.report.report_logs import DATE, answered, question, rows_of, write_log, write_samples
+from tests.report.report_logs import DATE, answered, change_lines, csv_rows, question, rows_of, write_log, write_samples
 
 TASK = "medfaith_contrabench_option_scores::chexpert_presence"
 # Scores of "Edema", "No edema", "Fracture", "A.", "B. No", "A. Edema", "B. No edema": by row, in nats.
@@ -54,23 +53,18 @@ def write_states(path: Path, scores: list[list[float]], *, task: str = TASK, **c
     return state
 
 
-def figure(report: str) -> list[list[str]]:
-    return rows_of(report, "Figure 5")
-
-
 def test_gaps_and_concept_differences(tmp_path):
     write_scores(tmp_path, SCORES, n_data=6)
     report = write_report([tmp_path], tmp_path / "out")
-    safe, control = figure(report)
+    safe, control = rows_of(report, "Figure 5")
     assert safe == [
         "m", "CheXpert direct presence", "4 of 6", "4", "safe", "2", "2.500 [–, –]", "2.500", "100.00", "0.250", "2",
         "–", "–", "–", "0",
     ]  # fmt: skip
     assert control[4:11] == ["control", "1", "-2.000 [–, –]", "-2.000", "0.00", "0.000", "1"]
-    with (tmp_path / "out" / "figure_05_polarity_gap.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["subset"], row["mean_gap"], row["task"]) for row in rows] == [
-        ("safe", "2.5", TASK), ("control", "-2.0", TASK)]  # fmt: skip
+    rows = csv_rows(tmp_path / "out" / "figure_05_polarity_gap.csv")
+    expected = [("safe", "2.5", TASK), ("control", "-2.0", TASK)]
+    assert [(row["subset"], row["mean_gap"], row["task"]) for row in rows] == expected
     assert write_report([tmp_path], tmp_path / "out") == report, "its own files are replaced"
 
 
@@ -78,7 +72,7 @@ def test_the_interval_is_clustered_by_study(tmp_path):
     rng = np.random.default_rng(0)
     gaps = np.repeat(rng.uniform(1, 9, 10), 2) + rng.uniform(0, 0.1, 20)
     write_scores(tmp_path, [[-10.0, -10.0 + gap, -30.0] for gap in gaps])
-    row = figure(write_report([tmp_path]))[0]
+    row = rows_of(write_report([tmp_path]), "Figure 5")[0]
     expected = bootstrap_mean(gaps, groups=np.arange(20) // 2)
     assert row[6] == f"{expected.mean:.3f} [{expected.low:.3f}, {expected.high:.3f}]"
     assert row[7] == f"{np.median(gaps):.3f}"
@@ -92,7 +86,7 @@ def test_similarities_of_hidden_states(tmp_path, place):
     states = write_states(recorded if place == "recorded" else tmp_path / "logs" / "states.npz", SCORES)
     write_scores(tmp_path / "logs", SCORES, model_args={"pretrained": "m", "states_path": str(recorded)})
     report = write_report([tmp_path / "logs"])
-    for row, subset in zip(figure(report), ([0, 1], [2]), strict=True):
+    for row, subset in zip(rows_of(report, "Figure 5"), ([0, 1], [2]), strict=True):
         to_negated, to_distractor = (
             np.array([1 - cosine(states[i, 0], states[i, option]) for i in subset]) for option in (1, 2)
         )
@@ -116,7 +110,7 @@ def test_similarities_of_hidden_states(tmp_path, place):
 def test_questions_without_states_are_counted(tmp_path, changes, n):
     write_states(tmp_path / "s.npz", SCORES, **changes)
     write_scores(tmp_path, SCORES, model_args={"pretrained": "m", "states_path": "s.npz"})
-    assert [row[14] for row in figure(write_report([tmp_path]))] == n
+    assert [row[14] for row in rows_of(write_report([tmp_path]), "Figure 5")] == n
 
 
 def test_missing_states_are_a_note_that_says_where_they_were_looked_for(tmp_path):
@@ -124,7 +118,7 @@ def test_missing_states_are_a_note_that_says_where_they_were_looked_for(tmp_path
     write_scores(tmp_path, SCORES, model_args={"pretrained": "m", "states_path": str(recorded)})
     report = write_report([tmp_path])
     assert f"neither at {recorded} nor at {tmp_path / 'states.npz'}" in report
-    assert [row[11:] for row in figure(report)] == [["–", "–", "–", "0"]] * 2
+    assert [row[11:] for row in rows_of(report, "Figure 5")] == [["–", "–", "–", "0"]] * 2
 
 
 BROKEN = {
@@ -159,25 +153,16 @@ def test_a_broken_file_of_states_is_an_error_that_names_it(tmp_path, case):
 
 @pytest.mark.parametrize(
     ("responses", "words"),
-    [
-        ([["-1.0", "False"]] * 4, "are not 7 finite scores"),
-        ([["-1.0", "False"]] * 8, "are not 7 finite scores"),
-        ([["nan", "False"]] * 7, "are not 7 finite scores"),
-        ([["-inf", "False"]] * 7, "are not 7 finite scores"),
-        ([["x", "False"]] * 7, "are not the scores of options"),
-        ([[]] * 7, "are not the scores of options"),
-        ([-1.0] * 7, "are not the scores of options"),
-        (None, "are not the scores of options"),
-    ],
+    [([[score, "False"]] * n, "7 finite scores") for score, n in (("-1.0", 4), ("-1.0", 8), ("nan", 7), ("-inf", 7))]
+    + [(read, "the scores of options") for read in ([["x", "False"]] * 7, [[]] * 7, [-1.0] * 7, None)],
 )
 def test_a_broken_log_of_scores_names_the_line(tmp_path, responses, words):
     path = write_scores(tmp_path, SCORES)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    lines[1] = json.dumps(json.loads(lines[1]) | {"filtered_resps": responses})
-    path.write_text("\n".join(lines), encoding="utf-8")
+    broken = {"filtered_resps": responses}
+    change_lines(path, lambda lines: [lines[0], json.dumps(json.loads(lines[1]) | broken), *lines[2:]])
     with pytest.raises(InputError, match="row 2, column 'filtered_resps'") as error:
         write_report([tmp_path])
-    assert words in str(error.value)
+    assert f"are not {words}" in str(error.value)
 
 
 def test_the_order_of_lines_does_not_matter(tmp_path):
@@ -185,15 +170,16 @@ def test_the_order_of_lines_does_not_matter(tmp_path):
     write_states(tmp_path / "states.npz", SCORES)
     path = write_scores(tmp_path, SCORES, model_args={"pretrained": "m", "states_path": "states.npz"})
     report = write_report([tmp_path])
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join(lines[i] for i in (2, 0, 3, 1)), encoding="utf-8")
+    change_lines(path, lambda lines: [lines[i] for i in (2, 0, 3, 1)])
     assert write_report([tmp_path]) == report
 
 
 def test_rows_without_a_pair_are_in_no_subset(tmp_path):
     """Of 4 rows without a positive counterpart, none is gold-positive; they have no texts after their options."""
     write_scores(tmp_path, [row[:3] for row in SCORES], columns={"counterpart": -1})
-    assert [row[2:6] for row in figure(write_report([tmp_path]))] == [["4", "0", s, "0"] for s in ("safe", "control")]
+    assert [row[2:6] for row in rows_of(write_report([tmp_path]), "Figure 5")] == [
+        ["4", "0", s, "0"] for s in ("safe", "control")
+    ]
 
 
 def test_scores_and_answers_of_one_model_stand_side_by_side(tmp_path):
@@ -205,7 +191,7 @@ def test_scores_and_answers_of_one_model_stand_side_by_side(tmp_path):
     write_scores(tmp_path / "b", SCORES, date=newer)
     report = write_report([tmp_path])
     assert report.startswith(alone.rstrip())
-    assert [row[2] for row in figure(report)] == ["4", "4"]
+    assert [row[2] for row in rows_of(report, "Figure 5")] == ["4", "4"]
     assert f"- m, {TASK}: the run of {newer} counts, not that of {DATE}\n" in report
     assert "x.npz" not in report, "only the runs that count are looked at"
 
@@ -214,6 +200,6 @@ def test_scores_and_answers_of_one_model_stand_side_by_side(tmp_path):
 def test_other_wordings_say_so(tmp_path, form):
     scores = SCORES if form == "no_evidence_of" else [row[:3] for row in SCORES]
     write_scores(tmp_path, scores, columns={"negation_form": form})
-    rows = figure(write_report([tmp_path]))
+    rows = rows_of(write_report([tmp_path]), "Figure 5")
     assert [row[1] for row in rows] == ["CheXpert direct presence (negation_form)"] * 2
     assert [row[10] for row in rows] == (["2", "1"] if form == "no_evidence_of" else ["0", "0"])

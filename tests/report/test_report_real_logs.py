@@ -10,19 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from medfaith.annotate import start
 from medfaith.annotate.answers import open_answers
 from medfaith.cli import main
 from medfaith.report.write import read_results
-from medfaith.report.wrong_lung_tables import TITLES
 from tests.report.report_logs import csv_rows, rows_of
 
 ANSWERED = ("medfaith_contrabench", "medfaith_heal_vindr", "medfaith_heal_mimic")
 LOOKED = (
     "medfaith_surgx", "medfaith_surgx_triplets_t50",
-    *(f"medfaith_wrong_lung_{config}" for config in ("gold", "swap_left_right", "random_sentences", "trimmed")),
+    *(f"medfaith_wrong_lung_{config}"
+      for config in ("gold", "swap_left_right", "random_sentences", "synthetic", "trimmed")),
 )  # fmt: skip
 KINDS = ("box", "mirror")  # of heatmaps that people judge
 MODELS = {
@@ -31,8 +30,8 @@ MODELS = {
     "oracle (heatmap=uniform)": ("oracle", {"heatmap": "uniform"}, LOOKED),
     "oracle (heatmap=mirror)": ("oracle", {"heatmap": "mirror"}, ("medfaith_wrong_lung_gold",)),
 }  # fmt: skip
+RANKED, CHOICES = ("auroc", "average_precision"), ("local_accuracy", "global_accuracy")
 SUBSETS, ENDS = ("all", "abnormal", "one_lung", "mdrb"), ("", "_ci_low", "_ci_high")
-QUESTIONS = ("recall", "precision", "intuitiveness")
 Scores = Mapping[str, Mapping[str, Mapping[str, float]]]  # model -> task -> "metric,filter" -> what lm-eval computed
 Pair = tuple[str, float]  # a cell of a CSV file, and lm-eval's figure
 
@@ -131,31 +130,37 @@ def surgx(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterato
 
 
 def wrong_lung(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
-    def of(row: Mapping[str, str], config: str, name: str, subset: str, end: str = "") -> float:
-        where = "" if subset == "all" else f"_{subset}"
-        return scores[row["model"]][f"medfaith_wrong_lung_{config}"][f"{name}{where}{end},none"]
+    def both(row: Mapping[str, str], config: str, name: str, subset: str = "all", column: str = "") -> Iterator[Pair]:
+        """What lm-eval has of these; it has no subset of the entropy and of changed sentences."""
+        for end in ENDS:
+            where = "" if subset == "all" else f"_{subset}"
+            value = scores[row["model"]][f"medfaith_wrong_lung_{config}"].get(f"{name}{where}{end},none")
+            if value is not None:
+                yield row[f"{name}{end}{column}"], value
 
-    shown = {"table_07_all_subsets": ("gold", ("auroc", "average_precision"), SUBSETS),
-             "table_04_candidates": ("random_sentences", ("local_accuracy", "global_accuracy"), SUBSETS[:2]),
-             "table_09_candidates": ("random_sentences", ("local_accuracy", "global_accuracy"), SUBSETS[2:]),
-             "table_08_divergence": ("random_sentences", ("kl",), SUBSETS)}  # fmt: skip
-    for table, (config, names, subsets) in shown.items():
+    iou, precision = ([f"{kind}_{top}" for top in (5, 10, 30)] for kind in ("iou", "precision"))
+    wide = {"table_07_all_subsets": ("gold", RANKED), "table_10_entropy": ("gold", ("entropy",)),
+            "table_11_precision": ("gold", precision), "table_12_iou": ("gold", iou),
+            "table_04_candidates": ("random_sentences", CHOICES), "table_09_candidates": ("random_sentences", CHOICES),
+            "table_08_divergence": ("random_sentences", ("kl",))}  # fmt: skip
+    for table, (config, names) in wide.items():
         for row in tables[f"wrong_lung_{table}"]:
-            for name, subset, end in ((n, s, e) for n in names for s in subsets for e in ENDS):
-                yield row[f"{name}{end}_{subset}"], of(row, config, name, subset, end)
-    for row in tables["wrong_lung_figures_03_05_14_15_deltas"]:
-        config, subset = (row[name].rstrip("*").lower().replace(" ", "_") for name in ("perturbation", "subset"))
-        for name, end in ((n, e) for n in ("delta_auroc", "delta_average_precision") for e in ENDS):
-            yield row[name + end], of(row, config, name, subset, end)
-    for row in tables["wrong_lung_table_06_trimmed"]:
-        yield row["auroc"], of(row, "trimmed", "auroc", "all")
-    for row in tables["wrong_lung_runs"]:
-        for name in ("n_without_map", "n_degenerate"):
-            yield row[name], of(row, row["config"], name, "all")
+            asked = "synthetic" if row.get("synthetic") == "yes" else config
+            for name, subset in ((n, s) for n in names for s in SUBSETS if f"{n}_{s}" in row):
+                yield from both(row, asked, name, subset, f"_{subset}")
+    long = {"figures_03_05_14_15_deltas": ("", [f"delta_{name}" for name in RANKED]),
+            "table_01_03_localization": ("gold", [*RANKED, *iou]), "table_02_subsets": ("gold", [*RANKED, *iou]),
+            "table_06_trimmed": ("trimmed", RANKED), "runs": ("", ("n_without_map", "n_degenerate"))}  # fmt: skip
+    for table, (config, names) in long.items():
+        for row in tables[f"wrong_lung_{table}"]:
+            asked = config or row.get("config") or row["perturbation"].lower().replace(" ", "_")
+            subset = row.get("subset", "all").rstrip("*").lower().replace(" ", "_")
+            for name in names:
+                yield from both(row, asked, name, subset)
 
 
 @pytest.mark.parametrize(
-    ("pairs", "at_least"), [(contrabench, 2 * 15), (heal, 2 * 2 * 22), (surgx, 2 * 50), (wrong_lung, 2 * 100)]
+    ("pairs", "at_least"), [(contrabench, 2 * 15), (heal, 2 * 2 * 22), (surgx, 2 * 50), (wrong_lung, 2 * 180)]
 )
 def test_every_figure_that_both_have_is_the_same(evaluated, reported, pairs, at_least):
     n_compared = 0
@@ -173,6 +178,7 @@ def test_reference_models_are_the_floor_and_the_ceiling(evaluated, reported):
     assert {row[0]: row[1:3] for row in rows_of(report, "HEAL Table 4")}["negation_attracted"] == ["–", "0"]
     auroc = {row["model"]: row["auroc"] for row in tables["wrong_lung_table_01_03_localization"]}
     assert [*auroc] == [f"oracle (heatmap={kind})" for kind in ("box", "mirror", "uniform")]
+    assert len([name for name in tables if "17_24_correlations" in name]) == len(auroc)
     assert float(auroc["oracle (heatmap=box)"]) > 0.99 > float(auroc["oracle (heatmap=mirror)"])
     assert [row["model"] for row in tables["surgx_triplets"]][::2] == [*list(MODELS)[2:4]]
     assert not [place for place in (evaluated.logs, evaluated.data, evaluated.heatmaps) if str(place) in report]
@@ -197,7 +203,7 @@ def annotate(wanted: start.Wanted, out: Path) -> None:
 
 
 def test_what_people_say_of_the_heatmaps_is_joined_with_the_values(evaluated, tmp_path):
-    """Two people judge the heatmaps of both models; the correlations are scipy's."""
+    """Two people judge the heatmaps of both models; `annotate/test_annotate_correlations.py` has the figures."""
     logs = [path for kind in KINDS for path in (evaluated.logs / f"oracle (heatmap={kind})").rglob("*lung_gold*")]
     files = [tmp_path / f"{annotator}.jsonl" for annotator in ("one", "two")]
     for seed, file in enumerate(files):
@@ -205,32 +211,9 @@ def test_what_people_say_of_the_heatmaps_is_joined_with_the_values(evaluated, tm
         annotate(wanted, file)
     named = [of for file in files for of in ("--annotations", str(file))]
     assert main(["report", *map(str, logs), "--out", str(tmp_path / "out"), *named]) == 0
-    said: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for line in "".join(file.read_text(encoding="utf-8") for file in files).splitlines():
-        if (record := json.loads(line))["kind"] == "judgement":
-            said.setdefault((record["row_id"], record["heatmaps"]), []).append(record)
+    records = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    judged = {(record["row_id"], record["heatmaps"]) for record in records if record["kind"] == "judgement"}
     table = csv_rows(tmp_path / "out" / "wrong_lung_figure_06_correlations.csv")
-    n_compared = 0
-    for kind, path in zip(KINDS, logs, strict=True):
-        samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        keys = [(of["doc"]["id"], json.loads(of["filtered_resps"][0])["heatmaps"]) for of in samples]
-        of_kind = {row["value"]: row for row in table if row["model"] == f"oracle (heatmap={kind})"}
-        for name, title in TITLES.items():
-            both = [
-                (of["auroc"]["values"][name], said[key])
-                for of, key in zip(samples, keys, strict=True)
-                if key in said and of["auroc"]["values"].get(name) is not None
-            ]
-            if name == "abnormal":
-                continue
-            assert int(of_kind[title]["n"]) == len(both)
-            x = [value for value, _ in both]
-            for question in QUESTIONS:
-                if of_kind[title][question]:
-                    y = [np.mean([one[question] for one in of]) for _, of in both]
-                    r = stats.pearsonr(x, y).statistic  # pyright: ignore[reportAttributeAccessIssue]
-                    assert float(of_kind[title][question]) == pytest.approx(r, abs=1e-9)
-                    n_compared += 1
-                else:
-                    assert len(both) < 3 or len(set(x)) == 1
-    assert n_compared >= 30
+    n = {row["model"]: int(row["n"]) for row in table if row["value"] == "Abnormal"}  # which every sentence has
+    assert [*n] == [f"oracle (heatmap={kind})" for kind in KINDS]
+    assert sum(n.values()) == len(judged) > 10

@@ -20,12 +20,8 @@ def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: i
     changed, improved, worsened = changes
     form = {"negation_form": "source", "question_form": "source", "layout": "source"}
     options = ["Edema", "No edema", "Fracture", "Pneumonia"]
-    asked: dict[str, Any] = {
-        "question": "Which of the following findings is absent?",
-        "polarity": "absence",
-        "cue": "absent",
-    }
-    plain: dict[str, Any] = {"question": "What is shown?", "polarity": "other", "negated": -1}
+    asked: Any = {"question": "Which of the following findings is absent?", "polarity": "absence", "cue": "absent"}
+    plain: Any = {"question": "What is shown?", "polarity": "other", "negated": -1}
     golds = [0] * improved + [1] * worsened + [2] * (changed - improved - worsened)
     texts = ["B"] * changed + ["A"] * explicit_right + ["C"] * (explicit - changed - explicit_right)
     right = correct - worsened - explicit_right
@@ -63,22 +59,9 @@ def test_tables_5_to_8(tmp_path):
     assert [row[0:1] + row[3:] for row in rows_of(report, "Table 6")] == [
         ["1k", "1,000", "82.10", "82.50", "+0.40", "4", "4", "0", "+8.51", "47", "0.40", "4 → 0", "0.00"],
         ["5k", "5,000", "82.42", "82.66", "+0.24", "17", "13", "1", "+5.69", "211", "0.34", "17 → 0", "0.00"],
-        [
-            "3x10k pooled",
-            "30,000",
-            "80.36",
-            "80.45",
-            "+0.09",
-            "51",
-            "28",
-            "1",
-            "+1.99",
-            "1,357",
-            "0.17",
-            "51 → 0",
-            "0.00",
-        ],
-    ]
+        ["3x10k pooled", "30,000", "80.36", "80.45", "+0.09", "51", "28", "1", "+1.99", "1,357", "0.17", "51 → 0",
+         "0.00"],
+    ]  # fmt: skip
     (row,) = rows_of(report, "Table 7")
     assert row[2:] == ["Y0", "5,000", "82.40", "-0.02", "74", "29", "30", "-0.95", "17 → 17", "0.00"]
     assert [[row[0], *row[4:8]] for row in rows_of(report, "Table 8")] == [

@@ -53,10 +53,8 @@ def test_pictures_stand_beside_the_tables(tmp_path):
     write_surgx(tmp_path / "logs", ACTIONS)
     write_report([tmp_path / "logs"], tmp_path / "out")
     assert names(tmp_path / "out") == ["figure_surgx_03.png", "figure_surgx_04.png"]
-    for name, height in (("figure_surgx_03.png", 1025), ("figure_surgx_04.png", 425)):
-        image = Image.open(tmp_path / "out" / name)
-        assert image.size == (1200, height)
     before = {name: (tmp_path / "out" / name).read_bytes() for name in names(tmp_path / "out")}
+    assert [pixels(picture).shape for picture in before.values()] == [(1025, 1200, 3), (425, 1200, 3)]
     frames = [*FRAMES[:3], instruments(3, ["grasper"], [look("grasper", "tp", 0.75, 0.75)], video=42)]
     write_surgx(tmp_path / "logs", frames)
     write_report([tmp_path / "logs"], tmp_path / "out")
@@ -65,11 +63,10 @@ def test_pictures_stand_beside_the_tables(tmp_path):
     assert before["figure_surgx_04.png"] == after["figure_surgx_04.png"], "the same data give the same bytes"
 
 
-def heights(axes: Any, colour: str) -> list[float]:
-    """Of the lines of box plots in a colour: those of medians."""
-    return sorted(
-        float(line.get_ydata()[0]) for line in axes.lines if line.get_color() == colour and line.get_lw() == 1.5
-    )
+def medians(axes: Any) -> list[float]:
+    """Where the box plots have theirs."""
+    drawn = [line for line in axes.lines if line.get_color() == "black" and line.get_lw() == 1.5]
+    return sorted(float(line.get_ydata()[0]) for line in drawn)
 
 
 def test_box_plots_show_the_records(tmp_path):
@@ -80,13 +77,13 @@ def test_box_plots_show_the_records(tmp_path):
     run, actions = sorted(read_results([tmp_path]).surgx, key=lambda run: run.setting.ask)
     styles = {"m": {"facecolor": "red"}}
     f1, *panels = surgx_figures.figure_3([run], styles).axes
-    bars = [bar for bar in f1.patches if bar.get_height() > 0]  # pyright: ignore[reportAttributeAccessIssue]
-    assert [round(bar.get_height(), 6) for bar in bars] == [round(10 / 11, 6), round(10 / 12, 6)]  # hook, and all  # pyright: ignore[reportAttributeAccessIssue]
-    drawn = [heights(axes, "black") for axes in panels]
-    assert drawn == [[0.5, 0.5], [1.0, 1.0], [0.375, 0.375]]  # of the hook, and of all
+    bars: Any = f1.patches
+    tops = [bar.get_height() for bar in bars if bar.get_height() > 0]
+    assert tops == pytest.approx([10 / 11, 10 / 12])  # hook, and all
+    assert [medians(axes) for axes in panels] == [[0.5, 0.5], [1.0, 1.0], [0.375, 0.375]]  # of the hook, and of all
     assert [text.get_text() for text in panels[0].texts] == ["–"] * 6
     ras, shares = surgx_figures.figure_4([actions], styles).axes
-    assert heights(ras, "black") == [0.5, 0.5, 1.0]
+    assert medians(ras) == [0.5, 0.5, 1.0]
     assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 0, 1, 2)]  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -228,9 +225,8 @@ def shown(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> Shown:
     store = HeatmapStore(folder / "store", {"model": "m"})
     y, x = np.mgrid[:7, :7]
     blob = np.exp(-((x - 2.0) ** 2 + (y - 3.0) ** 2) / 4)
-    frame = next(
-        row for row in rows_of_build(phantom_surgx_build, "instruments") if "clipper" not in row["instruments"]
-    )
+    frames = rows_of_build(phantom_surgx_build, "instruments")
+    frame = next(row for row in frames if "clipper" not in row["instruments"])
     action = next(row for row in rows_of_build(phantom_surgx_build, "triplets") if row["motion"] and row["boxes"])
     for row, classes in ((frame, (frame["instruments"][0], "clipper")), (action, (GRASP,))):
         store.write(row["id"], SHOWN, dict.fromkeys(classes, blob), Geometry.whole((row["height"], row["width"])))
@@ -265,9 +261,8 @@ def test_the_command_draws_a_contact_sheet(shown, tmp_path, capsys):
 
 def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(shown, tmp_path):
     """The mean over the boxes of the frame that lie in it."""
-    sheet = Sheet(
-        shown.store, str(shown.data), {name: Path(root) for name, root in (r.split("=", 1) for r in shown.roots)}
-    )
+    roots = {name: Path(root) for name, root in (given.split("=", 1) for given in shown.roots)}
+    sheet = Sheet(shown.store, str(shown.data), roots)
     (run,) = [run for run in read_results([shown.logs]).surgx if run.setting.ask == "instruments"]
     label = run.rows[0].gold[0]
     sample = instruments(int(run.rows[0].id[-6:]), [label], run.records, video=run.videos[0])

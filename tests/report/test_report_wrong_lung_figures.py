@@ -10,12 +10,7 @@ from PIL import Image
 
 from medfaith.report.write import read_results, write_report
 from medfaith.report.wrong_lung_scores import score_models
-from tests.report.wrong_lung_logs import changed, original, write_wrong_lung
-
-PAIR = [
-    original(0, "p1", "abnormal", auroc=0.5),
-    changed(original(0, "p1", "abnormal"), "random_sentences", auroc=0.25),
-]
+from tests.report.wrong_lung_logs import PAIR, changed, original, write_wrong_lung
 
 
 def chart_logs(folder: Path) -> None:

@@ -39,6 +39,12 @@ def changed(row: Row, perturbation: str, *, state: str = "scored", **values: Any
     }  # fmt: skip
 
 
+PAIR = [
+    original(0, "p1", "abnormal", auroc=0.5),
+    changed(original(0, "p1", "abnormal"), "random_sentences", auroc=0.25),
+]
+
+
 def document(row: Row, **columns: Any) -> dict[str, Any]:
     """The row's document as lm-eval logs it: what is no JSON as its text."""
     box = {"label": "left lung", "xywh": [10.0, 10.0, 100.0, 100.0]}

@@ -1,0 +1,12 @@
+"""The scene that the tests of `medfaith annotate` share; none writes into it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.annotate.annotation_scene import Scene, make_scene
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return make_scene(tmp_path_factory.mktemp("annotate"))
