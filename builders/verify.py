@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..loaders.errors import InputError
@@ -95,14 +94,6 @@ def read_split(folder: Path, config: str, split: str, columns: Sequence[str] | N
     """The rows of a split that has been verified, or some of their columns."""
     parts = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
     return pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts])
-
-
-def image_violations(images: pa.Array) -> list[str]:
-    """Rows reference images by POSIX paths below a source's root: nothing absolute, no `..`. images: list<ImageRef>."""
-    keys = images.flatten().field("key")
-    unsafe = pc.or_(pc.match_substring_regex(keys, r"(^|/)\.\.(/|$)|\\|^/|^[A-Za-z]:"), pc.equal(keys, ""))
-    bad = keys.filter(unsafe)
-    return [f"image key {bad[0].as_py()!r} is not a path below the source's root ({len(bad)} such)"] if len(bad) else []
 
 
 def benchmark_of(folder: Path) -> str:

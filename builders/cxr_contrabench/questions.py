@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..checks import id_violations, image_violations
 from ..hashing import digest, pick
 from ..options import option
 from ..schemas.contrabench import QUESTION
-from ..verify import image_violations
 from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option
 
 # The shuffled layout depends on the row's id alone: the build's seed must not move the options.
@@ -177,12 +177,11 @@ def violations(table: pa.Table) -> list[str]:
     Rows that keep a source's own options (negation_form `source`) may have a negated option without a counterpart, and
     it may be the gold answer; all others are built so that neither happens.
     """
-    problems = image_violations(table["images"].combine_chunks())
+    problems = id_violations(table) + image_violations(table["images"])
     rows = {name: table[name].to_numpy() for name in ("answer", "negated", "counterpart")}
     n_options = pc.list_value_length(table["options"]).to_numpy()
     kept = pc.equal(table["negation_form"], "source").to_numpy()
     checks = {
-        "an id occurs more than once": len(table["id"].unique()) == table.num_rows,
         "the answer is no option": ((rows["answer"] >= 0) & (rows["answer"] < n_options)).all(),
         "the negated option or its counterpart is no option": (
             np.maximum(rows["negated"], rows["counterpart"]) < n_options

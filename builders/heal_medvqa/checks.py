@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...loaders import rle
-from ..verify import image_violations
+from ..checks import id_violations, image_violations, is_inside, mask_violations, rows_of
 
 KINDS = {"positive": "closed", "hallucinated": "closed", "abnormal": "open", "normal": "open"}
 ANSWERS = {"positive": "Yes", "hallucinated": "No"}
@@ -18,8 +16,8 @@ ANSWERS = {"positive": "Yes", "hallucinated": "No"}
 
 def question_violations(table: pa.Table) -> list[str]:
     """Of questions: unique ids, images below a root, answers that fit their kind, masks and boxes within the image."""
-    found = [*_ids(table), *image_violations_of(table["image"])]
-    for row in _rows(table):
+    found = [*id_violations(table), *image_violations(table["image"])]
+    for row in rows_of(table):
         where, kind = f"row {row['id']}", row["kind"]
         if KINDS.get(kind) != row["question_type"]:
             found.append(f"{where}: kind {kind!r} of question type {row['question_type']!r}")
@@ -27,7 +25,7 @@ def question_violations(table: pa.Table) -> list[str]:
             found.append(f"{where}: answer {row['answer']!r} to a {kind} question of {row['diseases']}")
         elif (kind == "normal") == bool(row["diseases"]):
             found.append(f"{where}: kind {kind!r} with the diseases {row['diseases']}")
-        found += [f"{where}: {problem}" for problem in _mask(row["region"], (row["height"], row["width"]))]
+        found += [f"{where}: {problem}" for problem in _mask(row["region"], [row["height"], row["width"]])]
         found += [f"{where}: {problem}" for problem in _boxes(row)]
     return found
 
@@ -35,13 +33,13 @@ def question_violations(table: pa.Table) -> list[str]:
 def tpt_violations(table: pa.Table) -> list[str]:
     """Of text perturbations: unique ids and known kinds."""
     unknown = set(table["kind"].to_pylist()) - {"anatomy", "disease"}
-    return [*_ids(table), *(f"kind {kind!r}" for kind in sorted(unknown))]
+    return [*id_violations(table), *(f"kind {kind!r}" for kind in sorted(unknown))]
 
 
 def vpt_violations(table: pa.Table) -> list[str]:
     """Of image perturbations: unique ids, donors below a root, masks that decode."""
-    found = [*_ids(table), *image_violations_of(table["donor"])]
-    for row in _rows(table):
+    found = [*id_violations(table), *image_violations(table["donor"])]
+    for row in rows_of(table):
         for column in ("region", "donor_region"):
             found += [f"row {row['id']}: {column}: {problem}" for problem in _mask(row[column], None)]
     return found
@@ -49,9 +47,9 @@ def vpt_violations(table: pa.Table) -> list[str]:
 
 def pair_violations(originals: pa.Table, perturbed: pa.Table) -> list[str]:
     """Every perturbed row belongs to a positive question of the same split, and differs from it as its kind says."""
-    positive = {row["id"]: row for row in _rows(originals) if row["kind"] == "positive"}
+    positive = {row["id"]: row for row in rows_of(originals) if row["kind"] == "positive"}
     found = []
-    for row in _rows(perturbed):
+    for row in rows_of(perturbed):
         where, original = f"row {row['id']}", positive.get(row["original_id"])
         if original is None:
             found.append(f"{where}: original_id {row['original_id']!r} is no positive question of this split")
@@ -70,42 +68,14 @@ def pair_violations(originals: pa.Table, perturbed: pa.Table) -> list[str]:
     return found
 
 
-def image_violations_of(references: pa.ChunkedArray) -> list[str]:
-    """`image_violations` of a column that holds one ImageRef a row."""
-    column = references.combine_chunks()
-    offsets = pa.array(np.arange(len(column) + 1), pa.int32())
-    return image_violations(pa.ListArray.from_arrays(offsets, column))
+def _mask(mask: dict[str, Any], size: Sequence[int] | None) -> list[str]:
+    return mask_violations(mask, size) or ([] if rle.area(mask) else ["empty mask"])
 
 
-def _ids(table: pa.Table) -> list[str]:
-    n_repeated = table.num_rows - len(pc.unique(table["id"]))
-    return [f"{n_repeated} ids stand more than once"] if n_repeated else []
-
-
-def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches(max_chunksize=5_000):
-        yield from batch.to_pylist()
-
-
-def _mask(mask: dict[str, Any], size: tuple[int, int] | None) -> list[str]:
-    if size is not None and tuple(mask["size"]) != size:
-        return [f"mask of {mask['size']} (height, width) on an image of {list(size)}"]
-    try:
-        rle.checked(mask)
-    except ValueError as error:
-        return [f"mask: {error}"]
-    return [] if rle.area(mask) else ["empty mask"]
-
-
-def _boxes(row: dict[str, Any]) -> list[str]:
+def _boxes(row: Mapping[str, Any]) -> list[str]:
     problems = []
     for box in row["boxes"]:
-        x, y, width, height = box["xywh"]
-        slack = 1e-3 * max(row["width"], row["height"])  # float32 columns
-        inside = (
-            x >= -slack and y >= -slack and x + width <= row["width"] + slack and y + height <= row["height"] + slack
-        )
-        if width <= 0 or height <= 0 or not inside:
+        if not is_inside(box["xywh"], row):
             problems.append(f"box {box['xywh']} is not within the image")
         if box["label"] not in row["diseases"]:
             problems.append(f"box of {box['label']!r}, which is not among {row['diseases']}")

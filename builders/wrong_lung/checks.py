@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..verify import image_violations
+from ..checks import id_violations, image_violations, is_inside, rows_of
 from .laterality import SWAPS, swapped
 from .perturbations import without_large
 from .sentences import abnormal, one_lung, report_of
@@ -24,7 +23,7 @@ BOXES_CHANGE = ("shuffle_in_report", "random_boxes", "trimmed")
 def sentence_violations(table: pa.Table) -> list[str]:
     """Of sentences: as of all rows, boxes of different anatomies, and the subsets that boxes and labels decide."""
     found = _violations(table, ("boxes",))
-    for row in _rows(table):
+    for row in rows_of(table):
         where = f"row {row['id']}"
         names = [box["label"] for box in row["boxes"]]
         if not names or len(set(names)) != len(names):
@@ -46,8 +45,8 @@ def perturbed_violations(table: pa.Table) -> list[str]:
 
 def pair_violations(originals: pa.Table, perturbed: pa.Table, config: str) -> list[str]:
     """Every perturbed row belongs to an original and differs from it as its config says."""
-    of_id = {row["id"]: row for row in _rows(originals)}
-    rows = list(_rows(perturbed))
+    of_id = {row["id"]: row for row in rows_of(originals)}
+    rows = list(rows_of(perturbed))
     found, pairs = [], []
     for row in rows:
         original = of_id.get(row["original_id"])
@@ -135,12 +134,8 @@ OF_CONFIG: Mapping[str, Callable[[Sequence[tuple[Row, Row]], Sequence[Row]], lis
 
 def _violations(table: pa.Table, columns: Sequence[str]) -> list[str]:
     """Of all rows: unique ids, images below a root, a text, named boxes within the image, contexts that there are."""
-    n_repeated = table.num_rows - len(pc.unique(table["id"]))
-    found = [f"{n_repeated} ids stand more than once"] if n_repeated else []
-    references = table["image"].combine_chunks()
-    offsets = pa.array(np.arange(len(references) + 1), pa.int32())
-    found += image_violations(pa.ListArray.from_arrays(offsets, references))
-    for row in _rows(table):
+    found = [*id_violations(table), *image_violations(table["image"])]
+    for row in rows_of(table):
         where = f"row {row['id']}"
         if not (row["sentence"] or "").strip():
             found.append(f"{where}: no text")
@@ -149,22 +144,10 @@ def _violations(table: pa.Table, columns: Sequence[str]) -> list[str]:
         for column in columns:
             if not all((box["label"] or "").strip() for box in row[column]):
                 found.append(f"{where}: a box of {column} without a label")
-            outside = [box["xywh"] for box in row[column] if not _inside(box["xywh"], row)]
+            outside = [box["xywh"] for box in row[column] if not is_inside(box["xywh"], row)]
             found += [f"{where}: box {xywh} of {column} is not within the image" for xywh in outside]
     return found
 
 
-def _inside(xywh: Sequence[float], row: Row) -> bool:
-    x, y, width, height = xywh
-    slack = 1e-3 * max(row["width"], row["height"])  # float32 columns
-    reaches = x >= -slack and y >= -slack and x + width <= row["width"] + slack and y + height <= row["height"] + slack
-    return width > 0 and height > 0 and reaches
-
-
 def _key(boxes: Sequence[Mapping[str, Any]]) -> str:
     return str([(box["label"], box["xywh"]) for box in boxes])
-
-
-def _rows(table: pa.Table) -> Iterator[Row]:
-    for batch in table.to_batches(max_chunksize=5_000):
-        yield from batch.to_pylist()

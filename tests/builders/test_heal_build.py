@@ -361,14 +361,14 @@ EDITS = {
         lambda rows: first(rows, "positive")["boxes"][0].update(label="Lung cyst"),
         "box of 'Lung cyst', which is not among",
     ),
-    "a repeated id": ("", lambda rows: rows[1].update(id=rows[0]["id"]), "1 ids stand more than once"),
+    "a repeated id": ("", lambda rows: rows[1].update(id=rows[0]["id"]), "1 rows have the id of another row"),
     "an absolute key": ("", lambda rows: rows[0]["image"].update(key="/data/a.dicom"), "is not a path below"),
     "an orphan": (
         "_tpt",
         lambda rows: rows[0].update(original_id="gone"),
         "original_id 'gone' is no positive question",
     ),
-    "a repeated swap": ("_tpt", lambda rows: [*rows, rows[0]], "1 ids stand more than once"),
+    "a repeated swap": ("_tpt", lambda rows: [*rows, rows[0]], "1 rows have the id of another row"),
     "a swap of no kind": ("_tpt", lambda rows: rows[0].update(kind="both"), "kind 'both'"),
     "a swap of both parts": (
         "_tpt",

@@ -262,7 +262,7 @@ def changed(row: dict, **columns) -> dict:
 
 
 BREAKS = {
-    "twice": ("triplets", lambda rows: [rows[0], *rows], "1 ids stand more than once"),
+    "twice": ("triplets", lambda rows: [rows[0], *rows], "1 rows have the id of another row"),
     "leaving the root": (
         "triplets",
         lambda rows: [changed(rows[0], image={**rows[0]["image"], "key": "../x.png"}), *rows[1:]],

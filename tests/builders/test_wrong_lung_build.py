@@ -236,7 +236,7 @@ def exchange(rows):
 
 SMALL = {"label": "trachea", "xywh": [0, 0, 1, 1]}
 EDITS = {
-    "an id twice": ("gold", lambda rows: rows[1].update(id=rows[0]["id"]), "1 ids stand more than once"),
+    "an id twice": ("gold", lambda rows: rows[1].update(id=rows[0]["id"]), "1 rows have the id of another row"),
     "an image elsewhere": ("gold", lambda rows: rows[0]["image"].update(key="../x.jpg"), "is not a path below"),
     "no text": ("gold", lambda rows: rows[0].update(sentence=" "), "no text"),
     "a null text": ("gold", lambda rows: rows[0].update(sentence=None), "no text"),
