@@ -1,12 +1,60 @@
-"""What a build wrote, file by file."""
+"""What a build wrote, file by file, and how a forger would change it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from medfaith.builders.registry import BENCHMARKS
+from medfaith.builders.write import summarise
 
 
 def digests(folder: Path) -> dict[str, str]:
     """sha256 of each file by its path below the folder, without locks."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock"]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def rows_of(repository: Path, config: str, split: str = "test") -> list[dict[str, Any]]:
+    return pq.read_table(next((repository / config).glob(f"{split}-*.parquet"))).to_pylist()
+
+
+def record_of(repository: Path) -> dict[str, Any]:
+    return json.loads((repository / "build.json").read_text(encoding="utf-8"))
+
+
+def skipped(repository: Path) -> dict[str, int]:
+    return record_of(repository)["skipped"]
+
+
+def problems(repository: Path) -> dict[tuple[str, str], tuple[str, ...]]:
+    """What `verify` finds, by config and split."""
+    benchmark = BENCHMARKS[record_of(repository)["benchmark"]]
+    return {(v.config, v.split): v.problems for v in benchmark.verify(repository)}
+
+
+def forge(repository: Path, config: str, change: Callable[[list[dict]], Any], split: str = "test") -> None:
+    """Changes the rows of a split, or puts what `change` returns in their place, and what build.json says of them."""
+    rows, record = rows_of(repository, config, split), record_of(repository)
+    family = BENCHMARKS[record["benchmark"]].family(config)
+    table = pa.Table.from_pylist(change(rows) or rows, schema=family.features.arrow_schema)
+    pq.write_table(table, next((repository / config).glob(f"{split}-*.parquet")))
+    record["splits"][f"{config}/{split}"] = summarise(table, family.counted)
+    (repository / "build.json").write_text(json.dumps(record))
+
+
+def copied(roots: Mapping[str, Path], source: str, folder: Path) -> dict[str, Path]:
+    """The roots, with a copy of one source below `folder` in place of its own, to be changed."""
+    return {**roots, source: Path(shutil.copytree(roots[source], folder / source))}
+
+
+def root_words(roots: Mapping[str, Path]) -> list[str]:
+    """Roots as the command line takes them."""
+    return [word for name, root in roots.items() for word in ("--root", f"{name}={root}")]

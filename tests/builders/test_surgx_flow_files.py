@@ -4,45 +4,14 @@ from __future__ import annotations
 
 import io
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from medfaith.builders.surgxbench.camera import Camera, flow_of
 from medfaith.builders.surgxbench.flow_files import FlowFiles, read_flow
 from medfaith.builders.surgxbench.pairs import Pair
 from medfaith.loaders.errors import InputError
-
-SIZE = (24, 32)
-
-
-def pairs_of(n: int, size=None) -> list[Pair]:
-    return [Pair(k, f"data/VID01/{k:06d}.png", f"data/VID01/{k + 1:06d}.png", size) for k in range(n)]
-
-
-def flo(flow: np.ndarray) -> bytes:
-    height, width = flow.shape[1:]
-    return struct.pack("<4sii", b"PIEH", width, height) + flow.transpose(1, 2, 0).astype("<f4").tobytes()
-
-
-def write_flow(folder: Path, video: str, frame: int, forward: np.ndarray, extension="npy") -> None:
-    (folder / video).mkdir(parents=True, exist_ok=True)
-    for direction, field in (("forward", forward), ("backward", -forward)):
-        path = folder / video / f"{frame:06d}_{direction}.{extension}"
-        if extension == "npy":
-            np.save(path, field)
-        elif extension == "npz":
-            np.savez_compressed(path, flow=field)
-        else:
-            path.write_bytes(flo(field))
-
-
-def moving(pan: float) -> np.ndarray:
-    """A camera move and a tool of 8 x 8 pixels that moves against it."""
-    flow = flow_of(Camera(pan=pan, zoom=0.01), SIZE)
-    flow[:, 8:16, 8:16] += 5
-    return flow
+from tests.builders.surgx_scenes import SIZE, flo, moving, pairs_of, write_flow
 
 
 @pytest.mark.parametrize("extension", ["npy", "npz", "flo"])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from medfaith.builders.surgxbench import raft as rafts
-from medfaith.builders.surgxbench.pairs import Pair
 from medfaith.builders.surgxbench.raft import Raft, padding
 from medfaith.loaders.errors import InputError, MedfaithError
+from tests.builders.surgx_scenes import pairs_of
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +30,6 @@ def frames(n: int, size=(100, 134), seed=0) -> np.ndarray:
 
 def opener(images: np.ndarray):
     return lambda video, pairs: ((images[pair.frame], images[pair.frame + 1]) for pair in pairs)
-
-
-def pairs_of(n: int, size=None) -> list[Pair]:
-    return [Pair(k, f"data/VID01/{k:06d}.png", f"data/VID01/{k + 1:06d}.png", size) for k in range(n)]
 
 
 @pytest.mark.parametrize(

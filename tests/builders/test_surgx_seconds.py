@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +32,8 @@ from medfaith.loaders.cholec80_boxes import BoxedFrame
 from medfaith.loaders.cholec_triplets import INSTRUMENTS
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import surgery
+from tests.builders.files import record_of, root_words, rows_of, skipped
+from tests.builders.surgx_scenes import renumbered, rewrite_boxes
 
 
 @pytest.fixture(autouse=True)
@@ -204,26 +203,19 @@ def test_sources_name_the_instruments_of_the_phantom(phantom_surgx_roots):
 # --- in a build -------------------------------------------------------------------------------------------------------
 
 
-def renumbered(root: Path, folder: Path, by: int, videos=("42", "43")) -> Path:
-    """The csv of `root` in `folder`, of some videos, with all frame numbers `by` higher; no pictures."""
-    with (root / "ROI_Labels.csv").open(newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file, delimiter=";")
-    made = [[*row[:2], f"{row[2][:-9]}{int(row[2][-9:-4]) + by:05d}.png", *row[3:]] for row in rows if row[0] in videos]
+def shifted(root: Path, folder: Path, by: int) -> Path:
+    """The csv of `root` in `folder`, of two videos, with all frame numbers `by` higher; no pictures."""
     folder.mkdir()
-    with (folder / "ROI_Labels.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, delimiter=";").writerows([header, *made])
+    shutil.copy(root / "ROI_Labels.csv", folder)
+    rewrite_boxes(folder, lambda header, rows: [header, *(renumbered(r, by) for r in rows if r[0] in ("42", "43"))])
     return folder
-
-
-def rows_of(folder: Path, config: str) -> list[dict]:
-    return pq.read_table(next((folder / config).glob("test-*.parquet"))).to_pylist()
 
 
 @pytest.mark.parametrize("config", ["triplets", "triplets_t50"])
 def test_a_build_stops_at_boxes_a_second_off(phantom_surgx_roots, phantom_surgx_build, tmp_path, config):
     """Numbers that begin with 25 look like those that begin with 0."""
     roots = phantom_surgx_roots | {
-        "cholec80_boxes": renumbered(phantom_surgx_roots["cholec80_boxes"], tmp_path / "boxes", 25)
+        "cholec80_boxes": shifted(phantom_surgx_roots["cholec80_boxes"], tmp_path / "boxes", 25)
     }
     message = (
         r"boxes: of 28 frames 8 have the instruments of their boxes and 28 those of the boxes a second later; "
@@ -261,8 +253,7 @@ def long_roots(folder: Path, n: int = 120, stay: int = 8) -> dict[str, Path]:
 
 def test_the_users_word_is_taken_and_what_speaks_against_it_counted(tmp_path, capsys):
     """Most frames agree either way: 15 changes in 120 seconds, one of them at the end."""
-    given = [part for name, root in long_roots(tmp_path).items() for part in ("--root", f"{name}={root}")]
-    command = ["build", "surgxbench", *given, "--config", "triplets", "--out"]
+    command = ["build", "surgxbench", *root_words(long_roots(tmp_path)), "--config", "triplets", "--out"]
     assert main([*command, str(tmp_path / "guessed")]) == 2
     error = capsys.readouterr().err
     assert "of 120 frames 105 have the instruments of their boxes and 120 those of the boxes a second later" in error
@@ -278,7 +269,7 @@ def test_the_users_word_is_taken_and_what_speaks_against_it_counted(tmp_path, ca
 def test_frames_of_the_video_are_held_against_cholec80s_tools(phantom_surgx_roots, tmp_path):
     """Where successors are frames of the video, which rest on the seconds; there is no other source for them."""
     boxes = phantom_surgx_roots["cholec80_boxes"]
-    plain = renumbered(boxes, tmp_path / "plain", 0)
+    plain = shifted(boxes, tmp_path / "plain", 0)
     for video in (42, 43):
         shutil.copytree(boxes / f"Images/Video_{video}", plain / f"Images/Video_{video}")
     cholec = tmp_path / "cholec80"
@@ -294,14 +285,13 @@ def test_frames_of_the_video_are_held_against_cholec80s_tools(phantom_surgx_root
     roots = {"cholec80_boxes": plain, "cholec80": cholec}
     how = {"configs": ["instruments"], "options": Options(successor="frame")}
     (folder,) = surgxbench.build(roots, tmp_path / "out", **how)
-    record = json.loads((folder / "build.json").read_text())
-    assert record["skipped"] == {OTHER_TOOLS: 1}
-    assert sorted(record["sources"]["cholec80"]["files"]) == ["video42-tool.txt", "video43-tool.txt"]
+    assert skipped(folder) == {OTHER_TOOLS: 1}
+    assert sorted(record_of(folder)["sources"]["cholec80"]["files"]) == ["video42-tool.txt", "video43-tool.txt"]
     (folder,) = surgxbench.build(roots, tmp_path / "seconds", configs=["instruments"])
-    assert "cholec80" not in json.loads((folder / "build.json").read_text())["sources"]
-    shifted = roots | {"cholec80_boxes": renumbered(boxes, tmp_path / "shifted", 25)}
+    assert "cholec80" not in record_of(folder)["sources"]
+    later_boxes = roots | {"cholec80_boxes": shifted(boxes, tmp_path / "shifted", 25)}
     with pytest.raises(InputError, match=r"those of the boxes a second later(.|\n)*--boxes-first 25"):
-        surgxbench.build(shifted, tmp_path / "none", **how)
+        surgxbench.build(later_boxes, tmp_path / "none", **how)
     stated = how | {"options": Options(successor="frame", boxes_first=10**6)}
     with pytest.raises(InputError, match="no frame with boxes is at a second that Cholec80's tool tables name"):
         surgxbench.build(roots, tmp_path / "none", **stated)

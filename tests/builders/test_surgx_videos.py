@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from medfaith.builders.surgxbench.camera import Camera, flow_of
 from medfaith.builders.surgxbench.flow_files import FlowFiles
-from medfaith.builders.surgxbench.pairs import Pair
 from medfaith.builders.surgxbench.videos import PARTLY_UNKNOWN, STILL, motion_of_videos
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
-
-SIZE = (24, 32)
-
-
-def pairs_of(n: int, size=None) -> list[Pair]:
-    return [Pair(k, f"data/VID01/{k:06d}.png", f"data/VID01/{k + 1:06d}.png", size) for k in range(n)]
-
-
-def write_flow(folder: Path, video: str, frame: int, forward: np.ndarray) -> None:
-    (folder / video).mkdir(parents=True, exist_ok=True)
-    for direction, field in (("forward", forward), ("backward", -forward)):
-        np.save(folder / video / f"{frame:06d}_{direction}.npy", field)
-
-
-def moving(pan: float) -> np.ndarray:
-    """A camera move and a tool of 8 x 8 pixels that moves against it."""
-    flow = flow_of(Camera(pan=pan, zoom=0.01), SIZE)
-    flow[:, 8:16, 8:16] += 5
-    return flow
+from tests.builders.surgx_scenes import SIZE, moving, pairs_of, write_flow
 
 
 class Analytic:

@@ -1,0 +1,189 @@
+"""What `verify` finds in rows that were edited by a careful forger, whose build.json fits them."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from medfaith.builders.wrong_lung import ORIGINALS
+from medfaith.loaders import rle
+from tests.builders.files import forge, problems
+
+BUILDS = {
+    "bench": ("phantom_build", "cxr-contrabench-openi"),
+    "heal": ("phantom_heal_build", "heal-medvqa-vindr_cxr"),
+    "boxes": ("phantom_surgx_build", "surgxbench-cholec80_boxes"),
+    "t45": ("phantom_surgx_build", "surgxbench-cholect45"),
+    "lung": ("phantom_wrong_lung_build", "wrong-lung-chest_imagenome"),
+}
+# Config -> those whose rows are proved by its rows, which say so where these are faulty.
+PARTNERS = {"vindr": {"vindr_tpt", "vindr_vpt"}, "gold": {c for c, original in ORIGINALS.items() if original == "gold"}}
+SMALL = dict(rle.encode(np.ones((3, 3), dtype=bool)))
+BOX = {"label": "trachea", "xywh": [0, 0, 1, 1]}
+SAME_ID, SAME_IDS = lambda rows: rows[1].update(id=rows[0]["id"]), "1 rows have the id of another row"
+BELOW = "is not a path below the source's root (1 such)"
+
+
+def put(kind: str = "", /, **columns):
+    """Other values in the first row, or the first of a kind."""
+    return lambda rows: next(row for row in rows if kind in ("", row.get("kind"))).update(columns)
+
+
+def box(name: str = "boxes", /, **columns):
+    """Other values in the first box, or label, of the first row that has one."""
+    return lambda rows: next(row for row in rows if row[name])[name][0].update(columns)
+
+
+def inside(name: str, /, **columns):
+    """Other values within a struct of the first row."""
+    return lambda rows: rows[0][name].update(columns)
+
+
+def every(change):
+    """Each row with other columns, which `change` makes of it."""
+    return lambda rows: [row | change(row) for row in rows]
+
+
+def empty(rows):
+    rows[0]["region"] = dict(rle.encode(np.zeros((rows[0]["height"], rows[0]["width"]), dtype=bool)))
+
+
+def own_image(rows):
+    """The question's image as its donor."""
+    rows[0]["donor"]["key"] = f"test/{rows[0]['original_id'].split('/')[2]}.dicom"
+
+
+def sided(rows):
+    return next(row for row in rows if row["described"] != row["boxes"])
+
+
+def exchange(rows):
+    """The boxes of two sentences of different reports."""
+    one, other = rows[0], next(row for row in rows if row["study_id"] != rows[0]["study_id"])
+    one["boxes"], other["boxes"] = other["boxes"], one["boxes"]
+
+
+def less_lung(rows):
+    next(row for row in rows if row["subsets"]["one_lung"]).update(boxes=[BOX])
+
+
+EDITS = {
+    ("bench", "openi_report_absence"): {
+        "an id twice": (SAME_ID, SAME_IDS),
+        **{f"the key {key!r}": (box("images", key=key), f"image key {key!r} {BELOW}")
+           for key in ("/x.png", "../x.png", "a/../x.png", "a/..", "a\\x.png", "C:x.png", "")},
+        "no such answer": (put(answer=3), "the answer is no option"),
+        "an answer before the first": (put(answer=-1), "the answer is no option"),
+        "no such negation": (put(negated=3), "the negated option or its counterpart is no option"),
+        "no such counterpart": (put(counterpart=3), "the negated option or its counterpart is no option"),
+        "a counterpart of nothing": (put(negated=-1), "a counterpart has no negated option, or is it"),
+        "its own counterpart": (put(counterpart=1), "a counterpart has no negated option, or is it"),
+        "a right negation": (put(answer=1), "the negated option is the gold answer"),
+        "no counterpart": (put(counterpart=-1), "a row has a negated option without its counterpart"),
+        "no image": (put(images=[]), "a row has no image"),
+    },
+    ("heal", "vindr"): {
+        "an answer": (put("positive", answer="No"), "answer 'No' to a positive question"),
+        "a kind": (put("normal", kind="abnormal"), "kind 'abnormal' with the diseases []"),
+        "a kind that there is not": (put(kind="odd"), "kind 'odd' of question type"),
+        "a mask of another size": (put(region=SMALL), "mask of [3, 3] (height, width)"),
+        "a broken mask": (inside("region", counts="0"), "mask: counts of"),
+        "an empty mask": (empty, "empty mask"),
+        "a box outside": (box(xywh=[900.0, 5, 9, 9]), "[900.0, 5.0, 9.0, 9.0] is not within the image"),
+        "a box of nothing": (box(xywh=[5.0, 5, 0, 9]), "is not within the image"),
+        "another disease's box": (box(label="Lung cyst"), "box of 'Lung cyst', which is not among"),
+        "an id twice": (SAME_ID, SAME_IDS),
+        "an absolute key": (inside("image", key="/data/a.dicom"), f"image key '/data/a.dicom' {BELOW}"),
+    },
+    ("heal", "vindr_tpt"): {
+        "an orphan": (put(original_id="gone"), "original_id 'gone' is no positive question"),
+        "a row twice": (lambda rows: [*rows, rows[0]], SAME_IDS),
+        "a swap of no kind": (put(kind="both"), "kind 'both'"),
+        "a swap of both parts": (put(anatomy="trachea", disease="Lung cyst"), "trachea, Lung cyst as a swap of the"),
+    },
+    ("heal", "vindr_vpt"): {
+        "an orphan": (put(original_id="gone"), "original_id 'gone' is no positive question"),
+        "another region": (put(region=SMALL), "a region that is not its question's"),
+        "a broken donor": (inside("donor_region", counts="0"), "donor_region: mask: counts of"),
+        "a donor elsewhere": (inside("donor", key="../a.dicom"), f"image key '../a.dicom' {BELOW}"),
+        "its own image": (own_image, "the question's own image as the donor"),
+    },
+    ("boxes", "instruments"): {
+        "a box outside": (box(xywh=[0, 0, 900, 10]), "[0.0, 0.0, 900.0, 10.0] is not within the frame"),
+        "no instrument": (box(label="trocar"), "box of 'trocar', which is no instrument"),
+        "instruments without box": (put(instruments=["scissors", "clipper"]), "which are not those of its boxes"),
+    },
+    ("t45", "triplets"): {
+        "a row twice": (lambda rows: [*rows, rows[0]], SAME_IDS),
+        "an image elsewhere": (inside("image", key="../x.png"), f"image key '../x.png' {BELOW}"),
+        "a successor elsewhere": (inside("successor", key="/x.png"), f"image key '/x.png' {BELOW}"),
+        "another triplet": (every(lambda row: {"triplets": [tr | {"id": 3} for tr in row["triplets"]]}),
+                            "triplet 3 is not"),
+        "no such triplet": (every(lambda row: {"triplets": [tr | {"id": 100} for tr in row["triplets"]]}),
+                            "triplet 100 is not"),
+        "other instruments": (put(instruments=["hook", "clipper"]), "which are not those of its triplets"),
+        "a mask of another size": (inside("motion", size=[3, 3]), "mask of [3, 3] (height, width)"),
+        "a broken mask": (inside("motion", counts="0"), "mask: counts of"),
+        "a camera without mask": (put(motion=None), "motion without camera, or camera without motion"),
+    },
+    ("lung", "gold"): {
+        "an id twice": (SAME_ID, SAME_IDS),
+        "an image elsewhere": (inside("image", key="../x.jpg"), f"image key '../x.jpg' {BELOW}"),
+        "no text": (put(sentence=" "), "no text"),
+        "a null text": (put(sentence=None), "no text"),
+        "a box without a name": (box(label=None), "a box of boxes without a label"),
+        "a blank name": (box(label=" "), "a box of boxes without a label"),
+        "no box": (put(boxes=[]), "boxes of []; expected one or more"),
+        "an anatomy twice": (lambda rows: rows[0]["boxes"].append(rows[0]["boxes"][0]), "of different anatomies"),
+        "a box outside": (box(xywh=[-9, 0, 20, 20]), "[-9.0, 0.0, 20.0, 20.0] of boxes is not within the image"),
+        "a context": (box("labels", context="maybe"), "context maybe; expected yes or no"),
+        "a subset": (lambda rows: rows[0]["subsets"].update(abnormal=not rows[0]["subsets"]["abnormal"]),
+                     "subset abnormal is"),
+        "a lung less": (less_lung, "subset one_lung is True, by its boxes and labels False"),
+    },
+    ("lung", "trimmed"): {
+        "an orphan": (put(original_id="wrong-lung:1|1"), "'wrong-lung:1|1' is no row that it could be made of"),
+        "another perturbation": (put(perturbation="random_boxes"), "perturbation 'random_boxes' in config trimmed"),
+        "no perturbation": (put(perturbation="blur"), "perturbation 'blur', which is none"),
+        "too much": (put(boxes=[BOX]), "boxes that are not its original's without the large ones"),
+    },
+    ("lung", "synthetic"): {"another patient": (put(patient_id="1"), "patient_id 1, not")},
+    ("lung", "random_sentences"): {
+        "a description without a name": (lambda rows: sided(rows)["described"].append(BOX | {"label": None}),
+                                         "a box of described without a label"),
+        "other boxes": (put(boxes=[BOX]), "boxes that are not its original's, which random_sentences does not change"),
+        "a sentence of nobody": (put(sentence="Nobody's."), "has nothing of another patient in place of its own"),
+    },
+    ("lung", "random_boxes"): {
+        "another text": (put(sentence="Clear."), "sentence that are not its original's, which random_boxes does not"),
+    },
+    ("lung", "shuffle_in_report"): {
+        "another description": (put(described=[BOX]), "described boxes that are not its original's"),
+        "another report's boxes": (exchange, "its sentences' sets of boxes are not those of the originals"),
+    },
+    ("lung", "swap_left_right"): {
+        "another text": (lambda rows: sided(rows).update(sentence="Left is right."),
+                         "its text is not its original's with left and right exchanged"),
+        "its own side": (lambda rows: (row := sided(rows)).update(described=row["boxes"]),
+                         "describes anatomies that are not the other side's"),
+    },
+}  # fmt: skip
+CASES = [
+    pytest.param(build, config, *case, id=f"{config}: {name}")
+    for (build, config), of_config in EDITS.items()
+    for name, case in of_config.items()
+]
+
+
+@pytest.mark.parametrize(("build", "config", "change", "words"), CASES)
+def test_verify_finds(request, tmp_path, build, config, change, words):
+    fixture, name = BUILDS[build]
+    folder = shutil.copytree(request.getfixturevalue(fixture) / name, tmp_path / name)
+    forge(folder, config, change)
+    found = problems(folder)
+    assert words in " | ".join(found[config, "test"])
+    faulty = {key for key, of_split in found.items() if "are missing or faulty" in " ".join(of_split)}
+    assert faulty == {(partner, "test") for partner in PARTNERS.get(config, ())}
+    assert not [of_split for (_, split), of_split in found.items() if split == "train" and of_split]
