@@ -1,4 +1,4 @@
-"""The Chest ImaGenome reader: sentences and boxes of the gold dataset, and every fault by name."""
+"""The gold dataset of Chest ImaGenome: what is read of each of its files, and every fault by name."""
 
 from __future__ import annotations
 
@@ -10,80 +10,87 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medfaith.loaders import chest_imagenome, images, mimic_cxr
-from medfaith.loaders.chest_imagenome import Mention
-from medfaith.loaders.errors import InputError
+from medfaith.loaders import chest_imagenome, mimic_cxr
+from medfaith.loaders.chest_imagenome import ATTRIBUTE_COLUMNS, CORNERS, FILES, GOLD_COLUMNS, Mention
+from tests.loaders.faults import fault
 
-GOLD, ANATOMY = "gold_object_attribute_with_coordinates.txt", "gold_bbox_coordinate_annotations_1000images.csv"
 PATIENT, STUDY = "10000032", "50414267"
-BOXES = {"left lung": [1300, 200, 2300, 2100], "right lung": [150, 190, 1200, 2000.5], "trachea": [-8, 0, 90, 0]}
-CSV_ORDER = ("original_x1", "original_x2", "original_y1", "original_y2")
+BOXES = {"left lung": (1300, 200, 2300, 2100), "right lung": (150, 190, 1200, 2000.5), "trachea": (-8, 0, 90, 0)}
+NOT_FOUND = dict.fromkeys(CORNERS, "")
 
 
-def dicom(n: int = 0) -> str:
+def dicom(n=0):
     return f"02aa804e-bde0afdd-112c0b34-7bc16630-{n:08x}"
 
 
-def row(number=1, box="left lung", label="lung opacity", context="yes", n=0, **other):
-    return {
-        "patient_id": PATIENT,
-        "study_id": STUDY,
-        "image_id": f"{dicom(n)}.dcm",
-        "row_id": f"{STUDY}|{number}",
-        "sentence": f"Sentence {number}.",
-        "bbox": box,
-        "relation": 1,
-        "label_name": label,
-        "categoryID": "anatomicalfinding",
-        "context": context,
-        "coord_original": str(BOXES[box]),
-        "coord224": "[0, 0, 9, 9]",
-    } | other
+def sentence(number=1):
+    ids = {"patient_id": PATIENT, "study_id": STUDY, "image_id": f"{dicom()}.dcm", "row_id": f"{STUDY}|{number}"}
+    return ids | {"sentence": f"Sentence {number}."}
 
 
-def anatomy_row(n=0, box="left lung", corners=None, **other):
-    x1, y1, x2, y2 = corners or BOXES[box]
-    cells = {"image_id": f"{dicom(n)}.dcm", "x1": 0, "y1": 0, "x2": 9, "y2": 9, "bbox_name": box}
-    return cells | dict(zip(CSV_ORDER, (x1, x2, y1, y2), strict=True)) | {"annotator": "C"} | other
+def attribute(number=1):
+    said = {"bbox": "left lung", "relation": "1", "label_name": "lung opacity", "categoryID": "anatomicalfinding"}
+    return sentence(number) | said | {"context": "yes"}
 
 
-def write(root: Path, *rows, anatomy=None, order=None) -> Path:
-    """Both required files, as pandas writes them; `anatomy` is all boxes of two images unless given."""
+def gold(number=1, box="left lung", label="lung opacity", context="yes", **other):
+    said = {"bbox": box, "label_name": label, "context": context, "coord_original": str(list(BOXES[box]))}
+    return attribute(number) | said | other
+
+
+def comparison(number=1):
+    said = {"bbox": "left lung", "label_name": "pleural effusion", "comparison": "no change;;improved"}
+    ids = {"patient_id": PATIENT, "current_image_id": dicom(1), "previous_image_id": dicom(0)}
+    return ids | said | {"sentence": f"Less\neffusion {number}."}
+
+
+def box(number: object = 1, corners=BOXES["left lung"], n=0):
+    return {"image_id": f"{dicom(n)}.dcm", "bbox_name": f"box {number}"} | dict(zip(CORNERS, corners, strict=True))
+
+
+def scaling(number=1):
+    return {"image_id": f"{dicom(number)}.dcm", "top": 0, "bottom": 0, "left": 18, "right": 19, "ratio": 0.0733}
+
+
+ROWS = {
+    "gold": gold, "anatomy": box, "all_sentences": sentence, "attributes": attribute, "comparisons": comparison,
+    "automatic_boxes": box, "scaling": scaling,
+}  # fmt: skip
+NEEDED = {kind: tuple(row()) for kind, row in ROWS.items()} | {"gold": GOLD_COLUMNS, "attributes": ATTRIBUTE_COLUMNS}
+
+
+def read(root: Path, kind: str):
+    return getattr(chest_imagenome, f"read_{kind}")(root)
+
+
+def write(root: Path, kind: str, rows) -> Path:
+    """The file as pandas writes it, with columns that no reader reads, beside the required ones, which are empty."""
     (root / "gold_dataset").mkdir(exist_ok=True)
-    frame = pd.DataFrame(rows or [row()])
-    frame.to_csv(root / "gold_dataset" / GOLD, sep="\t", index=False, columns=order)
-    anatomy = anatomy or [anatomy_row(n, box) for n in range(2) for box in BOXES]
-    pd.DataFrame(anatomy).to_csv(root / "gold_dataset" / ANATOMY, index=False)
-    return root
+    for needed in chest_imagenome.REQUIRED:
+        (root / FILES[needed]).touch()
+    path = root / FILES[kind]
+    frame = pd.DataFrame(rows).assign(other="", x1=0, y1=0, x2=9, y2=9)
+    frame.to_csv(path, sep="\t" if path.suffix == ".txt" else ",", index=False)
+    return path
 
 
-def fault(read, root, **place) -> str:
-    """The message of the InputError that reading raises; `place` is the file, row and column that it names."""
-    with pytest.raises(InputError) as error:
-        read(root)
-    expected = {"where": str(root / "gold_dataset" / place.pop("file", GOLD)), "row": None, "column": None} | place
-    assert {name: getattr(error.value, name) for name in expected} == expected
-    assert "PhysioNet" in error.value.action or "complete the copy" in error.value.action
-    return str(error.value)
+# --- what is read -----------------------------------------------------------------------------------------------------
 
 
 def test_rows_of_one_row_id_make_a_sentence(tmp_path):
-    write(
-        tmp_path,
-        row(2, "trachea", "normal", sentence="Midline  trachea. "),
-        row(1, "right lung", "pneumothorax", "no", relation=0),
-        row(1, "left lung", "pneumothorax", "no", relation=0),
-        row(1, "left lung", "abnormal"),
-        row(2, "left lung", n=0, sentence="Midline  trachea. "),
-    )
+    rows = [
+        gold(2, "trachea", "normal", sentence="Midline  trachea. "),
+        gold(1, "right lung", "pneumothorax", "no", relation=0),
+        gold(1, "left lung", "pneumothorax", "no", relation=0),
+        gold(1, "left lung", "abnormal"),
+        gold(2, "left lung", sentence="Midline  trachea. "),
+    ]
+    write(tmp_path, "gold", [dict(reversed(row.items())) for row in rows])  # the header decides which column is which
     second, first = chest_imagenome.read_gold(tmp_path)
     assert (second.id, first.id) == (f"{STUDY}|2", f"{STUDY}|1")
     assert (first.patient_id, first.study_id, first.image_id) == (PATIENT, STUDY, dicom())
     assert second.sentence == "Midline  trachea."
-    assert list(first.boxes.items()) == [
-        ("right lung", (150, 190, 1200, 2000.5)),
-        ("left lung", (1300, 200, 2300, 2100)),
-    ]
+    assert list(first.boxes.items()) == [(name, BOXES[name]) for name in ("right lung", "left lung")]
     assert first.mentions == (
         Mention("right lung", "pneumothorax", "no", False),
         Mention("left lung", "pneumothorax", "no", False),
@@ -94,17 +101,13 @@ def test_rows_of_one_row_id_make_a_sentence(tmp_path):
     assert chest_imagenome.image_paths("files/a.jpg") == ("files/a.jpg",)
 
 
-def test_a_box_that_the_annotations_have_not_is_read(tmp_path):
-    write(tmp_path, row(1), row(2, bbox="spine"), row(3, image_id=f"{dicom(5)}.dcm"))
-    spine, other = chest_imagenome.read_gold(tmp_path)[1:]
+def test_a_box_and_an_image_that_the_annotations_have_not_are_read(tmp_path):
+    write(tmp_path, "anatomy", [box(n, corners, image) for image in range(2) for n, corners in BOXES.items()])
+    annotated = {f"box {name}": corners for name, corners in BOXES.items()}
+    assert chest_imagenome.read_anatomy(tmp_path) == {dicom(n): annotated for n in range(2)}
+    write(tmp_path, "gold", [gold(1, bbox="spine"), gold(2, image_id=f"{dicom(5)}.dcm")])
+    spine, other = chest_imagenome.read_gold(tmp_path)
     assert (list(spine.boxes), other.image_id) == (["spine"], dicom(5))
-    assert "spine" not in chest_imagenome.read_anatomy(tmp_path)[spine.image_id]
-
-
-def test_the_header_decides_which_column_is_which(tmp_path):
-    names = list(row())
-    expected = chest_imagenome.read_gold(write(tmp_path, row(), row(2, "trachea")))
-    assert chest_imagenome.read_gold(write(tmp_path, row(), row(2, "trachea"), order=names[::-1])) == expected
 
 
 NUMBER = st.integers(0, 4000) | st.floats(0, 4000)
@@ -115,99 +118,128 @@ ORDERED = st.tuples(NUMBER, NUMBER).map(sorted)
 @given(ORDERED, ORDERED)
 def test_corners_are_what_python_reads(tmp_path, x, y):
     corners = [x[0], y[0], x[1], y[1]]
-    write(tmp_path, row(coord_original=str(corners)), anatomy=[anatomy_row(corners=corners)])
-    (sentence,) = chest_imagenome.read_gold(tmp_path)
-    assert sentence.boxes["left lung"] == tuple(ast.literal_eval(str(corners)))
-    assert chest_imagenome.read_anatomy(tmp_path) == {dicom(): {"left lung": pytest.approx(tuple(corners))}}
+    write(tmp_path, "anatomy", [box(corners=corners)])
+    assert chest_imagenome.read_anatomy(tmp_path) == {dicom(): {"box 1": pytest.approx(tuple(corners))}}
+    write(tmp_path, "gold", [gold(coord_original=str(corners))])
+    (one,) = chest_imagenome.read_gold(tmp_path)
+    assert one.boxes["left lung"] == tuple(ast.literal_eval(str(corners)))
 
 
 @pytest.mark.parametrize(
-    ("change", "column", "words"),
+    ("kind", "changes"),
     [
-        ({"context": "maybe"}, "context", "yes or no"),
-        ({"context": "Yes"}, "context", "'Yes'"),
-        ({"context": ""}, "context", "is blank"),
-        ({"relation": 2}, "relation", "0 or 1"),
-        ({"relation": ""}, "relation", "is blank"),
-        ({"sentence": ""}, "sentence", "is blank"),
-        ({"sentence": "  "}, "sentence", "is blank"),
-        ({"row_id": ""}, "row_id", "is blank"),
-        ({"bbox": ""}, "bbox", "is blank"),
-        ({"label_name": ""}, "label_name", "is blank"),
-        ({"patient_id": "p10000032"}, "patient_id", "8 digits"),
-        ({"study_id": "../50414267"}, "study_id", "8 digits"),
-        ({"image_id": "image.dcm"}, "image_id", "hexadecimal"),
-        ({"coord_original": ""}, "coord_original", "is blank"),
-        ({"coord_original": "[1, 2, 3]"}, "coord_original", "four numbers"),
-        ({"coord_original": "[1, 2, 3, 4, 5]"}, "coord_original", "four numbers"),
-        ({"coord_original": "[1, 2, 3, '4']"}, "coord_original", "four numbers"),
-        ({"coord_original": "[1, 2, 3, true]"}, "coord_original", "four numbers"),
-        ({"coord_original": "[1, 2, 3, NaN]"}, "coord_original", "four numbers"),
-        ({"coord_original": "[1, 2, 3, 1e999]"}, "coord_original", "four numbers"),
-        ({"coord_original": f"[1, 2, 3, {'9' * 400}]"}, "coord_original", "four numbers"),
-        ({"coord_original": "7"}, "coord_original", "four numbers"),
-        ({"coord_original": "__import__('os')"}, "coord_original", "four numbers"),
-        ({"coord_original": "[9, 2, 8, 4]"}, "coord_original", "ends before it begins"),
-        ({"coord_original": "[1, 5, 8, 4]"}, "coord_original", "ends before it begins"),
-        ({"row_id": f"{STUDY}|1", "image_id": dicom(1)}, "image_id", "differs from row 1"),
-        ({"row_id": f"{STUDY}|1", "study_id": "50414268"}, "study_id", "differs from row 1"),
-        ({"row_id": f"{STUDY}|1"}, "sentence", "differs from row 1"),
-        (
-            {"row_id": f"{STUDY}|1", "sentence": "Sentence 1.", "coord_original": "[0, 0, 1, 1]"},
-            "coord_original",
-            "another box for 'left lung'",
-        ),
+        ("all_sentences", [{}, {"image_id": dicom(1)}]),
+        ("comparisons", [{}, {"previous_image_id": f"{dicom(2)}.dcm", "comparison": "worsened"}]),
+        ("attributes", [{"bbox": "unknown", "context": "no"}, *({"relation": value} for value in ("0", "0.0", "1.0"))]),
     ],
 )
-def test_a_fault_of_a_gold_row_is_named(tmp_path, change, column, words):
-    write(tmp_path, row(1), row(2, **change))
-    assert words in fault(chest_imagenome.read_gold, tmp_path, row=2, column=column)
+def test_a_table_of_sentences_is_read_as_text_in_the_order_of_the_columns(tmp_path, kind, changes):
+    rows = [ROWS[kind](number) | change for number, change in enumerate(changes)]
+    write(tmp_path, kind, [dict(reversed(row.items())) for row in rows])
+    table = read(tmp_path, kind)
+    assert table.column_names == list(rows[0])
+    assert set(map(str, table.schema.types)) == {"string"}
+    assert table.to_pylist() == [{name: cell.removesuffix(".dcm") for name, cell in row.items()} for row in rows]
 
 
-@pytest.mark.parametrize("name", [GOLD, ANATOMY])
-def test_a_required_file_that_is_missing_is_named(tmp_path, name):
-    write(tmp_path)
-    (tmp_path / "gold_dataset" / name).unlink()
-    with pytest.raises(InputError, match=f"holds no gold_dataset/{name}"):
-        chest_imagenome.label_files(tmp_path)
-    with pytest.raises(InputError, match=f"holds no gold_dataset/{name}"):
-        chest_imagenome.read_gold(tmp_path)
+def test_scaling(tmp_path):
+    write(tmp_path, "scaling", [scaling(1), scaling(2) | {"top": 3, "ratio": 1}])
+    expected = {dicom(1): (0, 0, 18, 19, 0.0733), dicom(2): (3, 0, 18, 19, 1)}
+    assert read(tmp_path, "scaling") == {image: chest_imagenome.Scaling(*row) for image, row in expected.items()}
 
 
-# --- boxes ------------------------------------------------------------------------------------------------
+def test_an_image_in_which_nothing_was_found_has_no_boxes(tmp_path):
+    outside = [(-30, 10, -2, 90), (10, -30, 90, -1), (-30, 90, -2, 10)]
+    rows = [box(1, (-12.5, 190, 1200, 0)) | {"original_y1": -7}, box(2) | NOT_FOUND]
+    write(tmp_path, "automatic_boxes", rows + [box(n, corners, 1) for n, corners in enumerate(outside)])
+    assert read(tmp_path, "automatic_boxes") == {dicom(): {"box 1": (-12.5, -7, 1200, 0)}, dicom(1): {}}
 
 
-def test_anatomy_is_read_by_the_names_of_its_columns(tmp_path):
-    write(tmp_path)
-    assert chest_imagenome.read_anatomy(tmp_path) == {
-        dicom(n): {name: tuple(corners) for name, corners in BOXES.items()} for n in range(2)
-    }
+WHOLE = st.integers(-300, 300)
+BOX = st.tuples(WHOLE, WHOLE, WHOLE, WHOLE).filter(
+    lambda corners: corners[0] <= corners[2] and corners[1] <= corners[3]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(st.lists(BOX | st.none(), min_size=1, max_size=5))
+def test_exactly_the_boxes_with_a_place_in_the_image_are_kept(tmp_path, boxes):
+    """By pandas: those that have coordinates, and end at or beyond the first column and row."""
+    path = write(tmp_path, "automatic_boxes", [box(n, corners or ("",) * 4) for n, corners in enumerate(boxes)])
+    frame = pd.read_csv(path, sep="\t").drop(columns="other").dropna()
+    frame = frame[(frame["original_x2"] >= 0) & (frame["original_y2"] >= 0)]
+    expected = dict(zip(frame["bbox_name"], frame[list(CORNERS)].itertuples(index=False, name=None), strict=True))
+    assert read(tmp_path, "automatic_boxes") == {dicom(): expected}
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "column"), [(kind, column) for kind in ROWS for column in NEEDED[kind]])
+def test_a_column_that_is_missing_or_blank_is_named(tmp_path, kind, column):
+    path = write(tmp_path, kind, [ROWS[kind](1), ROWS[kind](2) | {column: " "}])
+    assert "is blank" in fault(read, tmp_path, kind, where=path, row=2, column=column)
+    write(tmp_path, kind, pd.DataFrame([ROWS[kind](1)]).drop(columns=column))
+    assert "is missing" in fault(read, tmp_path, kind, where=path, column=column)
+
+
+TABLES, ALL_BOXES = ("gold", "attributes", "all_sentences"), ("anatomy", "automatic_boxes")
+BACKWARD = "original_x1 to original_y2"
+CELLS = [  # the files, a column of theirs, words of the message, and what the cell holds
+    (("gold", "attributes"), "context", "yes or no", ["maybe", "Yes", "no, yes"]),
+    (("gold", "attributes"), "relation", "0 or 1", [2, "1.00"]),
+    ((*TABLES, "comparisons"), "patient_id", "8 digits", ["p10000032"]),
+    (TABLES, "study_id", "8 digits", ["../50414267"]),
+    ((*TABLES, *ALL_BOXES, "scaling"), "image_id", "hexadecimal", ["image.dcm"]),
+    (["comparisons"], "current_image_id", "hexadecimal", ["now"]),
+    (["comparisons"], "previous_image_id", "hexadecimal", ["before.dcm"]),
+    (["gold"], "coord_original", "four numbers", ["[1, 2, 3]", "[1, 2, 3, 4, 5]", "[1, 2, 3, '4']", "[1, 2, 3, true]"]),
+    (["gold"], "coord_original", "four numbers", ["[1, 2, 3, NaN]", "[1, 2, 3, 1e999]", f"[1, 2, 3, {'9' * 400}]"]),
+    (["gold"], "coord_original", "four numbers", ["7", "__import__('os')"]),
+    (["gold"], "coord_original", "ends before it begins", ["[9, 2, 8, 4]", "[1, 5, 8, 4]"]),
+    (ALL_BOXES, "bbox_name", "'box 1' again", ["box 1"]),
+    (ALL_BOXES, "original_x1", "a number", ["many", "inf"]),
+    (["scaling"], "image_id", "repeats row 1", [dicom(1)]),
+    (["scaling"], "ratio", "above 0", [0]),
+    (["scaling"], "left", "a number", ["many"]),
+]
+FIRST = {"row_id": f"{STUDY}|1", "sentence": "Sentence 1."}
+CHANGES = [
+    ("gold", FIRST | {"image_id": dicom(1)}, "image_id", "differs from row 1"),
+    ("gold", FIRST | {"study_id": "50414268"}, "study_id", "differs from row 1"),
+    ("gold", FIRST | {"sentence": "Another."}, "sentence", "differs from row 1"),
+    ("gold", FIRST | {"coord_original": "[0, 0, 1, 1]"}, "coord_original", "another box for 'left lung'"),
+    ("anatomy", NOT_FOUND, "original_x1", "is blank"),
+    ("automatic_boxes", {"bbox_name": "box 1"} | NOT_FOUND, "bbox_name", "'box 1' again"),
+    ("automatic_boxes", NOT_FOUND | {"original_y2": 9}, "original_x1", "is blank"),
+    *((kind, {corner: value}, BACKWARD, "ends before it begins")
+      for kind in ALL_BOXES for corner, value in zip(CORNERS, (2301, 2101, -1, -1), strict=True)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("change", "column", "words"),
-    [
-        ({"image_id": "1.dcm"}, "image_id", "hexadecimal"),
-        ({"bbox_name": ""}, "bbox_name", "is blank"),
-        ({"bbox_name": "left lung"}, "bbox_name", "'left lung' again"),
-        ({"original_x2": ""}, "original_x2", "is blank"),
-        (dict.fromkeys(CSV_ORDER, ""), "original_x1", "is blank"),
-        ({"original_y1": "many"}, "original_y1", "a number"),
-        ({"original_y1": "inf"}, "original_y1", "a number"),
-        # the values of x2 and y1 taken for one another, as the file's order of columns invites to
-        ({"original_x2": 190, "original_y1": 1200}, "original_x1 to original_y2", "ends before it begins"),
-    ],
+    ("kind", "change", "column", "words"),
+    [(kind, {name: cell}, name, words) for kinds, name, words, cells in CELLS for kind in kinds for cell in cells]
+    + CHANGES,
 )
-def test_a_fault_of_an_annotation_is_named(tmp_path, change, column, words):
-    rows = [anatomy_row(), anatomy_row(box="right lung") | {"original_x1": 900} | change]
-    write(tmp_path, anatomy=rows)
-    assert words in fault(chest_imagenome.read_anatomy, tmp_path, file=ANATOMY, row=2, column=column)
+def test_a_fault_of_a_cell_is_named(tmp_path, kind, change, column, words):
+    path = write(tmp_path, kind, [ROWS[kind](1), ROWS[kind](2) | change])
+    assert words in fault(read, tmp_path, kind, where=path, row=2, column=column)
 
 
-def test_rows_made_of_it_open_images_of_mimic(tmp_path):
-    (sentence,) = chest_imagenome.read_gold(write(tmp_path))
-    file = tmp_path / "mimic" / chest_imagenome.key(sentence)
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"x")
-    ref = {"source": "mimic_cxr", "key": chest_imagenome.key(sentence), "view": "PA"}
-    assert images.locate(ref, {"mimic_cxr": tmp_path / "mimic"}) == file.resolve()
+def test_a_name_that_was_not_found_before_is_a_name_again(tmp_path):
+    path = write(tmp_path, "automatic_boxes", [box() | NOT_FOUND, box()])
+    assert "'box 1' again" in fault(read, tmp_path, "automatic_boxes", where=path, row=2, column="bbox_name")
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_file_of_another_form_and_one_that_is_missing_are_named(tmp_path, kind):
+    path = write(tmp_path, kind, [ROWS[kind](1)])
+    path.write_text(path.read_text().replace("\t", ";").replace(",", ";"))
+    assert "are not separated by" in fault(read, tmp_path, kind, where=path)
+    path.unlink()
+    if kind in chest_imagenome.REQUIRED:
+        fault(chest_imagenome.label_files, tmp_path, where=tmp_path)
+    else:
+        assert set(chest_imagenome.label_files(tmp_path)) == set(chest_imagenome.REQUIRED)
+    assert f"holds no {FILES[kind]}\n" in fault(read, tmp_path, kind, where=tmp_path)

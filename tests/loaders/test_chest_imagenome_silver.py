@@ -11,6 +11,7 @@ import pytest
 from medfaith.loaders import chest_imagenome, chest_imagenome_silver
 from medfaith.loaders.chest_imagenome import Mention
 from medfaith.loaders.errors import InputError
+from tests.loaders.faults import fault
 
 DICOM = "02aa804e-bde0afdd-112c0b34-7bc16630-00000000"
 STUDY = "50414267"
@@ -140,15 +141,14 @@ def test_a_damaged_zip_is_named(tmp_path):
     path = pack(tmp_path, GRAPH) / "silver_dataset" / "scene_graph.zip"
     data = bytearray(path.read_bytes())
     data[120] ^= 255  # inside the packed graph
-    path.write_bytes(data)
-    with pytest.raises(InputError, match="cannot be unpacked"):
-        chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
-    path.write_bytes(data[:200])
-    with pytest.raises(InputError, match="is no complete zip"):
-        chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
-    path.unlink()
-    with pytest.raises(InputError, match=r"holds no silver_dataset/scene_graph\.zip"):
-        chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
+    for content, words in (
+        (data, "cannot be unpacked"),
+        (data[:200], "is no complete zip"),
+        (None, "holds no"),
+    ):
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(InputError, match=words):
+            chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
 
 
 # --- splits -----------------------------------------------------------------------------------------------------------
@@ -189,9 +189,8 @@ def test_splits_with_and_without_the_unnamed_index(tmp_path, split, file, indexe
 )
 def test_a_fault_of_a_split_is_named(tmp_path, lines, row, column, words):
     path = write_split(tmp_path, "train", *lines)
-    with pytest.raises(InputError, match=words) as error:
-        chest_imagenome_silver.read_split(tmp_path, "train")
-    assert (error.value.where, error.value.row, error.value.column) == (str(path), row, column)
+    read = chest_imagenome_silver.read_split
+    assert words in fault(read, tmp_path, "train", where=path, row=row, column=column)
 
 
 def test_a_split_that_is_not_there(tmp_path):

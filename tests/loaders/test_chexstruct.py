@@ -25,19 +25,14 @@ def read(root: Path) -> dict[str, dict[str, int]]:
     return chexstruct.read_labels(root, [KNOB])
 
 
-@pytest.mark.parametrize(
-    ("name", "image"),
-    [
-        ("1234_IM-0157-4004.dcm", "CXR1234_IM-0157-4004"),
-        ("10_IM-0002-1001-0001.dcm", "CXR10_IM-0002-1001-0001"),
-        ("1_IM-0001-3001.dcm", "CXR1_1_IM-0001-3001"),
-        ("11_IM-0067-1001.dcm", "CXR11_IM-0067-1001"),
-    ],
-)
 @pytest.mark.parametrize("column", ["image_file", "image_id"])
-def test_images_are_called_as_in_openi(tmp_path, name, image, column):
-    text = HEADER.replace("image_file", column) + f"{name},,2.7,1.0\n"
-    assert read(write(tmp_path, text)) == {image: {KNOB: 1}}
+def test_images_are_called_as_in_openi(tmp_path, column):
+    images = {
+        "1_IM-0001-3001": "CXR1_1_IM-0001-3001", "10_IM-0002-1001-0001": "CXR10_IM-0002-1001-0001",
+        "11_IM-0067-1001": "CXR11_IM-0067-1001", "1234_IM-0157-4004": "CXR1234_IM-0157-4004",
+    }  # fmt: skip
+    text = HEADER.replace("image_file", column) + "".join(f"{name}.dcm,,2.7,1.0\n" for name in images)
+    assert read(write(tmp_path, text)) == {image: {KNOB: 1} for image in images.values()}
 
 
 @pytest.mark.full
@@ -55,11 +50,7 @@ def test_a_missing_row_is_unknown_and_files_are_joined(tmp_path):
     write(tmp_path, HEADER + "3_IM-1-1.dcm,,2.7,1.0\n20_IM-1-1.dcm,,1.1,0.0\n")
     write(tmp_path, HEADER + "1,,,\n20_IM-1-1.dcm,,left,1.0\n4_IM-1-1.dcm,,flat,0\n", TRACHEA)
     labels = chexstruct.read_labels(tmp_path, [KNOB, TRACHEA])
-    assert labels == {
-        "CXR3_IM-1-1": {KNOB: 1},
-        "CXR4_IM-1-1": {TRACHEA: 0},
-        "CXR20_IM-1-1": {KNOB: 0, TRACHEA: 1},
-    }
+    assert labels == {"CXR3_IM-1-1": {KNOB: 1}, "CXR4_IM-1-1": {TRACHEA: 0}, "CXR20_IM-1-1": {KNOB: 0, TRACHEA: 1}}
     assert list(labels) == ["CXR3_IM-1-1", "CXR4_IM-1-1", "CXR20_IM-1-1"]  # numeric order
 
 
@@ -86,8 +77,6 @@ GOOD = "3_IM-1-1.dcm,,2.7,1.0\n"
         (HEADER + "3_IM-1-1.dcm,,2.7,-1.0\n", ["row 1", "'label'"]),
         (HEADER + "3_IM-1-1.png,,2.7,1.0\n", ["row 1", "3_IM-1-1.png"]),
         (HEADER + "../3_x.dcm,,2.7,1.0\n", ["row 1", "../3_x.dcm"]),
-        (HEADER + "3_IM-1-1.dcm,2.7,1.0\n", ["row 1", "3 cells"]),
-        (HEADER + '"3_IM-1-1.dcm', ["row 1", "1 cells"]),
     ],
 )
 def test_what_is_not_as_released_is_refused_by_name(tmp_path, text, words):

@@ -35,11 +35,7 @@ def test_frames_come_in_order_with_their_boxes(tmp_path):
     )
     frames = cholec80_boxes.read_frames(tmp_path)
     assert [(f.video, f.frame) for f in frames] == [(42, 50), (42, 100000), (43, 0)]
-    assert frames[0].boxes == (
-        ("grasper", (0, 0, 7, 8)),
-        ("specimen_bag", (5.5, 0, 1, 1)),
-        ("grasper", (9, 9, 7, 8)),
-    )
+    assert frames[0].boxes == (("grasper", (0, 0, 7, 8)), ("specimen_bag", (5.5, 0, 1, 1)), ("grasper", (9, 9, 7, 8)))
     assert frames[0].key == "Images/Video_42/Video_42_00050.png"
     assert frames[1].key == "Images/Video_42/Video_42_100000.png"
     assert frames[2].boxes == (("hook", (1, 2, 3, 4)),)

@@ -172,8 +172,7 @@ def test_another_map_is_refused(tmp_path, column):
 
 
 @pytest.mark.parametrize(
-    ("row", "words"),
-    [([100, 0, 0, 0, 0, 0], "ids 0 to 99"), ([1, 0, 2], "six ids"), ([1, 0, 2, "x", 2, 0], "six ids")],
+    ("row", "words"), [([100, 0, 0, 0, 0, 0], "ids 0 to 99"), ([1, 0, 2], "six ids"), ([1, 0, 2, "x", 2, 0], "six ids")]
 )
 def test_a_broken_map_is_refused(tmp_path, row, words):
     write_maps(tmp_path, [row])

@@ -26,9 +26,7 @@ PALETTE.putpalette([10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120])
         pytest.param(Image.fromarray(np.full((3, 3), 7, np.uint16)), np.full((3, 3), 7), id="constant 16-bit"),
         pytest.param(Image.fromarray(np.zeros((3, 3), np.uint16)), np.zeros((3, 3)), id="black 16-bit"),
         pytest.param(
-            PALETTE,
-            np.array([[10, 20, 30], [40, 50, 60], [70, 80, 90], [100, 110, 120]])[RAMP_8 // 64],
-            id="palette",
+            PALETTE, np.array([[10, 20, 30], [40, 50, 60], [70, 80, 90], [100, 110, 120]])[RAMP_8 // 64], id="palette"
         ),
         pytest.param(
             Image.fromarray(RGBA),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from medfaith.loaders import images, rexvqa
 from medfaith.loaders.errors import InputError
@@ -29,17 +30,11 @@ ITEM: dict[str, Any] = {
     "ImagePath": ["../deid_png/P1/S1/1.png", "../deid_png/P1/S1/2.png"],
     "ImageViewPosition": ["PA", "LATERAL"],
 }
+IMAGES = (("deid_png/P1/S1/1.png", "PA"), ("deid_png/P1/S1/2.png", "LATERAL"))
 EXPECTED = rexvqa.Item(
-    id="q1",
-    study_id="P1_S1",
-    question="Which finding is present?",
-    options=("Edema", "No edema", "A fracture", "Pneumonia"),
-    answer=0,
-    task="presence_assessment",
-    category="Lung",
-    subcategory="Edema",
-    images=(("deid_png/P1/S1/1.png", "PA"), ("deid_png/P1/S1/2.png", "LATERAL")),
-)
+    id="q1", study_id="P1_S1", question="Which finding is present?", answer=0, task="presence_assessment",
+    options=("Edema", "No edema", "A fracture", "Pneumonia"), category="Lung", subcategory="Edema", images=IMAGES,
+)  # fmt: skip
 
 
 def write(root: Path, items: Any) -> Path:
@@ -51,8 +46,7 @@ def write(root: Path, items: Any) -> Path:
 
 def read(root: Path, **changes: Any) -> rexvqa.Item:
     fields = {name: value for name, value in (ITEM | changes).items() if value is not ...}
-    (item,) = rexvqa.read_items(write(root, {"q1": fields}))
-    return item
+    return rexvqa.read_items(write(root, {"q1": fields}))[0]
 
 
 @pytest.mark.parametrize(
@@ -77,33 +71,27 @@ def test_fields_that_may_be_missing(tmp_path):
     assert [view for _, view in item.images] == ["", ""]
 
 
+BAD_FIELDS = [  # a field, words of the message, and what the field holds
+    ("question", "missing or empty", [..., "  "]),
+    ("question", "is 3", [3]),
+    ("study_id", "is []", [[]]),
+    ("task_name", "missing or empty", [...]),
+    ("options", "a list of texts", [..., "['A. Edema', ", "__import__('os').getcwd()", [1, 2]]),
+    ("options", "has 1 options", [["A. Edema"]]),
+    ("options", "the letters A, B", [["B. Edema", "A. No edema"], ["A. Edema", "No edema"]]),
+    ("options", "no option without text", [["A. Edema", "B. "]]),
+    ("correct_answer", "a letter from A to D", ["E", "Edema", "a"]),
+    ("ImagePath", "names no image", [[]]),
+    ("ImagePath", "deid_png", [["../other/1.png"], ["../deid_png/../../1.png"]]),
+    ("ImagePath", "a list of texts", ["../deid_png/1.png"]),
+    ("ImageViewPosition", "one for each of 2 images", [["PA"]]),
+]
+
+
 @pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("question", ..., "missing or empty"),
-        ("question", "  ", "missing or empty"),
-        ("question", 3, "is 3"),
-        ("study_id", [], "is []"),
-        ("task_name", ..., "missing or empty"),
-        ("options", ..., "a list of texts"),
-        ("options", "['A. Edema', ", "a list of texts"),
-        ("options", "__import__('os').getcwd()", "a list of texts"),
-        ("options", [1, 2], "a list of texts"),
-        ("options", ["A. Edema"], "has 1 options"),
-        ("options", ["B. Edema", "A. No edema"], "the letters A, B"),
-        ("options", ["A. Edema", "No edema"], "the letters A, B"),
-        ("options", ["A. Edema", "B. "], "no option without text"),
-        ("correct_answer", "E", "a letter from A to D"),
-        ("correct_answer", "Edema", "a letter from A to D"),
-        ("correct_answer", "a", "a letter from A to D"),
-        ("ImagePath", [], "names no image"),
-        ("ImagePath", ["../other/1.png"], "deid_png"),
-        ("ImagePath", ["../deid_png/../../1.png"], "deid_png"),
-        ("ImagePath", "../deid_png/1.png", "a list of texts"),
-        ("ImageViewPosition", ["PA"], "one for each of 2 images"),
-    ],
+    ("field", "words", "value"), [(field, words, value) for field, words, values in BAD_FIELDS for value in values]
 )
-def test_a_bad_field_is_named(tmp_path, field, value, words):
+def test_a_bad_field_is_named(tmp_path, field, words, value):
     with pytest.raises(InputError) as error:
         read(tmp_path, **{field: value})
     for word in ("test_vqa_data.json", "item 'q1'", f"{field!r}", words, "what to do"):
@@ -162,17 +150,19 @@ def test_the_phantom_reads_and_its_images_open(written):
         opened = images.open_image({"source": "rexvqa", "key": key, "view": view}, {"rexvqa": root})
         assert (opened.mode, opened.size) == ("RGB", phantom_rexvqa.SIZE[::-1])
         assert np.ptp(np.asarray(opened)) > 100
-    assert {split for split in rexvqa.SPLITS if rexvqa.label_file(root, split)} == set(rexvqa.SPLITS)
+    assert all(rexvqa.label_file(root, split) for split in rexvqa.SPLITS)
+    opened = [Image.open(path) for path in root.rglob("*.png")]
+    (deep,) = (picture for picture in opened if picture.mode.startswith("I"))  # one has 16 bits
+    assert np.asarray(deep).max() > 255
 
 
 def test_phantom_items_have_the_official_fields_and_some_stringified_lists(written):
     items = json.loads((written["rexvqa"] / "metadata" / "test_vqa_data.json").read_text())
-    official = {
-        "study_id", "StudyInstanceUid", "question", "options", "correct_answer", "correct_answer_explanation",
-        "task_name", "category", "subcategory", "class", "PatientID", "AccessionNumber", "PatientSex", "PatientAge",
-        "StudyDate", "Indication", "Comparison", "Findings", "Impression", "ImagePath", "ImageViewPosition",
-        "ImageModality", "Manufacturer",
-    }  # fmt: skip
-    assert all(set(item) == official for item in items.values())
+    official = (
+        "study_id StudyInstanceUid question options correct_answer correct_answer_explanation task_name category "
+        "subcategory class PatientID AccessionNumber PatientSex PatientAge StudyDate Indication Comparison Findings "
+        "Impression ImagePath ImageViewPosition ImageModality Manufacturer"
+    )
+    assert all(set(item) == set(official.split()) for item in items.values())
     assert {type(item["options"]) for item in items.values()} == {list, str}
     assert {type(item["ImagePath"]) for item in items.values()} == {list, str}

