@@ -1,4 +1,4 @@
-"""Opening pictures: real files, written here by Pillow, against formulas worked out again in numpy."""
+"""Opening pictures, and their size from the header alone: real files, against formulas worked out again in numpy."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from PIL import Image
 
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError
-from tests.loaders.image_files import RAMP_8, RAMP_12, grey_of, open_key, scaled, write_dicom
+from tests.loaders.image_files import RAMP_8, RAMP_12, SOURCE, grey_of, open_key, scaled, write_dicom
 
 RGBA = np.zeros((4, 4, 4), np.uint8)
 RGBA[..., 0], RGBA[..., 3] = 200, np.arange(0, 256, 16).reshape(4, 4)
@@ -14,32 +14,24 @@ PALETTE = Image.fromarray((RAMP_8 // 64).astype(np.uint8)).convert("P")
 PALETTE.putpalette([10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120])
 
 
-@pytest.mark.parametrize(
-    ("picture", "expected"),
-    [
-        pytest.param(Image.fromarray(RAMP_8), RAMP_8, id="8-bit grey"),
-        pytest.param(Image.fromarray(RAMP_8 > 99).convert("1"), (RAMP_8 > 99) * 255, id="1-bit"),
-        pytest.param(Image.fromarray(RAMP_12), scaled(RAMP_12, 0, 4095), id="12 bits in 16"),
-        pytest.param(Image.fromarray(RAMP_12 * 16), scaled(RAMP_12 * 16.0, 0, 65535), id="16 bits"),
-        pytest.param(Image.fromarray(RAMP_12 // 4), scaled(RAMP_12 // 4, 0, 1023), id="10 bits in 16"),
-        pytest.param(Image.fromarray(RAMP_8.astype(np.uint16)), RAMP_8, id="8 bits in 16"),
-        pytest.param(Image.fromarray(np.full((3, 3), 7, np.uint16)), np.full((3, 3), 7), id="constant 16-bit"),
-        pytest.param(Image.fromarray(np.zeros((3, 3), np.uint16)), np.zeros((3, 3)), id="black 16-bit"),
-        pytest.param(
-            PALETTE, np.array([[10, 20, 30], [40, 50, 60], [70, 80, 90], [100, 110, 120]])[RAMP_8 // 64], id="palette"
-        ),
-        pytest.param(
-            Image.fromarray(RGBA),
-            np.stack([np.rint(200 * (RGBA[..., 3] / 255.0)), *[np.zeros((4, 4))] * 2], axis=-1),
-            id="alpha over black",
-        ),
-        pytest.param(
-            Image.merge("LA", [Image.fromarray(RAMP_8), Image.fromarray(np.full_like(RAMP_8, 255))]),
-            RAMP_8,
-            id="opaque LA",
-        ),
-    ],
-)
+COLOURS = np.array([[10, 20, 30], [40, 50, 60], [70, 80, 90], [100, 110, 120]])[RAMP_8 // 64]
+OPAQUE = Image.merge("LA", [Image.fromarray(RAMP_8), Image.fromarray(np.full_like(RAMP_8, 255))])
+PNG = {
+    "8-bit grey": (Image.fromarray(RAMP_8), RAMP_8),
+    "1-bit": (Image.fromarray(RAMP_8 > 99).convert("1"), (RAMP_8 > 99) * 255),
+    "12 bits in 16": (Image.fromarray(RAMP_12), scaled(RAMP_12, 0, 4095)),
+    "16 bits": (Image.fromarray(RAMP_12 * 16), scaled(RAMP_12 * 16.0, 0, 65535)),
+    "10 bits in 16": (Image.fromarray(RAMP_12 // 4), scaled(RAMP_12 // 4, 0, 1023)),
+    "8 bits in 16": (Image.fromarray(RAMP_8.astype(np.uint16)), RAMP_8),
+    "constant 16-bit": (Image.fromarray(np.full((3, 3), 7, np.uint16)), np.full((3, 3), 7)),
+    "black 16-bit": (Image.fromarray(np.zeros((3, 3), np.uint16)), np.zeros((3, 3))),
+    "palette": (PALETTE, COLOURS),
+    "alpha over black": (Image.fromarray(RGBA), np.rint(RGBA[..., :3] * (RGBA[..., 3:] / 255.0))),
+    "opaque LA": (OPAQUE, RAMP_8),
+}
+
+
+@pytest.mark.parametrize(("picture", "expected"), PNG.values(), ids=PNG)
 def test_png(tmp_path, picture, expected):
     picture.save(tmp_path / "a.png")
     opened = open_key(tmp_path, "a.png")
@@ -81,9 +73,59 @@ def test_a_full_size_radiograph_opens_without_a_warning(tmp_path):
     assert open_key(tmp_path, "a.png").size == (4000, 5000)
 
 
-@pytest.mark.parametrize("write", [lambda path, pixels: Image.fromarray(pixels).save(path, format="PNG"), write_dicom])
-def test_an_absurdly_large_image_is_refused(tmp_path, monkeypatch, write):
+# --- the size ---------------------------------------------------------------------------------------------------------
+
+
+def size_of(root, key):
+    return images.image_size({"source": SOURCE, "key": key, "view": ""}, {SOURCE: root})
+
+
+def write_any(path, pixels):
+    write_dicom(path, pixels.astype(np.uint16)) if path.suffix == ".dicom" else Image.fromarray(pixels).save(path)
+
+
+@pytest.mark.parametrize("size", [(30, 20), (20, 30), (1, 1)])
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.dicom"])
+def test_size_is_width_then_height_as_when_opened(tmp_path, name, size):
+    write_any(tmp_path / name, np.zeros(size[::-1], np.uint8))
+    assert size_of(tmp_path, name) == open_key(tmp_path, name).size == size
+
+
+def test_orientation_in_exif_does_not_turn_the_size(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("L", (30, 20)).save(tmp_path / "a.jpg", exif=exif)
+    assert size_of(tmp_path, "a.jpg") == (30, 20)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.dicom"])
+def test_only_the_header_is_needed_for_the_size(tmp_path, name):
+    write_any(tmp_path / name, np.random.default_rng(0).integers(0, 255, (40, 50), dtype=np.uint8))
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-900])
+    assert size_of(tmp_path, name) == (50, 40)
+    with pytest.raises(ImageError):
+        open_key(tmp_path, name)
+
+
+@pytest.mark.parametrize("read", [size_of, open_key])
+@pytest.mark.parametrize("name", ["a.png", "a.dicom"])
+def test_an_absurd_size_is_refused(tmp_path, monkeypatch, name, read):
     monkeypatch.setattr(images, "MAX_PIXELS", 200)
-    write(tmp_path / "a", RAMP_8)
+    write_any(tmp_path / name, RAMP_8)
     with pytest.raises(ImageError, match="16 x 16 pixels"):
-        open_key(tmp_path, "a")
+        read(tmp_path, name)
+
+
+NO_IMAGE = [
+    (None, "no such file"), (b"", "empty"), (b"hello", "neither jpg"), (b"GIF89a" + b"\0" * 99, "neither jpg"),
+    (b"\x89PNG\r\n\x1a\n", "neither jpg"), (b"\xff\xd8\xff", "neither jpg"), (b"\0" * 128 + b"DICM", "truncated"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", [size_of, open_key])
+@pytest.mark.parametrize(("content", "reason"), NO_IMAGE)
+def test_what_is_no_image_is_refused_by_its_key(tmp_path, content, reason, read):
+    if content is not None:
+        (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(ImageError, match=rf"'a\.png' of source '{SOURCE}'.*{reason}"):
+        read(tmp_path, "a.png")

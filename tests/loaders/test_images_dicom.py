@@ -36,87 +36,38 @@ def window(values, centre, width):
 
 
 SIGNED = RAMP_12.astype(np.int16) - 2048
+WIDE, PLAIN, NEGATIVE = RAMP_12.astype(float), scaled(RAMP_12, 0, 4095), {"RescaleSlope": -1, "RescaleIntercept": 4095}
+WINDOW = {"bits": 12, "WindowCenter": 1500, "WindowWidth": 800}
+INVERSE = {"photometric": "MONOCHROME1", "PresentationLUTShape": "INVERSE"}
+SHIFTED = {"RescaleSlope": 2, "RescaleIntercept": -1024, "WindowCenter": 40, "WindowWidth": 400}
+SIGMOID = np.rint(255 / (1 + np.exp(-4 * (WIDE - 1500) / 800)))
+GREY = {
+    "8-bit": (RAMP_8, {}, RAMP_8),
+    "8-bit MONOCHROME1": (RAMP_8, {"photometric": "MONOCHROME1"}, 255 - RAMP_8.astype(int)),
+    "12-bit": (RAMP_12, {"bits": 12}, PLAIN),
+    "12 bits declared as 16": (RAMP_12, {"bits": 16}, PLAIN),
+    "16-bit": (RAMP_12 * 16, {"bits": 16}, scaled(WIDE * 16, 0, 65535)),
+    "big endian": (RAMP_12, {"syntax": ExplicitVRBigEndian, "bits": 12}, PLAIN),
+    "signed": (SIGNED, {"bits": 12}, scaled(SIGNED, -2048, 2047)),
+    "signed, all positive": (SIGNED // 2 + 1024, {"bits": 16}, scaled(SIGNED // 2 + 1024, 0, 2047)),
+    "INVERSE shape of MONOCHROME1 inverts once": (RAMP_12, {"bits": 12} | INVERSE, scaled(4095 - WIDE, 0, 4095)),
+    "window": (RAMP_12, WINDOW, window(RAMP_12, 1500, 800)),
+    "window, MONOCHROME1": (RAMP_12, WINDOW | {"photometric": "MONOCHROME1"}, 255 - window(RAMP_12, 1500, 800)),
+    "the first of two windows": (
+        RAMP_12, {"bits": 12, "WindowCenter": [1500, 9], "WindowWidth": [800, 9]}, window(RAMP_12, 1500, 800)
+    ),
+    "exact window": (RAMP_12, WINDOW | {"VOILUTFunction": "LINEAR_EXACT"}, scaled(RAMP_12, 1100, 1900)),
+    "sigmoid window": (RAMP_12, WINDOW | {"VOILUTFunction": "SIGMOID"}, SIGMOID),
+    "rescale, then window": (RAMP_12, {"bits": 12} | SHIFTED, window(WIDE * 2 - 1024, 40, 400)),
+    "negative slope, then window": (RAMP_12, WINDOW | NEGATIVE, window(4095 - WIDE, 1500, 800)),
+    "rescale alone changes no contrast": (RAMP_12, {"bits": 12, "RescaleSlope": 0.5, "RescaleIntercept": -100}, PLAIN),
+    "negative slope alone": (RAMP_12, {"bits": 12} | NEGATIVE, scaled(4095 - WIDE, 0, 4095)),
+    "signed, window": (SIGNED, {"bits": 12, "WindowCenter": -200, "WindowWidth": 1000}, window(SIGNED, -200, 1000)),
+    "empty": (RAMP_12, {"bits": 12, "WindowCenter": None, "WindowWidth": None}, PLAIN),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("pixels", "elements", "expected"),
-    [
-        pytest.param(RAMP_8, {}, RAMP_8, id="8-bit"),
-        pytest.param(RAMP_8, {"photometric": "MONOCHROME1"}, 255 - RAMP_8.astype(int), id="8-bit MONOCHROME1"),
-        pytest.param(RAMP_12, {"bits": 12}, scaled(RAMP_12, 0, 4095), id="12-bit"),
-        pytest.param(RAMP_12, {"bits": 16}, scaled(RAMP_12, 0, 4095), id="12 bits declared as 16"),
-        pytest.param(RAMP_12 * 16, {"bits": 16}, scaled(RAMP_12 * 16.0, 0, 65535), id="16-bit"),
-        pytest.param(RAMP_12, {"syntax": ExplicitVRBigEndian, "bits": 12}, scaled(RAMP_12, 0, 4095), id="big endian"),
-        pytest.param(SIGNED, {"bits": 12}, scaled(SIGNED, -2048, 2047), id="signed"),
-        pytest.param(SIGNED // 2 + 1024, {"bits": 16}, scaled(SIGNED // 2 + 1024, 0, 2047), id="signed, all positive"),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "photometric": "MONOCHROME1", "PresentationLUTShape": "INVERSE"},
-            scaled(4095 - RAMP_12.astype(int), 0, 4095),
-            id="MONOCHROME1 with its INVERSE shape is inverted once",
-        ),
-        pytest.param(
-            RAMP_12, {"bits": 12, "WindowCenter": 1500, "WindowWidth": 800}, window(RAMP_12, 1500, 800), id="window"
-        ),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "photometric": "MONOCHROME1", "WindowCenter": 1500, "WindowWidth": 800},
-            255 - window(RAMP_12, 1500, 800),
-            id="window, MONOCHROME1",
-        ),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "WindowCenter": [1500, 9], "WindowWidth": [800, 9]},
-            window(RAMP_12, 1500, 800),
-            id="the first of two windows",
-        ),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "WindowCenter": 1500, "WindowWidth": 800, "VOILUTFunction": "LINEAR_EXACT"},
-            scaled(RAMP_12, 1100, 1900),
-            id="exact window",
-        ),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "WindowCenter": 1500, "WindowWidth": 800, "VOILUTFunction": "SIGMOID"},
-            np.rint(255 / (1 + np.exp(-4 * (RAMP_12.astype(float) - 1500) / 800))),
-            id="sigmoid window",
-        ),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "RescaleSlope": 2, "RescaleIntercept": -1024, "WindowCenter": 40, "WindowWidth": 400},
-            window(RAMP_12 * 2.0 - 1024, 40, 400),
-            id="rescale, then window",
-        ),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "RescaleSlope": -1, "RescaleIntercept": 4095, "WindowCenter": 1500, "WindowWidth": 800},
-            window(4095.0 - RAMP_12, 1500, 800),
-            id="negative slope, then window",
-        ),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "RescaleSlope": 0.5, "RescaleIntercept": -100},
-            scaled(RAMP_12, 0, 4095),
-            id="rescale alone changes no contrast",
-        ),
-        pytest.param(
-            RAMP_12,
-            {"bits": 12, "RescaleSlope": -1, "RescaleIntercept": 4095},
-            scaled(4095.0 - RAMP_12, 0, 4095),
-            id="negative slope alone",
-        ),
-        pytest.param(
-            SIGNED,
-            {"bits": 12, "WindowCenter": -200, "WindowWidth": 1000},
-            window(SIGNED, -200, 1000),
-            id="signed, window",
-        ),
-        pytest.param(
-            RAMP_12, {"bits": 12, "WindowCenter": None, "WindowWidth": None}, scaled(RAMP_12, 0, 4095), id="empty"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("pixels", "elements", "expected"), GREY.values(), ids=GREY)
 def test_dicom_grey(tmp_path, pixels, elements, expected):
     write_dicom(tmp_path / "a.dicom", pixels, **elements)
     difference = np.abs(grey_of(open_key(tmp_path, "a.dicom")) - expected)
@@ -124,14 +75,12 @@ def test_dicom_grey(tmp_path, pixels, elements, expected):
     assert (difference > 0).mean() < 0.02
 
 
+ORDERS = {ExplicitVRLittleEndian: "<", ExplicitVRBigEndian: ">"}
+
+
 @pytest.mark.parametrize(
     ("syntax", "as_bytes"),
-    [
-        (ExplicitVRLittleEndian, ""),
-        (ExplicitVRLittleEndian, "<u2"),
-        (ExplicitVRBigEndian, ""),
-        (ExplicitVRBigEndian, ">u2"),
-    ],
+    [(syntax, as_bytes) for syntax, order in ORDERS.items() for as_bytes in ("", f"{order}u2")],
 )
 @pytest.mark.filterwarnings("ignore:The value for the data element .0028,3006. exceeds the size of 64 kByte")
 @pytest.mark.parametrize(
@@ -148,16 +97,8 @@ def test_dicom_voi_table(tmp_path, count, first, bits, syntax, as_bytes):
     values = RAMP_12.astype(int)
     table = lookup_table(entries, first, bits, as_bytes=as_bytes)
     # A window stands beside the table: the table counts.
-    dataset = write_dicom(
-        tmp_path / "a.dcm",
-        RAMP_12,
-        bits=12,
-        syntax=syntax,
-        VOILUTSequence=table,
-        WindowCenter=10,
-        WindowWidth=5,
-        photometric="MONOCHROME1",
-    )
+    elements = {"VOILUTSequence": table, "WindowCenter": 10, "WindowWidth": 5, "photometric": "MONOCHROME1"}
+    dataset = write_dicom(tmp_path / "a.dcm", RAMP_12, bits=12, syntax=syntax, **elements)
     shown = entries[np.clip(values - first, 0, count - 1)]
     if bits > 8:  # pydicom's own table look-up is the oracle where its index type is wide enough
         np.testing.assert_array_equal(shown, apply_voi(RAMP_12.astype(np.int32), dataset))
@@ -196,49 +137,43 @@ def test_dicom_palette(tmp_path):
     assert np.abs(np.asarray(open_key(tmp_path, "a.dcm")).astype(int) - expected).max() <= 1
 
 
-@pytest.mark.parametrize("syntax", [RLELossless, JPEGBaseline8Bit])
-def test_dicom_compressed(tmp_path, syntax):
+def write_compressed(path, syntax, data):
+    """RAMP_8 as a DICOM file of another transfer syntax, its pixels given as `data`."""
+    dataset = write_dicom(path, RAMP_8)
+    dataset.file_meta.TransferSyntaxUID = syntax
+    dataset.PixelData = encapsulate([data])
+    dataset["PixelData"].is_undefined_length = True
+    dataset.save_as(path, enforce_file_format=True)
+
+
+def test_dicom_compressed(tmp_path):
     dataset = write_dicom(tmp_path / "a.dcm", RAMP_8)
-    if syntax == RLELossless:
-        dataset.compress(RLELossless)
-    else:
-        Image.fromarray(RAMP_8).save(tmp_path / "a.jpg", quality=100)
-        dataset.file_meta.TransferSyntaxUID = syntax
-        dataset.PixelData = encapsulate([(tmp_path / "a.jpg").read_bytes()])
-        dataset["PixelData"].is_undefined_length = True
+    dataset.compress(RLELossless)
     dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
-    assert np.abs(grey_of(open_key(tmp_path, "a.dcm")) - RAMP_8).max() <= (0 if syntax == RLELossless else 3)
+    np.testing.assert_array_equal(grey_of(open_key(tmp_path, "a.dcm")), RAMP_8)
+    Image.fromarray(RAMP_8).save(tmp_path / "a.jpg", quality=100)
+    write_compressed(tmp_path / "b.dcm", JPEGBaseline8Bit, (tmp_path / "a.jpg").read_bytes())
+    assert np.abs(grey_of(open_key(tmp_path, "b.dcm")) - RAMP_8).max() <= 3
 
 
 def test_a_missing_decoder_is_named(tmp_path):
     if get_decoder(JPEGLSLossless).is_available:
         pytest.skip("a JPEG-LS decoder is installed here")
-    dataset = write_dicom(tmp_path / "a.dcm", RAMP_8)
-    dataset.file_meta.TransferSyntaxUID = JPEGLSLossless
-    dataset.PixelData = encapsulate([b"\xff\xd8"])
-    dataset["PixelData"].is_undefined_length = True
-    dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    write_compressed(tmp_path / "a.dcm", JPEGLSLossless, b"\xff\xd8")
     with pytest.raises(ImageError, match=r"(?s)'a\.dcm'.*JPEG-LS.*no decoder.*pip install pylibjpeg"):
         open_key(tmp_path, "a.dcm")
 
 
-def test_a_video_syntax_is_refused(tmp_path):
-    dataset = write_dicom(tmp_path / "a.dcm", RAMP_8)
-    dataset.file_meta.TransferSyntaxUID = MPEG2MPML
-    dataset.PixelData = encapsulate([b"\0\0"])
-    dataset["PixelData"].is_undefined_length = True
-    dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
-    with pytest.raises(ImageError, match="no decoder exists for transfer syntax MPEG2"):
-        open_key(tmp_path, "a.dcm")
-
-
-def test_dicom_of_several_frames_is_refused(tmp_path):
-    write_dicom(tmp_path / "a.dcm", np.stack([RAMP_8, RAMP_8]), NumberOfFrames=2)
-    with pytest.raises(ImageError, match="a DICOM of 2 frames"):
-        open_key(tmp_path, "a.dcm")
-
-
-def test_dicom_of_32_bits_is_refused(tmp_path):
-    write_dicom(tmp_path / "a.dcm", RAMP_12.astype(np.uint32))
-    with pytest.raises(ImageError, match="32 bits"):
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda path: write_compressed(path, MPEG2MPML, b"\0\0"), "no decoder exists for transfer syntax MPEG2"),
+        (lambda path: write_dicom(path, np.stack([RAMP_8] * 2), NumberOfFrames=2), "a DICOM of 2 frames"),
+        (lambda path: write_dicom(path, RAMP_12.astype(np.uint32)), "32 bits"),
+    ],
+    ids=["video", "several frames", "32 bits"],
+)
+def test_a_dicom_of_another_kind_is_refused(tmp_path, write, words):
+    write(tmp_path / "a.dcm")
+    with pytest.raises(ImageError, match=words):
         open_key(tmp_path, "a.dcm")

@@ -41,13 +41,10 @@ def xml_of(item: Report) -> str:
     parts += ["</Abstract></Article></MedlineCitation><MeSH>"]
     parts += [f"<major>{escape(term)} </major>" for term in item.mesh_major]
     parts += [f"<automatic>{escape(term)}</automatic>" for term in item.mesh_automatic]
-    parts += ["</MeSH>"]
     ids = [quoteattr(image.key.removesuffix(".png")) for image in item.images]
-    parts += [f"<parentImage id={name}><caption>PA</caption></parentImage>" for name in ids]
-    head = (
-        f'<?xml version="1.0" encoding="utf-8"?>\n<eCitation><uId id="{item.uid}"/><MedlineCitation><Article><Abstract>'
-    )
-    return head + "\n".join(parts) + "</eCitation>"
+    parts += ["</MeSH>", *(f"<parentImage id={name}><caption>PA</caption></parentImage>" for name in ids)]
+    head = f'<?xml version="1.0" encoding="utf-8"?>\n<eCitation><uId id="{item.uid}"/>'
+    return head + "<MedlineCitation><Article><Abstract>" + "\n".join(parts) + "</eCitation>"
 
 
 def write_xml(folder: Path, items=REPORTS) -> Path:
@@ -103,9 +100,19 @@ LAYOUTS = {
 }
 
 
+LABEL_FILES = {
+    "ecgen-radiology": [f"ecgen-radiology/{number}.xml" for number in (1, 2, 10, 33)],
+    "archive in a folder": ["NLMCXR_reports.tgz"],
+    "kaggle": [openi.REPORTS_CSV, openi.PROJECTIONS_CSV],
+}
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_reads_the_same(layout, tmp_path):
-    assert read_reports(LAYOUTS[layout](tmp_path / "root")) == REPORTS
+    root = LAYOUTS[layout](tmp_path / "root")
+    assert read_reports(root) == REPORTS
+    if layout in LABEL_FILES:
+        assert [file.relative_to(root).as_posix() for file in label_files(root)] == LABEL_FILES[layout]
 
 
 def test_xml_wins_over_the_archive_beside_it(tmp_path):
@@ -184,10 +191,7 @@ FAULTS = {
     "archive lacks its last byte": (_truncated(1), "truncated or damaged"),
     "archive cut": (_truncated(200), "truncated or damaged"),
     "empty archive": (lambda root: write_tgz(root / TGZ, {"readme.txt": ""}), "holds no XML file"),
-    "broken xml in the archive": (
-        lambda root: write_tgz(root / TGZ, {"5.xml": "<a>"}),
-        f"{TGZ}/5.xml: not well-formed",
-    ),
+    "broken xml in the archive": (lambda root: write_tgz(root / TGZ, {"5.xml": "<a>"}), f"{TGZ}/5.xml: not well"),
     "half of the csv pair": (lambda root: (write_kaggle(root), (root / PAIR).unlink()), f"{PAIR} is missing"),
     "csv column": (lambda root: write_kaggle(root, drop="MeSH"), f"{CSV}, column 'MeSH'"),
     "other csv's column": (lambda root: write_kaggle(root, drop="filename"), f"{PAIR}, column 'filename'"),
@@ -195,10 +199,7 @@ FAULTS = {
     "csv uid": (_edited(CSV, ("\n33,", "\nxx,")), f"{CSV}, row 4, column 'uid'"),
     "csv uid twice": (_edited(CSV, ("\n33,", "\n10,")), "row 4: CXR10 was already in"),
     "fields": (_edited(CSV, ("\n33,,", "\n33,")), f"{CSV}, row 4: the row has 7 cells"),
-    "csv image name": (
-        _edited(PAIR, (f"{IMAGES[0][3:]}.dcm.png", "2.jpg")),
-        f"{PAIR}, row 2, column 'filename': unknown",
-    ),
+    "csv image name": (_edited(PAIR, (f"{IMAGES[0][3:]}.dcm.png", "2.jpg")), "row 2, column 'filename': unknown image"),
     "csv image twice": (_edited(PAIR, lambda lines: [*lines, lines[1]]), f"{PAIR}, row 5"),
 }
 
