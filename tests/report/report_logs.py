@@ -26,57 +26,30 @@ PLACES = {  # protocol: (id's first parts, id's middle part)
 
 
 def question(
-    protocol: str,
-    number: int,
-    *,
-    finding: str = "edema",
-    options: Sequence[str] | None = None,
-    answer: int = 0,
-    negated: int = 1,
-    prompt: str | None = "b0",
-    negation_form: str = "canonical_no",
-    question_form: str = "original",
-    layout: str = "original",
-    split: str = "validation",
-    **columns: Any,
-) -> dict[str, Any]:
+    protocol: str, number: int, *, finding: str = "edema", options: Sequence[str] | None = None, answer: int = 0,
+    negated: int = 1, prompt: str | None = "b0", split: str = "validation", **columns: Any,
+) -> dict[str, Any]:  # fmt: skip
     """One row as a task's document; by default "Edema", its negation and "Fracture"."""
     place, middle = PLACES.get(protocol, ("rexvqa/test", ""))
     polarity = "absence" if protocol.endswith("absence") else "presence"
     study = f"patient{number:05d}/study1"
+    forms = {"negation_form": "canonical_no", "question_form": "original", "layout": "original"} | columns
+    options = options or [positive_option(finding), negated_option(finding, forms["negation_form"]), "Fracture"]
     row = {
-        "id": f"{place.replace('validation', split)}/{study}/{middle}/{slug(finding)}",
-        "protocol": protocol,
-        "polarity": polarity,
-        "study_id": study,
-        "images": f"chexpert:valid/{study}/view1_frontal.jpg",
-        "question": QUESTION_FORMS[polarity].get(question_form, ""),
-        "options": list(options or [positive_option(finding), negated_option(finding, negation_form), "Fracture"]),
-        "answer": answer,
-        "finding": finding,
-        "negated": negated,
-        "counterpart": -1 if negated < 0 else answer,
-        "negation_form": negation_form,
-        "question_form": question_form,
-        "layout": layout,
-        "cue": "",
-        "n_rows_skipped": 0,
-        **columns,
-    }
+        "id": f"{place.replace('validation', split)}/{study}/{middle}/{slug(finding)}", "protocol": protocol,
+        "polarity": polarity, "study_id": study, "images": f"chexpert:valid/{study}/view1_frontal.jpg",
+        "question": QUESTION_FORMS[polarity].get(forms["question_form"], ""),
+        "options": list(options), "answer": answer, "finding": finding,
+        "negated": negated, "counterpart": -1 if negated < 0 else answer, "cue": "", "n_rows_skipped": 0,
+        **forms,
+    }  # fmt: skip
     return row if prompt is None else row | {"prompt": prompt}
 
 
 def answered(
-    protocol: str,
-    n: int,
-    correct: int,
-    negated: int,
-    *,
-    drift: int = 0,
-    shared: int = 0,
-    unread: int = 0,
+    protocol: str, n: int, correct: int, negated: int, *, drift: int = 0, shared: int = 0, unread: int = 0,
     **columns: Any,
-) -> list[tuple[dict[str, Any], str]]:
+) -> list[tuple[dict[str, Any], str]]:  # fmt: skip
     """n questions with answers: `correct` right, `negated` on the negated option, `unread` unreadable, the rest wrong.
 
     Of the negated ones, `drift` have a distractor in slot 0, and `shared` have options that all share a concept word.
