@@ -71,15 +71,36 @@ def test_the_anatomy_is_a_chest():
         assert not (drawn.regions["left lung"] & drawn.regions["right lung"]).any()
 
 
-@pytest.mark.parametrize("name", ["Edema", "no finding", "left edema", "middle atelectasis", "left", ""])
-def test_an_unknown_finding_is_refused(name):
-    with pytest.raises(ValueError, match=f"finding '{name}'"):
-        chest.draw_chest([name], seed=0)
+def test_cardiomegaly_is_a_cardiothoracic_ratio_above_one_half():
+    for seed in range(20):
+        for findings in ([], ["cardiomegaly"]):
+            regions = chest.regions(findings, seed=seed)
+            width = {name: np.ptp(np.nonzero(mask)[1]) for name, mask in regions.items()}
+            thorax = np.ptp(np.nonzero(regions["left lung"] | regions["right lung"])[1])
+            assert (width["heart"] / thorax > 0.5) == bool(findings)
 
 
-def test_an_unknown_view_is_refused():
-    with pytest.raises(ValueError, match="view 'AP': expected one of frontal, lateral"):
-        chest.draw_chest([], seed=0, view="AP")
+def test_a_finding_named_twice_or_in_another_order_is_the_same_and_both_sides_can_be_named():
+    first = chest.draw_chest(["edema", "cardiomegaly"], seed=5)
+    np.testing.assert_array_equal(first, chest.draw_chest(("cardiomegaly", "edema", "edema"), seed=5))
+    both = {f"{side} pleural effusion" for side in ("left", "right")}
+    assert set(chest.chest(both, seed=1).findings) == both
+    assert {name for seed in range(20) for name in chest.chest(["pleural effusion"], seed=seed).findings} == both
+
+
+@pytest.mark.parametrize(
+    ("name", "view", "words"),
+    [
+        *((name, "frontal", f"finding '{name}'") for name in (
+            "Edema", "no finding", "left edema", "middle atelectasis", "left", "", "left enlarged heart", "upper edema",
+            "left mass", "upper left mass")),
+        ("upper left mass", "lateral", "finding 'upper left mass': expected one of cardiomegaly"),
+        ("edema", "AP", "view 'AP': expected one of frontal, lateral"),
+    ],
+)  # fmt: skip
+def test_an_unknown_finding_side_zone_or_view_is_refused(name, view, words):
+    with pytest.raises(ValueError, match=words):
+        chest.draw_chest([name], seed=0, view=view)
 
 
 @settings(max_examples=12, deadline=None)

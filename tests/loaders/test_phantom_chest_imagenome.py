@@ -5,6 +5,7 @@ import zipfile
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from medfaith.loaders import chest_imagenome, chest_imagenome_silver, mimic_cxr
@@ -178,6 +179,42 @@ def test_boxes_are_the_annotations_around_the_anatomy(written, gold, drawn):
         for name, region in (("cardiac silhouette", "heart"), ("aortic arch", "aorta"), ("trachea", "trachea")):
             ys, xs = np.nonzero(regions[region])
             assert boxes[name] == (xs.min(), ys.min(), xs.max(), ys.max())
+
+
+# --- the other files --------------------------------------------------------------------------------------------------
+
+
+def test_the_other_files_agree_with_the_gold_rows(written, gold):
+    root = written["chest_imagenome"]
+    assert set(chest_imagenome.label_files(root)) == set(chest_imagenome.FILES)
+    anatomy, found = chest_imagenome.read_anatomy(root), chest_imagenome.read_automatic_boxes(root)
+    assert set(anatomy) == set(chest_imagenome.read_scaling(root)) == set(found)
+    for image, boxes in found.items():
+        assert len(anatomy[image]) - len(boxes) in (1, 2)
+        assert all(0 <= np.abs(np.subtract(box, anatomy[image][name])).max() <= 4 for name, box in boxes.items())
+    attributes = chest_imagenome.read_attributes(root).select(["row_id", "bbox", "label_name", "context"])
+    rows = {tuple(row.values()) for row in attributes.to_pylist()}
+    told = {(one.id, said.box, said.label, said.context) for one in gold for said in one.mentions}
+    assert told < rows
+    assert {box for _, box, *_ in rows - told} == {"unknown", "left chest wall", "right chest wall"}
+    for row in chest_imagenome.read_comparisons(root).to_pylist():
+        assert row["comparison"] == "no change"
+        assert all(row["bbox"] in anatomy[row[f"{when}_image_id"]] for when in ("current", "previous"))
+
+
+def test_coordinates_of_the_square_follow_from_the_scaling(written, frontal):
+    root = written["chest_imagenome"]
+    rows = pd.read_csv(root / chest_imagenome.FILES["anatomy"])
+    for image, one in chest_imagenome.read_scaling(root).items():
+        size = frontal[image]
+        assert one.ratio == 224 / max(size["width"], size["height"])
+        own = rows[rows["image_id"] == f"{image}.dcm"]
+        for axis, side, before, after in (("x", "width", one.left, one.right), ("y", "height", one.top, one.bottom)):
+            assert before + after == pytest.approx(224 - size[side] * one.ratio, abs=0.5)
+            for end in "12":
+                original = own[f"original_{axis}{end}"]
+                assert original.between(0, size[side] - 1).all()
+                assert (np.abs(own[f"{axis}{end}"] - (original * one.ratio + before)) <= 0.5).all()
 
 
 # --- splits and scene graphs ------------------------------------------------------------------------------------------

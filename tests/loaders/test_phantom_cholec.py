@@ -106,7 +106,7 @@ def test_the_triplets_are_the_clips(written, clips, reader, videos):
 
 
 @pytest.mark.parametrize("video", [42, 43])
-def test_the_tools_are_the_boxed_ones(written, video):
+def test_the_tools_are_the_boxed_ones_and_every_frame_has_a_phase(written, clips, video):
     tools = cholec80.read_tools(written["cholec80"], video)
     assert tools.frames.tolist() == [25 * k for k in SECONDS]
     boxed = {one.frame: one for one in cholec80_boxes.read_frames(written["cholec80_boxes"]) if one.video == video}
@@ -114,6 +114,10 @@ def test_the_tools_are_the_boxed_ones(written, video):
         named = {name for name, _ in boxed[frame].boxes} if frame in boxed else set()
         assert {cholec80.INSTRUMENTS[n] for n in np.flatnonzero(present)} == named
     assert tools.present[:, cholec80.INSTRUMENTS.index("specimen_bag")].any()
+    table = written["cholec80"] / "phase_annotations" / f"video{video}-phase.txt"
+    phases = [line.split("\t") for line in table.read_text().splitlines()[1:]]
+    expected = [(str(t), phantom_cholec80.PHASES[clips[video].phase(t)]) for t in range(surgery.N_FRAMES)]
+    assert [tuple(row) for row in phases] == expected
 
 
 def test_the_dictionaries_are_the_official_ones(written):

@@ -5,15 +5,17 @@ What all phantoms of HEAL-MedVQA's sources share is tested here too; MIMIC-CXR's
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pydicom
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pycocotools import mask as coco
 from pycocotools.coco import COCO
-from sklearn.metrics import roc_auc_score
 
 from medfaith.loaders import images, phantom
 from medfaith.loaders import vindr_cxr as readers
@@ -35,15 +37,32 @@ def pixels_of(ref, roots):
 
 
 @pytest.mark.parametrize("finding", cases.FINDINGS, ids=lambda finding: finding.drawn)
-def test_a_box_lies_on_its_anatomy_more_than_on_any_other(finding):
+def test_a_finding_shows_and_its_box_lies_on_its_anatomy_more_than_on_any_other(finding):
     thin = finding.label in {"Rib fracture", "Atelectasis", "Pleural thickening"}
     for seed in range(4):
         picture = chest.chest([finding.drawn], seed=seed)
+        change = (picture.pixels.astype(int) - chest.draw_chest([], seed=seed))[picture.findings[finding.drawn]]
+        assert np.abs(change).max() > 30, seed
+        if finding.label in OPACITIES | DARK:
+            assert change.mean() * (-1 if finding.label in DARK else 1) > 20, seed
         ((label, xywh),) = cases.boxes([finding], picture)
         assert label == finding.label
         iou = {name: rle_iou(picture.regions[name], xywh) for name in ANATOMIES}
         assert max(iou, key=lambda name: iou[name]) in finding.anatomies, seed
-        assert iou[max(iou, key=lambda name: iou[name])] > (0.02 if thin else 0.2), seed
+        assert max(iou.values()) > (0.02 if thin else 0.2), seed
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 4), max_size=40), st.integers(0, 99))
+def test_dealt_findings_share_no_anatomy_and_all_get_their_turn(counts, seed):
+    hands = cases.deal(counts, np.random.default_rng(seed))
+    assert [len(hand) for hand in hands] == counts
+    for hand in hands:
+        occupied = [anatomy for finding in hand for anatomy in finding.anatomies]
+        assert len(occupied) == len(set(occupied))
+    times = Counter(finding for hand in hands for finding in hand)
+    assert sum(counts) < 2 * len(cases.FINDINGS) or len(times) == len(cases.FINDINGS)
+    assert max(times.values(), default=0) <= 1 + -(-sum(counts) // len(cases.FINDINGS))
 
 
 def rle_iou(mask, xywh):
@@ -56,12 +75,6 @@ def rle_iou(mask, xywh):
 def corners(xywh):
     x, y, w, h = xywh
     return x, y, x + w, y, x + w, y + h, x, y + h
-
-
-@pytest.mark.parametrize("name", ["left enlarged heart", "upper edema", "left mass", "upper left mass"])
-def test_a_zone_or_side_that_a_finding_does_not_have_is_refused(name):
-    with pytest.raises(ValueError, match=f"finding '{name}'"):
-        chest.chest([name], seed=0)
 
 
 # --- VinDr-CXR --------------------------------------------------------------------------------------------------------
@@ -107,18 +120,22 @@ def test_vindr_images_are_of_many_kinds_and_show_the_drawing(written, plan):
         np.testing.assert_array_equal(pixels_of(ref, written), drawn & 0b11111100)
 
 
-def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan):
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan, split):
     """Of findings that move no outline: the strong changes against the same patient without them lie in the boxes."""
-    boxes = boxes_by_image(written, "test")
+    read = readers.agree(annotations(written, split))
+    boxes = {image_id: [] for image_id in read.image_ids}
+    for row in read.boxes.to_pylist():
+        boxes[read.image_ids[row["image"]]].append([row[side] for side in ("x", "y", "width", "height")])
     checked = 0
-    for radiograph in plan["test"]:
+    for radiograph in plan[split]:
         still = [f.label in OPACITIES | DARK for f in radiograph.findings]
         if still and all(still):
-            ref = {"source": "vindr_cxr", "key": f"test/{radiograph.name}.dicom", "view": ""}
+            ref = {"source": "vindr_cxr", "key": f"{split}/{radiograph.name}.dicom", "view": ""}
             normal = chest.draw_chest([], seed=radiograph.seed, size=radiograph.size)
             changed = np.abs(pixels_of(ref, written).astype(int) - normal) > 40
             inside = np.zeros_like(changed)
-            for _, (x, y, w, h) in boxes[radiograph.name]:
+            for x, y, w, h in boxes[radiograph.name]:
                 part = np.s_[round(y) : round(y + h), round(x) : round(x + w)]
                 inside[part] = True
                 assert changed[part].mean() > 0.3, radiograph
@@ -127,17 +144,16 @@ def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan):
     assert checked >= 8
 
 
-def boxes_by_image(written, split):
-    """{image id: [(class, xywh)]} of one split, those of all readers."""
-    read = annotations(written, split)
-    found = {image_id: [] for image_id in read.image_ids}
-    for row in read.boxes.to_pylist():
-        xywh = tuple(row[side] for side in ("x", "y", "width", "height"))
-        found[read.image_ids[row["image"]]].append((row["label"], xywh))
-    return found
+def test_vindr_readers_mostly_agree(written, plan):
+    """Two or three readers saw each drawn finding; what one alone saw is not drawn."""
+    read = annotations(written, "train")
+    readers_of = {rule: readers.agree(read, rule).boxes for rule in readers.RULES}
+    assert readers_of["majority"].num_rows == sum(len(radiograph.findings) for radiograph in plan["train"])
+    assert readers_of["all"].num_rows > 0.6 * readers_of["majority"].num_rows
+    assert readers_of["any"].num_rows >= readers_of["majority"].num_rows + 3
 
 
-# --- anatomy masks, and what shows in them ----------------------------------------------------------------------------
+# --- anatomy masks ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -172,46 +188,6 @@ def test_vindr_masks_are_the_drawn_regions(masks, plan):
                     empty.append((split, number, name))
     assert lacking == [("train", 1)]
     assert empty == [("test", 1, "trachea")]
-
-
-def zone_greys(written, masks, split, labels):
-    """Mean grey of every lung zone, less its median among those without a box: (zones with `labels`, zones without)."""
-    grey = {zone: {"with": [], "without": []} for zone in ZONES}
-    for image_id, boxes in boxes_by_image(written, split).items():
-        pixels = pixels_of({"source": "vindr_cxr", "key": f"{split}/{image_id}.dicom", "view": ""}, written)
-        for zone in ZONES if image_id in masks else ():
-            mask = masks[image_id][zone]
-            iou = [(label, rle_iou(mask, xywh)) for label, xywh in boxes]
-            if sum(label in labels and overlap > 0.25 for label, overlap in iou) >= (2 if split == "train" else 1):
-                grey[zone]["with"].append(pixels[mask].mean())
-            elif not any(overlap > 0.01 for _, overlap in iou):
-                grey[zone]["without"].append(pixels[mask].mean())
-    usual = {zone: np.median(both["without"]) for zone, both in grey.items()}
-    return tuple(np.array([v - usual[z] for z in ZONES for v in grey[z][kind]]) for kind in ("with", "without"))
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-@pytest.mark.parametrize(("labels", "sign"), [(OPACITIES, 1), (DARK, -1)])
-def test_vindr_zones_show_their_findings(written, masks, split, labels, sign):
-    present, absent = zone_greys(written, masks, split, labels)
-    assert len(present) >= 5
-    assert len(absent) >= 80
-    assert roc_auc_score([1] * len(present) + [0] * len(absent), sign * np.concatenate([present, absent])) >= 0.95
-    assert abs(np.median(present)) > 3 * np.std(absent)
-
-
-@pytest.mark.parametrize("anatomy", ["heart", "aorta", "trachea"])
-def test_vindr_midline_anatomies_show_their_findings(written, masks, plan, anatomy):
-    greys, labels = [], []
-    for split, radiographs in plan.items():
-        for radiograph in radiographs:
-            mask = masks.get(radiograph.name, {}).get(anatomy, np.zeros(0, bool))
-            if mask.any():
-                ref = {"source": "vindr_cxr", "key": f"{split}/{radiograph.name}.dicom", "view": ""}
-                greys.append(pixels_of(ref, written)[mask].mean())
-                labels.append(any(anatomy in finding.anatomies for finding in radiograph.findings))
-    assert sum(labels) >= 3
-    assert roc_auc_score(labels, greys) >= 0.9
 
 
 # --- all --------------------------------------------------------------------------------------------------------------

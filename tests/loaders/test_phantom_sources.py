@@ -97,6 +97,16 @@ def test_openi_xml_has_the_original_s_elements(written):
     assert any("<major>Technical Quality of Image Unsatisfactory </major>" in text for text in texts.values())
 
 
+def test_openi_has_every_kind_of_report(reports):
+    assert {len(report.images) for report in reports} == {0, 1, 2, 3}
+    kinds = Counter((bool(report.findings), bool(report.impression)) for report in reports)
+    assert set(kinds) == {(True, True), (False, True), (True, False)}
+    majors = Counter(term for report in reports for term in report.mesh_major)
+    assert min(majors["normal"], majors["No Indexing"], majors["Technical Quality of Image Unsatisfactory"]) >= 2
+    assert any(report.mesh_automatic for report in reports)
+    assert [report.uid for report in reports] != [f"CXR{n}" for n in range(1, len(reports) + 1)]  # gaps
+
+
 def test_openi_states_what_it_indexes(reports):
     for report in reports:
         text = f"{report.findings} {report.impression}".lower()

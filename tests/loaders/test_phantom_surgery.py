@@ -191,6 +191,11 @@ def test_outside_the_body_nothing_is_seen_labelled_or_moves(clip):
     assert all(clip.frame(n).min() > 0 for n in (t - 13, t + 13))
 
 
+def test_phases_are_equal_parts_in_order(clip):
+    length = surgery.N_FRAMES // 7
+    assert [clip.phase(t) for t in range(surgery.N_FRAMES)] == [t // length for t in range(surgery.N_FRAMES)]
+
+
 METHODS = ["frame", "seen", "boxes", "triplets", "phase", "is_black", "tool_mask", "camera", "flow"]
 
 

@@ -133,34 +133,30 @@ def test_masks_of_different_sizes_do_not_overlap():
 GOOD = full(np.eye(6, 4, dtype=bool))
 
 
+BAD_COUNTS = [
+    ("type NoneType", None), ("empty", ""), ("outside the code", "é"), ("outside the code", " 0"), ("break off", "0o"),
+    ("too long", "ooooooooooo0"), ("negative", "O0"), ("negative", [30, -6]), ("0 pixels|type list", []),
+    ("type list", [12.0, 12.0]), ("type list", [[1, 1, 5, 1, 5, 3]]), ("type list", [[1], [1, 2]]),
+    ("expected 6 x 4 = 24", GOOD["counts"] + "1"),
+]  # fmt: skip
+BAD_SIZES = [
+    ("size None", None), ("size '64'", "64"), ("positive", [6, 0]), ("positive", [6.0, 4]), ("positive", [6, 4, 1]),
+    ("more than", [2**20, 2**20]), ("24 pixels; expected 6 x 5 = 30", [6, 5]),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("broken", "reason"),
-    [
-        ({"counts": GOOD["counts"]}, "size None"),
-        ({"size": "64", "counts": GOOD["counts"]}, "size '64'"),
-        ({"size": [6, 0], "counts": GOOD["counts"]}, "positive"),
-        ({"size": [6.0, 4], "counts": GOOD["counts"]}, "positive"),
-        ({"size": [6, 4, 1], "counts": GOOD["counts"]}, "positive"),
-        ({"size": [2**20, 2**20], "counts": GOOD["counts"]}, "more than"),
-        ({"size": [6, 4]}, "type NoneType"),
-        ({"size": [6, 5], "counts": GOOD["counts"]}, "24 pixels; expected 6 x 5 = 30"),
-        ({"size": [6, 4], "counts": GOOD["counts"] + "1"}, "expected 6 x 4 = 24"),
-        ({"size": [6, 4], "counts": ""}, "empty"),
-        ({"size": [6, 4], "counts": []}, "0 pixels|type list"),
-        ({"size": [6, 4], "counts": "é"}, "outside the code"),
-        ({"size": [6, 4], "counts": " 0"}, "outside the code"),
-        ({"size": [6, 4], "counts": "0o"}, "break off"),
-        ({"size": [6, 4], "counts": "ooooooooooo0"}, "too long"),
-        ({"size": [6, 4], "counts": "O0"}, "negative"),
-        ({"size": [6, 4], "counts": [30, -6]}, "negative"),
-        ({"size": [6, 4], "counts": [12.0, 12.0]}, "type list"),
-        ({"size": [6, 4], "counts": [[1, 1, 5, 1, 5, 3]]}, "type list"),
-        ({"size": [6, 4], "counts": [[1], [1, 2]]}, "type list"),
-        ([[1, 1, 5, 1, 5, 3]], "size None"),
+    ("reason", "broken"),
+    [(reason, {"size": [6, 4], "counts": counts}) for reason, counts in BAD_COUNTS]
+    + [(reason, {"size": size, "counts": GOOD["counts"]}) for reason, size in BAD_SIZES]
+    + [
+        ("size None", {"counts": GOOD["counts"]}),
+        ("type NoneType", {"size": [6, 4]}),
+        ("size None", [[1, 1, 5, 1, 5, 3]]),
     ],
     ids=str,
 )
-def test_a_damaged_rle_is_refused_with_its_reason(broken, reason):
+def test_a_damaged_rle_is_refused_with_its_reason(reason, broken):
     for read in (rle.checked, rle.decode, rle.area):
         with pytest.raises(ValueError, match=reason):
             read(broken)
