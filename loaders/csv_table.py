@@ -21,6 +21,7 @@ from .errors import InputError
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 WHOLE_NUMBER = r"^[+-]?[0-9]{1,9}$"
 SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+HEAD_SIZE = 1 << 16  # bytes
 LAST_ROW = "\x02last row\x03"
 DOWNLOAD_AGAIN = "download it again and compare its size or checksum with the source's"
 
@@ -30,9 +31,13 @@ def head(path: Path, *, delimiter: str = ",", action: str = "") -> pa.Table:
 
     Raises InputError for a file without a header that can be read.
     """
-    options = csv.ReadOptions(block_size=1 << 16)
+    options = csv.ReadOptions(block_size=HEAD_SIZE)
     parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     try:
+        with pa.input_stream(path, compression="detect") as stream:
+            first_line = stream.read(HEAD_SIZE).split(b"\n", 1)[0]
+        if not _is_utf8(first_line) or b"\0" in first_line:  # such as the UTF-16 that spreadsheets save
+            raise InputError(path, "line 1 is no UTF-8 text", expected="UTF-8 text", action=action)
         with csv.open_csv(path, read_options=options, parse_options=parsing) as reader:
             batch = next(iter(reader), None)
             return pa.table(batch) if batch is not None else reader.schema.empty_table()
