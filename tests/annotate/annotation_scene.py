@@ -58,14 +58,17 @@ def make_scene(folder: Path) -> Scene:
     return Scene(folder / "data", folder / "heatmaps", roots, runs, rows, references)
 
 
-def write_run(folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str]) -> Path:
-    """A sample log as lm-eval writes it, of the rows with references."""
+def write_run(
+    folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str], *, task: str = TASK,
+    says: str = "heatmaps", **how: Any,
+) -> Path:  # fmt: skip
+    """A sample log as lm-eval writes it, of the rows with references; says: what an answer calls its reference."""
     samples = []
     for row in [row for row in rows if row["id"] in references]:
-        reply = json.dumps({"heatmaps": references[row["id"]], "local": 0.5, "global": None})
+        reply = json.dumps({says: references[row["id"]], "local": 0.5, "global": None})
         image = {"images": f"mimic_cxr:{row['image']['key']}", "n_rows_skipped": 0}
         samples.append({"doc": row | image, "resps": [[reply]], "filtered_resps": [reply], "filter": "none"})
-    return write_samples(folder, TASK, samples, model=model)
+    return write_samples(folder, task, samples, model=model, **how)
 
 
 def _rows(root: Path) -> list[dict[str, Any]]:

@@ -185,28 +185,17 @@ def test_sentences_that_not_every_run_answered_are_left_out(scene, tmp_path):
 
 
 def test_one_model_with_other_arguments_is_another_model(scene, tmp_path):
-    first, second = scene.references.values()
-    for name, references, tau in (("a", first, 1), ("b", second, 2)):
-        path = write_run(tmp_path / name, "same", scene.rows, references)
-        results = next(path.parent.glob("results_*.json"))
-        results.write_text(results.read_text().replace('"pretrained": "same"', f'"pretrained": "same", "tau": {tau}'))
+    for name, references, tau in zip("ab", scene.references.values(), (1, 2), strict=True):
+        write_run(tmp_path / name, "", scene.rows, references, model_args={"pretrained": "same", "tau": tau})
     with open_answers(tmp_path / "a.jsonl") as (answers, _):
         session, _ = start.prepare(wanted(scene, runs=[tmp_path / "a", tmp_path / "b"]), answers, {})
     assert session.plan.models == ('same {"tau": 1}', 'same {"tau": 2}')
 
 
-def run_of(scene, folder, **columns):
-    """A log of a model of the scene, of its rows with other columns."""
-    return write_run(folder / "run", "m", [row | columns for row in scene.rows], scene.references[MODELS[0]])
-
-
-def renamed(path, change):
-    return path.rename(path.with_name(change(path.name))).parent
-
-
-def reworded(path, old, new):
-    path.write_text(path.read_text().replace(old, new))
-    return path
+def run_of(scene, folder, columns=None, **how):
+    """A log of the model "m", of the scene's rows with other columns."""
+    rows = [row | (columns or {}) for row in scene.rows]
+    return write_run(folder / "run", "m", rows, scene.references[MODELS[0]], **how)
 
 
 def of_another_row(scene, folder):
@@ -218,12 +207,11 @@ def of_another_row(scene, folder):
 REFUSED = {  # what is changed of what is wanted, in a scene and an empty folder; what is said of it
     "no log": (lambda scene, at: {"runs": [at]}, "no sample log of lm-eval"),
     "a log of another task": (
-        lambda scene, at: {"runs": [renamed(run_of(scene, at), lambda name: name.replace("gold", "trimmed"))]},
+        lambda scene, at: {"runs": [run_of(scene, at, task="medfaith_wrong_lung_trimmed")]},
         "no sample log of medfaith_wrong_lung_gold",
     ),
     "answers in words": (
-        lambda scene, at: {"runs": [reworded(run_of(scene, at), "heatmaps", "words")]},
-        "4 of 4 answers name no heatmaps",
+        lambda scene, at: {"runs": [run_of(scene, at, says="words")]}, "4 of 4 answers name no heatmaps",
     ),
     "a model's second run": (
         lambda scene, at: {"runs": [run_of(scene, at), run_of(scene, at / "again")]}, "a second run of m",
@@ -231,7 +219,7 @@ REFUSED = {  # what is changed of what is wanted, in a scene and an empty folder
     "another store": (lambda scene, at: {"heatmaps": at}, "the heatmaps of 4 of 4 answers"),
     "no store": (lambda scene, at: {"heatmaps": at / "none"}, "no such folder"),
     "rows of another build": (
-        lambda scene, at: {"runs": [run_of(scene, at, sentence="Heart size is normal.")]},
+        lambda scene, at: {"runs": [run_of(scene, at, {"sentence": "Heart size is normal."})]},
         "is not the sentence that a run was asked about",
     ),
     "rows that are not there": (
