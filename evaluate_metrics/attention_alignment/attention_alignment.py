@@ -28,10 +28,10 @@ Args:
     references: list of dict, one a frame, with video (str), size ([height, width]), boxes (list of dict of label and
         xywh, in pixels) and window: None where the maps have the frame's size, else [x, y, width, height], the part of
         the frame in pixels that the coarser maps cover.
-    top_fraction: share of a map's pixels that make its attention region.
-    n_resamples: number of bootstrap resamples of videos.
-    seed: seed of the resampling.
-    confidence_level: between 0 and 1.
+    top_fraction: share of a map's pixels that make its attention region (0.2).
+    n_resamples: number of bootstrap resamples of videos (2000).
+    seed: seed of the resampling (42).
+    confidence_level: of the intervals, between 0 and 1 (0.95).
     ids: list of str, names of the frames, for errors.
     per_sample: return each prediction's values too.
 
@@ -67,25 +67,5 @@ class AttentionAlignment(evaluate.Metric):
             ),
         )
 
-    def _compute(
-        self,
-        predictions,
-        references,
-        *,
-        top_fraction=0.2,
-        n_resamples=2000,
-        seed=42,
-        confidence_level=0.95,
-        ids=None,
-        per_sample=False,
-    ):
-        return score_predictions(
-            predictions,
-            references,
-            top_fraction=top_fraction,
-            n_resamples=n_resamples,
-            seed=seed,
-            confidence_level=confidence_level,
-            ids=ids,
-            per_sample=per_sample,
-        )
+    def _compute(self, predictions, references, **options):
+        return score_predictions(predictions, references, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,19 +48,30 @@ def to_frame(grid: Any, size: Size, window: Sequence[float], name: str = "heatma
     return frame
 
 
-def paired(
-    predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]], ids: Sequence[str] | None
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
-    """Each frame's prediction and reference, with its name. Raises ValueError where lengths or a size are wrong."""
-    for column, given in (("predictions", predictions), ("ids", ids)):
-        if given is not None and len(given) != len(references):
-            raise ValueError(f"{len(given)} {column} for {len(references)} references: give one for each")
-    for row, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
-        name = f"row {row + 1}" if ids is None else str(ids[row])
-        size = reference["size"]
-        if len(size) != 2 or min(size) < 1:
-            raise ValueError(f"{name}: size {list(size)}; expected [height, width]")
-        yield prediction, reference, name
+def each_frame(
+    predictions: Sequence[Mapping[str, Any]],
+    references: Sequence[Mapping[str, Any]],
+    ids: Sequence[str] | None,
+    score: Callable[[Mapping[str, Any], Mapping[str, Any], list[np.ndarray | None], str], list[dict[str, Any]]],
+) -> tuple[list[list[dict[str, Any]]], dict[str, int]]:
+    """The records of each frame, and counts of frames and boxes.
+
+    Args:
+        predictions, references: n dicts; of references size, boxes and window are read here, of predictions maps.
+        ids: n names of the frames, for errors.
+        score: gives the records of a frame from its prediction, its reference, its maps in the frame's pixels and its
+            name.
+
+    Returns:
+        n lists of records; n_frames, n_boxes and n_boxes_outside (boxes without a pixel in their frame).
+    """
+    frames, n_outside = [], 0
+    for prediction, reference, name in _paired(predictions, references, ids):
+        size = int(reference["size"][0]), int(reference["size"][1])
+        n_outside += sum(not pixel_rectangles([box["xywh"]], size, name) for box in reference["boxes"])
+        frames.append(score(prediction, reference, maps_of(prediction, reference, name), name))
+    n_boxes = sum(len(reference["boxes"]) for reference in references)
+    return frames, {"n_frames": len(references), "n_boxes": n_boxes, "n_boxes_outside": n_outside}
 
 
 def maps_of(prediction: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> list[np.ndarray | None]:
@@ -97,10 +108,19 @@ def boxes_of(boxes: Sequence[Mapping[str, Any]], label: str | None = None) -> li
     return [box["xywh"] for box in boxes if label is None or box["label"] == label]
 
 
-def outside(reference: Mapping[str, Any], name: str) -> int:
-    """How many of the frame's boxes hold none of its pixels."""
-    size = int(reference["size"][0]), int(reference["size"][1])
-    return sum(not pixel_rectangles([box["xywh"]], size, name) for box in reference["boxes"])
+def _paired(
+    predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]], ids: Sequence[str] | None
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
+    """Each frame's prediction and reference, with its name. Raises ValueError where lengths or a size are wrong."""
+    for column, given in (("predictions", predictions), ("ids", ids)):
+        if given is not None and len(given) != len(references):
+            raise ValueError(f"{len(given)} {column} for {len(references)} references: give one for each")
+    for row, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
+        name = f"row {row + 1}" if ids is None else str(ids[row])
+        size = reference["size"]
+        if len(size) != 2 or min(size) < 1:
+            raise ValueError(f"{name}: size {list(size)}; expected [height, width]")
+        yield prediction, reference, name
 
 
 def _places(pixels: int, start: float, extent: float, cells: int) -> tuple[slice, np.ndarray, np.ndarray, np.ndarray]:

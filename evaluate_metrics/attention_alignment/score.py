@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .frames import boxes_of, maps_of, outside, paired, stacked
+from .frames import boxes_of, each_frame, stacked
 from .regions import attention_region, shares_inside
 from .spread import by_group, spread
 
@@ -151,37 +151,20 @@ def score_predictions(
         per_sample: whether to return the predictions of each frame as well.
 
     Returns:
-        the result of `summarise`, with n_frames, n_boxes and n_boxes_outside (boxes without a pixel in the frame); on
-        request "per_sample": n lists of the records of `score_frame`.
+        the results of `summarise` and the counts of `frames.each_frame`; on request "per_sample": n lists of the
+        records of `score_frame`.
 
     Raises:
-        ValueError: lengths differ, or as `score_frame` and `frames.to_frame`; it names the frame.
+        ValueError: lengths differ, or as `score_frame` and `frames.maps_of`; it names the frame.
     """
-    frames, n_outside = [], 0
-    for prediction, reference, name in paired(predictions, references, ids):
-        maps = maps_of(prediction, reference, name)
-        n_outside += outside(reference, name)
-        frames.append(
-            score_frame(
-                maps,
-                prediction["labels"],
-                reference["boxes"],
-                video=reference["video"],
-                top_fraction=top_fraction,
-                name=name,
-            )
-        )
-    result = summarise(
-        [record for frame in frames for record in frame],
-        n_resamples=n_resamples,
-        seed=seed,
-        confidence_level=confidence_level,
-    )
-    result |= {
-        "n_frames": len(references),
-        "n_boxes": sum(len(reference["boxes"]) for reference in references),
-        "n_boxes_outside": n_outside,
-    }
+
+    def score(prediction: Mapping, reference: Mapping, maps: list, name: str) -> list[dict[str, Any]]:
+        boxes, video = reference["boxes"], reference["video"]
+        return score_frame(maps, prediction["labels"], boxes, video=video, top_fraction=top_fraction, name=name)
+
+    frames, counts = each_frame(predictions, references, ids, score)
+    how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
+    result = summarise([record for frame in frames for record in frame], **how) | counts
     if per_sample:
         result["per_sample"] = frames
     return result

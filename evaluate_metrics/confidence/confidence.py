@@ -26,12 +26,12 @@ Args:
     predictions: list of float, one number an example (1.0 for a correct answer); NaN or None where undefined.
     groups: list of labels, one an example; whole groups are resampled.
     baseline: list of float, another system's numbers on the same examples.
-    n_resamples: number of bootstrap resamples.
-    n_permutations: number of random permutations.
-    seed: seed of both.
-    confidence_level: between 0 and 1.
-    alternative: "two-sided", "greater" (predictions above baseline) or "less".
-    permutation: "paired" or "independent".
+    n_resamples: number of bootstrap resamples (2000).
+    n_permutations: number of random permutations (10000).
+    seed: seed of both (42).
+    confidence_level: of the intervals, between 0 and 1 (0.95).
+    alternative: "two-sided" (default), "greater" (predictions above baseline) or "less".
+    permutation: "paired" (default) or "independent".
 
 Returns:
     dict of mean, low, high, n, n_nan, n_groups; with a baseline also difference, difference_low, difference_high,

@@ -37,9 +37,9 @@ Args:
         "triplets", triplets (list of str as "grasper,retract,gallbladder").
     classes: "instruments": list of str, the classes that may occur; default: the seven of Cholec80-Boxes.
     k, ignore_null: "triplets": how many of the best count as predicted (5); leave null triplets out of ap_ivt (False).
-    n_resamples: number of bootstrap resamples of videos.
-    seed: seed of the resampling.
-    confidence_level: between 0 and 1.
+    n_resamples: number of bootstrap resamples of videos (2000).
+    seed: seed of the resampling (42).
+    confidence_level: of the intervals, between 0 and 1 (0.95).
     per_sample: return each frame's reading too.
 
 Returns:

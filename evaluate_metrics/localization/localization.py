@@ -29,10 +29,10 @@ Args:
     references: list of dict, one a sentence, with id (str), original_id and perturbation (str; None of an original),
         cluster (str, the patient), size ([height, width] of the image), boxes (list of dict of label and xywh, in
         pixels), abnormal, one_lung and mdrb (bool, the subsets).
-    upsampling: bilinear (the paper) or nearest (its code).
-    n_resamples: number of bootstrap resamples of clusters.
-    seed: seed of the resampling.
-    confidence_level: between 0 and 1.
+    upsampling: "bilinear" (default; the paper) or "nearest" (its code).
+    n_resamples: number of bootstrap resamples of clusters (2000).
+    seed: seed of the resampling (42).
+    confidence_level: of the intervals, between 0 and 1 (0.95).
     per_sample: return each sentence's values too.
 
 Returns:
@@ -81,23 +81,5 @@ class Localization(evaluate.Metric):
         if obj is not None:
             super()._enforce_nested_string_type(schema, obj)
 
-    def _compute(
-        self,
-        predictions,
-        references,
-        *,
-        upsampling="bilinear",
-        n_resamples=2000,
-        seed=42,
-        confidence_level=0.95,
-        per_sample=False,
-    ):
-        return score_predictions(
-            predictions,
-            references,
-            upsampling=upsampling,
-            n_resamples=n_resamples,
-            seed=seed,
-            confidence_level=confidence_level,
-            per_sample=per_sample,
-        )
+    def _compute(self, predictions, references, **options):
+        return score_predictions(predictions, references, **options)

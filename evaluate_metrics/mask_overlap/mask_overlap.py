@@ -48,5 +48,5 @@ class MaskOverlap(evaluate.Metric):
         if obj is not None or not isinstance(schema, dict):
             super()._enforce_nested_string_type(schema, obj)
 
-    def _compute(self, predictions, references, *, ids=None, per_sample=False):
-        return score_predictions(predictions, references, ids=ids, per_sample=per_sample)
+    def _compute(self, predictions, references, **options):
+        return score_predictions(predictions, references, **options)

@@ -4,7 +4,6 @@ import datasets
 import evaluate
 
 from medfaith.evaluate_metrics.medvqa_f1.score import score_predictions
-from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 
 _DESCRIPTION = """
 Accuracy of medical visual question answering as in HEAL-MedVQA: precision, recall and F1 of yes/no answers, and
@@ -31,9 +30,9 @@ Args:
         diseases (open: list of str, empty for a normal region) and image_id (str).
     labels: list, one a question, of the labels that another extractor read (None: unreadable), instead of the words.
     vocabulary: list of str, the labels that may occur; default: the 22 local findings of VinDr-CXR.
-    n_resamples: number of bootstrap resamples of images.
-    seed: seed of the resampling.
-    confidence_level: between 0 and 1.
+    n_resamples: number of bootstrap resamples of images (2000).
+    seed: seed of the resampling (42).
+    confidence_level: of the intervals, between 0 and 1 (0.95).
     per_sample: return each response's reading too.
 
 Returns:
@@ -62,25 +61,5 @@ class MedVQAF1(evaluate.Metric):
             ),
         )
 
-    def _compute(
-        self,
-        predictions,
-        references,
-        *,
-        labels=None,
-        vocabulary=CLASSES,
-        n_resamples=2000,
-        seed=42,
-        confidence_level=0.95,
-        per_sample=False,
-    ):
-        return score_predictions(
-            predictions,
-            references,
-            labels=labels,
-            vocabulary=vocabulary,
-            n_resamples=n_resamples,
-            seed=seed,
-            confidence_level=confidence_level,
-            per_sample=per_sample,
-        )
+    def _compute(self, predictions, references, **options):
+        return score_predictions(predictions, references, **options)

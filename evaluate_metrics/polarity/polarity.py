@@ -28,8 +28,8 @@ Args:
     references: list of dict, one a question, with question (str), options (list of str), answer, negated and
         counterpart (0-based index into options; -1 where there is no negated option or no counterpart), polarity
         ("presence", "absence" or "other") and finding (str).
-    trigger: "original" (published literal words) or "extended" (paraphrase-aware).
-    replacement: "slot0" (published) or "slot_agnostic".
+    trigger: "original" (default; published literal words) or "extended" (paraphrase-aware).
+    replacement: "slot0" (default; published) or "slot_agnostic".
     per_sample: return each question's reading and verdict too.
 
 Returns:
@@ -60,7 +60,5 @@ class Polarity(evaluate.Metric):
             ),
         )
 
-    def _compute(self, predictions, references, *, trigger="original", replacement="slot0", per_sample=False):
-        return score_predictions(
-            predictions, references, trigger=trigger, replacement=replacement, per_sample=per_sample
-        )
+    def _compute(self, predictions, references, **options):
+        return score_predictions(predictions, references, **options)

@@ -30,12 +30,12 @@ Args:
         width]), boxes (list of dict of label and xywh, in pixels), motion (dict of size and counts, a mask in COCO's
         compressed run-length encoding; None where it is not known) and window: None where the maps have the frame's
         size, else [x, y, width, height], the part of the frame in pixels that the coarser maps cover.
-    top_k: number of predictions that count; None for all.
-    top_fraction: share of a map's pixels that make its attention region.
-    null_triplets: whether true triplets in which the instrument does nothing take part.
-    n_resamples: number of bootstrap resamples of videos.
-    seed: seed of the resampling.
-    confidence_level: between 0 and 1.
+    top_k: number of predictions that count (5); None for all.
+    top_fraction: share of a map's pixels that make its attention region (0.2).
+    null_triplets: whether true triplets in which the instrument does nothing take part (True).
+    n_resamples: number of bootstrap resamples of videos (2000).
+    seed: seed of the resampling (42).
+    confidence_level: of the intervals, between 0 and 1 (0.95).
     ids: list of str, names of the frames, for errors.
     per_sample: return each true triplet's level and value too.
 
@@ -76,29 +76,5 @@ class RAS(evaluate.Metric):
         if obj is not None or not isinstance(schema, dict):
             super()._enforce_nested_string_type(schema, obj)
 
-    def _compute(
-        self,
-        predictions,
-        references,
-        *,
-        top_k=5,
-        top_fraction=0.2,
-        null_triplets=True,
-        n_resamples=2000,
-        seed=42,
-        confidence_level=0.95,
-        ids=None,
-        per_sample=False,
-    ):
-        return score_predictions(
-            predictions,
-            references,
-            top_k=top_k,
-            top_fraction=top_fraction,
-            null_triplets=null_triplets,
-            n_resamples=n_resamples,
-            seed=seed,
-            confidence_level=confidence_level,
-            ids=ids,
-            per_sample=per_sample,
-        )
+    def _compute(self, predictions, references, **options):
+        return score_predictions(predictions, references, **options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..attention_alignment.frames import boxes_of, maps_of, outside, paired, stacked
+from ..attention_alignment.frames import boxes_of, each_frame, stacked
 from ..attention_alignment.regions import attention_region, shares_inside
 from ..attention_alignment.spread import spread
 from ..confidence.score import bootstrap_mean
@@ -108,17 +108,7 @@ def score_frame(
     missed = any(level == "missed" for level, _ in matches)
     needed = range(len(ranked)) if missed else sorted({rank for _, rank in matches if rank is not None})
     given = [rank for rank in needed if maps[rank] is not None]
-    scores: dict[int, tuple[float, float, bool]] = {}
-    if given:
-        columns = ras(
-            stacked(maps, given),
-            [boxes_of(boxes, ranked[rank][0]) for rank in given],
-            [boxes_of(boxes)] * len(given),
-            None if motion is None else [motion] * len(given),
-            top_fraction=top_fraction,
-            ids=[f"{name}, map {rank + 1}" for rank in given],
-        )
-        scores = dict(zip(given, zip(*(column.tolist() for column in columns), strict=True), strict=True))
+    scores = _scores(maps, ranked, given, boxes, motion, top_fraction, name) if given else {}
     return [
         {
             "video": video,
@@ -209,46 +199,56 @@ def score_predictions(
         per_sample: whether to return the true triplets of each frame as well.
 
     Returns:
-        the result of `summarise`, with n_frames, n_boxes and n_boxes_outside (boxes without a pixel in the frame); on
-        request "per_sample": n lists of the records of `score_frame`.
+        the results of `summarise` and the counts of `frames.each_frame`; on request "per_sample": n lists of the
+        records of `score_frame`.
 
     Raises:
-        ValueError: lengths differ, or as `score_frame`, `frames.to_frame` and `masks.decoded`; it names the frame.
+        ValueError: lengths differ, or as `score_frame`, `frames.maps_of` and `masks.decoded`; it names the frame.
     """
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k {top_k}; expected at least 1, or None for all predictions")
-    frames, n_outside = [], 0
-    for prediction, reference, name in paired(predictions, references, ids):
-        n_outside += outside(reference, name)
-        mask, size = reference["motion"], (int(reference["size"][0]), int(reference["size"][1]))
-        frames.append(
-            score_frame(
-                maps_of(prediction, reference, name),
-                prediction["triplets"],
-                reference["triplets"],
-                reference["boxes"],
-                None if mask is None else decoded(mask, size, f"{name}, motion"),
-                video=reference["video"],
-                top_k=top_k,
-                top_fraction=top_fraction,
-                name=name,
-            )
+
+    def score(prediction: Mapping, reference: Mapping, maps: list, name: str) -> list[dict[str, Any]]:
+        mask, (height, width) = reference["motion"], reference["size"]
+        return score_frame(
+            maps,
+            prediction["triplets"],
+            reference["triplets"],
+            reference["boxes"],
+            None if mask is None else decoded(mask, (int(height), int(width)), f"{name}, motion"),
+            video=reference["video"],
+            top_k=top_k,
+            top_fraction=top_fraction,
+            name=name,
         )
-    result = summarise(
-        [record for frame in frames for record in frame],
-        null_triplets=null_triplets,
-        n_resamples=n_resamples,
-        seed=seed,
-        confidence_level=confidence_level,
-    )
-    result |= {
-        "n_frames": len(references),
-        "n_boxes": sum(len(reference["boxes"]) for reference in references),
-        "n_boxes_outside": n_outside,
-    }
+
+    frames, counts = each_frame(predictions, references, ids, score)
+    how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
+    result = summarise([record for frame in frames for record in frame], null_triplets=null_triplets, **how) | counts
     if per_sample:
         result["per_sample"] = frames
     return result
+
+
+def _scores(
+    maps: Any,
+    ranked: Sequence[Triplet],
+    given: Sequence[int],
+    boxes: Sequence[Mapping[str, Any]],
+    motion: Any,
+    top_fraction: float,
+    name: str,
+) -> dict[int, tuple[float, float, bool]]:
+    """(RAS_local, RAS_global, degenerate) of the ranks that are given."""
+    columns = ras(
+        stacked(maps, given),
+        [boxes_of(boxes, ranked[rank][0]) for rank in given],
+        [boxes_of(boxes)] * len(given),
+        None if motion is None else [motion] * len(given),
+        top_fraction=top_fraction,
+        ids=[f"{name}, map {rank + 1}" for rank in given],
+    )
+    return dict(zip(given, zip(*(column.tolist() for column in columns), strict=True), strict=True))
 
 
 def _motion(motion: Any, maps: Any) -> tuple[Any, np.ndarray]:

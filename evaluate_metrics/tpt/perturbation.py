@@ -48,47 +48,50 @@ def sensitivity(
     rows, images = _originals(predictions, references, kinds)
     outcomes = [read_yes_no(text) for text in predictions]
     positive = {original for original, row in rows.items() if outcomes[row] == "yes"}
-    pairs: dict[str, list[int]] = {kind: [] for kind in kinds}
-    orphans = 0
-    for row, reference in enumerate(references):
-        if reference["kind"] == ORIGINAL:
-            continue
-        orphans += reference["original_id"] not in rows
-        if reference["original_id"] in positive:
-            pairs[reference["kind"]].append(row)
-    suffixes = {"": [row for kind in kinds for row in pairs[kind]]}
-    if len(kinds) > 1:
-        suffixes |= {f"_{kind}": pairs[kind] for kind in kinds}
+    suffixes = _pairs(references, kinds, positive)
+    how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
     scores: dict[str, Any] = {}
     for suffix, members in suffixes.items():
-        of = [references[row]["original_id"] for row in members]
-        turned = [float(outcomes[row] == "no") for row in members]
+        originals = [references[row]["original_id"] for row in members]
         interval = bootstrap_mean(
-            turned,
-            groups=[images[original] for original in of],
-            n_resamples=n_resamples,
-            seed=seed,
-            confidence_level=confidence_level,
+            [outcomes[row] == "no" for row in members], groups=[images[original] for original in originals], **how
         )
         scores |= {
             f"{name}{suffix}": interval.mean,
             f"{name}{suffix}_ci_low": interval.low,
             f"{name}{suffix}_ci_high": interval.high,
             f"n_pairs{suffix}": len(members),
-            f"n_changed{suffix}": int(sum(turned)),
+            f"n_changed{suffix}": sum(outcomes[row] == "no" for row in members),
             f"n_unparsed_perturbed{suffix}": sum(outcomes[row] in UNREAD for row in members),
-            f"n_without_partner{suffix}": len(positive - set(of)),
+            f"n_without_partner{suffix}": len(positive - set(originals)),
             f"n_images{suffix}": interval.n_groups,
         }
     scores |= {
         "n_originals": len(rows),
         "n_true_positives": len(positive),
         "n_unparsed_originals": sum(outcomes[row] in UNREAD for row in rows.values()),
-        "n_without_original": orphans,
+        "n_without_original": sum(reference["original_id"] not in rows for reference in references),
     }
     if per_sample:
-        scores["per_sample"] = _samples(outcomes, references, {row for members in pairs.values() for row in members})
+        scores["per_sample"] = _samples(outcomes, references, set(suffixes[""]))
     return scores
+
+
+def _pairs(
+    references: Sequence[Mapping[str, Any]], kinds: Sequence[str], positive: Collection[str]
+) -> dict[str, list[int]]:
+    """Rows of the perturbed answers to true positives, by the ending of their score: all, and each of several kinds."""
+    of = {
+        kind: [
+            row
+            for row, reference in enumerate(references)
+            if reference["kind"] == kind and reference["original_id"] in positive
+        ]
+        for kind in kinds
+    }
+    return {"": [row for rows in of.values() for row in rows]} | (
+        {f"_{kind}": rows for kind, rows in of.items()} if len(kinds) > 1 else {}
+    )
 
 
 def _samples(

@@ -28,9 +28,9 @@ Args:
     predictions: list of str, one response a row: free text, or "yes" and "no".
     references: list of dict, one a row, with original_id (str), kind ("original", "anatomy" or "disease") and image_id
         (str, of the original's image). Originals are closed questions whose gold answer is Yes.
-    n_resamples: number of bootstrap resamples of images.
-    seed: seed of the resampling.
-    confidence_level: between 0 and 1.
+    n_resamples: number of bootstrap resamples of images (2000).
+    seed: seed of the resampling (42).
+    confidence_level: of the intervals, between 0 and 1 (0.95).
     per_sample: return each response's reading too.
 
 Returns:
@@ -58,12 +58,5 @@ class TPT(evaluate.Metric):
             ),
         )
 
-    def _compute(self, predictions, references, *, n_resamples=2000, seed=42, confidence_level=0.95, per_sample=False):
-        return score_predictions(
-            predictions,
-            references,
-            n_resamples=n_resamples,
-            seed=seed,
-            confidence_level=confidence_level,
-            per_sample=per_sample,
-        )
+    def _compute(self, predictions, references, **options):
+        return score_predictions(predictions, references, **options)

@@ -11,33 +11,18 @@ KINDS = ("region",)
 
 
 def score_predictions(
-    predictions: Sequence[str | None],
-    references: Sequence[Mapping[str, Any]],
-    *,
-    n_resamples: int = 2000,
-    seed: int = 42,
-    confidence_level: float = 0.95,
-    per_sample: bool = False,
+    predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:
     """`perturbation.sensitivity` for the kinds of this test.
 
     Args:
         predictions: n responses, to originals and to perturbed images in any order.
         references: n dicts of original_id, kind ("original" or "region") and image_id.
-        n_resamples, seed, confidence_level, per_sample: see `perturbation.sensitivity`.
+        options: n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity`.
 
     >>> rows = [{"original_id": "q1", "kind": kind, "image_id": "i1"} for kind in ("original", *KINDS)]
     >>> scores = score_predictions(["Yes", "No"], rows)
     >>> scores["vpt"], scores["n_pairs"]
     (1.0, 1)
     """
-    return sensitivity(
-        "vpt",
-        KINDS,
-        predictions,
-        references,
-        n_resamples=n_resamples,
-        seed=seed,
-        confidence_level=confidence_level,
-        per_sample=per_sample,
-    )
+    return sensitivity("vpt", KINDS, predictions, references, **options)
