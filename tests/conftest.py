@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -13,6 +14,8 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: more threads only wait for one another
 os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdtemp(prefix="medfaith-hf-")
+hypothesis.settings.register_profile("untimed", deadline=None)  # no test is timed: a busy machine fails none
+hypothesis.settings.load_profile("untimed")
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
     del os.environ[variable]
 

@@ -23,7 +23,6 @@ from tests.evaluate_metrics.attention_maps import (
 )
 
 
-@settings(deadline=None)
 @given(batches(), fractions)
 def test_equals_the_obvious_loop(batch, top_fraction):
     maps, class_boxes, all_boxes, _ = batch
@@ -81,7 +80,7 @@ def on_device(maps, unions, motion=None, top_fraction=0.2):
     return regions._device_counts(torch.from_numpy(maps), rectangles, motion, top_fraction, names)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(batches(largest=40), fractions, st.sampled_from([np.float32, np.float64]))
 def test_torch_equals_numpy(batch, top_fraction, dtype):
     maps, class_boxes, all_boxes, motion = batch

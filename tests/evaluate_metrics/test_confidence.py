@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -78,6 +78,18 @@ def test_both_ways_of_drawing_are_one_distribution():
     tolerance = NOISE * float(np.std(values)) / 30 + 1 / 900
     assert by_count.low != one_by_one.low
     assert (by_count.low, by_count.high) == pytest.approx((one_by_one.low, one_by_one.high), abs=tolerance)
+
+
+@pytest.mark.parametrize(("n", "by_count"), [(64, True), (63, False)])
+def test_counts_are_drawn_from_32_values_of_a_kind_on(n, by_count):
+    _, count = np.random.default_rng(42).multinomial(n, [1 - 20 / n, 20 / n])
+    assert bool(bootstrap_mean(ones(20, n), n_resamples=1).low == count / n) is by_count
+
+
+@pytest.mark.parametrize("n", [3, 5, 7, 41])
+def test_a_resample_has_as_many_values_as_the_sample(n):
+    """Also where a block of the draw gives one value or none: the mean of values around 1 is 1."""
+    assert bootstrap_mean(1 + 1e-9 * np.arange(n))[1:3] == pytest.approx((1, 1))
 
 
 # Table 4. variant, n, correct, negated, M1 correct | B0 interval, M1 interval, contradictions' interval
@@ -311,7 +323,6 @@ def test_bad_input_is_named(call, message):
 numbers = st.lists(st.sampled_from([0.0, 1.0, 0.25, -3.5, float("nan")]), min_size=1, max_size=40)
 
 
-@settings(deadline=None)
 @given(numbers, st.integers(0, 5), st.data())
 def test_interval_invariants(values, seed, data):
     groups = data.draw(st.lists(st.sampled_from("abcdef"), min_size=len(values), max_size=len(values)))

@@ -2,6 +2,9 @@
 
 import ast
 import doctest
+import importlib
+import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -44,6 +47,22 @@ def test_loads_by_path_and_the_examples_of_its_card_run(monkeypatch, name):
     report = []
     failed, _ = doctest.DocTestRunner(verbose=False).run(examples, out=report.append)
     assert failed == 0, "".join(report)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_defaults_are_those_that_the_card_names(name):
+    """`n_resamples` (2,000) in a card: all functions of the metric that take it have this default."""
+    card = (ROOM / name / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+)` \(([\d.,]+|True|False)\)", card)
+    expected = {option: ast.literal_eval(value.replace(",", "")) for option, value in named}
+    stems = [path.stem for path in (ROOM / name).glob("*.py")]
+    modules = [importlib.import_module(f"medfaith.evaluate_metrics.{name}.{stem}") for stem in stems]
+    things = {thing for module in modules for thing in vars(module).values() if callable(thing)}
+    for function in filter(inspect.isfunction, {getattr(thing, "_compute", thing) for thing in things}):
+        for option, parameter in inspect.signature(function).parameters.items():
+            called = "n_permutations" if (function.__name__, option) == ("permutation_test", "n_resamples") else option
+            if parameter.default is not parameter.empty and called in {"seed", "n_resamples", *expected}:
+                assert parameter.default == expected[called], (function, option)
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in ROOM.glob("*/*.py")}), ids=lambda path: path.name)

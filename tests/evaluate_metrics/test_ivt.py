@@ -87,7 +87,7 @@ def test_average_precision_is_that_of_scikit_learn_with_ties(pairs):
         assert math.isnan(ours)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 2**32 - 1), ignore_null=st.booleans())
 def test_triplet_ap_of_scores_without_ties_against_scikit_learn(seed, ignore_null):
     scores, gold, videos = random_videos(seed, n_videos=2, levels=10**9)
@@ -163,7 +163,7 @@ def test_no_frames_and_no_positives_are_undefined():
             assert ap.per_video.shape == (min(n, 1), len(ap.class_ids))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.integers(0, 2**32 - 1))
 def test_order_of_frames_and_a_monotone_change_of_scores_change_nothing(seed):
     scores, gold, videos = random_videos(seed, n_videos=2, n=8)
@@ -203,7 +203,7 @@ def test_coverage_of_texts_and_without_gold():
 # --- instruments
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(SETS, SETS), min_size=1, max_size=20))
 def test_rates_are_those_of_scikit_learn(pairs):
     predicted, gold = zip(*pairs, strict=True)

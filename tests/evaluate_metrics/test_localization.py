@@ -51,7 +51,7 @@ def grids(draw, shape=None, total=None):
     return cells / cells.sum() * (draw(st.sampled_from([1, 0.6, 0.01])) if total is None else total)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(grids())
 def test_entropy_is_that_of_scipy_and_at_most_uniform(grid):
     rest = 1 - grid.sum()
@@ -65,7 +65,7 @@ def test_entropy_of_even_attention_is_the_published_one():
     assert round(entropy(np.full((19, 19), 1 / 362)), 3) == 5.892  # ln 362: "No Attn" as one more cell
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data())
 def test_divergence_is_symmetric_never_negative_and_that_of_scipy(data):
     shape = (3, 4)
@@ -93,7 +93,7 @@ def test_rounding_of_a_sum_is_no_attention_on_nothing(total, expected):
     assert distribution([[total]]).sum() == 1
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(grids(), st.sampled_from(["bilinear", "nearest"]))
 def test_a_row_is_the_upsampled_map_against_the_mask(grid, upsampling):
     box, covered = [150, 20, 200, 200], [-10, 0, 400, 280]
@@ -242,7 +242,7 @@ def test_a_row_that_stands_twice_is_named():
         pairs([*ROWS, ROWS[0]])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 30), st.integers(0, 2**32 - 1))
 def test_correlations_are_those_of_scipy_over_what_both_have(n, seed):
     rng = np.random.default_rng(seed)

@@ -38,7 +38,6 @@ def maps(draw):
     return scores, rng.random(shape) < draw(st.sampled_from([0, 0.1, 0.5, 1]))
 
 
-@settings(deadline=None)
 @given(maps())
 def test_equals_scikit_learn(batch):
     scores, labels = batch
@@ -79,7 +78,7 @@ def test_what_keeps_the_order_changes_nothing(batch, increasing):
         assert np.array_equal(before, after, equal_nan=True)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(maps(), st.sampled_from([1, 2, (1, 2)]))
 def test_flipping_map_and_region_changes_nothing(batch, axes):
     scores, labels = batch
@@ -88,7 +87,7 @@ def test_flipping_map_and_region_changes_nothing(batch, axes):
         assert np.array_equal(before, after, equal_nan=True)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(maps())
 def test_the_region_itself_is_perfect_and_its_opposite_worst(batch):
     scores, labels = batch

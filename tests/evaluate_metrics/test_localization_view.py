@@ -35,7 +35,7 @@ def on_an_edge(size):
     return edges[0][:, None] | edges[1]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(sizes, st.data())
 def test_a_mask_is_the_drawn_one_resized(size, data):
     height, width = size
@@ -56,7 +56,7 @@ def test_a_centre_on_an_edge_is_in_the_box_that_begins_there():
     assert not mask([[32, 0, 1, 512]], (512, 512)).any()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(sizes, st.integers(1, 30), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_scores_of_a_grid_over_the_view_are_those_of_torch(size, h, w, seed):
     grid = np.random.default_rng(seed).random((h, w))
@@ -65,7 +65,7 @@ def test_scores_of_a_grid_over_the_view_are_those_of_torch(size, h, w, seed):
     assert np.allclose(scores(grid, size, window(size)), smooth[0, 0].numpy(), rtol=0, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(sizes, st.sampled_from([1, 2, 7, 8, 14, 19, 28, 224]))
 def test_nearest_is_that_of_torch(size, cells):
     grid = np.arange(cells * cells, dtype=np.float64).reshape(cells, cells)
@@ -74,7 +74,7 @@ def test_nearest_is_that_of_torch(size, cells):
     assert np.array_equal(scores(grid, size, window(size), "nearest"), steps[0, 0].numpy())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(sizes, st.sampled_from(["bilinear", "nearest"]), st.data())
 def test_nothing_is_seen_outside_the_grids_window_and_an_even_grid_is_even_inside(size, upsampling, data):
     height, width = size
@@ -84,7 +84,7 @@ def test_nothing_is_seen_outside_the_grids_window_and_an_even_grid_is_even_insid
     assert np.array_equal(found, np.where(mask([box], size), 0.1, 0))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.tuples(st.integers(1, 9), st.integers(1, 9)), st.integers(0, 2**32 - 1))
 def test_a_flipped_image_has_a_flipped_view(shape, seed):
     grid = np.random.default_rng(seed).random(shape)

@@ -84,17 +84,22 @@ def test_an_unread_answer_is_wrong_and_never_equals_a_missing_option():
     assert scores["n_presence"] == 0
 
 
+def test_an_unknown_polarity_is_no_reversal():
+    scores = score_predictions(["B"], [row(polarity="unknown")])
+    assert scores["n_presence"] == scores["n_absence"] == scores["n_repairable_reversals"] == 0
+
+
 @pytest.mark.parametrize(
-    ("over", "column"),
+    ("over", "message"),
     [
-        ({"answer": 3}, "answer"),
-        ({"answer": -1}, "answer"),
-        ({"negated": 3}, "negated"),
-        ({"counterpart": -2}, "counter"),
+        ({"answer": 3}, "'answer': 3; expected an index into its 3 options$"),
+        ({"answer": -1}, "'answer': -1; expected an index into its 3 options$"),
+        ({"negated": 3}, "'negated': 3; expected an index into its 3 options or -1$"),
+        ({"counterpart": -2}, "'counterpart': -2; expected an index into its 3 options or -1$"),
     ],
 )
-def test_a_bad_row_is_named(over, column):
-    with pytest.raises(ValueError, match=rf"row 2, column '{column}"):
+def test_a_bad_row_is_named(over, message):
+    with pytest.raises(ValueError, match=f"row 2, column {message}"):
         score_predictions(["A", "A"], [row(), row(**over)])
 
 

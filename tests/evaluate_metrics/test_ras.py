@@ -42,7 +42,6 @@ def batches(draw):
     return maps, *boxes, rng.random(maps.shape) < draw(st.sampled_from([0, 0.3, 1]))
 
 
-@settings(deadline=None)
 @given(batches())
 def test_equals_the_obvious_loop(batch):
     maps, instrument_boxes, all_boxes, motion = batch
@@ -245,7 +244,7 @@ def test_an_instrument_without_a_box_rests_on_motion():
     assert (record["ras"], record["has_box"]) == (0, False)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(FRAMES), max_size=12), st.randoms(use_true_random=False))
 def test_counts_add_up_and_order_does_not_matter(frames, random):
     scores = score_predictions(*rows(frames), n_resamples=20)
