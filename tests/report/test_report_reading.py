@@ -191,8 +191,15 @@ def test_models_prompts_splits_and_arguments_have_rows_of_their_own(tmp_path):
     write_heal(tmp_path / "c", "closed", [(doc | {"prompt": "cot"}, text) for doc, text in CLOSED], model="B")
     trained = [(doc | {"id": doc["id"].replace("test", "train")}, text) for doc, text in CLOSED]
     write_heal(tmp_path / "0", "closed", trained, model="B")
+    write_heal(tmp_path / "1", "closed", [(doc | {"prompt": "cot"}, text) for doc, text in trained], model="B")
     report = write_report([tmp_path])
-    assert [row[0] for row in rows_of(report, "HEAL Table 2")] == ["a + x", "B", "B (train)", "B (cot)"]
+    assert [row[0] for row in rows_of(report, "HEAL Table 2")] == [
+        "a + x",
+        "B",
+        "B (train)",
+        "B (cot)",
+        "B (cot, train)",
+    ]
     assert [row[0] for row in rows_of(report, "SurgX runs")] == [
         "m", "m (other)", "m (explainer=rollout_last)", "m + p",
     ]  # fmt: skip
