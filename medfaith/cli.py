@@ -133,9 +133,8 @@ def _sentence(text: str) -> str:
 def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.printing import table
 
-    states = [
-        sources.status(source_id, roots) for roots in [build.roots(arguments)] for source_id in sources.all_sources()
-    ]
+    roots = build.roots(arguments)
+    states = [sources.status(source_id, roots) for source_id in sources.all_sources()]
     print(
         table(
             ["source", "state", "licence", "medfaith may publish", "where, or what is missing"],

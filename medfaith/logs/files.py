@@ -50,7 +50,7 @@ def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str
     """All sample logs at or below `paths`, in an order that depends on their names only, and notes on what has none.
 
     Args:
-        paths: folders (searched at any depth), results files or sample files, in any order and as often as one likes.
+        paths: folders (searched at any depth), results files or sample files, in any order, repeats too.
 
     Raises:
         InputError: a path that does not exist or is no such file, results that cannot be read, samples without their

@@ -25,7 +25,7 @@ _Run_co = TypeVar("_Run_co", covariant=True)
 class Logged:
     """What one sample log holds: one model in one setting.
 
-    n_data: questions that the protocol has, n_skipped of which were left out for want of their images.
+    n_data: questions that the protocol has. n_skipped: those of them that were left out because images are missing.
     """
 
     model: str
@@ -37,7 +37,7 @@ class Logged:
 
     @property
     def model_name(self) -> str:
-        """The model's, and its adapter's where it has one."""
+        """The name of the model, and of its adapter where it has one."""
         return f"{self.model} + {self.adapter}" if self.adapter else self.model
 
 
@@ -153,7 +153,7 @@ class Rows(ABC):
         self.n_skipped = max(self.n_skipped, int(sample["doc"].get("n_rows_skipped") or 0))
 
     def logged(self, file: SampleFile, *, single: bool) -> dict[str, Any]:
-        """Of a run all but its setting, the rows ordered by id."""
+        """All of a run but its setting; the rows are ordered by id."""
         rows = tuple(self.rows[name] for name in sorted(self.rows))
         return logged(file, len(rows), self.n_skipped, single=single) | {"rows": rows}
 

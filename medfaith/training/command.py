@@ -30,8 +30,8 @@ def add_jobs(jobs: Any) -> None:
         "seen, the losses, and AUROC on the held-out sentences before and after training.",
         epilog="Example: medfaith train 30_shot --data medfaith-data --root mimic_cxr=PATH --init gloria.ckpt --out "
         "30_shot.ckpt. Then run medfaith eval --model medfaith-alignment --model_args pretrained=gloria:30_shot.ckpt "
-        "--patients 30_shot.ckpt.json ..., which asks only about patients that the model has not seen, nor the model "
-        "that it started from. A model trained on silver alone has seen no gold patient and needs no --patients.",
+        "--patients 30_shot.ckpt.json ..., which asks only about patients that neither the model nor the model that "
+        "it started from has seen. A model trained on silver alone has seen no gold patient and needs no --patients.",
     )
     job.add_argument("recipe", metavar="RECIPE", choices=RECIPES, help=f"how to train: {', '.join(RECIPES)}")
     job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")

@@ -151,7 +151,7 @@ def by_patient(
 
 
 def select(recipe: Recipe, parts: dict[str, list[Example]], seed: int) -> tuple[list[Example], list[Example]]:
-    """Of the parts, what the recipe trains on and what it is stopped by.
+    """What the recipe trains on and what it is stopped by, chosen from the parts.
 
     Raises:
         InputError: no abnormal sentences, fewer than 30 for supervision, or of one image only.

@@ -65,7 +65,6 @@ def run(
     history = train(model, tokenizer, examples, parts, recipe, options)
     after = auroc(model, tokenizer, examples, parts["test"], options.device)
     means = compared(parts["test"], before, after)
-    model.save_checkpoint(out)
     record = {
         "recipe": {"name": name, **asdict(recipe)},
         "options": asdict(options),
@@ -80,6 +79,7 @@ def run(
     }
     with whole_file(_record_of(out)) as partial:
         partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    model.save_checkpoint(out)  # after its record: without one it would count as a model that has seen no gold patient
     print(f"{name}: {len(history.train)} rounds, {out}")
     for subset, mean in means.items():
         print(f"AUROC of {mean['n']} held-out sentences ({subset}): {mean['before']:.4f} -> {mean['after']:.4f}")

@@ -52,7 +52,7 @@ class Trainer:
     hidden: np.random.Generator
 
     def batches(self, examples: Sequence[Example], rng: np.random.Generator) -> list[Batch]:
-        """Of one round: all examples at once, or each image with one of its sentences, in equal batches."""
+        """The batches of one round: all examples at once, or each image with one of its sentences, in equal batches."""
         recipe = self.recipe
         if recipe.supervised:
             return [Batch(examples, texts.sentences(recipe, examples, examples, rng))]
@@ -162,7 +162,7 @@ def stopped(losses_so_far: Sequence[float], patience: int) -> bool:
 def auroc(
     model: GloriaModel, tokenizer: Any, data: Data, examples: Iterable[Example], device: str = "cpu"
 ) -> np.ndarray:
-    """Of each sentence's attention on the pixels of its boxes (section 2.3), NaN where it is undefined: (n,)."""
+    """AUROC of each sentence's attention on the pixels of its boxes (section 2.3), NaN where it is undefined: (n,)."""
     model.to(device).eval()
     todo, found = list(examples), []
     for start in tqdm(range(0, len(todo), AT_ONCE), desc="score", disable=None, leave=False):

@@ -143,7 +143,7 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
         "parse_failure_rate": float(reading["outcome"] != "parsed"),
         SKIPPED: doc[SKIPPED],
     }
-    # ReXVQA keeps its own questions: of them, only those count whose wrong answer the negated option is.
+    # ReXVQA keeps its own questions. Only those count that have a negated option which is wrong.
     if negated in (-1, answer) or doc["polarity"] not in ("presence", "absence"):
         return values
     error = "contradiction" if doc["polarity"] == "absence" else "reversal"

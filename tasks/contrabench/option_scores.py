@@ -81,7 +81,7 @@ def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
 
 
 def gap_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Of each subset: its rows, mean and median of their gaps, and the mean of their concept differences."""
+    """For each subset: its rows, the mean and median of their gaps, and the mean of their concept differences."""
     found: dict[str, float] = {}
     for name in SUBSETS:
         here = [record for record in records if name in record["subsets"]]
@@ -101,7 +101,7 @@ def gap_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def split_scores(doc: dict[str, Any], scores: Sequence[float]) -> tuple[list[float], float]:
-    """Of the scores of `choices`, those of the options, and the concept difference in nats (NaN without its texts)."""
+    """From the scores of `choices`: those of the options, and the concept difference in nats (NaN without texts)."""
     n = len(doc["options"])
     options, rest = list(scores[:n]), scores[n:]
     return options, float(concept_difference([rest[:2]], [rest[2:]])[0]) if rest else float("nan")

@@ -37,7 +37,7 @@ def doc_to_visual(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Of CXR-ContraBench. lmms-eval passes no row to a filter, so each row names the filter that reads its answer."""
+    """Scores an answer of CXR-ContraBench by the filter that its row names: lmms-eval passes no row to a filter."""
     return adapter.process_results(doc, getattr(adapter, doc[FILTER])([results], [doc]))
 
 

@@ -41,7 +41,7 @@ class Aligner(Protocol):
     identity: Mapping[str, Any]
 
     def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
-        """Of each image, in mode RGB, and its sentence."""
+        """Aligns each image, in mode RGB, with its sentence."""
         ...
 
 

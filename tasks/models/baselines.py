@@ -31,8 +31,8 @@ class Baseline(ImageLM):
     Args:
         store: a folder for heatmaps of what it says to be in a frame of SurgXBench, or of the attention to a sentence
             of That's the Wrong Lung!; none are made without.
-        heatmap: which, one of `frame_maps.KINDS` or `sentence_maps.KINDS`. Attention that reads sentences
-            is the oracle's alone: that of the others is uniform in its place.
+        heatmap: which, one of `frame_maps.KINDS` or `sentence_maps.KINDS`. Where one follows the sentence, only the
+            oracle's does; the other models' attention is uniform instead.
     """
 
     def __init__(self, store: str | None = None, heatmap: str = "box", **_: Any) -> None:

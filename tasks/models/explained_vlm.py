@@ -284,7 +284,7 @@ def _draw(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, geometr
 
 
 def _spans(text: str, doc: Mapping[str, Any]) -> dict[str, list[Span]]:
-    """What of an answer is explained, by name, and where it stands: the classes it names, or its yes or no."""
+    """Where the words stand that are explained, by name: the classes that an answer names, or its yes or no."""
     if doc.get("classes"):
         return class_spans(text, doc["classes"])
     said = YES_OR_NO.search(text)
@@ -312,7 +312,7 @@ def token_offsets(tokens: Sequence[int], decode: Any) -> list[Span]:
 
 
 def _shared_length(a: str, b: str) -> int:
-    """Of the longest common beginning."""
+    """The length of the longest common beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 

@@ -52,7 +52,7 @@ CONVERT = (
 
 
 class Embedded(NamedTuple):
-    """Of n images: `local` (n, d, h, w) of regions, `whole` (n, d). Of n sentences: their words, and `text` (n, d).
+    """n images and n sentences: `local` (n, d, h, w) are of regions, `whole` (n, d) of images, `text` (n, d) of texts.
 
     attention: of each image and its sentence, (queries, regions), as `GloriaModel.attention`.
     """
@@ -184,7 +184,7 @@ class GloriaAligner:
         self._min_words = 1 if attention == "paper" else 2
 
     def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
-        """Of each image and its sentence. A sentence without a word attends to nothing, and has no local similarity."""
+        """One for each image and its sentence; one without a word attends to nothing and has no local similarity."""
         model = self._model
         opened = {id(image): image for image in images}  # sentences about one image come with the same object
         place = {key: n for n, key in enumerate(opened)}

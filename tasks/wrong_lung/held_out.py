@@ -37,8 +37,8 @@ def of_patients(docs: Sequence[dict[str, Any]], path: str | Path, *, whole: bool
         whole: whether the documents are of all of gold's patients; a perturbed config may be of a few.
 
     Raises:
-        InputError: as `read_seen`; a model that has seen no patient, of the whole data set none, or all of the
-            documents' patients.
+        InputError: as `read_seen`; or the model has seen no patient of gold at all, all patients of the documents, or,
+            where the documents are the whole, none of their patients.
     """
     seen = read_seen(path)
     if not seen:

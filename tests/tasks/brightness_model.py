@@ -1,4 +1,4 @@
-"""An lm-eval model that looks at one thing: how bright is the anatomy that a question asks about?
+"""Answers of a model that looks at one thing: how bright is the anatomy that a question asks about?
 
 It answers closed questions of the synthetic sources, whose findings make their anatomy brighter or darker. What is
 usual for an anatomy, and where a disease begins, it takes from the training split.
@@ -13,12 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from lm_eval.api.instance import Instance
 from PIL import Image
 
 from medfaith.loaders import images, rle
 from medfaith.loaders.anatomy_masks import AnatomyMasks
-from medfaith.tasks.models.baselines import Oracle
 
 UNSEEN = (1.0, 10.0)  # for a disease of which the training split lacks a Yes or a No: brighter by 10 grey levels
 
@@ -50,23 +48,12 @@ def calibrate(rows: Iterable[Mapping[str, Any]], masks: AnatomyMasks, roots: Map
     return Calibration(usual, cuts)
 
 
-class BrightnessModel(Oracle):
+def says(calibration: Calibration, masks: AnatomyMasks, doc: Mapping[str, Any]) -> str:
     """Yes where the asked anatomy is brighter (or darker) than the asked disease's cut."""
-
-    def __init__(self, calibration: Calibration, masks: AnatomyMasks) -> None:
-        super().__init__()
-        self._calibration, self._masks = calibration, masks
-
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        return [self._answer(request) for request in requests]
-
-    def _answer(self, request: Instance) -> str:
-        arguments: list[Any] = list(request.args)
-        (image,) = arguments[2]["visual"]
-        anatomy, (disease,) = request.doc["anatomy"], request.doc["diseases"]
-        level = _levels(image, self._masks, request.doc["image_id"])[anatomy]
-        sign, cut = self._calibration.cuts.get(disease, UNSEEN)
-        return "Yes" if sign * (level - self._calibration.usual[anatomy] - cut) > 0 else "No"
+    (image,), anatomy, (disease,) = doc["images"], doc["anatomy"], doc["diseases"]
+    level = _levels(image, masks, doc["image_id"])[anatomy]
+    sign, cut = calibration.cuts.get(disease, UNSEEN)
+    return "Yes" if sign * (level - calibration.usual[anatomy] - cut) > 0 else "No"
 
 
 def _levels(image: Image.Image, masks: AnatomyMasks, key: str) -> dict[str, float]:

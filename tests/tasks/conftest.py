@@ -9,7 +9,7 @@ import pytest
 
 from medfaith.builders import cxr_contrabench
 from medfaith.loaders import phantom
-from tests.tasks import tiny_contrastive, tiny_gloria
+from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +19,19 @@ def contrabench_of_all_sources(phantom_roots, tmp_path_factory) -> tuple[dict[st
     roots = {**phantom_roots, **phantom.write(folder / "phantom", seed=0, sources=("chexstruct", "rexvqa"))}
     cxr_contrabench.build(roots, folder / "data")
     return roots, folder / "data"
+
+
+@pytest.fixture(scope="session")
+def places(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots):
+    """A task's name -> the build and the roots that it is asked on."""
+    return lambda name: (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
+
+
+@pytest.fixture(scope="session")
+def vlms(tmp_path_factory) -> dict[str, Path]:
+    """The folders of the tiny vision-language models. Do not change them."""
+    folder = tmp_path_factory.mktemp("vlms")
+    return {name: save(folder / name) for name, save in tiny_models.SAVE.items()}
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,12 @@ from lm_eval.tasks import TaskManager
 
 from medfaith import tasks
 from medfaith.tasks.models.baselines import Oracle
+
+# Each kind of task finds right, wrong and unreadable answers here, of multiple choice the attracted one too: in the
+# published layout the target is the first option, then on the presence side its negation.
+ANSWERS = (
+    "A", "No.", "Yes", "The answer is (B).", "Yes, the lung shows pleural thickening.", "I see.", "C", "Yes", "No",
+)  # fmt: skip
 
 
 class Says(Oracle):
@@ -41,13 +49,10 @@ def load(names: Sequence[str], data: Path, roots: Mapping[str, Path] | None = No
     return manager.load(list(names))
 
 
-def evaluate(model: Any, loaded: Any, limit: int | None = None, *, plain: bool = False) -> dict[str, dict[str, Any]]:
+def evaluate(model: Any, loaded: Any, limit: int | None = None) -> dict[str, dict[str, Any]]:
     """Task -> its scores, samples, documents and replies, in the order of its rows.
 
-    Args:
-        model: a model, or the name of a reference model.
-        loaded: of `load`.
-        plain: whether the scores keep the ending ",none" of tasks without filters.
+    model: a model, or the name of a reference model. loaded: of `load`.
     """
     run: Any = lm_eval.evaluate
     model = baseline(model) if isinstance(model, str) else model
@@ -56,14 +61,42 @@ def evaluate(model: Any, loaded: Any, limit: int | None = None, *, plain: bool =
     for name, of_task in result["samples"].items():
         samples = sorted(of_task, key=lambda sample: sample["doc_id"])
         found[name] = {
-            "scores": {
-                key if plain else key.removesuffix(",none"): value for key, value in result["results"][name].items()
-            },
+            "scores": {key.removesuffix(",none"): value for key, value in result["results"][name].items()},
             "samples": samples,
             "docs": [sample["doc"] for sample in samples],
             "replies": [sample["resps"][0][0] for sample in samples],
         }
     return found
+
+
+def by_filter(name: str, data: Path, roots: Mapping[str, Path], limit: int | None = None) -> dict[str, dict[str, Any]]:
+    """lm-eval's figures of `ANSWERS`, given by turns, which those of other harnesses must equal: filter -> metric."""
+    task = load([name.split("::", maxsplit=1)[0]], data, roots)["tasks"][name]
+    answers = itertools.cycle(ANSWERS)
+    alone = {"tasks": {name: task}, "groups": {}, "group_map": {}}
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in evaluate(Says(lambda _: next(answers)), alone, limit)[name]["scores"].items():
+        metric, _, filter_name = key.partition(",")
+        if not metric.endswith("_stderr") and key not in ("alias", "name", "sample_len"):
+            found.setdefault(filter_name or "none", {})[metric] = value
+    return found
+
+
+def root_words(roots: Mapping[str, Path]) -> list[str]:
+    """The command's options for the roots."""
+    return [word for name, root in roots.items() for word in ("--root", f"{name}={root}")]
+
+
+def results_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Task -> metric and filter -> figure, of the one results file below a folder."""
+    (file,) = folder.rglob("results_*.json")
+    return json.loads(file.read_text(encoding="utf-8"))["results"]
+
+
+def samples_of(folder: Path, task: str) -> list[dict[str, Any]]:
+    """The newest sample log of a task below a folder."""
+    log = max(folder.rglob(f"samples_*{task}_2*.jsonl"))
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
 
 
 def figures(metric_list: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
 
 import pytest
 from lm_eval.api.registry import model_registry
@@ -15,7 +17,7 @@ from medfaith.tasks import register_models
 from medfaith.tasks.contrabench import adapter, prompts
 from medfaith.tasks.run import run_lm_eval
 from tests.report.report_logs import rows_of
-from tests.tasks.scripted_model import kind
+from tests.tasks.evaluating import Says, results_of, samples_of
 
 PRESENT = "Which of the following findings is present in the left lung?"
 ABSENT = "Which of the following findings is absent from the left lung?"
@@ -85,6 +87,39 @@ def test_the_packet_prompt_keeps_the_question_and_its_shape_is_no_answer():
 
 
 KINDS = 12  # rows of each of the five kinds
+# Kind -> answer, confidence, answer and confidence in the packet; the answers are right or of another side.
+SAID = {
+    0: (True, 0.8, False, 0.95),  # sure and right
+    2: (False, "40%", True, "90%"),  # unsure and wrong, with the right answer in the packet
+    3: (True, 0.5, False, 0.9),  # the response breaks off
+    4: (True, 0.79, False, 0.82),  # unsure and right, with another answer 0.03 surer in the packet
+}
+
+
+def kind(doc: dict[str, Any]) -> int:
+    return int(doc["id"].rsplit("_", 1)[1]) % 5
+
+
+def says(doc: dict[str, Any]) -> str:
+    """Right, but for location questions, kind 2 (a wrong side), and where a negated option is wrong (it is taken)."""
+    letters = {True: ascii_uppercase[doc["answer"]], False: "B" if doc["answer"] == 0 else "A"}
+    negated, n = ascii_uppercase[doc["negated"]] if doc["negated"] >= 0 else letters[True], kind(doc)
+    if doc["prompt"] != "packet":
+        return f"The answer is {letters[False]}" if n == 2 else negated
+    if n == 1:
+        return ascii_uppercase[doc["negated"]]
+    right, sure, right_in_packet, surer = SAID[n]
+    packet = dict.fromkeys(("question_asks_for", "finding", "location"), "")
+    packet |= {"answer": letters[right_in_packet], "confidence": surer}
+    text = json.dumps({"answer": letters[right], "confidence": sure, "packet": packet})
+    return f"```json\n{text}\n```" if n != 3 else text[:-20]
+
+
+class Scripted(Says):
+    """`says`, by a name on lm-eval's command line."""
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__(says)
 
 
 @pytest.fixture(scope="module")
@@ -103,16 +138,15 @@ def results(tmp_path_factory) -> Path:
     cxr_contrabench.build(roots, folder / "data")
     register_models()
     if "scripted" not in model_registry:
-        model_registry.register("scripted", target="tests.tasks.scripted_model:Scripted")
+        model_registry.register("scripted", target=f"{__name__}:Scripted")
     groups = "medfaith_contrabench_rexvqa,medfaith_contrabench_y0"
     arguments = ["--model", "scripted", "--tasks", groups, "--output_path", str(folder / "results"), "--log_samples"]
     assert run_lm_eval(arguments, {"data": str(folder / "data")}) == 0
     return folder / "results"
 
 
-def scores(results: Path, task: str) -> dict:
-    (file,) = results.rglob("results_*.json")
-    return json.loads(file.read_text(encoding="utf-8"))["results"][f"medfaith_contrabench_{task}"]
+def scores(results: Path, task: str) -> dict[str, Any]:
+    return results_of(results)[f"medfaith_contrabench_{task}"]
 
 
 def test_m2_adds_the_location_questions_to_what_m1_repairs(results):
@@ -128,20 +162,10 @@ def test_y0_replaces_what_is_unsure_and_nothing_else(results):
     assert read["accuracy,y0"] == pytest.approx(3 / 5)  # kind 2 is put right, kind 4 made wrong
     assert read["accuracy,m1"] > read["accuracy,b0"]
     assert read["parse_failure_rate,b0"] == 0
-    (log,) = results.rglob("samples_medfaith_contrabench_y0::rexvqa_5k_*.jsonl")
-    samples = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    reasons = {
-        (kind(sample["doc"]), json.loads(sample["filtered_resps"][0])["verifier"])
-        for sample in samples
-        if sample["filter"] == "y0"
-    }
-    assert reasons == {
-        (0, "baseline_confident"),
-        (1, "no_packet"),
-        (2, "fired"),
-        (3, "packet_unreadable"),
-        (4, "fired"),
-    }
+    samples = [sample for sample in samples_of(results, "y0::rexvqa_5k") if sample["filter"] == "y0"]
+    reasons = {(kind(one["doc"]), json.loads(one["filtered_resps"][0])["verifier"]) for one in samples}
+    by_kind = ("baseline_confident", "no_packet", "fired", "packet_unreadable", "fired")
+    assert reasons == set(enumerate(by_kind))
 
 
 def test_table_7_has_both_and_table_6_names_the_prompt(results):

@@ -61,13 +61,13 @@ POOL = [
 ]
 
 
-@pytest.mark.parametrize("row_id", [f"row{i}" for i in range(20)])
-def test_exemplars_are_of_two_findings_and_depend_on_the_row_alone(row_id):
-    drawn = fewshot.exemplars(row_id, POOL)
-    assert drawn == fewshot.exemplars(row_id, POOL[::-1])
-    assert len(drawn) == 3
-    assert {row["finding"] for row in drawn} == {"edema", "nodule"}
-    assert all(fewshot.text(row).endswith("Answer: A") for row in drawn)
+def test_exemplars_are_of_two_findings_and_depend_on_the_row_alone():
+    for row_id in (f"row{i}" for i in range(20)):
+        drawn = fewshot.exemplars(row_id, POOL)
+        assert drawn == fewshot.exemplars(row_id, POOL[::-1])
+        assert len(drawn) == 3
+        assert {row["finding"] for row in drawn} == {"edema", "nodule"}
+        assert all(fewshot.text(row).endswith("Answer: A") for row in drawn)
 
 
 def test_three_shot_sends_text_before_the_question_and_images_with_it():
@@ -108,14 +108,14 @@ def test_four_readings_of_one_answer(text, polarity, form, order, choices):
 
 @pytest.mark.parametrize("polarity", ["presence", "absence"])
 @pytest.mark.parametrize("form", NEGATION_FORMS)
-@pytest.mark.parametrize("question_form", QUESTION_FORMS["presence"])
-@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
-def test_extended_m1_repairs_every_form_that_the_builder_emits_and_worsens_none(polarity, form, question_form, order):
-    doc = document(polarity, form, question_form, order)
-    for letter in "ABC":
-        values = adapter.process_results(doc, adapter.m1_extended([[letter]], [doc]))
-        assert values["n_worsened"] == 0
-        assert values["accuracy"] == float(letter != "ABC"[order.index(2)])
+def test_extended_m1_repairs_every_form_that_the_builder_emits_and_worsens_none(polarity, form):
+    for question_form in QUESTION_FORMS["presence"]:
+        for order in ((0, 1, 2), (1, 2, 0), (2, 1, 0)):
+            doc = document(polarity, form, question_form, order)
+            for letter in "ABC":
+                values = adapter.process_results(doc, adapter.m1_extended([[letter]], [doc]))
+                assert values["n_worsened"] == 0
+                assert values["accuracy"] == float(letter != "ABC"[order.index(2)])
 
 
 @pytest.mark.parametrize(("question_form", "fires"), [("original", True), ("p1", False), ("p2", True), ("p3", False)])
@@ -154,12 +154,13 @@ def test_intervals_are_clustered_by_study():
 def results(phantom_build, phantom_roots):
     loaded = load(["medfaith_contrabench"], phantom_build, phantom_roots)
     models = ("oracle", "negation_attracted", "always_yes", "majority", "random")
-    return {
-        model: {
-            name.removeprefix("medfaith_contrabench_"): run["scores"] for name, run in evaluate(model, loaded).items()
-        }
-        for model in models
-    }
+    runs = {model: evaluate(model, loaded) for model in models}
+    return lambda model, task: runs[model][f"medfaith_contrabench_{task}"]["scores"]
+
+
+PROTOCOLS = {
+    "chexpert_presence": "reversal", "chexpert_absence": "contradiction", "openi_report_absence": "contradiction",
+}  # fmt: skip
 
 
 PROTOCOLS = {
@@ -174,20 +175,20 @@ def test_baselines_have_the_scores_that_can_be_derived_by_hand(results, task, er
     """In the published layout the target comes first, so that whoever answers A is right."""
     expected = {"oracle": (1, 0, 1), "negation_attracted": (0, 1, 1), "always_yes": (1, 0, 1), "majority": (1, 0, 1)}
     for model, (accuracy, error_rate, verified) in expected.items():
-        scores = results[model][task]
+        scores = results(model, task)
         assert scores["accuracy,b0"] == accuracy
         assert scores[f"{error}_rate,b0"] == error_rate
         assert scores[f"n_{error}s,b0"] == error_rate * scores["sample_len"]
         assert (scores["accuracy,m1"], scores["accuracy,m1_extended"]) == (verified, verified)
         assert (scores[f"{error}_rate,m1"], scores["n_worsened,m1"]) == (0, 0)
         assert scores["accuracy_ci_low,b0"] == scores["accuracy_ci_high,b0"] == accuracy
-    scores = results["random"][task]
+    scores = results("random", task)
     assert scores["accuracy,m1"] == pytest.approx(scores["accuracy,b0"] + scores[f"{error}_rate,b0"])
     assert scores["accuracy_ci_low,b0"] < scores["accuracy,b0"] < scores["accuracy_ci_high,b0"]
 
 
 def test_the_control_has_no_polarity_errors(results):
-    scores = results["oracle"]["chexpert_positive_only"]
+    scores = results("oracle", "chexpert_positive_only")
     assert scores["accuracy,b0"] == 1
     assert not [name for name in scores if "reversal" in name]
 

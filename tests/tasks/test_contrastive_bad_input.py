@@ -19,10 +19,7 @@ from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, requests_of
     [
         ({"threshold": "global"}, "threshold: is 'global'"),
         ({"percentile": 101}, "percentile: is 101"),
-        (
-            {"explainer": "grad_cam"},
-            "explainer: is 'grad_cam'\n  expected: auto, rollout, rollout_last, rollout_forward",
-        ),
+        ({"explainer": "grad_cam"}, "is 'grad_cam'\n  expected: auto, rollout, rollout_last, rollout_forward"),
         ({"batch_size": 0}, "batch_size: is 0"),
         ({"batch_size": "many"}, "batch_size: is 'many'"),
         ({"pretrained": "/no/such/folder"}, "/no/such/folder: cannot be loaded"),
@@ -67,30 +64,21 @@ def test_a_vision_transformer_of_open_clip(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "visual", "message"),
     [
-        ({"prompts": PROMPTS[:6]}, "7 classes, 6 prompts, 1 images"),
-        ({"classes": [], "prompts": []}, "0 classes, 0 prompts, 1 images"),
+        ({"prompts": PROMPTS[:6]}, FRAMES[:1], "VID42/0: 7 classes, 6 prompts, 1 images"),
+        ({"classes": [], "prompts": []}, FRAMES[:1], "VID42/0: 0 classes, 0 prompts, 1 images"),
+        ({}, [], "VID42/0: 7 classes, 7 prompts, 0 images"),
+        ({}, FRAMES[:2], "VID42/0: 7 classes, 7 prompts, 2 images"),
+        ({"prompts": None, "top_k": None}, FRAMES[:1], "0: the document has no prompts, top_k"),
     ],
 )
-def test_documents_that_are_none(models, change, message):
+def test_documents_that_are_none(models, change, visual, message):
     (request,) = requests_of(FRAMES[:1])
-    request.doc |= change
-    with pytest.raises(InputError, match=message) as caught:
+    request.doc = {name: value for name, value in (request.doc | change).items() if value is not None}
+    request.arguments = ("", {}, {"visual": visual})  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(InputError, match=f"medfaith_surgx_instruments, row {message}"):
         models["clip"].generate_until([request])
-    assert "medfaith_surgx_instruments, row VID42/0" in str(caught.value)
-
-
-def test_documents_of_another_task_or_with_other_than_one_image(models):
-    (request,) = requests_of(FRAMES[:1])
-    del request.doc["prompts"], request.doc["top_k"]
-    with pytest.raises(InputError, match="the document has no prompts, top_k"):
-        models["clip"].generate_until([request])
-    for visual in ([], FRAMES[:2]):
-        (request,) = requests_of(FRAMES[:1])
-        request.arguments = ("", {}, {"visual": visual})  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(InputError, match=f"7 prompts, {len(visual)} images"):
-            models["clip"].generate_until([request])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -119,10 +107,9 @@ def test_heatmaps_that_could_not_be_found_stop_the_run_before_its_first_answer(f
 
 
 def test_probabilities_of_text_are_refused(models):
-    with pytest.raises(MedfaithError, match="no probability of text"):
-        models["clip"].loglikelihood([])
-    with pytest.raises(MedfaithError, match="no probability of text"):
-        models["clip"].loglikelihood_rolling([])
+    for method in (models["clip"].loglikelihood, models["clip"].loglikelihood_rolling):
+        with pytest.raises(MedfaithError, match="no probability of text"):
+            method([])
 
 
 def test_a_name_without_its_folder(tmp_path):

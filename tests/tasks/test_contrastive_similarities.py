@@ -1,4 +1,4 @@
-"""Similarities are each library's own, of a batch as of each frame alone."""
+"""Similarities are each library's own, and heatmaps those of an independent computation on its forward pass."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from captum.attr import LayerGradCam
 
-from medfaith.tasks.models.contrastive import predicted
+from medfaith.tasks.models.contrastive import ContrastiveLM, predicted
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS
 
 
-def clip_similarity(folder: str) -> np.ndarray:
-    model, processor = (c.from_pretrained(folder) for c in (transformers.CLIPModel, transformers.AutoProcessor))
+def transformers_similarity(family: str, folder: str) -> np.ndarray:
+    kind = transformers.CLIPModel if family == "clip" else transformers.BlipForImageTextRetrieval
+    model, processor = (c.from_pretrained(folder) for c in (kind, transformers.AutoProcessor))
     inputs = processor(text=PROMPTS, images=FRAMES, return_tensors="pt", padding=True)
     with torch.no_grad():
+        if family == "blip":
+            return model(**inputs, use_itm_head=False).itm_score.numpy() * 100
         return (model(**inputs).logits_per_image / model.logit_scale.exp() * 100).numpy()
-
-
-def blip_similarity(folder: str) -> np.ndarray:
-    model = transformers.BlipForImageTextRetrieval.from_pretrained(folder)
-    processor = transformers.AutoProcessor.from_pretrained(folder)
-    inputs = processor(text=PROMPTS, images=FRAMES, return_tensors="pt", padding=True)
-    with torch.no_grad():
-        return model(**inputs, use_itm_head=False).itm_score.numpy() * 100
 
 
 def open_clip_similarity(name: str) -> np.ndarray:
@@ -37,9 +33,8 @@ def open_clip_similarity(name: str) -> np.ndarray:
     model, _, transform = open_clip.create_model_and_transforms(architecture, pretrained=weights)
     with torch.no_grad():
         image = model.eval().encode_image(torch.stack([transform(f) for f in FRAMES]), normalize=True)
-        return (
-            image @ model.encode_text(open_clip.get_tokenizer(architecture)(PROMPTS), normalize=True).T
-        ).numpy() * 100
+        text = model.encode_text(open_clip.get_tokenizer(architecture)(PROMPTS), normalize=True)
+    return (image @ text.T).numpy() * 100
 
 
 def surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
@@ -48,10 +43,9 @@ def surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
 
     weights = torch.load(name.removeprefix("surgvlp:"), weights_only=True)
     parts: dict[str, dict[str, torch.Tensor]] = {}
+    prefixes = ("backbone_img.model.", "backbone_img.global_embedder.", "backbone_text.model.")
     for key, tensor in weights.items():
-        prefix = next(
-            p for p in ("backbone_img.model.", "backbone_img.global_embedder.", "backbone_text.model.") if p in key
-        )
+        prefix = next(p for p in prefixes if p in key)
         parts.setdefault(prefix, {})[key.removeprefix(prefix)] = tensor
     resnet = models.resnet50()
     resnet.fc = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
@@ -88,11 +82,9 @@ def surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
 def test_similarities_are_the_librarys_own(family, families, models):
     name = families[family]["pretrained"]
     expected = {
-        "clip": lambda: clip_similarity(name),
-        "blip": lambda: blip_similarity(name),
         "open_clip": lambda: open_clip_similarity(name),
         "surgvlp": lambda: surgvlp_similarity(name, families["surgvlp"]["text_model"]),
-    }[family]()
+    }.get(family, lambda: transformers_similarity(family, name))()
     scores = models[family].scores(FRAMES, PROMPTS)
     assert scores.shape == (5, 7)
     assert scores.dtype == np.float64
@@ -146,12 +138,54 @@ def test_each_distinct_prompt_is_encoded_once(models, monkeypatch):
         ([[3, 1]], {"top_k": 5}, [[0, 1]]),
         ([[2, 2, 2]], {}, [[]]),
         ([[4, 4]], {"threshold": "per_class"}, [[]]),  # one frame exceeds nothing
+        (np.zeros((0, 7)), {}, []),
+        (np.zeros((0, 7)), {"threshold": "per_class"}, []),
     ],
 )
 def test_which_classes_are_predicted(scores, options, expected):
     assert predicted(np.array(scores, dtype=float), **options) == expected
 
 
-def test_no_frames_no_predictions():
-    assert predicted(np.zeros((0, 7))) == []
-    assert predicted(np.zeros((0, 7)), threshold="per_class") == []
+@pytest.mark.parametrize("family", ["clip", "blip"])
+@pytest.mark.parametrize("explainer", ["rollout", "rollout_last", "rollout_forward"])
+def test_rollout_is_the_recursion_on_the_librarys_own_forward_pass(family, explainer, families):
+    folder = families[family]["pretrained"]
+    lm = ContrastiveLM(folder, explainer=explainer, device="cpu")
+    grids, _ = lm.explain(FRAMES[1], PROMPTS, [3, 6])
+    kind = transformers.CLIPModel if family == "clip" else transformers.BlipForImageTextRetrieval
+    model: Any = kind.from_pretrained(folder, attn_implementation="eager")  # weights not frozen
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    for grid, index in zip(grids, [3, 6], strict=True):
+        inputs = processor(text=[PROMPTS[index]], images=FRAMES[1], return_tensors="pt")
+        if family == "clip":
+            output = model(**inputs, output_attentions=True)
+            score, attentions = output.logits_per_image[0, 0], output.vision_model_output.attentions
+            score = score / model.logit_scale.exp() * 100
+        else:
+            output = model(**inputs, use_itm_head=False, output_attentions=True)
+            score, attentions = output.itm_score[0, 0] * 100, output.attentions
+        slopes = torch.autograd.grad(score, attentions)
+        weighted = [
+            np.maximum((a * s)[0].detach().numpy(), 0).mean(axis=0) for a, s in zip(attentions, slopes, strict=True)
+        ]
+        relevance = np.eye(len(weighted[0]))
+        ways = {"rollout": weighted[::-1], "rollout_forward": weighted, "rollout_last": weighted[-1:]}
+        for matrix in ways[explainer]:
+            relevance = relevance + matrix @ relevance
+        np.testing.assert_allclose(grid, relevance[0, 1:].reshape(4, 4), rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["open_clip", "surgvlp"])
+def test_grad_cam_is_captums_on_the_last_block(family, models):
+    lm = models[family]
+    encoder: Any = lm._encoder
+    indices = [1, 4] if family == "open_clip" else [2]
+    grids, _ = lm.explain(FRAMES[0], PROMPTS, indices)
+    texts = encoder.text(PROMPTS)
+    vision: Any = encoder.network.visual if family == "open_clip" else encoder.network["backbone_img"]["model"]
+    pixels = encoder.pixels([FRAMES[0]]).requires_grad_()
+    explain = LayerGradCam(lambda p: 100 * encoder.image(p) @ texts.T, vision.layer4[-1])
+    for grid, target in zip(grids, indices, strict=True):
+        expected: Any = explain.attribute(pixels, target=target, relu_attributions=True)
+        np.testing.assert_allclose(grid, expected[0, 0].detach().numpy(), rtol=1e-3, atol=1e-5)
+    assert grids.max() > 0

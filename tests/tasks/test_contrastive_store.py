@@ -1,12 +1,15 @@
-"""Replies name their heatmaps in the store, and models, prompts and frames have heatmaps of their own there."""
+"""The store of heatmaps: what replies name in it, what has a key of its own, and runs that go on where they stopped."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.explain.geometry import to_frame
@@ -14,7 +17,163 @@ from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.models import contrastive_encoders
 from medfaith.tasks.models.contrastive import ContrastiveLM
 from tests.tasks import tiny_contrastive
-from tests.tasks.tiny_contrastive import CLASSES, FAMILIES, FRAMES, PROMPTS, replies_of, requests_of
+from tests.tasks.tiny_contrastive import CLASSES, FAMILIES, FRAMES, PROMPTS, frame, replies_of, requests_of
+
+
+class Counting:
+    """Counts the frames that a model scores and the frames that it explains."""
+
+    def __init__(self, monkeypatch):
+        self.scored, self.explained = 0, 0
+        score, explain = ContrastiveLM.scores, ContrastiveLM._explain
+
+        def scores(lm, images, prompts):
+            self.scored += len(images)
+            return score(lm, images, prompts)
+
+        def grids(lm, images, prompts, indices):
+            self.explained += sum(len(own) for own in indices)
+            return explain(lm, images, prompts, indices)
+
+        monkeypatch.setattr(ContrastiveLM, "scores", scores)
+        monkeypatch.setattr(ContrastiveLM, "_explain", grids)
+
+    def take(self):
+        counts, self.scored, self.explained = (self.scored, self.explained), 0, 0
+        return counts
+
+
+def test_a_run_goes_on_where_it_was_stopped(families, tmp_path, monkeypatch):
+    counting = Counting(monkeypatch)
+
+    def run(images=FRAMES, **changes):
+        top_k = changes.pop("top_k", 2)
+        lm = ContrastiveLM(**{**families["clip"], **changes}, store=str(tmp_path), batch_size=2, device="cpu")
+        return replies_of(lm, requests_of(images, top_k=top_k))
+
+    first = run(FRAMES[:3])
+    assert counting.take() == (3, 6)
+    whole = run()
+    assert counting.take() == (2, 4)  # only what was missing
+    assert whole[:3] == first
+    assert run() == whole
+    assert counting.take() == (0, 0)
+    store = open_store(tmp_path)
+    before = store.read(first[0]["heatmaps"], "VID42/0")
+    more = run(top_k=3)
+    assert counting.take() == (0, 5)  # one class more a frame
+    assert more[0]["heatmaps"] == first[0]["heatmaps"]
+    after = store.read(first[0]["heatmaps"], "VID42/0")
+    assert len(after.maps) == 3
+    for name, grid in before.maps.items():
+        np.testing.assert_allclose(after.maps[name], grid, rtol=1e-3)
+    run([frame(9), *FRAMES[1:]])
+    assert counting.take() == (1, 2)  # the same row, another image
+    run(explainer="rollout_last")
+    assert counting.take() == (5, 10)
+    assert len(store.keys()) == 2
+
+
+class Killed:
+    """A run of the tiny CLIP on five frames, two at a time, that is killed when its encoder is called for the nth time.
+
+    calls: how many images the encoder was given, call by call.
+    """
+
+    def __init__(self, families: dict[str, Any], store: Path | None, at: int = 0, **how: Any) -> None:
+        document = {name: how.pop(name) for name in ("top_k", "occlude", "gold") if name in how}
+        place = str(store) if store is not None else None
+        self.lm = ContrastiveLM(**families["clip"], store=place, batch_size=2, device="cpu", **how)
+        self.calls: list[int] = []
+        self._at, self._pixels, self._document = at, self.lm._encoder.pixels, document
+
+    def replies(self) -> list[dict[str, Any]]:
+        def pixels(images: Sequence[Image.Image]) -> Any:
+            if len(self.calls) + 1 == self._at:
+                raise KeyboardInterrupt
+            self.calls.append(len(images))
+            return self._pixels(images)
+
+        self.lm._encoder.pixels = pixels
+        return replies_of(self.lm, requests_of(**self._document))
+
+
+OCCLUDE = {"top_k": 2, "occlude": True, "gold": CLASSES}
+
+
+@pytest.mark.parametrize(
+    ("how", "at", "before", "after"),
+    [
+        # one batch: scored, then explained
+        ({}, 4, [2, 2, 2], [2, 2, 1, 1]),
+        ({"top_k": 2}, 3, [2, 2], [2, 2, 1, 1]),
+        # scored, explained, scored again in part black, which no store keeps
+        (OCCLUDE, 6, [2, 2, 2, 2, 2], [2, 2, 1, 1, 1]),
+    ],
+)
+def test_a_killed_run_resumes_at_its_last_batch(families, tmp_path, how, at, before, after):
+    whole = Killed(families, tmp_path / "whole", **how).replies()
+    killed = Killed(families, tmp_path / "cut", at, **how)
+    with pytest.raises(KeyboardInterrupt):
+        killed.replies()
+    assert killed.calls == before
+    resumed = Killed(families, tmp_path / "cut", **how)
+    assert resumed.replies() == whole
+    assert resumed.calls == after
+    check_maps_are_the_same(tmp_path, whole)
+
+
+@pytest.mark.parametrize("at", [3, 5])
+def test_a_killed_run_with_a_threshold_per_class(families, tmp_path, at):
+    """All frames are scored, then those explained of which a class is predicted; both go on at their last batch."""
+    how = {"threshold": "per_class", "percentile": 20}
+    first = Killed(families, tmp_path / "whole", **how)
+    whole = first.replies()
+    explained = [sum(bool(reply["predicted"]) for reply in whole[start : start + 2]) for start in (0, 2, 4)]
+    assert first.calls == [2, 2, 1, *filter(None, explained)]
+    assert len(first.calls) >= 5, "each class is predicted in four of the five frames"
+    with pytest.raises(KeyboardInterrupt):
+        Killed(families, tmp_path / "cut", at, **how).replies()
+    resumed = Killed(families, tmp_path / "cut", **how)
+    assert resumed.replies() == whole
+    assert resumed.calls == first.calls[at - 1 :]
+    check_maps_are_the_same(tmp_path, whole)
+
+
+def check_maps_are_the_same(folder: Path, replies: Sequence[dict[str, Any]]) -> None:
+    for number, reply in enumerate(replies):
+        stores = (open_store(folder / run) for run in ("whole", "cut"))
+        first, second = (store.read(reply["heatmaps"], f"VID42/{number}") for store in stores)
+        assert list(first.maps) == list(second.maps) == reply["predicted"]
+        for name in first.maps:
+            np.testing.assert_array_equal(first.maps[name], second.maps[name])
+
+
+def test_scores_without_heatmaps_are_no_complete_row(families, tmp_path):
+    """What is left of a run with a threshold per class, killed while it scores, serves any other."""
+    with pytest.raises(KeyboardInterrupt):
+        Killed(families, tmp_path / "cut", 3, threshold="per_class").replies()
+    other = Killed(families, tmp_path / "cut", top_k=2)
+    replies = other.replies()
+    assert other.calls == [2, 2, 1, 1], "two batches are only explained"
+    assert replies == Killed(families, tmp_path / "whole", top_k=2).replies()
+    for number, reply in enumerate(replies):
+        assert list(open_store(tmp_path / "cut").read(reply["heatmaps"], f"VID42/{number}").maps) == reply["predicted"]
+
+
+def test_what_is_painted_black_is_explained_once(families, tmp_path, monkeypatch):
+    counting = Counting(monkeypatch)
+    alone = Killed(families, tmp_path / "alone", **OCCLUDE).replies()
+    assert counting.take() == (10, 10), "two classes a frame; each frame is scored again in part black"
+    Killed(families, tmp_path / "after", top_k=2).replies()
+    counting.take()
+    assert Killed(families, tmp_path / "after", **OCCLUDE).replies() == alone
+    assert counting.take() == (5, 0), "the heatmaps of the other task are read"
+    bare = Killed(families, None, **OCCLUDE).replies()
+    assert counting.take() == (10, 5), "without a store, of the class that is painted only"
+    for one, other in zip(alone, bare, strict=True):
+        assert one["occluded"]["triplet"] == other["occluded"]["triplet"] == one["predicted"][0]
+
 
 EXPLAINER = {"clip": "rollout", "blip": "rollout", "open_clip": "grad_cam", "surgvlp": "grad_cam"}
 
@@ -90,9 +249,8 @@ def test_a_threshold_per_class_looks_at_all_frames_of_the_task(families):
     scores = np.array([reply["scores"] for reply in replies])
     expected = scores > np.median(scores, axis=0)
     assert expected.sum() == 2 * 7  # of five frames, two are above the median
-    assert [set(reply["predicted"]) for reply in replies] == [
-        {name for name, above in zip(CLASSES, row, strict=True) if above} for row in expected
-    ]
+    named = [{CLASSES[index] for index in np.flatnonzero(row)} for row in expected]
+    assert [set(reply["predicted"]) for reply in replies] == named
     lm._world_size = 2
     with pytest.raises(MedfaithError, match="needs the scores of all frames in one process"):
         lm.generate_until(requests_of())

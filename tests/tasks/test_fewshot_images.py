@@ -16,21 +16,10 @@ from medfaith.loaders import images
 from medfaith.tasks import include_path
 from medfaith.tasks.contrabench import fewshot, prompts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
-from tests.tasks import tiny_models
+from tests.tasks.evaluating import root_words
+from tests.tasks.tiny_models import PLACEHOLDER
 
-SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl}
-PLACEHOLDER = {"llava": "<image>", "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>"}
 POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "fewshot_absence")}
-
-
-@pytest.fixture
-def roots(contrabench_of_all_sources) -> dict[str, Path]:
-    return contrabench_of_all_sources[0]
-
-
-@pytest.fixture
-def data(contrabench_of_all_sources) -> Path:
-    return contrabench_of_all_sources[1]
 
 
 def rows_of(data: Path, source: str, config: str, split: str) -> list[dict[str, Any]]:
@@ -47,25 +36,19 @@ class Recording(HFVisionLM):
 
 
 @pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
-@pytest.mark.parametrize("name", SAVE)
-def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, chat, data, roots, tmp_path):
-    folder = SAVE[name](tmp_path / name)
+@pytest.mark.parametrize("name", ["llava", "qwen2_5_vl"])
+def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, chat, contrabench_of_all_sources, vlms):
+    roots, data = contrabench_of_all_sources
     how = {} if chat else {"image_string": PLACEHOLDER[name]}
     # max_length: enough for seven images; batch size 1 keeps the order of the requests.
-    lm: Any = Recording(str(folder), dtype="float32", device="cpu", batch_size=1, max_length=2048, **how)
+    lm: Any = Recording(str(vlms[name]), dtype="float32", device="cpu", batch_size=1, max_length=2048, **how)
     metadata = {"data": str(data), "roots": {source: str(root) for source, root in roots.items()}}
     manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
+    asked = {"tasks": ["medfaith_contrabench_3shot_images"], "task_manager": manager, "apply_chat_template": chat}
     evaluate: Any = lm_eval.simple_evaluate
-    result = evaluate(
-        lm,
-        tasks=["medfaith_contrabench_3shot_images"],
-        task_manager=manager,
-        apply_chat_template=chat,
-        limit=2,
-        gen_kwargs={"max_gen_toks": 2},
-        bootstrap_iters=0,
-    )
-    expected = [wanted(lm, doc, data, roots, chat) for task in sorted(result["samples"]) for doc in docs(result, task)]
+    result = evaluate(lm, **asked, limit=2, gen_kwargs={"max_gen_toks": 2}, bootstrap_iters=0)
+    samples = [sample for task in sorted(result["samples"]) for sample in result["samples"][task]]
+    expected = [wanted(lm, sample["doc"], data, roots, chat) for sample in samples if sample["filter"] == "b0"]
     assert len(expected) == len(lm.received) == 4
     assert {len(given["images"]) for given in expected} - {4}, "some study has several images"
     for given in expected:
@@ -74,10 +57,6 @@ def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, cha
         assert len(same) == 1, given["text"]
         turned = lm.processor(text=[given["text"]], images=given["images"][::-1], return_tensors="pt")
         assert not is_same(same[0], turned), "the order of the images matters"
-
-
-def docs(result: Any, task: str) -> list[dict[str, Any]]:
-    return [sample["doc"] for sample in result["samples"][task] if sample["filter"] == "b0"]
 
 
 def is_same(received: Any, inputs: Any) -> bool:
@@ -103,7 +82,8 @@ def wanted(lm: Any, doc: dict[str, Any], data: Path, roots: dict[str, Path], cha
     return {"text": text.replace("<image>", lm.image_token), "images": opened}
 
 
-def test_references_are_in_order_and_the_text_only_variant_is_as_before(data, roots):
+def test_references_are_in_order_and_the_text_only_variant_is_as_before(contrabench_of_all_sources):
+    data = contrabench_of_all_sources[1]
     for side, (source, config) in POOLS.items():
         where: dict[str, Any] = {"config": f"chexpert_{side}", "split": "validation", "data": str(data)}
         pool = f"cxr-contrabench-{source}", config
@@ -120,14 +100,13 @@ def test_references_are_in_order_and_the_text_only_variant_is_as_before(data, ro
             assert prompts.three_shot(before).count("<image>") == n
 
 
-def test_max_images_stops_the_run_with_status_2(data, roots, tmp_path, capsys):
+def test_max_images_stops_the_run_with_status_2(contrabench_of_all_sources, vlms, capsys):
     """hf-multimodal would drop the last images, and with them the question's own."""
-    folder = tiny_models.save_llava(tmp_path / "model")
-    places = [f"--root={source}={roots[source]}" for source in ("chexpert", "openi")]
+    roots, data = contrabench_of_all_sources
     arguments = [
-        *("eval", "--data", str(data), *places, "--model", "medfaith-hf-vlm", "--device", "cpu", "--limit", "1"),
-        *("--model_args", f"pretrained={folder},dtype=float32,max_images=3", "--apply_chat_template"),
-        *("--tasks", "medfaith_contrabench_3shot_images"),
+        *("eval", "--data", str(data), *root_words(roots), "--model", "medfaith-hf-vlm", "--device", "cpu"),
+        *("--model_args", f"pretrained={vlms['llava']},dtype=float32,max_images=3", "--apply_chat_template"),
+        *("--tasks", "medfaith_contrabench_3shot_images", "--limit", "1"),
     ]
     assert main(arguments) == 2
     message = capsys.readouterr().err

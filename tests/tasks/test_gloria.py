@@ -11,6 +11,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from scipy.special import softmax
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from medfaith.evaluate_metrics.localization.view import window
@@ -30,9 +31,6 @@ def picture(seed: int, size: tuple[int, int] = (320, 256)) -> Image.Image:
     """Smooth noise of (height, width), so that resampling leaves something of it."""
     small = np.random.default_rng(seed).integers(0, 256, (8, 6, 3), dtype=np.uint8)
     return Image.fromarray(small).resize((size[1], size[0]), Image.Resampling.BICUBIC)
-
-
-# The image
 
 
 @pytest.mark.parametrize(
@@ -91,9 +89,6 @@ def test_image_embeddings_are_those_of_the_librarys_resnet(gloria):
     torch.testing.assert_close(local, expected, atol=1e-5, rtol=1e-4)
 
 
-# The text
-
-
 @pytest.mark.parametrize(
     ("text", "min_words", "expected"),
     [
@@ -129,9 +124,8 @@ def test_words_are_the_sums_of_their_pieces_over_the_last_four_layers(gloria, to
                 else:
                     words.append(vector)
             assert len(found.words) == len(sentence.split())
-            torch.testing.assert_close(
-                torch.stack([found.start, *found.words, found.end]), torch.stack(words), atol=1e-4, rtol=1e-4
-            )
+            vectors = torch.stack([found.start, *found.words, found.end])
+            torch.testing.assert_close(vectors, torch.stack(words), atol=1e-4, rtol=1e-4)
             torch.testing.assert_close(text, torch.stack(words).sum(0) / 97, atol=1e-5, rtol=1e-4)
             assert found.n_pieces == len(pieces) - 2
 
@@ -146,21 +140,10 @@ def test_a_long_sentence_is_cut_where_the_tokenizer_would_cut_it(tokenizer):
     assert tokens.mask.sum(dim=1).tolist() == [97, 4]
 
 
-# Attention and similarities
-
-
 def by_hand(queries: np.ndarray, regions: np.ndarray, kind: str, tau: float) -> np.ndarray:
-    """Attention (queries, regions) in loops, of equation 1 or of the released code as its formulas read."""
-    products = [[sum(a * b for a, b in zip(q, r, strict=True)) for r in regions] for q in queries]
-    if kind == "paper":
-        logits = [[value / tau for value in row] for row in products]
-    else:
-        columns = []
-        for region in range(len(regions)):
-            terms = [np.exp(row[region]) for row in products]
-            columns.append([term / sum(terms) for term in terms])
-        logits = [[4.0 * column[n] for column in columns] for n in range(len(queries))]
-    return np.array([[np.exp(value) / sum(np.exp(v) for v in row) for value in row] for row in logits])
+    """Attention (queries, regions) by SciPy's softmax, of equation 1 or of the released code as its formulas read."""
+    products = queries @ regions.T
+    return softmax(products / tau if kind == "paper" else 4.0 * softmax(products, axis=0), axis=1)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -203,15 +186,11 @@ def test_attention_sums_to_one_and_the_codes_stays_close_to_uniform(seed, scale,
     torch.nn.Module.__init__(model)
     model.kind, model.tau, model.no_attn_vec = kind, 0.25, None
     vectors = torch.randn(6, 8, generator=generator) * scale
-    attention = model.attention(
-        Sentence(vectors[:4], vectors[4], vectors[5], 4), torch.randn(1, 8, 3, 3, generator=generator)
-    )
+    sentence = Sentence(vectors[:4], vectors[4], vectors[5], 4)
+    attention = model.attention(sentence, torch.randn(1, 8, 3, 3, generator=generator))
     torch.testing.assert_close(attention.sum(dim=-1), torch.ones(1, attention.shape[1]))
     if kind == "code":
         assert (attention.amax(-1) / attention.amin(-1)).max() <= np.exp(4) * 1.0001
-
-
-# The aligner
 
 
 @pytest.mark.parametrize("no_attn", [False, True])

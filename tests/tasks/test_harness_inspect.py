@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import io
 import itertools
 import math
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
 from medfaith.tasks.harnesses.inspect_score import answers
 from medfaith.tasks.harnesses.inspect_task import lm_eval, show
-from tests.tasks import answered
+from tests.tasks.evaluating import ANSWERS, by_filter
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 24
 HEAL = [f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "tpt", "vpt")]
@@ -41,12 +43,6 @@ def said(text: str) -> ModelOutput:
 
 
 @pytest.fixture(scope="module")
-def places(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots):
-    """Where a task's data and images are."""
-    return lambda name: (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
-
-
-@pytest.fixture(scope="module")
 def arguments(places):
     def of(name: str, **options: Any) -> dict[str, Any]:
         data, roots = places(name)
@@ -55,26 +51,24 @@ def arguments(places):
     return of
 
 
+def log_of(given: dict[str, Any], outputs: Any, folder: Path, limit: int, **options: Any) -> EvalLog:
+    """What Inspect logs of a task, asked row by row; outputs: a model's answers, or a function that answers."""
+    options = {"display": "none", "log_images": False, "max_samples": 1} | options
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    (log,) = run(lm_eval(**given), model=model, limit=limit, log_dir=str(folder), **options)
+    return log
+
+
 @pytest.fixture(scope="module")
 def evaluated(arguments, tmp_path_factory):
     """Inspect's log of a task, with answers in turn."""
-    logs: dict[tuple, EvalLog] = {}
 
+    @functools.cache
     def evaluate(name: str, filter: str | None = None) -> EvalLog:
-        if (name, filter) not in logs:
-            outputs = (said(text) for text in itertools.cycle(answered.ANSWERS))
-            (log,) = run(
-                lm_eval(**arguments(name, filter=filter)),
-                model=get_model("mockllm/model", custom_outputs=outputs),
-                limit=LIMIT,
-                max_samples=1,
-                display="none",
-                log_dir=str(tmp_path_factory.mktemp("logs")),
-                log_images=False,
-            )
-            assert log.status == "success", log.error
-            logs[name, filter] = log
-        return logs[name, filter]
+        outputs = (said(text) for text in itertools.cycle(ANSWERS))
+        log = log_of(arguments(name, filter=filter), outputs, tmp_path_factory.mktemp("logs"), LIMIT)
+        assert log.status == "success", log.error
+        return log
 
     return evaluate
 
@@ -89,7 +83,7 @@ def metrics(log: EvalLog) -> dict[str, float]:
 def test_the_figures_are_lm_evals(name, filter, evaluated, places):
     """Those of the log on disk, which JSON has gone through: all of them, to the last bit, intervals too."""
     found = metrics(read_eval_log(evaluated(name, filter).location))
-    expected = answered.figures(name, *places(name), limit=LIMIT)[filter or ("none" if "heal" in name else "b0")]
+    expected = by_filter(name, *places(name), limit=LIMIT)[filter or ("none" if "heal" in name else "b0")]
     assert set(found) == set(expected)
     assert len(found) > 5
     assert all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in ((found[m], expected[m]) for m in expected))
@@ -125,8 +119,7 @@ def test_the_model_gets_the_images_then_the_prompt(name, arguments, tmp_path):
         return said("A")
 
     given = arguments(name)
-    model = get_model("mockllm/model", custom_outputs=answer)
-    run(lm_eval(**given), model=model, limit=4, max_samples=1, display="none", log_dir=str(tmp_path))
+    log_of(given, answer, tmp_path, 4, log_images=True)
     task = questions.load_one(name, given["data"], given["roots"])
     assert len(asked) == 4
     for (content, *options), doc in zip(asked, task.test_docs(), strict=False):
@@ -150,12 +143,8 @@ def test_images_stay_where_a_prompt_has_them(arguments):
     given: dict[str, Any] = {"model": "mockllm/model", "sample_id": row, "epoch": 1, "input": "", "messages": [user]}
     state = TaskState(**given, metadata={"row": row})
     shown: Any = asyncio.run(show(task)(state, generate())).user_prompt.content  # pyright: ignore[reportArgumentType]
-    assert [part.text if part.type == "text" else part.type for part in shown] == [
-        "First:",
-        "image",
-        "Second:",
-        "image",
-    ]
+    found = [part.text if part.type == "text" else part.type for part in shown]
+    assert found == ["First:", "image", "Second:", "image"]
 
 
 def test_a_log_without_images_holds_no_pixels_and_no_root_in_a_sample(evaluated, arguments):
@@ -169,9 +158,7 @@ def test_a_log_without_images_holds_no_pixels_and_no_root_in_a_sample(evaluated,
 
 def test_a_row_is_asked_once(arguments, tmp_path):
     """lm-eval's figures are of one answer a row."""
-    model = get_model("mockllm/model", custom_outputs=(said("A") for _ in itertools.count()))
-    task = lm_eval(**arguments(PRESENCE))
-    (log,) = run(task, model=model, limit=1, epochs=2, display="none", log_dir=str(tmp_path), log_images=False)
+    log = log_of(arguments(PRESENCE), (said("A") for _ in itertools.count()), tmp_path, 1, epochs=2)
     assert log.status == "error"
     assert "--epochs" in str(log.error and log.error.message)
 
@@ -215,7 +202,7 @@ def test_a_log_is_scored_again_by_another_filter(action, evaluated, places):
     results = score(log, answers(filter="m1"), action=action, display="none").results
     assert results
     found = [{name: metric.value for name, metric in of_scorer.metrics.items()} for of_scorer in results.scores]
-    expected = answered.figures(PRESENCE, *places(PRESENCE), limit=LIMIT)
+    expected = by_filter(PRESENCE, *places(PRESENCE), limit=LIMIT)
     assert found == [expected[reading] for reading in ("b0", "m1") if reading == "m1" or action == "append"]
     assert expected["b0"] != expected["m1"]
 
@@ -228,13 +215,6 @@ def test_a_filter_that_the_task_has_not_scores_no_log(evaluated):
 def test_the_task_takes_arguments_as_a_command_gives_them(arguments, tmp_path):
     given = arguments("medfaith_contrabench_chexpert_absence")
     given["roots"] = f"chexpert={given['roots']['chexpert']}"
-    (log,) = run(
-        lm_eval(**given),
-        model=get_model("mockllm/model", custom_outputs=[said("B"), said("B")]),
-        limit=2,
-        display="none",
-        log_dir=str(tmp_path),
-        log_images=False,
-    )
+    log = log_of(given, [said("B"), said("B")], tmp_path, 2)
     assert log.status == "success"
     assert metrics(log)["contradiction_rate"] == 1

@@ -16,7 +16,7 @@ import yaml
 
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import lmms_eval, questions
-from tests.tasks import answered
+from tests.tasks.evaluating import ANSWERS, by_filter, root_words
 
 # Fields of lmms_eval.api.task.TaskConfig (0.7.3); it raises TypeError for any other.
 FIELDS = {
@@ -41,15 +41,14 @@ Loader.add_constructor("!function", _function)
 
 
 @pytest.fixture(scope="module")
-def write(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, tmp_path_factory):
-    """Runs the command; returns its folder."""
+def write(places, tmp_path_factory):
+    """Runs the command for one task or group; returns its folder."""
 
-    def run(*arguments: str, heal: bool = False) -> Path:
+    def run(task: str, *options: str) -> Path:
         out = tmp_path_factory.mktemp("lmms") / "tasks"
-        data, roots = (phantom_heal_build, phantom_heal_roots) if heal else (phantom_build, phantom_roots)
-        places = [part for source, path in roots.items() for part in ("--root", f"{source}={path}")]
-        given = [part for name in arguments for part in (["--filter", name] if name == "m1" else ["--task", name])]
-        assert lmms_eval.main([*given, "--data", str(data), *places, "--out", str(out)]) == 0
+        data, roots = places(task)
+        given = ["--task", task, *options, "--data", str(data), *root_words(roots), "--out", str(out)]
+        assert lmms_eval.main(given) == 0
         return out
 
     return run
@@ -59,9 +58,9 @@ def write(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, 
 def tasks(write) -> dict[tuple[str, str], dict[str, Any]]:
     """(name, filter) -> the task as lmms-eval loads it."""
     folders = (
-        write("medfaith_heal_vindr", heal=True),
-        write(PRESENCE, "medfaith_contrabench_cot"),
-        write(PRESENCE, "m1"),
+        write("medfaith_heal_vindr"),
+        write(PRESENCE, "--task", "medfaith_contrabench_cot"),
+        write(PRESENCE, "--filter", "m1"),
     )
     loaded = {}
     for path in (path for folder in folders for path in folder.glob("*.yaml")):
@@ -78,20 +77,20 @@ def rows_of(task: dict[str, Any]) -> datasets.Dataset:
 
 
 @pytest.mark.parametrize("key", [*((name, "none") for name in HEAL), (PRESENCE, "b0"), (PRESENCE, "m1"), (COT, "b0")])
-def test_the_figures_are_lm_evals(key, tasks, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots):
+def test_the_figures_are_lm_evals(key, tasks, places):
     """The same answers, read and aggregated as lmms-eval does it: all figures, to the last bit, intervals too."""
     name, reading = key
     task = tasks[key]
     rows = rows_of(task).to_list()
-    answers = itertools.islice(itertools.cycle(answered.ANSWERS), len(rows))
+    answers = itertools.islice(itertools.cycle(ANSWERS), len(rows))
     results = [task["process_results"](row, [text]) for row, text in zip(rows, answers, strict=True)]
     aggregations = {metric["metric"]: metric["aggregation"] for metric in task["metric_list"]}
     found = {}
     for metric in {metric for result in results for metric in result}:
         values = [result[metric] for result in results]
         found[metric] = np.mean(values) if aggregations[metric] == "mean" else aggregations[metric](values)
-    places = (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
-    expected = answered.figures(name.replace("cot_", "cot::"), *places)[reading]
+    name = name.replace("cot_", "cot::")
+    expected = by_filter(name, *places(name))[reading]
     assert set(found) == set(expected)
     assert len(found) > 5
     for metric, value in expected.items():
@@ -99,16 +98,14 @@ def test_the_figures_are_lm_evals(key, tasks, phantom_build, phantom_roots, phan
 
 
 @pytest.mark.parametrize(("name", "reading"), [(HEAL[1], "none"), (HEAL[3], "none"), (PRESENCE, "b0"), (COT, "b0")])
-def test_the_model_gets_the_same_images_and_prompt(
-    name, reading, tasks, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots
-):
+def test_the_model_gets_the_same_images_and_prompt(name, reading, tasks, places):
     """Of VPT the edited images."""
     task = tasks[name, reading]
     assert set(task) == FIELDS
     # lmms-eval hands its keyword arguments only to a function of two parameters.
     assert len(inspect.signature(task["doc_to_visual"]).parameters) == 2
-    places = (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
-    source = questions.load_one(name.replace("cot_", "cot::"), str(places[0]), places[1])
+    data, roots = places(name)
+    source = questions.load_one(name.replace("cot_", "cot::"), str(data), roots)
     settings = source.config.generation_kwargs
     assert task["generation_kwargs"].pop("max_new_tokens") == settings["max_gen_toks"]
     assert task["generation_kwargs"] == {"until": [], "do_sample": False, "temperature": 0.0}
@@ -136,9 +133,7 @@ def test_the_model_gets_the_same_images_and_prompt(
         (["--task", PRESENCE, "--filter", "m2", "--data", "BUILD", "--root", "ROOT", "--out", "OUT"], "one of b0, m1"),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_is_written(
-    arguments, words, phantom_build, phantom_roots, tmp_path: Path, capsys
-):
+def test_what_is_wrong_is_named_and_writes_nothing(arguments, words, phantom_build, phantom_roots, tmp_path, capsys):
     root = f"chexpert={phantom_roots['chexpert']}"
     places = {"BUILD": str(phantom_build), "OUT": str(tmp_path / "out"), "ROOT": root}
     named = [places.get(a, a.replace("BUILD", places["BUILD"])) for a in arguments]
@@ -151,9 +146,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("change", "words"), [("text", "has text before an image"), ("handle", "rows holds: heatmaps")]
 )
-def test_what_lmms_eval_cannot_ask_is_refused(
-    change, words, phantom_build, phantom_roots, monkeypatch, tmp_path, capsys
-):
+def test_what_lmms_eval_cannot_ask_is_refused(change, words, places, monkeypatch, tmp_path, capsys):
     """Text before an image, as in three-shot prompts; and what SurgXBench's rows have from no file."""
     load = questions.load
 
@@ -163,14 +156,13 @@ def test_what_lmms_eval_cannot_ask_is_refused(
             if change == "text":
                 task.config.doc_to_text = lambda doc: "First: <image>"
             else:
-                rows = task.test_docs()
-                task.dataset = {
-                    "test": rows.with_transform(lambda batch: batch | {"heatmaps": [None] * len(batch["id"])})
-                }
+                rows = task.test_docs().with_transform(lambda batch: batch | {"heatmaps": [None] * len(batch["id"])})
+                task.dataset = {"test": rows}
         return tasks
 
     monkeypatch.setattr(questions, "load", changed)
-    given = ["--task", PRESENCE, "--data", str(phantom_build), "--root", f"chexpert={phantom_roots['chexpert']}"]
-    assert lmms_eval.main([*given, "--out", str(tmp_path / "out")]) == 2
+    data, roots = places(PRESENCE)
+    given = ["--task", PRESENCE, "--data", str(data), *root_words(roots), "--out", str(tmp_path / "out")]
+    assert lmms_eval.main(given) == 2
     assert words in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

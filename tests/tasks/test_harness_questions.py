@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from lm_eval.tasks import TaskManager
 
 from medfaith.loaders.errors import InputError, MedfaithError, MissingSourceError
-from medfaith.tasks import include_path
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions, writing
+from tests.tasks.evaluating import load
 
 PRESENCE = "medfaith_contrabench_chexpert_presence"
 
@@ -32,17 +31,13 @@ def test_a_name_that_is_no_task_of_answers_is_refused(name, words, phantom_build
         questions.load_one(name, str(phantom_build), phantom_roots)
 
 
-def test_a_task_of_a_group_has_its_own_prompt(phantom_build, phantom_roots):
-    task = questions.load_one("medfaith_contrabench_cot::chexpert_absence", str(phantom_build), phantom_roots)
-    doc = task.test_docs()[0]
-    assert "Step" in prompts.cot(doc) or "1." in prompts.cot(doc)
-    assert questions.texts(task, doc)[-1] == prompts.cot(doc).replace("<image>", "").strip()
-
-
-def test_a_task_of_a_group_needs_no_root_of_another(phantom_build, phantom_roots):
+def test_a_task_of_a_group_has_its_own_prompt_and_needs_no_root_of_another(phantom_build, phantom_roots):
     """The group asks about OpenI, too."""
     name, known = "medfaith_contrabench_cot::chexpert_absence", {"chexpert": phantom_roots["chexpert"]}
-    assert list(questions.load(name, str(phantom_build), known)) == [name]
+    ((found, task),) = questions.load(name, str(phantom_build), known).items()
+    doc = task.test_docs()[0]
+    assert found == name
+    assert questions.texts(task, doc)[-1] == prompts.cot(doc).replace("<image>", "").strip()
     with pytest.raises(MissingSourceError, match="openi"):
         questions.load("medfaith_contrabench_cot", str(phantom_build), known)
 
@@ -56,17 +51,15 @@ def test_a_score_of_more_than_answers_is_refused_before_rows_are_read(name):
 @pytest.mark.parametrize("name", ["medfaith_contrabench", "medfaith_contrabench_cot", "medfaith_contrabench_stress"])
 def test_tasks_are_what_lm_eval_makes_of_the_files(name, phantom_build, phantom_roots):
     """Of a group of files, and of groups that hold their tasks: the same settings as by lm-eval's own index."""
-    metadata = {"data": str(phantom_build), "roots": {key: str(path) for key, path in phantom_roots.items()}}
-    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
-    expected = manager.load([name])["tasks"]
+
+    def settings(task):
+        return {key: value for key, value in vars(task.config).items() if key not in ("metadata", "tag")}
+
+    expected = load([name], phantom_build, phantom_roots)["tasks"]
     found = questions.load(name, str(phantom_build), phantom_roots)
     assert list(found) == list(expected)
     for one, task in found.items():
         assert settings(task) == settings(expected[one])
-
-
-def settings(task):
-    return {key: value for key, value in vars(task.config).items() if key not in ("metadata", "tag")}
 
 
 def test_a_source_without_a_root_stops_at_once(phantom_build):
@@ -93,22 +86,16 @@ def test_the_prompt_is_b0_between_its_images(presence):
         assert "<image>" * len(before) + "\n" + text == prompts.b0(doc)
 
 
-@pytest.mark.parametrize(("wanted", "found"), [(None, "b0"), ("m1", "m1"), ("m1_extended", "m1_extended")])
-def test_the_first_filter_reads_answers_if_no_other_is_named(wanted, found, presence):
-    assert questions.reading(presence.config, wanted) == found
-
-
-def test_a_filter_that_the_task_has_not_is_refused(presence):
+def test_the_first_filter_reads_answers_if_no_other_is_named(presence):
+    for wanted, found in ((None, "b0"), ("m1", "m1"), ("m1_extended", "m1_extended")):
+        assert questions.reading(presence.config, wanted) == found
     with pytest.raises(InputError, match="one of b0, m1, m1_slot_agnostic, m1_extended"):
         questions.reading(presence.config, "m2")
 
 
 @pytest.mark.parametrize("place", ["x.tsv", "below/x.tsv", "cxr-contrabench-chexpert/x.tsv"])
-def test_nothing_is_written_below_a_build(place, phantom_build):
+def test_nothing_is_written_below_a_build(place, phantom_build, tmp_path):
     with pytest.raises(InputError, match="lies in the build"):
         writing.refuse(phantom_build / place)
-
-
-def test_another_folder_may_be_written(tmp_path):
     (tmp_path / "build.json").write_text("{}")  # of another tool
     writing.refuse(tmp_path / "x.tsv")

@@ -27,13 +27,15 @@ VPT = "medfaith_heal_vindr_vpt"
 
 
 @pytest.fixture(scope="module")
-def arguments(phantom_build, phantom_roots) -> list[str]:
-    return ["--data", str(phantom_build), "--root", f"chexpert={phantom_roots['chexpert']}"]
+def arguments(places):
+    """A task's name -> the command's words for it, without a root of the group's other sources."""
 
+    def of(task: str) -> list[str]:
+        data, roots = places(task)
+        source = "vindr_cxr" if "heal" in task else "chexpert"
+        return [task, "--data", str(data), "--root", f"{source}={roots[source]}"]
 
-@pytest.fixture(scope="module")
-def heal_arguments(phantom_heal_build, phantom_heal_roots) -> list[str]:
-    return ["--data", str(phantom_heal_build), "--root", f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"]
+    return of
 
 
 def several(cell: str) -> list[str]:
@@ -50,7 +52,7 @@ def written(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("embed", [False, True])
 def test_the_file_holds_the_rows(embed, arguments, phantom_build, phantom_roots, tmp_path, capsys):
     out = tmp_path / "new" / "presence.tsv"
-    assert vlmevalkit.main([TASK, *arguments, "--out", str(out), *(["--embed"] if embed else [])]) == 0
+    assert vlmevalkit.main([*arguments(TASK), "--out", str(out), *(["--embed"] if embed else [])]) == 0
     assert capsys.readouterr().out.strip() == str(out)
     assert [path.name for path in out.parent.iterdir()] == ["presence.tsv"]
     records = written(out)
@@ -61,11 +63,8 @@ def test_the_file_holds_the_rows(embed, arguments, phantom_build, phantom_roots,
         assert [record[letter] for letter in string.ascii_uppercase[: len(row["options"])]] == row["options"]
         assert record[record["answer"]] == row["options"][row["answer"]]
         assert (record["id"], record["question"]) == (row["id"], row["question"])
-        assert (record["category"], record["l2-category"], record["split"]) == (
-            row["finding"],
-            row["polarity"],
-            "validation",
-        )
+        kinds = (record["category"], record["l2-category"], record["split"])
+        assert kinds == (row["finding"], row["polarity"], "validation")
         cells = several(record["image" if embed else "image_path"])
         opened = [Image.open(io.BytesIO(base64.b64decode(cell)) if embed else cell).convert("RGB") for cell in cells]
         expected = [images.open_image(reference, phantom_roots) for reference in row["images"]]
@@ -80,12 +79,11 @@ def test_the_file_holds_the_rows(embed, arguments, phantom_build, phantom_roots,
         assert len(set(names)) == len(names)
 
 
-def test_yes_and_no_are_options_and_edited_images_are_embedded(
-    heal_arguments, phantom_heal_build, phantom_heal_roots, tmp_path
-):
+def test_yes_and_no_are_options_and_edited_images_are_embedded(arguments, places, tmp_path):
     out = tmp_path / "vpt.tsv"
-    assert vlmevalkit.main([VPT, *heal_arguments, "--embed", "--out", str(out)]) == 0
-    docs = questions.load_one(VPT, str(phantom_heal_build), phantom_heal_roots).test_docs()
+    assert vlmevalkit.main([*arguments(VPT), "--embed", "--out", str(out)]) == 0
+    data, roots = places(VPT)
+    docs = questions.load_one(VPT, str(data), roots).test_docs()
     assert sum(doc["kind"] == "region" for doc in docs) > 5
     for record, doc in zip(written(out), docs, strict=True):
         assert (record["A"], record["B"]) == ("Yes", "No")
@@ -97,24 +95,22 @@ def test_yes_and_no_are_options_and_edited_images_are_embedded(
 
 
 @pytest.mark.parametrize(
-    ("task", "words"),
+    ("task", "options", "words"),
     [
-        ("medfaith_heal_vindr_open", ["open question", "lm-eval"]),
-        (VPT, ["pass --embed"]),
-        ("medfaith_heal_vindr", ["one of medfaith_heal_vindr_closed"]),
+        ("medfaith_heal_vindr_open", [], ["open question", "lm-eval"]),
+        (VPT, [], ["pass --embed"]),
+        ("medfaith_heal_vindr", [], ["one of medfaith_heal_vindr_closed"]),
+        ("medfaith_contrabench_cot::chexpert_absence", ["--root", "openi=OPENI"], ["asks with its own"]),
+        (TASK, ["--out", "OUT"], ["name a file in it"]),
     ],
+    ids=["no options", "edited image without --embed", "a group", "another prompt", "a folder"],
 )
-def test_what_has_no_options_or_no_file_is_refused(task, words, heal_arguments, tmp_path, capsys):
-    assert vlmevalkit.main([task, *heal_arguments, "--out", str(tmp_path / "x.tsv")]) == 2
+def test_what_makes_no_file_is_refused(task, options, words, arguments, phantom_roots, tmp_path, capsys):
+    named = {"OUT": str(tmp_path), "openi=OPENI": f"openi={phantom_roots['openi']}"}
+    given = ["--out", str(tmp_path / "x.tsv"), *(named.get(word, word) for word in options)]
+    assert vlmevalkit.main([*arguments(task), *given]) == 2
     error = capsys.readouterr().err
     assert all(word in error for word in words)
-    assert not list(tmp_path.iterdir())
-
-
-def test_another_prompt_is_refused(arguments, phantom_roots, tmp_path, capsys):
-    given = [*arguments, "--root", f"openi={phantom_roots['openi']}", "--out", str(tmp_path / "x.tsv")]
-    assert vlmevalkit.main(["medfaith_contrabench_cot::chexpert_absence", *given]) == 2
-    assert "asks with its own" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -130,15 +126,9 @@ def test_the_installed_module_is_a_command(tmp_path):
 
 def test_a_build_is_no_place_for_it(arguments, phantom_build, capsys):
     before = sorted(phantom_build.rglob("*"))
-    assert vlmevalkit.main([TASK, *arguments, "--out", str(phantom_build / "presence.tsv")]) == 2
+    assert vlmevalkit.main([*arguments(TASK), "--out", str(phantom_build / "presence.tsv")]) == 2
     assert "lies in the build" in capsys.readouterr().err
     assert sorted(phantom_build.rglob("*")) == before
-
-
-def test_a_folder_is_no_file(arguments, tmp_path, capsys):
-    assert vlmevalkit.main([TASK, *arguments, "--out", str(tmp_path)]) == 2
-    assert "name a file in it" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_image_is_named_and_leaves_the_old_file(phantom_build, phantom_roots, tmp_path, capsys):

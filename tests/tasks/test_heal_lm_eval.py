@@ -13,15 +13,11 @@ from lm_eval.models import hf_vlms
 
 from medfaith.loaders.errors import MissingSourceError
 from medfaith.tasks.models.baselines import Oracle
-from tests.tasks import tiny_models
 from tests.tasks.evaluating import evaluate, load
+from tests.tasks.tiny_models import PLACEHOLDER
 
-SAVE = {"llava": tiny_models.save_llava, "qwen2_5_vl": tiny_models.save_qwen2_5_vl}
-PLACEHOLDER = {"llava": "<image>", "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>"}
 TASK = "medfaith_heal_vindr_vpt"
 
-
-# --- what reaches the model -------------------------------------------------------------------------------------------
 
 MODEL: Any = hf_vlms.HFMultimodalLM  # its decorator hides its signature from type checkers
 
@@ -51,13 +47,12 @@ class Recording(MODEL):
         self.keys[self._row] = hash_args(attribute, request)
 
 
-@pytest.fixture(scope="module", params=SAVE)
-def recorded(request, phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> tuple[Recording, Any]:
+@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])
+def recorded(request, phantom_heal_build, phantom_heal_roots, vlms) -> tuple[Recording, Any]:
     """A tiny model that has answered VPT and TPT, by turns, and the documents; both tasks share their originals."""
-    name = request.param
-    folder = SAVE[name](tmp_path_factory.mktemp(name))
-    options: Any = {"dtype": "float32", "device": "cpu", "batch_size": 1, "image_string": PLACEHOLDER[name]}
-    lm: Any = Recording(str(folder), **options).set_own_hook()
+    placeholder = PLACEHOLDER[request.param]
+    options: Any = {"dtype": "float32", "device": "cpu", "batch_size": 1, "image_string": placeholder}
+    lm: Any = Recording(str(vlms[request.param]), **options).set_own_hook()
     loaded = load([TASK, "medfaith_heal_vindr_tpt"], phantom_heal_build, phantom_heal_roots)
     for task in loaded["tasks"].values():
         task.config.generation_kwargs["max_gen_toks"] = 1
@@ -70,41 +65,20 @@ def partners(docs: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(doc["original_id"], doc["id"]) for doc in docs if doc["kind"] != "original"]
 
 
-def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(one, other)
-
-
-def test_a_vpt_partner_brings_other_pixels_and_the_same_text(recorded):
+@pytest.mark.parametrize(("ask", "changed"), [("vpt", "pixel_values"), ("tpt", "input_ids")])
+def test_a_partner_brings_other_pixels_or_another_text_and_nothing_else(recorded, ask, changed):
+    """And why a model files the answer about an edited image under its original's key: hf-multimodal's key has the
+    text and how to generate, and both are the same.
+    """
     lm, docs = recorded
-    found = partners(docs["vpt"])
-    assert len(found) == 4
-    for original, partner in found:
-        before, after = lm.received[original], lm.received[partner]
-        assert before["pixel_values"].shape == after["pixel_values"].shape
-        assert not torch.equal(before["pixel_values"], after["pixel_values"])
-        assert same(before["input_ids"], after["input_ids"])
-
-
-def test_a_tpt_partner_brings_the_same_pixels_and_another_text(recorded):
-    lm, docs = recorded
-    found = partners(docs["tpt"])
+    found = partners(docs[ask])
     assert len(found) > 2
     for original, partner in found:
         before, after = lm.received[original], lm.received[partner]
-        assert torch.equal(before["pixel_values"], after["pixel_values"])
-        assert not same(before["input_ids"], after["input_ids"])
-
-
-# --- caches -----------------------------------------------------------------------------------------------------------
-
-
-def test_why_a_model_files_the_answer_about_an_edited_image_under_its_originals_key(recorded):
-    """The response cache: hf-multimodal's key has the text and how to generate, and both are the same."""
-    lm, docs = recorded
-    for original, partner in partners(docs["vpt"]):
-        assert lm.keys[original] == lm.keys[partner]
-    for original, partner in partners(docs["tpt"]):
-        assert lm.keys[original] != lm.keys[partner]
+        equal = {name for name in ("pixel_values", "input_ids") if torch.equal(before[name], after[name])}
+        assert equal == {"pixel_values", "input_ids"} - {changed}
+        assert before["pixel_values"].shape == after["pixel_values"].shape
+        assert (lm.keys[original] == lm.keys[partner]) == (ask == "vpt")
 
 
 def test_why_the_response_cache_cannot_look_these_rows_up(phantom_heal_build, phantom_heal_roots, tmp_path):

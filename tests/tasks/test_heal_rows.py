@@ -50,9 +50,6 @@ def roots(phantom_heal_roots, tmp_path) -> dict[str, Path]:
     return {"vindr_cxr": Path(shutil.copytree(phantom_heal_roots["vindr_cxr"], tmp_path / "vindr_cxr"))}
 
 
-# --- documents --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("config", REPOSITORIES)
 @pytest.mark.parametrize("ask", ["closed", "open"])
 def test_questions_are_those_of_the_build_in_its_order(config, ask, phantom_heal_build):
@@ -78,11 +75,8 @@ def test_partners_stand_behind_their_originals_and_their_gold_is_no(config, ask,
     groups = [list(of) for _, of in itertools.groupby(docs, key=lambda doc: doc["original_id"])]
     assert len(groups) == len({doc["original_id"] for doc in docs}) > 10
     for original, *changed in groups:
-        assert (original["kind"], original["id"], prompts.target(original)) == (
-            "original",
-            original["original_id"],
-            "Yes",
-        )
+        said = original["kind"], original["id"], prompts.target(original)
+        assert said == ("original", original["original_id"], "Yes")
         row = rows[original["id"]]
         assert row["kind"] == "positive"
         assert changed
@@ -113,9 +107,6 @@ def test_two_diseases_in_one_reply_are_read_as_two():
     """What the oracle says of an open question with several diseases."""
     for pair in itertools.combinations(CLASSES, 2):
         assert extract_labels(", ".join(pair)).labels == set(pair)
-
-
-# --- images -----------------------------------------------------------------------------------------------------------
 
 
 def pairs(docs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -161,23 +152,16 @@ def test_an_edited_image_is_the_same_whenever_and_however_it_is_taken(phantom_he
     assert [len(lazy) for lazy in partners] == [1, 1]
 
 
-# --- what stops a run -------------------------------------------------------------------------------------------------
-
-
-def donors(data: Path) -> dict[str, str]:
-    """Key of the donor's image by id of the partner."""
-    return {row_id: row["donor"]["key"] for row_id, row in stored("vindr_vpt", data).items()}
-
-
-def a_mere_donor(data: Path) -> str:
-    """The key of an image that lends a region, and about which no question of VPT is asked."""
+def mere_donor(data: Path) -> tuple[str, list[str]]:
+    """The key of an image that lends a region and about which VPT asks nothing, and the ids of who borrows from it."""
+    lent = {row_id: row["donor"]["key"] for row_id, row in stored("vindr_vpt", data).items()}
     asked = {doc["image_id"] for doc in documents("vindr", "vpt", data)}
-    return next(key for key in donors(data).values() if key not in asked)
+    key = next(key for key in lent.values() if key not in asked)
+    return key, [row_id for row_id, donor in lent.items() if donor == key]
 
 
 def test_a_missing_donor_stops_before_the_first_answer_and_names_row_and_image(phantom_heal_build, roots):
-    key = a_mere_donor(phantom_heal_build)
-    borrowers = [row_id for row_id, donor in donors(phantom_heal_build).items() if donor == key]
+    key, borrowers = mere_donor(phantom_heal_build)
     (roots["vindr_cxr"] / key).unlink()
     with pytest.raises(ImageError) as error:
         documents("vindr", "vpt", phantom_heal_build, roots)
@@ -186,27 +170,22 @@ def test_a_missing_donor_stops_before_the_first_answer_and_names_row_and_image(p
     assert len(documents("vindr", "tpt", phantom_heal_build, roots)) > 10  # which has no use for donors
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated"])
-def test_partners_without_their_donor_are_left_out_and_counted_on_request(damage, phantom_heal_build, roots):
-    key = a_mere_donor(phantom_heal_build)
-    borrowers = {row_id for row_id, donor in donors(phantom_heal_build).items() if donor == key}
+@pytest.mark.parametrize(("ask", "damage"), [("vpt", "missing"), ("vpt", "truncated"), ("tpt", "missing")])
+def test_rows_without_a_donor_or_without_their_image_are_left_out_and_counted(ask, damage, phantom_heal_build, roots):
+    """Of TPT the image of an original, which takes its partners with it."""
+    before = list(documents("vindr", ask, phantom_heal_build))
+    key, lost = mere_donor(phantom_heal_build)
+    if ask == "tpt":
+        key = before[0]["image_id"]
+        lost = [doc["id"] for doc in before if doc["image_id"] == key]
     path = roots["vindr_cxr"] / key
     if damage == "missing":
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:1000])
-    before = documents("vindr", "vpt", phantom_heal_build)
-    after = documents("vindr", "vpt", phantom_heal_build, roots, skip_missing_images=True)
-    assert set(after["n_rows_skipped"]) == {len(borrowers)}
-    assert [doc["id"] for doc in after] == [doc["id"] for doc in before if doc["id"] not in borrowers]
-
-
-def test_a_missing_image_takes_its_partners_with_it(phantom_heal_build, roots):
-    before = list(documents("vindr", "tpt", phantom_heal_build))
-    lost = before[0]["image_id"]
-    (roots["vindr_cxr"] / lost).unlink()
-    after = documents("vindr", "tpt", phantom_heal_build, roots, skip_missing_images=True)
-    assert [doc["id"] for doc in after] == [doc["id"] for doc in before if doc["image_id"] != lost]
+    after = documents("vindr", ask, phantom_heal_build, roots, skip_missing_images=True)
+    assert set(after["n_rows_skipped"]) == {len(lost)}
+    assert [doc["id"] for doc in after] == [doc["id"] for doc in before if doc["id"] not in lost]
 
 
 def resize(path: Path) -> tuple[int, int]:
@@ -240,9 +219,6 @@ def test_a_resized_copy_serves_questions_without_masks(ask, phantom_heal_build, 
         resize(path)
     docs = documents("vindr", ask, phantom_heal_build, roots)
     assert all(len(doc["images"][:]) == 1 for doc in docs)
-
-
-# --- builds that lack rows --------------------------------------------------------------------------------------------
 
 
 def thinned(data: Path, folder: Path, config: str, kept: Callable[[pa.Table], pa.Table]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +20,7 @@ from medfaith.report.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from tests.report.report_logs import rows_of
+from tests.tasks.evaluating import results_of, root_words, samples_of
 from tests.tasks.tiny_models import PLACEHOLDER, SAVE
 
 OPTIONS = [" No edema", " Edema", " Consolidation of the left lower lobe", " A", " Pleural effusion,\nsmall"]
@@ -33,9 +33,19 @@ CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the conti
 ]
 
 
-def noise(size: tuple[int, int], seed: int) -> Image.Image:
+def noise(size: tuple[int, int] = (60, 60), seed: int = 0) -> Image.Image:
     pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     return Image.fromarray(pixels)
+
+
+def scored(context: str, continuation: str, images: list[Image.Image], row: str = "r7", index: int = 0) -> Instance:
+    """A request for the probability of a continuation."""
+    arguments = (context, continuation, {"visual": images})
+    return Instance("loglikelihood", {"id": row}, arguments, index, ("t", 0, 1))
+
+
+def in_chat(lm: Any, prompt: str) -> str:
+    return lm.apply_chat_template([{"role": "user", "content": prompt}])
 
 
 def requests_of(lm: Any | None = None) -> list[Instance]:
@@ -43,38 +53,20 @@ def requests_of(lm: Any | None = None) -> list[Instance]:
     requests = []
     for number, (prompt, sizes) in enumerate(CONTEXTS):
         images = [noise(size, seed) for seed, size in enumerate(sizes, start=10 * number)]
-        context = lm.apply_chat_template([{"role": "user", "content": prompt}]) if lm else prompt
-        requests += [
-            Instance("loglikelihood", {"id": f"row-{number}"}, (context, o, {"visual": images}), i, ("t", number, 1))
-            for i, o in enumerate(OPTIONS)
-        ]
+        context = in_chat(lm, prompt) if lm else prompt
+        requests += [scored(context, option, images, f"row-{number}", i) for i, option in enumerate(OPTIONS)]
     return requests
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("models")
-    return {name: save(root / name) for name, save in SAVE.items()}
-
-
 @pytest.fixture(scope="module", params=SAVE)
-def folder(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Path:
-    return folders[request.param]
-
-
-@pytest.fixture(scope="module")
-def llava(folders: dict[str, Path]) -> Path:
-    return folders["llava"]
+def folder(request: pytest.FixtureRequest, vlms: dict[str, Path]) -> Path:
+    return vlms[request.param]
 
 
 def load(folder: Path, batch_size: int = 8, chat: bool = False, **arguments: Any) -> Any:
     if not chat:
         arguments["image_string"] = PLACEHOLDER[folder.name]
     return HFVisionLM(str(folder), dtype="float32", device="cpu", batch_size=batch_size, **arguments)
-
-
-def arguments(request: Instance) -> tuple[str, str, dict]:
-    return cast(Any, request.args)
 
 
 class Direct:
@@ -86,7 +78,7 @@ class Direct:
         self.image_token = PLACEHOLDER[folder.name]
 
     def __call__(self, request: Instance) -> tuple[float, bool, np.ndarray]:
-        context, continuation, extra = arguments(request)
+        context, continuation, extra = cast(Any, request.args)
         context = context.replace("<image>", self.image_token)
         inputs = self.processor(text=context + continuation, images=extra["visual"], return_tensors="pt")
         prompt = self.processor(text=context.rstrip(), images=extra["visual"], return_tensors="pt")
@@ -136,7 +128,7 @@ def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder
     ],
 )
 def test_a_continuation_may_change_the_tokens_at_the_prompts_end(folder, alone, prompt, continuation):
-    request = Instance("loglikelihood", {}, (prompt, continuation, {"visual": [noise((60, 60), 0)]}), 0)
+    request = scored(prompt, continuation, [noise()])
     ((score, _),) = load(folder).loglikelihood([request], disable_tqdm=True)
     assert score == pytest.approx(alone(request)[0], abs=1e-4)
 
@@ -145,13 +137,11 @@ def test_scores_of_a_model_whose_probabilities_are_known(folder):
     lm = load(folder)
     (token,) = lm.tokenizer("?")["input_ids"]
     vocabulary = lm.model.lm_head.out_features
-    head = torch.nn.Linear(lm.model.lm_head.in_features, vocabulary)
+    lm.model.lm_head = head = torch.nn.Linear(lm.model.lm_head.in_features, vocabulary)
     torch.nn.init.zeros_(head.weight)
     torch.nn.init.zeros_(head.bias)
     head.bias.data[token] = 2.0  # "?" has probability e^2 / (e^2 + V - 1) everywhere, all else 1 / (e^2 + V - 1)
-    lm.model.lm_head = head
-    extra = {"visual": [noise((60, 60), 0)]}
-    requests = [Instance("loglikelihood", {}, ("<image> Edema?", o, extra), i) for i, o in enumerate(("??", "?!", "!"))]
+    requests = [scored("<image> Edema?", option, [noise()], index=i) for i, option in enumerate(("??", "?!", "!"))]
     scores = lm.loglikelihood(requests, disable_tqdm=True)
     total = np.log(np.exp(2.0) + vocabulary - 1)
     assert [score for score, _ in scores] == pytest.approx([4 - 2 * total, 2 - 2 * total, -total], abs=1e-5)
@@ -168,52 +158,42 @@ def test_the_concept_difference_is_that_of_forward_passes_after_each_context(fol
     lm = load(folder, chat=chat)
     negated = 0 if options[0].startswith("No") else 1
     texts = concept_texts({"options": options, "negated": negated, "counterpart": 1 - negated})
-    prompt, extra = "<image>\nWhich finding is present?", {"visual": [noise((60, 90), 0)]}
-    context = lm.apply_chat_template([{"role": "user", "content": prompt}]) if chat else prompt
-    delimiter = "" if chat else " "
-    requests = [Instance("loglikelihood", {}, (context, delimiter + t, extra), i) for i, t in enumerate(texts)]
+    prompt, images = "<image>\nWhich finding is present?", [noise((60, 90))]
+    context, delimiter = (in_chat(lm, prompt), "") if chat else (prompt, " ")
+    requests = [scored(context, delimiter + text, images, index=i) for i, text in enumerate(texts)]
     scores = [score for score, _ in lm.loglikelihood(requests, disable_tqdm=True)]
     conditional = []
     for beginning, whole in zip(texts[:2], texts[2:], strict=True):
         before, words = context + delimiter + beginning, whole.removeprefix(beginning)
         tokens = lm.tokenizer(before)["input_ids"]
         assert lm.tokenizer(before + words)["input_ids"][: len(tokens)] == tokens
-        conditional.append(alone(Instance("loglikelihood", {}, (before, words, extra), 0))[0])
+        conditional.append(alone(scored(before, words, images))[0])
     assert concept_difference([scores[:2]], [scores[2:]])[0] == pytest.approx(conditional[1] - conditional[0], abs=1e-4)
 
 
 @pytest.mark.parametrize("max_images", [0, 1, 2])
-def test_a_generation_request_whose_images_would_be_cut_is_refused(llava, max_images):
+def test_a_generation_request_whose_images_would_be_cut_is_refused(vlms, max_images):
     """hf-multimodal would answer without the last images, which are those of the question."""
-    lm = load(llava, max_images=max_images)
-    images = [noise((60, 60), seed) for seed in range(2)]
-    prompt = "<image>Edema?\nAnswer: A\n<image>Nodule?"
-    arguments = (prompt, {"until": [], "max_gen_toks": 2}, {"visual": images})
+    lm = load(vlms["llava"], max_images=max_images)
+    images = [noise(seed=seed) for seed in range(2)]
+    arguments = ("<image>Edema?\nAnswer: A\n<image>Nodule?", {"until": [], "max_gen_toks": 2}, {"visual": images})
     request = Instance("generate_until", {"id": "r7"}, arguments, 0, ("t", 0, 1))
     if max_images == 2:
         assert len(lm.generate_until([request], disable_tqdm=True)) == 1
         return
-    with pytest.raises(
-        InputError, match=rf"t, row r7: has 2 images.*max_images={max_images}(.|\n)*max_images=2 or more"
-    ):
+    message = rf"t, row r7: has 2 images.*max_images={max_images}(.|\n)*max_images=2 or more"
+    with pytest.raises(InputError, match=message):
         lm.generate_until([request], disable_tqdm=True)
-
-
-def count_vision_calls(lm: Any) -> list[int]:
-    calls: list[int] = []
-    base = lm.model.base_model
-    encoder = getattr(base, "vision_tower", None) or base.visual
-    encoder.register_forward_hook(lambda *_: calls.append(1))
-    return calls
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_an_image_is_encoded_once_or_else_pixels_are_given_and_the_scores_are_the_same(folder, direct, batch_size):
     expected = [score for score, _, _ in direct[False]]
     for takes_features in (True, False):
-        lm = load(folder, batch_size)
+        lm, calls = load(folder, batch_size), []
         lm._takes_features = takes_features and lm._takes_features
-        calls = count_vision_calls(lm)
+        encoder = getattr(lm.model.base_model, "vision_tower", None) or lm.model.base_model.visual
+        encoder.register_forward_hook(lambda *_, calls=calls: calls.append(1))
         scores = [score for score, _ in lm.loglikelihood(requests_of(), disable_tqdm=True)]
         np.testing.assert_allclose(scores, expected, atol=1e-4)
         assert len(calls) == len(CONTEXTS) * (1 if takes_features or batch_size == 8 else len(OPTIONS))
@@ -239,31 +219,22 @@ def test_text_only_requests_among_others_are_scored_by_lm_evals_own_method(folde
 )
 def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
     lm = load(folder, chat=chat)
-    context = lm.apply_chat_template([{"role": "user", "content": prompt}]) if chat else prompt
-    images = [noise((60, 60), seed) for seed in range(n_images)]
-    with pytest.raises(
-        InputError, match=rf"t, row r7: .*{prompt.count('<image>')} image placeholders for {n_images} images"
-    ):
-        lm.loglikelihood(
-            [Instance("loglikelihood", {"id": "r7"}, (context, " No", {"visual": images}), 0, ("t", 0, 1))]
-        )
+    request = scored(in_chat(lm, prompt) if chat else prompt, " No", [noise(seed=seed) for seed in range(n_images)])
+    message = rf"t, row r7: .*{prompt.count('<image>')} image placeholders for {n_images} images"
+    with pytest.raises(InputError, match=message):
+        lm.loglikelihood([request])
 
 
-def test_a_text_that_does_not_fit_is_an_error_and_is_not_cut(llava):
+def test_a_text_that_does_not_fit_and_a_continuation_without_tokens_are_errors(vlms):
     with pytest.raises(InputError, match="do not fit into 20"):
-        load(llava, max_length=20).loglikelihood(requests_of(), disable_tqdm=True)
-
-
-def test_a_continuation_without_tokens_is_an_error(llava):
-    context, _, extra = arguments(requests_of()[0])
-    empty = Instance("loglikelihood", {}, (context, "", extra), 0)
+        load(vlms["llava"], max_length=20).loglikelihood(requests_of(), disable_tqdm=True)
     with pytest.raises(InputError, match="adds no token"):
-        load(llava).loglikelihood([empty], disable_tqdm=True)
+        load(vlms["llava"]).loglikelihood([scored("<image> Edema?", "", [noise()])], disable_tqdm=True)
 
 
-def test_states_are_stored_by_task_row_and_option(llava, tmp_path):
+def test_states_are_stored_by_task_row_and_option(vlms, tmp_path):
     path = tmp_path / "new" / "states.npz"
-    lm = load(llava, states_path=str(path))
+    lm = load(vlms["llava"], states_path=str(path))
     requests = requests_of()
     lm.loglikelihood(requests[:3], disable_tqdm=True)
     lm.loglikelihood(requests[3:], disable_tqdm=True)  # lm-eval may call more than once: all is kept
@@ -280,21 +251,18 @@ GROUP = "medfaith_contrabench_option_scores"
 COLUMNS = ("answer", "negated", "counterpart")
 
 
-def test_lm_eval_scores_options_with_images(folders, phantom_build, phantom_roots, tmp_path):
+def test_lm_eval_scores_options_with_images(vlms, phantom_build, phantom_roots, tmp_path):
     """The group, its log, its hidden states and Figure 5 of the report, against the functions and each other."""
     states, out = tmp_path / "states.npz", tmp_path / "results"
-    roots = [word for name, root in phantom_roots.items() for word in ("--root", f"{name}={root}")]
     command = [
-        *("eval", "--data", str(phantom_build), *roots, "--model", "medfaith-hf-vlm", "--device", "cpu"),
-        *("--model_args", f"pretrained={folders['qwen2_5_vl']},dtype=float32,max_length=2048,states_path={states}"),
-        *("--apply_chat_template", "--tasks", GROUP, "--batch_size", "6", "--limit", "12"),
-        *("--output_path", str(out), "--log_samples"),
+        *("eval", "--data", str(phantom_build), *root_words(phantom_roots), "--output_path", str(out), "--log_samples"),
+        *("--model_args", f"pretrained={vlms['qwen2_5_vl']},dtype=float32,max_length=2048,states_path={states}"),
+        *("--model", "medfaith-hf-vlm", "--device", "cpu", "--apply_chat_template"),
+        *("--tasks", GROUP, "--batch_size", "6", "--limit", "12"),
     ]
     assert main(command) == 0
-    (results,) = out.rglob("results_*.json")
-    scores = json.loads(results.read_text())["results"]
-    logs = {task: next(out.rglob(f"samples_*{task}_*.jsonl")) for task in ("chexpert_presence", "openi_report_absence")}
-    samples = {task: [json.loads(line) for line in path.open()] for task, path in logs.items()}
+    scores = results_of(out)
+    samples = {task: samples_of(out, task) for task in ("chexpert_presence", "openi_report_absence")}
     assert any(len(sample["doc"]["images"].split()) > 1 for sample in samples["openi_report_absence"])
     asked = [(s["doc"]["id"], i) for task in samples.values() for s in task for i, _ in enumerate(choices(s["doc"]))]
     with np.load(states) as stored:

@@ -11,15 +11,9 @@ from medfaith.tasks.contrabench import option_scores, prompts
 from tests.tasks.evaluating import evaluate, figures, load
 
 DOC = {
-    "study_id": "s1",
-    "images": ["a", "b"],
-    "question": "Which finding is present?",
-    "options": ["Edema", "No edema", "Fracture"],
-    "answer": 0,
-    "negated": 1,
-    "counterpart": 0,
-    "n_rows_skipped": 2,
-}
+    "study_id": "s1", "images": ["a", "b"], "question": "Which finding is present?",
+    "options": ["Edema", "No edema", "Fracture"], "answer": 0, "negated": 1, "counterpart": 0, "n_rows_skipped": 2,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -16,33 +16,36 @@ WHICH = {"config": "chexpert_presence", "split": "validation"}
 
 
 @pytest.fixture
-def chexpert_root(phantom_roots, tmp_path) -> Path:
-    return Path(shutil.copytree(phantom_roots["chexpert"], tmp_path / "chexpert"))
+def ask(phantom_build):
+    """The rows of one split as lm-eval gets them; options as in `load`."""
+    return lambda **options: load(REPOSITORY, **{"data": str(phantom_build)} | WHICH | options)["test"]
 
 
-def first_image(rows, root: Path) -> Path:
+@pytest.fixture
+def roots(phantom_roots, tmp_path) -> dict[str, str]:
+    """The root of a copy of CheXpert that a test may damage."""
+    return {"chexpert": str(shutil.copytree(phantom_roots["chexpert"], tmp_path / "chexpert"))}
+
+
+def first_image(rows, roots: dict[str, str]) -> Path:
     source, key = str(rows[0]["images"]).split()[0].split(":")
     assert source == "chexpert"
-    return next(root.rglob(key))
+    return next(Path(roots["chexpert"]).rglob(key))
 
 
-def test_images_are_opened_when_they_are_taken(phantom_build, chexpert_root):
-    rows = load(REPOSITORY, data=str(phantom_build), roots={"chexpert": str(chexpert_root)}, **WHICH)["test"]
+def test_images_are_opened_when_they_are_taken(ask, roots):
+    rows = ask(roots=roots)
     lazy = rows[0]["images"]
     assert isinstance(lazy, LazyImages)
     assert [image.mode for image in lazy] == ["RGB"] * len(lazy)
-    assert (
-        lazy[:1][0].tobytes()
-        == lazy[0].tobytes()
-        == Image.open(first_image(rows, chexpert_root)).convert("RGB").tobytes()
-    )
-    assert str(chexpert_root) not in str(lazy)  # what the sample log keeps names no place on this machine
+    expected = Image.open(first_image(rows, roots)).convert("RGB").tobytes()
+    assert lazy[:1][0].tobytes() == lazy[0].tobytes() == expected
+    assert roots["chexpert"] not in str(lazy)  # what the sample log keeps names no place on this machine
 
 
-@pytest.mark.parametrize("form", ["build folder", "repository"])
-def test_data_may_be_the_build_or_one_repository(phantom_build, form):
-    data = phantom_build if form == "build folder" else phantom_build / REPOSITORY
-    assert len(load(REPOSITORY, data=str(data), **WHICH)["test"]) > 10
+def test_data_may_be_the_build_or_one_repository_and_metadata_of_lm_eval_is_accepted(ask, phantom_build):
+    rows = ask(version=1.0, config_source="x", pretrained="y")
+    assert len(ask(data=str(phantom_build / REPOSITORY))) == len(rows) > 10
 
 
 def test_a_folder_without_the_repository_is_not_taken_for_an_organisation(phantom_build, tmp_path):
@@ -54,70 +57,55 @@ def test_a_folder_without_the_repository_is_not_taken_for_an_organisation(phanto
     assert repository_path("x", "clinic") == "clinic/x"
 
 
-def test_metadata_of_lm_eval_is_accepted(phantom_build):
-    assert load(REPOSITORY, data=str(phantom_build), version=1.0, config_source="x", pretrained="y", **WHICH)["test"]
+def test_a_missing_image_stops_before_the_first_answer_and_names_the_row(ask, roots):
+    rows = ask(roots=roots)
+    first_image(rows, roots).unlink()
+    with pytest.raises(ImageError, match=f"row {rows[0]['id']}(.|\n)*--skip-missing-images"):
+        ask(roots=roots)
 
 
-def test_a_missing_image_stops_before_the_first_answer_and_names_the_row(phantom_build, chexpert_root):
-    rows = load(REPOSITORY, data=str(phantom_build), roots={"chexpert": str(chexpert_root)}, **WHICH)["test"]
-    first_image(rows, chexpert_root).unlink()
-    with pytest.raises(ImageError, match=f"row {rows[0]['id']}") as error:
-        load(REPOSITORY, data=str(phantom_build), roots={"chexpert": str(chexpert_root)}, **WHICH)
-    assert "--skip-missing-images" in str(error.value)
-
-
-def test_a_truncated_image_stops_when_it_is_opened_and_names_the_row(phantom_build, chexpert_root):
-    rows = load(REPOSITORY, data=str(phantom_build), roots={"chexpert": str(chexpert_root)}, **WHICH)["test"]
-    path = first_image(rows, chexpert_root)
+def test_a_truncated_image_stops_when_it_is_opened_and_names_the_row(ask, roots):
+    path = first_image(ask(roots=roots), roots)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    rows = load(REPOSITORY, data=str(phantom_build), roots={"chexpert": str(chexpert_root)}, **WHICH)["test"]
+    rows = ask(roots=roots)
     with pytest.raises(ImageError, match=f"row {rows[0]['id']}"):
         list(rows[0]["images"])
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
-def test_rows_without_their_images_are_left_out_and_counted_on_request(phantom_build, chexpert_root, damage):
-    arguments = {"data": str(phantom_build), "roots": {"chexpert": str(chexpert_root)}, **WHICH}
-    before = load(REPOSITORY, **arguments)["test"]
-    path = first_image(before, chexpert_root)
+def test_rows_without_their_images_are_left_out_and_counted_on_request(ask, roots, damage):
+    before = ask(roots=roots)
+    path = first_image(before, roots)
     if damage == "missing":
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:200])
     lost = [row["id"] for row in before if path.as_posix().endswith(str(row["images"]).split()[0].split(":")[1])]
-    after = load(REPOSITORY, skip_missing_images=True, **arguments)["test"]
+    after = ask(roots=roots, skip_missing_images=True)
     assert len(after) == len(before) - len(lost)
     assert set(after["n_rows_skipped"]) == {len(lost)}
     assert not set(lost) & set(after["id"])
 
 
-def test_no_row_left_is_an_error(phantom_build, chexpert_root):
-    shutil.rmtree(next(chexpert_root.rglob("valid")))
+def test_no_row_left_is_an_error(ask, roots):
+    shutil.rmtree(next(Path(roots["chexpert"]).rglob("valid")))
     with pytest.raises(ImageError, match="no row is left"):
-        load(
-            REPOSITORY,
-            data=str(phantom_build),
-            roots={"chexpert": str(chexpert_root)},
-            skip_missing_images=True,
-            **WHICH,
-        )
+        ask(roots=roots, skip_missing_images=True)
 
 
-def test_without_a_root_rows_load_and_an_image_says_how_to_get_access(phantom_build):
-    rows = load(REPOSITORY, data=str(phantom_build), **WHICH)["test"]
+def test_without_a_root_rows_load_and_an_image_says_how_to_get_access(ask):
     with pytest.raises(MissingSourceError, match="how to get it"):
-        rows[0]["images"][0]
+        ask()[0]["images"][0]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+    ("options", "error", "words"),
     [
-        ({"config": "chexpert_presence", "split": "validation"}, MedfaithError, "no data was named"),
-        ({"config": "chexpert_presence", "split": "test", "data": "BUILD"}, InputError, "cannot be loaded"),
-        ({"config": "nothing", "split": "train", "data": "BUILD"}, InputError, "cannot be loaded"),
+        ({"data": None}, MedfaithError, "no data was named"),
+        ({"split": "test"}, InputError, "cannot be loaded"),
+        ({"config": "nothing", "split": "train"}, InputError, "cannot be loaded"),
     ],
 )
-def test_what_cannot_be_loaded_is_explained(phantom_build, arguments, error, words):
-    arguments = {k: str(phantom_build) if v == "BUILD" else v for k, v in arguments.items()}
+def test_what_cannot_be_loaded_is_explained(ask, options, error, words):
     with pytest.raises(error, match=words):
-        load(REPOSITORY, **arguments)
+        ask(**options)

@@ -47,35 +47,30 @@ def test_the_trainings_own_archive_loads_as_the_released_one(saved, checkpoint, 
     assert lm._encoder.weights == released._encoder.weights
 
 
+CONV1, CONV3 = (f"backbone_img.model.{name}.weight" for name in ("conv1", "layer4.2.conv3"))
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("lost", "added", "message"),
     [
-        (lambda w: w.pop("backbone_img.model.layer4.2.conv3.weight"), r"lacks backbone_img\.model\.layer4\.2\.conv3"),
-        (lambda w: w.update(neck=torch.zeros(1)), "has also neck"),
-        (
-            lambda w: w.update({"backbone_img.model.conv1.weight": torch.zeros(64, 3, 3, 3)}),
-            r"has in another shape backbone_img\.model\.conv1\.weight",
-        ),
-        (lambda w: [w.pop(name) for name in list(w) if "layer." in name], r"lacks .* and \d\d more"),
-        (lambda w: w.update(name="SurgVLP"), "is not a mapping of names to tensors"),
+        (CONV3, {}, r"lacks backbone_img\.model\.layer4\.2\.conv3"),
+        ("layer.", {}, r"lacks .* and \d\d more"),
+        (None, {"neck": torch.zeros(1)}, "has also neck"),
+        (None, {CONV1: torch.zeros(64, 3, 3, 3)}, r"has in another shape backbone_img\.model\.conv1\.weight"),
+        (None, {"name": "SurgVLP"}, "is not a mapping of names to tensors"),
     ],
 )
-def test_checkpoints_with_other_weights(checkpoint, tmp_path, change, message):
+def test_checkpoints_with_other_weights(checkpoint, tmp_path, lost, added, message):
     weights, bert = checkpoint
-    change(weights)
-    path = tmp_path / "other.pth"
-    torch.save(weights, path)
+    weights = {name: one for name, one in weights.items() if not lost or lost not in name}
+    torch.save(weights | added, tmp_path / "other.pth")
     with pytest.raises(InputError, match=rf"other\.pth: {message}"):
-        ContrastiveLM(f"surgvlp:{path}", text_model=bert, device="cpu")
+        ContrastiveLM(f"surgvlp:{tmp_path / 'other.pth'}", text_model=bert, device="cpu")
 
 
-def test_a_file_that_is_no_checkpoint(saved, tmp_path):
+def test_a_file_that_is_no_checkpoint_and_a_text_model_that_is_not_there(saved, tmp_path):
     (tmp_path / "x.pth").write_bytes(b"<html>404</html>")
     with pytest.raises(InputError, match=r"x\.pth: cannot be loaded"):
         ContrastiveLM(f"surgvlp:{tmp_path / 'x.pth'}", text_model=saved[1])
-
-
-def test_a_text_model_that_is_not_there(saved):
-    with pytest.raises(InputError, match="text_model=/no/folder: cannot be loaded") as caught:
+    with pytest.raises(InputError, match=r"text_model=/no/folder: cannot be loaded(.|\n)*emilyalsentzer/Bio_Clinical"):
         ContrastiveLM(f"surgvlp:{saved[0]}", text_model="/no/folder")
-    assert "emilyalsentzer/Bio_ClinicalBERT" in str(caught.value)

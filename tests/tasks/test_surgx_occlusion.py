@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import lm_eval
 import numpy as np
 import pytest
 from lm_eval.api.instance import Instance
-from lm_eval.api.registry import get_model
-from lm_eval.tasks import TaskManager
 from PIL import Image
 
-from medfaith import tasks
 from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders import images
 from medfaith.tasks.explain.geometry import to_frame
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.surgx.occlusion import occlusion_scores
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS
+from tests.tasks.evaluating import baseline, evaluate, load
 from tests.tasks.tiny_contrastive import save_clip
 
 
@@ -71,50 +67,31 @@ def clip_runs(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> dic
     """A tiny random CLIP on all three tasks, with its heatmaps."""
     folder = tmp_path_factory.mktemp("clip")
     pretrained, store = save_clip(folder / "model"), folder / "store"
-    widen(pretrained)
-    tasks.register_models()
-    roots = {name: str(root) for name, root in phantom_surgx_roots.items()}
-    metadata = {"data": str(phantom_surgx_build), "roots": roots, "heatmaps": str(store)}
-    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
-    model: Any = cast(Any, get_model("medfaith-contrastive"))(pretrained=str(pretrained), store=str(store))
+    settings = pretrained / "tokenizer_config.json"  # room for the triplets' sentences, which it would cut
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 40}))
+    model = baseline("medfaith-contrastive", pretrained=str(pretrained), store=str(store))
     names = [f"medfaith_surgx_{name}" for name in ("instruments", "triplets", "occlusion")]
-    run: Any = lm_eval.evaluate
-    result = run(model, task_dict=manager.load(names), bootstrap_iters=0)
-    return {"result": result, "model": model, "store": store, "metadata": metadata}
-
-
-def widen(folder: Path) -> None:
-    """Room for the triplets' sentences, which the tiny tokenizer would cut."""
-    for name in ("config.json", "tokenizer_config.json"):
-        path = folder / name
-        settings = json.loads(path.read_text())
-        if name == "tokenizer_config.json":
-            settings["model_max_length"] = 40
-        path.write_text(json.dumps(settings))
+    runs = evaluate(model, load(names, phantom_surgx_build, phantom_surgx_roots, heatmaps=store))
+    return {"model": model, "store": store} | {name.removeprefix("medfaith_surgx_"): of for name, of in runs.items()}
 
 
 def test_a_contrastive_model_fills_every_table(clip_runs):
-    results = clip_runs["result"]["results"]
-    instruments, triplets = results["medfaith_surgx_instruments"], results["medfaith_surgx_triplets"]
-    assert instruments["n_tp,none"] + instruments["n_fp,none"] == 60, "one instrument above the frame's 90th percentile"
-    assert 0 <= instruments["fp_ac,none"] <= 1
-    assert instruments["n_without_map,none"] == triplets["n_without_map,none"] == 0
-    assert 0 < triplets["ap_i,none"] <= 1
-    assert 0.3 < instruments["visible_share,none"] < 0.7, "the model crops 28 x 28 of 32 x 57"
-    shares = [triplets[f"share_{level},none"] for level in ("ivt", "iv", "it", "i", "missed")]
+    instruments, triplets = (clip_runs[name]["scores"] for name in ("instruments", "triplets"))
+    assert instruments["n_tp"] + instruments["n_fp"] == 60, "one instrument above the frame's 90th percentile"
+    assert 0 <= instruments["fp_ac"] <= 1
+    assert instruments["n_without_map"] == triplets["n_without_map"] == 0
+    assert 0 < triplets["ap_i"] <= 1
+    assert 0.3 < instruments["visible_share"] < 0.7, "the model crops 28 x 28 of 32 x 57"
+    shares = [triplets[f"share_{level}"] for level in ("ivt", "iv", "it", "i", "missed")]
     assert sum(shares) == pytest.approx(1)
-    assert 0 <= triplets["ras_global_missed,none"] <= 1
+    assert 0 <= triplets["ras_global_missed"] <= 1
 
 
-def test_occlusion_is_scored_without_reading_heatmaps(clip_runs):
+def test_occlusion_is_scored_without_reading_heatmaps(clip_runs, phantom_surgx_build, phantom_surgx_roots):
     """The model keeps them, and nobody was told where: the other tasks stop, this one needs none."""
-    metadata = {name: value for name, value in clip_runs["metadata"].items() if name != "heatmaps"}
-    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=metadata)
-    run: Any = lm_eval.evaluate
     task = "medfaith_surgx_occlusion"
-    result = run(clip_runs["model"], task_dict=manager.load([task]), bootstrap_iters=0, limit=8, log_samples=True)
-    said = [sample["resps"] for sample in clip_runs["result"]["samples"][task]]
-    assert [sample["resps"] for sample in result["samples"][task]] == said[:8]
+    run = evaluate(clip_runs["model"], load([task], phantom_surgx_build, phantom_surgx_roots), limit=8)
+    assert run[task]["replies"] == clip_runs["occlusion"]["replies"][:8]
 
 
 def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_surgx_roots):
@@ -123,9 +100,9 @@ def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_su
     Random weights are seldom right, so the second of the model's own predictions is called true.
     """
     requests, pictures = [], []
-    for number, sample in enumerate(clip_runs["result"]["samples"]["medfaith_surgx_triplets"][:6]):
-        predicted = json.loads(sample["resps"][0][0])["predicted"]
-        doc = {**sample["doc"], "gold": [predicted[1]], "occlude": True}
+    run = clip_runs["triplets"]
+    for number, (asked, said) in enumerate(zip(run["docs"][:6], run["replies"][:6], strict=True)):
+        doc = {**asked, "gold": [json.loads(said)["predicted"][1]], "occlude": True}
         reference = {"source": "cholect45", "key": f"data/VID{doc['video']}/{doc['frame']:06d}.png", "view": ""}
         pictures.append(images.open_image(reference, phantom_surgx_roots))
         arguments: Any = (doc["question"], {}, {"visual": [pictures[-1]]})

@@ -79,35 +79,25 @@ def test_the_whole_region_shows_tissue_of_the_donors_region_only(donor_size):
         assert abs(row[-1] - inside[-1]) <= 3
 
 
-def stepped(shape, step):
-    """A region 20 columns wide above the row `step`, 60 wide below it."""
-    mask = np.zeros(shape, dtype=bool)
-    mask[20:step, 50:70] = mask[step:100, 30:90] = True
-    return mask
-
-
 def test_regions_that_widen_at_different_heights_meet_where_they_widen():
     """The donor's narrow part is 100, its wide part 150; so are the target's, although they meet at other rows."""
-    shape = (120, 120)
-    mask, donor_mask = stepped(shape, 56), stepped(shape, 62)
-    donor = np.full(shape, 20, dtype=np.uint8)
-    donor[donor_mask] = 150
-    donor[:62][donor_mask[:62]] = 100
-    result = transplant(np.full(shape, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask), feather=0)
+    mask, donor_mask = np.zeros((2, 120, 120), dtype=bool)
+    mask[20:56, 50:70] = mask[56:100, 30:90] = donor_mask[20:62, 50:70] = donor_mask[62:100, 30:90] = True
+    flat = np.full((120, 120), 20, dtype=np.uint8)
+    donor = np.where(donor_mask, np.where(np.arange(120) < 62, 100, 150)[:, None], flat).astype(np.uint8)
+    result = transplant(flat, rle.encode(mask), donor, rle.encode(donor_mask), feather=0)
     assert (result[:56][mask[:56]] == 100).all()
     assert (result[56:][mask[56:]] == 150).all()
 
 
 def test_a_span_is_stretched_about_its_middle():
     """A ramp of 48 columns on a span of 8: as far from its beginning at the left as from its end at the right."""
-    shape = (60, 60)
-    donor_mask, mask = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-    donor_mask[10:50, 6:54] = True
-    mask[10:50, 26:34] = mask[10, 6:54] = True
-    donor = np.full(shape, 20, dtype=np.uint8)
+    donor_mask, mask = np.zeros((2, 60, 60), dtype=bool)
+    donor_mask[10:50, 6:54] = mask[10:50, 26:34] = mask[10, 6:54] = True
+    flat = np.full((60, 60), 20, dtype=np.uint8)
+    donor = flat.copy()
     donor[10:50, 6:54] = 100 + np.arange(48)
-    result = transplant(np.full(shape, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask), feather=0)
-    row = result[30, 26:34].astype(int)
+    row = transplant(flat, rle.encode(mask), donor, rle.encode(donor_mask), feather=0)[30, 26:34].astype(int)
     assert abs((row[0] - 100) - (147 - row[-1])) <= 1
     assert (abs(np.diff(row) - 6) <= 1).all()
 

@@ -15,6 +15,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.models import gloria_image
 from medfaith.tasks.wrong_lung import rows
 from tests.tasks import tiny_gloria
+from tests.tasks.evaluating import results_of, samples_of
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
 TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")
@@ -57,9 +58,7 @@ def test_a_trained_model_is_not_asked_about_its_patients(phantom_wrong_lung_buil
         assert main([*command, "--tiny", "--epochs", "1", "--out", str(checkpoint)]) == 0
         asked = asked_of(record, phantom_wrong_lung_build)
         assert main([*asked, *places, *model, "--output_path", str(tmp_path / "results")]) == 0
-    logs = list((tmp_path / "results").rglob("samples_*.jsonl"))
-    docs = [json.loads(line)["doc"] for log in logs for line in log.read_text().splitlines()]
-    assert len(logs) == len(TASKS)
+    docs = [one["doc"] for task in TASKS for one in samples_of(tmp_path / "results", f"{GROUP}_{task}")]
     assert not {doc["patient_id"] for doc in docs} & set(json.loads(record.read_text())["seen"])
 
 
@@ -70,8 +69,7 @@ def stored(build: Path, config: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("task", TASKS)
 def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_lung_build, task):
     seen = set(json.loads(record.read_text())["seen"])
-    (log,) = results.rglob(f"samples_{GROUP}_{task}_*.jsonl")
-    docs = [json.loads(line)["doc"] for line in log.read_text().splitlines()]
+    docs = [sample["doc"] for sample in samples_of(results, f"{GROUP}_{task}")]
     of_data = stored(phantom_wrong_lung_build, task)
     mine = [row for row in of_data if row["patient_id"] not in seen]
     pairs = 1 if task == "gold" else 2  # each changed sentence comes behind its original
@@ -79,8 +77,7 @@ def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_l
     assert {doc["id"] for doc in docs} >= {row["id"] for row in mine}
     assert len(docs) == pairs * len(mine) < pairs * len(of_data)
     assert {doc["n_rows_left_out"] for doc in docs} == {pairs * (len(of_data) - len(mine))}
-    (summary,) = results.rglob("results_*.json")
-    scores = json.loads(summary.read_text())["results"][f"{GROUP}_{task}"]
+    scores = results_of(results)[f"{GROUP}_{task}"]
     assert scores["n_rows_left_out,none"] == pairs * (len(of_data) - len(mine))
     assert scores["n_rows_skipped,none"] == 0
 
@@ -98,56 +95,62 @@ def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp
     assert f"| {n} of {len(of_data)} |" in text
 
 
+@pytest.fixture
+def ask(phantom_wrong_lung_build, tmp_path):
+    """The documents of a config, without the patients of a record with this text."""
+    path = tmp_path / "a.ckpt.json"
+
+    def asked(config: str, text: str | None) -> Any:
+        if text is not None:
+            path.write_text(text)
+        options = {"split": "test", "data": str(phantom_wrong_lung_build), "patients": str(path)}
+        return rows.load(REPOSITORY, config, **options)["test"]
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot be read"),
+        ("{broken", "is no JSON"),
+        ("[1]", "column 'seen': has no list of patients"),
+        ("{}", "has no list of patients"),
+        ('{"config": "gold", "patients": {"test": ["p1"]}}', "has no list of patients"),
+        ('{"seen": [1]}', "has no list of patients"),
+        ('{"seen": []}', "(?s)has seen none of gold's patients.*leave the option patients out"),
+        ('{"seen": ["p1", "p2"]}', "none of its 2 patients has a row in the data"),
+    ],
+    ids=["no file", "no JSON", "no object", "no patients", "parts only", "numbers", "of silver", "of other data"],
+)
+def test_a_record_of_no_use_is_named(ask, tmp_path, text, words):
+    with pytest.raises(InputError, match=words) as error:
+        ask("gold", text)
+    assert str(tmp_path / "a.ckpt.json") in str(error.value)
+
+
+def test_a_record_of_all_patients_leaves_no_row(ask, phantom_wrong_lung_build):
+    text = json.dumps({"seen": [row["patient_id"] for row in stored(phantom_wrong_lung_build, "gold")]})
+    for config in ("gold", "swap_left_right"):
+        with pytest.raises(InputError, match="column 'seen': lists all patients of the data"):
+            ask(config, text)
+
+
+def test_a_perturbed_config_may_have_no_row_of_a_patient_that_was_seen(ask, phantom_wrong_lung_build):
+    docs = ask("swap_left_right", '{"seen": ["p1"]}')
+    assert len(docs) == 2 * len(stored(phantom_wrong_lung_build, "swap_left_right"))
+
+
 def test_no_row_is_left_out_without_a_record(phantom_wrong_lung_build):
-    given = {"split": "test", "data": str(phantom_wrong_lung_build)}
-    docs = rows.load(REPOSITORY, "gold", **given)["test"]
+    docs = rows.load(REPOSITORY, "gold", split="test", data=str(phantom_wrong_lung_build))["test"]
     assert len(docs) == len(stored(phantom_wrong_lung_build, "gold"))
     assert set(docs["n_rows_left_out"]) == {0}
 
 
-RECORDS = {
-    "no file": (None, "cannot be read"),
-    "no JSON": ("{broken", "is no JSON"),
-    "no object": ("[1]", "column 'seen': has no list of patients"),
-    "no patients": ("{}", "has no list of patients"),
-    "the parts only": ('{"config": "gold", "patients": {"test": ["p1"]}}', "has no list of patients"),
-    "numbers": ('{"seen": [1]}', "has no list of patients"),
-    "of silver": ('{"seen": []}', "(?s)has seen none of gold's patients.*leave the option patients out"),
-    "of other data": ('{"seen": ["p1", "p2"]}', "none of its 2 patients has a row in the data"),
-}
-
-
-def test_a_record_of_all_patients_leaves_no_row(phantom_wrong_lung_build, tmp_path):
-    path = tmp_path / "a.ckpt.json"
-    path.write_text(json.dumps({"seen": [row["patient_id"] for row in stored(phantom_wrong_lung_build, "gold")]}))
-    for config in ("gold", "swap_left_right"):
-        with pytest.raises(InputError, match="column 'seen': lists all patients of the data"):
-            rows.load(REPOSITORY, config, split="test", data=str(phantom_wrong_lung_build), patients=str(path))
-
-
-def test_a_perturbed_config_may_have_no_row_of_a_patient_that_was_seen(phantom_wrong_lung_build, tmp_path):
-    path = tmp_path / "a.ckpt.json"
-    path.write_text('{"seen": ["p1"]}')
-    given = {"split": "test", "data": str(phantom_wrong_lung_build)}
-    docs = rows.load(REPOSITORY, "swap_left_right", patients=str(path), **given)["test"]
-    assert len(docs) == 2 * len(stored(phantom_wrong_lung_build, "swap_left_right"))
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_a_record_of_no_use_is_named(phantom_wrong_lung_build, tmp_path, name):
-    text, words = RECORDS[name]
-    path = tmp_path / "a.ckpt.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(InputError, match=words) as error:
-        rows.load(REPOSITORY, "gold", split="test", data=str(phantom_wrong_lung_build), patients=str(path))
-    assert str(path) in str(error.value)
-
-
 def test_the_command_ends_with_status_2(phantom_wrong_lung_build, tmp_path, capsys):
     path = tmp_path / "gone.ckpt.json"
-    command = ["eval", "--data", str(phantom_wrong_lung_build), "--patients", str(path), "--model", "oracle"]
-    assert main([*command, "--tasks", f"{GROUP}_gold"]) == 2
+    given = [*asked_of(path, phantom_wrong_lung_build), "--model", "oracle", "--output_path", str(tmp_path)]
+    assert main(given) == 2
     assert f"{path}: cannot be read" in capsys.readouterr().err
 
 

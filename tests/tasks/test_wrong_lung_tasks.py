@@ -18,10 +18,10 @@ from medfaith.cli import main
 from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.explain.store import HeatmapStore
+from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.models.sentence_maps import KINDS, attention
 from medfaith.tasks.wrong_lung import adapter
-from tests.tasks.evaluating import baseline, evaluate, figures, load
+from tests.tasks.evaluating import baseline, evaluate, figures, load, results_of, root_words, samples_of
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
 ASKED = {
@@ -82,14 +82,9 @@ def test_the_oracle_follows_a_swapped_side_and_loses_what_the_rows_say(runs, pha
     assert scores["n_undefined"] == 0
 
 
-def test_the_oracle_is_as_good_on_synthetic_sentences(runs):
-    scores = runs["box"]["synthetic"]["scores"]
-    assert scores["delta_auroc"] == 0
-    assert scores["auroc"] == 1
-
-
-def test_the_oracle_tells_a_random_sentence_from_the_own(runs):
-    scores = runs["box"]["random_sentences"]["scores"]
+def test_the_oracle_is_as_good_on_synthetic_sentences_and_tells_a_random_one_from_the_own(runs):
+    synthetic, scores = (runs["box"][task]["scores"] for task in ("synthetic", "random_sentences"))
+    assert (synthetic["delta_auroc"], synthetic["auroc"]) == (0, 1)
     for subset in ("", "_abnormal", "_one_lung", "_mdrb"):
         assert scores[f"local_accuracy{subset}"] == scores[f"global_accuracy{subset}"] == 1
         assert scores[f"delta_auroc{subset}"] < 0 < scores[f"kl{subset}"]
@@ -162,22 +157,62 @@ def test_attention_sums_to_one_or_is_none(kind, phantom_wrong_lung_build, phanto
 
 def test_all_tasks_run_from_the_command_line(phantom_wrong_lung_build, tmp_path):
     """Every metric that a YAML declares comes out as a number, for each task of the group, and for two rows."""
-    out = tmp_path / "results"
     arguments = ["eval", "--data", str(phantom_wrong_lung_build), "--heatmaps", str(tmp_path / "maps"), "--model"]
-    arguments += ["oracle", "--tasks", GROUP, "--limit", "5", "--output_path", str(out), "--log_samples"]
-    assert main(arguments) == 0
-    (results,) = out.rglob("results_*.json")
-    found = json.loads(results.read_text())["results"]
-    assert {name.removeprefix(f"{GROUP}_") for name in found} - {GROUP} == {
-        path.stem for path in (tasks.include_path() / "wrong_lung").glob("*.yaml") if path.stem != GROUP
-    }
-    assert found[f"{GROUP}_gold"]["auroc,none"] == 1
-    assert found[f"{GROUP}_trimmed"]["n_pairs,none"] == 2
-    (log,) = out.rglob("samples_medfaith_wrong_lung_random_sentences_*.jsonl")
-    sample = json.loads(log.read_text().splitlines()[0])
+    arguments += ["oracle", "--tasks", GROUP, "--limit", "5", "--output_path", str(tmp_path / "results")]
+    assert main([*arguments, "--log_samples"]) == 0
+    found = {name.removeprefix(f"{GROUP}_"): scores for name, scores in results_of(tmp_path).items()}
+    names = {path.stem.removeprefix(f"{GROUP}_") for path in (tasks.include_path() / "wrong_lung").glob("*.yaml")}
+    assert found.keys() | {GROUP} == names | {GROUP}
+    assert found["gold"]["auroc,none"] == 1
+    assert found["trimmed"]["n_pairs,none"] == 2
+    sample = samples_of(tmp_path, f"{GROUP}_random_sentences")[0]
     assert sample["delta_auroc"]["values"]["auroc"] == 1
     assert adapter.unpacked(sample["delta_auroc"]["attention"]).sum() == pytest.approx(1)
     assert sample["delta_auroc_one_lung"] == ""
+
+
+@pytest.fixture(scope="module")
+def aligned(phantom_wrong_lung_build, phantom_wrong_lung_roots, gloria, tmp_path_factory) -> tuple[list[str], Path]:
+    """A tiny GLoRIA through `medfaith eval`: the arguments, and where it has written."""
+    folder = tmp_path_factory.mktemp("aligned")
+    checkpoint, tokenizer = gloria[True]
+    arguments = [
+        "eval", "--data", str(phantom_wrong_lung_build), *root_words(phantom_wrong_lung_roots), "--limit", "6",
+        "--tasks", f"{GROUP}_gold,{GROUP}_random_sentences", "--model", "medfaith-alignment", "--batch_size", "4",
+        "--output_path", str(folder / "results"), "--log_samples", "--heatmaps", str(folder / "attention"),
+        "--model_args", f"pretrained=gloria:{checkpoint},text_model={tokenizer}",
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    return arguments, folder
+
+
+def test_attention_goes_to_the_store_and_scores_to_the_log(aligned):
+    for sample in samples_of(aligned[1], f"{GROUP}_gold"):
+        reply, values = json.loads(sample["filtered_resps"][0]), sample["auroc"]["values"]
+        entry = open_store(aligned[1] / "attention").read(reply["heatmaps"], sample["doc"]["id"])
+        assert entry.maps["attention"].shape == (19, 19)
+        assert values["no_attn"] == pytest.approx(1 - entry.maps["attention"].sum(), abs=1e-6)
+        assert 0 <= values["no_attn"] < 1
+        assert 0 < values["auroc"] < 1
+        assert [values["local"], values["global"]] == [reply["local"], reply["global"]]
+
+
+def test_results_are_means_of_the_log(aligned):
+    found = results_of(aligned[1])
+    gold = [sample["auroc"]["values"]["auroc"] for sample in samples_of(aligned[1], f"{GROUP}_gold")]
+    assert found[f"{GROUP}_gold"]["auroc,none"] == pytest.approx(np.mean(gold))
+    pairs = [sample["delta_auroc"]["values"] for sample in samples_of(aligned[1], f"{GROUP}_random_sentences")]
+    own, other = pairs[::2], pairs[1::2]
+    right = np.mean([a["global"] > b["global"] for a, b in zip(own, other, strict=True)])
+    assert found[f"{GROUP}_random_sentences"]["global_accuracy,none"] == right
+    assert found[f"{GROUP}_random_sentences"]["kl,none"] > 0
+
+
+def test_another_folder_for_the_attention_is_refused_before_the_run(aligned, capsys):
+    arguments, folder = aligned
+    at = arguments.index("--heatmaps")
+    assert main([*arguments[:at], "--model_args", f"{arguments[-1]},store={folder / 'attention'}"]) == 2
+    assert "--heatmaps DIR" in capsys.readouterr().err
 
 
 def test_a_run_without_a_folder_for_the_attention_counts_what_it_cannot_score(phantom_wrong_lung_build):
@@ -189,16 +224,15 @@ def test_a_run_without_a_folder_for_the_attention_counts_what_it_cannot_score(ph
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["Yes", "", "[1]", "null", '{"heatmaps": 3}', '{"heatmaps": null, "local": "high", "global": true}', "{broken"],
+    ("text", "expected"),
+    [
+        *((text, ()) for text in ("Yes", "", "[1]", "null", "{broken", '{"heatmaps": 3}')),
+        ('{"heatmaps": null, "local": "high", "global": true}', ()),
+        ('{"heatmaps": "a/b", "local": NaN, "global": 0.25}', ("a/b", None, 0.25)),
+    ],
 )
-def test_replies_without_attention(text):
-    assert adapter.read_reply(text) == adapter.Reply()
-
-
-def test_similarities_that_are_no_numbers_are_none():
-    reply = adapter.read_reply('{"heatmaps": "a/b", "local": NaN, "global": 0.25}')
-    assert reply == adapter.Reply("a/b", None, 0.25)
+def test_replies_without_attention_or_with_similarities_that_are_no_numbers(text, expected):
+    assert adapter.read_reply(text) == adapter.Reply(*expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (19, 19), (3, 7)])
@@ -239,7 +273,8 @@ def test_attention_is_spread_over_pixels_as_was_asked(phantom_wrong_lung_build, 
 
 
 def test_only_the_oracle_knows_where_boxes_are(phantom_wrong_lung_build, tmp_path):
-    loaded = load([f"{GROUP}_random_sentences"], phantom_wrong_lung_build, heatmaps=tmp_path)
-    scores = evaluate(baseline("random", store=str(tmp_path)), loaded, limit=6)[f"{GROUP}_random_sentences"]["scores"]
+    task = f"{GROUP}_random_sentences"
+    loaded = load([task], phantom_wrong_lung_build, heatmaps=tmp_path)
+    scores = evaluate(baseline("random", store=str(tmp_path)), loaded, limit=6)[task]["scores"]
     assert scores["auroc"] == 0.5
     assert math.isnan(scores["local_accuracy"])

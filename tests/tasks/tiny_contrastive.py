@@ -6,16 +6,20 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
 from lm_eval.api.instance import Instance
 from PIL import Image
 
+from tests.tasks.tiny_gloria import SPECIAL
+
 CLASSES = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
 PROMPTS = [f"a photo of a {name} in the image" for name in CLASSES]
 FAMILIES = ("clip", "blip", "open_clip", "surgvlp")
 VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+TEXT = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 0}
 
 
 def _words(prompts: Sequence[str]) -> list[str]:
@@ -27,10 +31,9 @@ def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
     from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
     folder.mkdir(parents=True, exist_ok=True)
-    pieces = ["##" + letter for letter in "abcdefghijklmnopqrstuvwxyz"] + list("abcdefghijklmnopqrstuvwxyz,_")
     whole = [word for word in _words(PROMPTS) if word != "grasper" and len(word) > 1]  # g ##r ##a ##s ...
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *whole, *pieces]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    pieces = [*(f"##{letter}" for letter in ascii_lowercase), *ascii_lowercase, ",", "_"]
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *whole, *pieces]), encoding="utf-8")
     tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=max_length)
     tokenizer.save_pretrained(folder)
     return tokenizer
@@ -52,11 +55,7 @@ def save_clip(folder: Path, seed: int = 0) -> Path:
         tokenizer_object=backend, pad_token="<pad>", eos_token="<end>", bos_token="<start>", model_max_length=16
     )
     torch.manual_seed(seed)
-    text = {
-        "vocab_size": len(vocabulary), "hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "max_position_embeddings": 16, "pad_token_id": 0, "bos_token_id": 1,
-        "eos_token_id": vocabulary["<end>"],
-    }  # fmt: skip
+    text = TEXT | {"vocab_size": len(vocabulary), "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2}
     config = CLIPConfig(text_config=text, vision_config=VISION | {"image_size": 28, "patch_size": 7}, projection_dim=16)
     _louder(CLIPModel(config)).save_pretrained(folder)
     images = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28})
@@ -71,11 +70,8 @@ def save_blip(folder: Path, seed: int = 0) -> Path:
 
     tokenizer = save_bert_tokenizer(folder, max_length=64)
     torch.manual_seed(seed)
-    text = {
-        "vocab_size": len(tokenizer), "hidden_size": 24, "encoder_hidden_size": 32, "intermediate_size": 32,
-        "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0,
-        "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3,
-    }  # fmt: skip
+    text = TEXT | {"vocab_size": len(tokenizer), "encoder_hidden_size": 32, "max_position_embeddings": 64}
+    text |= {"bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
     vision = VISION | {"image_size": 32, "patch_size": 8}
     config = BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=16, projection_dim=16)
     _louder(BlipForImageTextRetrieval(config)).save_pretrained(folder)
@@ -112,18 +108,16 @@ def save_surgvlp(folder: Path, seed: int = 0) -> tuple[Path, Path]:
     from transformers import BertConfig, BertModel
 
     tokenizer = save_bert_tokenizer(folder / "bert")
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=24, intermediate_size=32, num_hidden_layers=5, num_attention_heads=2,
-        max_position_embeddings=96,
-    )  # fmt: skip
+    text = TEXT | {"vocab_size": len(tokenizer), "num_hidden_layers": 5, "max_position_embeddings": 96}
+    config = BertConfig(**text)
     config.save_pretrained(folder / "bert")
     torch.manual_seed(seed)
     image = {f"backbone_img.model.{n}": t for n, t in resnet50().state_dict().items() if not n.startswith("fc.")}
     linear = torch.nn.Linear(2048, 24)
     embedder = {f"backbone_img.global_embedder.{name}": tensor for name, tensor in linear.state_dict().items()}
-    text = {f"backbone_text.model.{name}": tensor for name, tensor in BertModel(config).state_dict().items()}
-    text["backbone_text.model.embeddings.position_ids"] = torch.arange(96)[None]
-    torch.save(image | embedder | text, folder / "SurgVLP.pth")
+    words = {f"backbone_text.model.{name}": tensor for name, tensor in BertModel(config).state_dict().items()}
+    words["backbone_text.model.embeddings.position_ids"] = torch.arange(96)[None]
+    torch.save(image | embedder | words, folder / "SurgVLP.pth")
     return folder / "SurgVLP.pth", folder / "bert"
 
 
@@ -186,15 +180,11 @@ FRAMES = [frame(0), frame(1), frame(2, (120, 100)), frame(3), frame(4)]
 def requests_of(
     images=FRAMES, task="medfaith_surgx_instruments", top_k=0, prompts=PROMPTS, **changes
 ) -> list[Instance]:
+    doc = {"classes": CLASSES, "prompts": prompts, "top_k": top_k} | changes
+    given: Any = ("<image> Which tools?", {"until": []})
     return [
-        Instance(
-            request_type="generate_until",
-            doc={"id": f"VID42/{number}", "classes": CLASSES, "prompts": prompts, "top_k": top_k} | changes,
-            arguments=("<image> Which tools?", {"until": []}, {"visual": [image]}),  # pyright: ignore[reportArgumentType]
-            idx=0,
-            metadata=(task, number, 1),
-        )
-        for number, image in enumerate(images)
+        Instance("generate_until", {"id": f"VID42/{n}"} | doc, (*given, {"visual": [image]}), 0, (task, n, 1))
+        for n, image in enumerate(images)
     ]
 
 
