@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import resource
 import shutil
@@ -25,6 +24,7 @@ from medfaith.builders.rowset import rowset_sha256, value_counts
 from medfaith.builders.verify import repositories, verify_repository
 from medfaith.builders.write import Family, Split, sha256_of_files, write_repository
 from medfaith.loaders.errors import InputError, MedfaithError
+from tests.builders.files import digests, record_of
 
 FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
 FAMILY = Family(FEATURES, ("n",), lambda table: [])
@@ -42,9 +42,10 @@ def write(out: Path, *splits: Split, workers: int = 1) -> Path:
     )
 
 
-def digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A build of one split."""
+    return write(tmp_path, Split("c", "train", lambda: rows(5)))
 
 
 def test_what_is_written_loads_and_verifies(tmp_path):
@@ -58,11 +59,7 @@ def test_what_is_written_loads_and_verifies(tmp_path):
         ("train", 5, (), "none"),
         ("test", 2, (), "none"),
     ]
-    assert json.loads((folder / "build.json").read_text())["splits"]["c/train"]["counts"]["n"] == {
-        "0": 2,
-        "1": 2,
-        "2": 1,
-    }
+    assert record_of(folder)["splits"]["c/train"]["counts"]["n"] == {"0": 2, "1": 2, "2": 1}
 
 
 def test_load_dataset_gives_the_rows_of_the_newest_build(tmp_path):
@@ -82,8 +79,7 @@ def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
     assert digests(write(tmp_path / "1", *splits, workers=2)) == once  # in place of an older build
 
 
-def test_a_failing_split_leaves_the_old_build_and_no_trace(tmp_path):
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+def test_a_failing_split_leaves_the_old_build_and_no_trace(folder, tmp_path):
     before = digests(folder)
 
     def fail() -> pa.Table:
@@ -107,8 +103,7 @@ t.write(Path({out!r}), t.Split("c", "train", lambda: t.rows(9)), t.Split("c", "t
 """
 
 
-def test_a_killed_build_leaves_the_old_one_and_the_next_cleans_up(tmp_path):
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+def test_a_killed_build_leaves_the_old_one_and_the_next_cleans_up(folder, tmp_path):
     before = digests(folder)
     code = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
@@ -123,9 +118,8 @@ def test_a_killed_build_leaves_the_old_one_and_the_next_cleans_up(tmp_path):
     assert not (tmp_path / ".toy-none.partial").exists()
 
 
-def test_the_name_always_holds_a_whole_build_while_it_is_replaced(tmp_path):
+def test_the_name_always_holds_a_whole_build_while_it_is_replaced(folder, tmp_path):
     """A reader that looks all the time while builds replace each other never finds the folder absent or half."""
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
     code = (
         "import sys, pathlib\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
@@ -144,8 +138,7 @@ def test_the_name_always_holds_a_whole_build_while_it_is_replaced(tmp_path):
         assert process.stdout.read() == "0\n"
 
 
-def test_a_full_disk_is_an_error_and_changes_nothing(tmp_path):
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+def test_a_full_disk_is_an_error_and_changes_nothing(folder, tmp_path):
     before = digests(folder)
     limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
@@ -165,70 +158,67 @@ def test_an_output_that_is_a_file_is_an_error(tmp_path):
         write(tmp_path / "file", Split("c", "train", lambda: rows(1)))
 
 
-def _change_value(folder: Path) -> None:
-    path = next(folder.glob("c/*.parquet"))
-    table = pq.read_table(path)
-    changed = table.set_column(1, "n", pa.array([1, *table["n"].to_pylist()[1:]], pa.int32()))
-    pq.write_table(changed.cast(table.schema), path)
+def edit(change):
+    """Changes the one Parquet file's table."""
+
+    def of_folder(folder: Path) -> None:
+        path = next(folder.glob("c/*.parquet"))
+        pq.write_table(change(pq.read_table(path)), path)
+
+    return of_folder
 
 
-def _drop_row(folder: Path) -> None:
-    path = next(folder.glob("c/*.parquet"))
-    pq.write_table(pq.read_table(path).slice(1), path)
-
-
-def _add_column(folder: Path) -> None:
-    path = next(folder.glob("c/*.parquet"))
-    table = pq.read_table(path)
-    pq.write_table(table.append_column("report", pa.array(["text"] * table.num_rows)), path)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"), [(_change_value, "sha256"), (_drop_row, "rows: 5 recorded, 4 found"), (_add_column, "columns")]
-)
-def test_verify_finds_a_changed_build(tmp_path, change, words):
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
-    change(folder)
-    (verdict,) = verify_repository(folder, lambda config: FAMILY, [])
-    assert any(words in problem for problem in verdict.problems), verdict.problems
-
-
-def _cut_json(folder: Path) -> None:
-    (folder / "build.json").write_text('{"benchmark": "toy"')
-
-
-def _cut_parquet(folder: Path) -> None:
-    path = next(folder.glob("c/*.parquet"))
-    path.write_bytes(path.read_bytes()[:50])
-
-
-def _remove_parquet(folder: Path) -> None:
-    next(folder.glob("c/*.parquet")).unlink()
-
-
-def _add_split(folder: Path) -> None:
-    shutil.copy(next(folder.glob("c/*.parquet")), folder / "c" / "more-00000-of-00001.parquet")
+def _other_value(table: pa.Table) -> pa.Table:
+    other = pa.array([1, *table["n"].to_pylist()[1:]], pa.int32())
+    return table.set_column(1, "n", other).cast(table.schema)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_cut_json, "cannot be read"),
-        (_cut_parquet, "no readable Parquet"),
-        (_remove_parquet, "no Parquet file"),
-        (_add_split, "c/more"),
+        (_other_value, "sha256"),
+        (lambda table: table.slice(1), "rows: 5 recorded, 4 found"),
+        (lambda table: table.append_column("report", pa.array(["text"] * table.num_rows)), "columns"),
     ],
 )
-def test_verify_refuses_a_broken_build(tmp_path, change, words):
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
-    change(folder)
+def test_verify_finds_a_changed_build(folder, change, words):
+    edit(change)(folder)
+    (verdict,) = verify_repository(folder, lambda config: FAMILY, [])
+    assert any(words in problem for problem in verdict.problems), verdict.problems
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda folder, path: (folder / "build.json").write_text('{"benchmark": "toy"'), "build.json: cannot be read"),
+        (lambda folder, path: path.write_bytes(path.read_bytes()[:50]), "no readable Parquet"),
+        (lambda folder, path: path.unlink(), "no Parquet file"),
+        (lambda folder, path: path.rename(path.with_name("train-00000-of-00002.parquet")), "1 of 2 Parquet files"),
+        (lambda folder, path: shutil.copy(path, folder / "c/more-00000-of-00001.parquet"), "holds c/more, which build"),
+    ],
+)
+def test_verify_refuses_a_broken_build(folder, change, words):
+    change(folder, next(folder.glob("c/*.parquet")))
     with pytest.raises(InputError, match=words):
         verify_repository(folder, lambda config: FAMILY, [])
 
 
-def test_verify_compares_with_the_reference_of_the_same_arguments(tmp_path):
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
-    reference = json.loads((folder / "build.json").read_text())
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"benchmark": []}, "benchmark"), ({"splits": []}, "splits"), ({"splits": {"x": {}}}, "splits/x"),
+        ({"splits": {"a/b/c": {}}}, "splits/a/b/c"), ({"splits": {"c/train": 5}}, "splits/c/train"),
+        ({"sources": []}, "sources"), ({"sources": {"s": {}}}, "sources/s"),
+    ],
+)  # fmt: skip
+def test_verify_refuses_a_record_of_another_shape(folder, change, words):
+    (folder / "build.json").write_text(json.dumps(record_of(folder) | change))
+    with pytest.raises(InputError, match=rf"build\.json: .*{words}.* is missing or not what medfaith build writes"):
+        verify_repository(folder, lambda config: FAMILY, [])
+
+
+def test_verify_compares_with_the_reference_of_the_same_arguments(folder):
+    reference = record_of(folder)
     assert verify_repository(folder, lambda config: FAMILY, [reference])[0].reference == "equal"
     other = json.loads(json.dumps(reference))
     other["splits"]["c/train"]["sha256"] = "0" * 64
@@ -275,45 +265,21 @@ def test_label_hashes_do_not_depend_on_the_packing(tmp_path):
     assert sha256_of_files(xml) == sha256_of_files([archive])
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"benchmark": []}, {"splits": []}, {"splits": {"x": {}}}, {"splits": {"a/b/c": {}}},
-        {"splits": {"c/train": 5}}, {"sources": []}, {"sources": {"s": {}}},
-    ],
-)  # fmt: skip
-def test_verify_refuses_a_record_of_another_shape(tmp_path, change):
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
-    record = json.loads((folder / "build.json").read_text())
-    (folder / "build.json").write_text(json.dumps(record | change))
-    with pytest.raises(InputError, match=r"build\.json"):
-        verify_repository(folder, lambda config: FAMILY, [])
-
-
-def test_a_benchmark_of_another_release_is_refused(tmp_path):
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+def test_a_benchmark_of_another_release_is_refused(folder):
     with pytest.raises(InputError, match=r"build\.json: this release does not know the benchmark 'toy'"):
         registry.verify(folder)
 
 
-def test_folders_without_a_build_are_refused(tmp_path):
-    for folder in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(InputError):
-            repositories(folder)
-    folder = write(tmp_path, Split("c", "train", lambda: rows(5)))
+def test_a_folder_is_a_build_or_holds_some(folder, tmp_path):
     assert repositories(tmp_path) == repositories(folder) == [folder]
+    for other, words in ((folder / "c", "holds no build"), (tmp_path / "absent", "is not a folder")):
+        with pytest.raises(InputError, match=words):
+            repositories(other)
 
 
-TABLES = st.lists(
-    st.fixed_dictionaries(
-        {
-            "id": st.text(max_size=5),
-            "n": st.none() | st.integers(-5, 5),
-            "images": st.lists(st.fixed_dictionaries({"key": st.none() | st.text(max_size=3)}), max_size=3),
-        }
-    ),
-    max_size=8,
-)
+IMAGES = st.lists(st.fixed_dictionaries({"key": st.none() | st.text(max_size=3)}), max_size=3)
+ROW = {"id": st.text(max_size=5), "n": st.none() | st.integers(-5, 5), "images": IMAGES}
+TABLES = st.lists(st.fixed_dictionaries(ROW), max_size=8)
 
 
 @given(TABLES, TABLES, st.integers(0, 8))
