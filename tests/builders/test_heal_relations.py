@@ -15,6 +15,7 @@ from medfaith.builders.heal_medvqa.scenes import within
 from medfaith.loaders import rle
 
 LUNG, HEART = "left lower lung", "heart"
+P, C = "Pneumothorax", "Calcification"
 
 
 def picture(boxes: list[tuple[str, tuple[float, ...]]], unlocated: tuple[str, ...] = ()) -> Picture:
@@ -41,77 +42,30 @@ def located(boxes, masks: dict[str, np.ndarray], rule: Rule, unlocated: tuple[st
 MASKS = {LUNG: mask((20, 40), (0, 0, 10, 10)), HEART: mask((20, 40), (10, 0, 10, 10))}
 
 
-@pytest.mark.parametrize(
-    ("boxes", "rule", "related", "touched"),
-    [
-        pytest.param([], Rule(), {}, set(), id="no box"),
-        pytest.param(
-            [("Pneumothorax", (0, 0, 10, 10))],
-            Rule("iou", 1.0),
-            {(LUNG, "Pneumothorax"): (0,)},
-            {(LUNG, "Pneumothorax")},
-            id="the whole of it, and the neighbour that it borders on is not touched",
-        ),
-        pytest.param(
-            [("Pneumothorax", (25, 0, 5, 5))], Rule("iou", 0.0), {}, set(), id="apart, however low the threshold"
-        ),
-        pytest.param(
-            [("Pneumothorax", (0, 0, 10, 5))],
-            Rule("iou", 0.5),
-            {(LUNG, "Pneumothorax"): (0,)},
-            {(LUNG, "Pneumothorax")},
-            id="IoU at the threshold",
-        ),
-        pytest.param(
-            [("Pneumothorax", (0, 0, 10, 5))], Rule("iou", 0.51), {}, {(LUNG, "Pneumothorax")}, id="IoU below it"
-        ),
-        pytest.param(
-            [("Pneumothorax", (5, 0, 20, 10))],
-            Rule("box", 0.25),
-            {(HEART, "Pneumothorax"): (0,), (LUNG, "Pneumothorax"): (0,)},
-            {(HEART, "Pneumothorax"), (LUNG, "Pneumothorax")},
-            id="a quarter of the box is at the threshold",
-        ),
-        pytest.param(
-            [("Pneumothorax", (5, 0, 20, 10))],
-            Rule("box", 0.26),
-            {(HEART, "Pneumothorax"): (0,)},
-            {(HEART, "Pneumothorax"), (LUNG, "Pneumothorax")},
-            id="and below it",
-        ),
-        pytest.param(
-            [("Calcification", (4, 4, 1, 1))],
-            Rule("iou", 0.05),
-            {},
-            {(LUNG, "Calcification")},
-            id="a nodule inside has a small IoU",
-        ),
-        pytest.param(
-            [("Calcification", (4, 4, 1, 1))],
-            Rule("box", 1.0),
-            {(LUNG, "Calcification"): (0,)},
-            {(LUNG, "Calcification")},
-            id="and lies there with all of its box",
-        ),
-        pytest.param(
-            [("Pneumothorax", (0, 0, 10, 5)), ("Calcification", (0, 0, 9, 9)), ("Pneumothorax", (0, 5, 10, 5))],
-            Rule("iou", 0.5),
-            {(LUNG, "Pneumothorax"): (0, 2), (LUNG, "Calcification"): (1,)},
-            {(LUNG, "Pneumothorax"), (LUNG, "Calcification")},
-            id="several boxes of a disease",
-        ),
-        pytest.param(
-            [("Pneumothorax", (0, 0, 10, 10)), ("Pneumothorax", (9, 9, 2, 2))],
-            Rule("iou", 0.5),
-            {(LUNG, "Pneumothorax"): (0,)},
-            {(LUNG, "Pneumothorax"), (HEART, "Pneumothorax")},
-            id="only those above the threshold are its boxes",
-        ),
-        pytest.param(
-            [("Pneumothorax", (3.2, 3.2, 0.1, 0.1))], Rule("box", 0.0), {}, set(), id="a box without a pixel's centre"
-        ),
-    ],
-)
+UPPER_HALF, ACROSS, INSIDE = (0, 0, 10, 5), (5, 0, 20, 10), (4, 4, 1, 1)
+# What it shows: boxes, rule, the numbers of the boxes by what they relate, what they touch.
+RELATIONS = {
+    "no box": ([], Rule(), {}, set()),
+    "the whole of it, and the neighbour that it borders on is not touched":
+        ([(P, (0, 0, 10, 10))], Rule("iou", 1.0), {(LUNG, P): (0,)}, {(LUNG, P)}),
+    "apart, however low the threshold": ([(P, (25, 0, 5, 5))], Rule("iou", 0.0), {}, set()),
+    "IoU at the threshold": ([(P, UPPER_HALF)], Rule("iou", 0.5), {(LUNG, P): (0,)}, {(LUNG, P)}),
+    "IoU below it": ([(P, UPPER_HALF)], Rule("iou", 0.51), {}, {(LUNG, P)}),
+    "a quarter of the box is at the threshold":
+        ([(P, ACROSS)], Rule("box", 0.25), {(HEART, P): (0,), (LUNG, P): (0,)}, {(HEART, P), (LUNG, P)}),
+    "and below it": ([(P, ACROSS)], Rule("box", 0.26), {(HEART, P): (0,)}, {(HEART, P), (LUNG, P)}),
+    "a nodule inside has a small IoU": ([(C, INSIDE)], Rule("iou", 0.05), {}, {(LUNG, C)}),
+    "and lies there with all of its box": ([(C, INSIDE)], Rule("box", 1.0), {(LUNG, C): (0,)}, {(LUNG, C)}),
+    "several boxes of a disease":
+        ([(P, UPPER_HALF), (C, (0, 0, 9, 9)), (P, (0, 5, 10, 5))], Rule("iou", 0.5),
+         {(LUNG, P): (0, 2), (LUNG, C): (1,)}, {(LUNG, P), (LUNG, C)}),
+    "only those above the threshold are its boxes":
+        ([(P, (0, 0, 10, 10)), (P, (9, 9, 2, 2))], Rule("iou", 0.5), {(LUNG, P): (0,)}, {(LUNG, P), (HEART, P)}),
+    "a box without a pixel's centre": ([(P, (3.2, 3.2, 0.1, 0.1))], Rule("box", 0.0), {}, set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("boxes", "rule", "related", "touched"), RELATIONS.values(), ids=RELATIONS)
 def test_relations(boxes, rule, related, touched):
     scene = located(boxes, MASKS, rule)
     assert scene.related == related
@@ -120,18 +74,17 @@ def test_relations(boxes, rule, related, touched):
 
 
 def test_a_disease_that_lies_nobody_knows_where_touches_every_anatomy_and_relates_to_none():
-    scene = located([("Pneumothorax", (0, 0, 10, 10))], MASKS, Rule(), unlocated=("Pneumothorax",))
-    assert scene.related == {(LUNG, "Pneumothorax"): (0,)}
-    assert scene.touched == {(LUNG, "Pneumothorax"), (LUNG, "Pneumothorax"), (HEART, "Pneumothorax")}
+    scene = located([(P, (0, 0, 10, 10))], MASKS, Rule(), unlocated=(P,))
+    assert scene.related == {(LUNG, P): (0,)}
+    assert scene.touched == {(LUNG, P), (LUNG, P), (HEART, P)}
 
 
 def test_a_scene_keeps_its_masks_and_their_extents_as_shares_of_the_image():
     scene = located([], MASKS, Rule())
     assert (scene.width, scene.height) == (40, 20)
     assert scene.extents == {LUNG: (10 / 40, 10 / 20), HEART: (10 / 40, 10 / 20)}
-    assert {name: rle.decode(region).tolist() for name, region in scene.regions.items()} == {
-        name: of_name.tolist() for name, of_name in MASKS.items()
-    }
+    assert scene.regions.keys() == MASKS.keys()
+    assert all(np.array_equal(rle.decode(region), MASKS[name]) for name, region in scene.regions.items())
 
 
 SIZES = st.tuples(st.integers(1, 24), st.integers(1, 24))
@@ -151,7 +104,7 @@ def images(draw):
     for _ in range(draw(st.integers(0, 5))):
         x, y = draw(st.integers(0, width - 1)), draw(st.integers(0, height - 1))
         w, h = draw(st.integers(1, width - x)), draw(st.integers(1, height - y))
-        boxes.append((draw(st.sampled_from(("Pneumothorax", "Emphysema"))), (x, y, w, h)))
+        boxes.append((draw(st.sampled_from((P, "Emphysema"))), (x, y, w, h)))
     return boxes, masks
 
 
@@ -205,8 +158,8 @@ def test_a_higher_threshold_relates_less_and_touches_the_same(image):
 )
 def test_boxes_are_cut_to_the_image(box, cut, counted):
     skipped: Counter[str] = Counter()
-    boxes = within(picture([("Pneumothorax", box), ("Emphysema", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
-    assert boxes.labels == (("Pneumothorax", "Emphysema") if cut else ("Emphysema",))
+    boxes = within(picture([(P, box), ("Emphysema", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
+    assert boxes.labels == ((P, "Emphysema") if cut else ("Emphysema",))
     assert boxes.xywh.tolist() == [*([list(cut)] if cut else []), [0, 0, 5, 5]]
     assert +skipped == counted
 
@@ -218,12 +171,12 @@ def test_wider_readings_of_a_shadow_are_not_asked_for_as_absent():
 
 
 def test_contested_boxes_touch_and_relate_to_nothing():
-    agreed = picture([("Pneumothorax", (0, 0, 10, 10))])
-    contested = Boxes(("Calcification",), np.array([[10.0, 0.0, 10.0, 10.0]]))
+    agreed = picture([(P, (0, 0, 10, 10))])
+    contested = Boxes((C,), np.array([[10.0, 0.0, 10.0, 10.0]]))
     regions = {name: rle.encode(of_name) for name, of_name in MASKS.items()}
     found = locate(replace(agreed, contested=contested), (40, 20), regions, Rule())
-    assert found.related == {(LUNG, "Pneumothorax"): (0,)}
-    assert found.touched == {(LUNG, "Pneumothorax"), (HEART, "Calcification")}
+    assert found.related == {(LUNG, P): (0,)}
+    assert found.touched == {(LUNG, P), (HEART, C)}
 
 
 @pytest.mark.parametrize(("places", "related"), [("any", {LUNG, HEART}), ("anatomical", {HEART})])

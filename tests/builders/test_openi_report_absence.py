@@ -23,74 +23,42 @@ def report(
 
 
 ATELECTASIS = ("Pulmonary Atelectasis/base",)
+PTX, EFF, EDE, ATE = "pneumothorax", "pleural effusion", "pulmonary edema", "atelectasis"
+# What it shows: findings, impression, MeSH terms -> target, distractor and cue of each record.
+RULES = {
+    "one": ("No pneumothorax. Basilar atelectasis.", "", ATELECTASIS, [(PTX, ATE, "no")]),
+    "findings and impression, one record for each denied target":
+        ("Atelectasis.", "Negative for effusion or consolidation.", ATELECTASIS,
+         [("focal consolidation", ATE, "negative for"), (EFF, ATE, "negative for")]),
+    "a target can be the distractor": ("Effusion. No edema.", "", ("Pleural Effusion/left",), [(EDE, EFF, "no")]),
+    "cue of the first mention":
+        ("No evidence of edema. Atelectasis.", "Lungs are without edema.", ATELECTASIS, [(EDE, ATE, "no evidence of")]),
+    "distractor in the text only": ("No pneumothorax.", "Atelectasis.", (), []),
+    "distractor in MeSH only": ("No pneumothorax.", "", ATELECTASIS, []),
+    "distractor uncertain": ("No pneumothorax. Possible atelectasis.", "", ATELECTASIS, []),
+    "distractor denied too": ("No pneumothorax. Atelectasis.", "No atelectasis.", ATELECTASIS, []),
+    "distractor borderline in MeSH": ("No edema. Cardiomegaly.", "", ("Cardiomegaly/borderline",), []),
+    "target stated elsewhere": ("Pneumothorax. Atelectasis.", "No pneumothorax.", ATELECTASIS, []),
+    "target uncertain": ("No pneumothorax. Atelectasis.", "Possible pneumothorax.", ATELECTASIS, []),
+    "target historical": ("Pneumothorax has resolved. Atelectasis.", "", ATELECTASIS, []),
+    "only a large one denied": ("No large effusion. Atelectasis.", "", ATELECTASIS, []),
+    "target in MeSH": ("No effusion. Atelectasis.", "", (*ATELECTASIS, "Pleural Effusion"), []),
+    "no target": ("No nodule. Atelectasis.", "", ATELECTASIS, []),
+    "no text": ("", "", ATELECTASIS, []),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("findings", "impression", "mesh", "records"),
-    [
-        pytest.param(
-            "No pneumothorax. Basilar atelectasis.", "", ATELECTASIS, [("pneumothorax", "atelectasis", "no")], id="one"
-        ),
-        pytest.param(
-            "Atelectasis.",
-            "Negative for effusion or consolidation.",
-            ATELECTASIS,
-            [
-                ("focal consolidation", "atelectasis", "negative for"),
-                ("pleural effusion", "atelectasis", "negative for"),
-            ],
-            id="findings and impression, one record for each denied target",
-        ),
-        pytest.param(
-            "Effusion. No edema.",
-            "",
-            ("Pleural Effusion/left",),
-            [("pulmonary edema", "pleural effusion", "no")],
-            id="a target can be the distractor",
-        ),
-        pytest.param(
-            "No evidence of edema. Atelectasis.",
-            "Lungs are without edema.",
-            ATELECTASIS,
-            [("pulmonary edema", "atelectasis", "no evidence of")],
-            id="cue of the first mention",
-        ),
-        pytest.param("No pneumothorax.", "Atelectasis.", (), [], id="distractor in the text only"),
-        pytest.param("No pneumothorax.", "", ATELECTASIS, [], id="distractor in MeSH only"),
-        pytest.param("No pneumothorax. Possible atelectasis.", "", ATELECTASIS, [], id="distractor uncertain"),
-        pytest.param("No pneumothorax. Atelectasis.", "No atelectasis.", ATELECTASIS, [], id="distractor denied too"),
-        pytest.param(
-            "No edema. Cardiomegaly.", "", ("Cardiomegaly/borderline",), [], id="distractor borderline in MeSH"
-        ),
-        pytest.param("Pneumothorax. Atelectasis.", "No pneumothorax.", ATELECTASIS, [], id="target stated elsewhere"),
-        pytest.param("No pneumothorax. Atelectasis.", "Possible pneumothorax.", ATELECTASIS, [], id="target uncertain"),
-        pytest.param("Pneumothorax has resolved. Atelectasis.", "", ATELECTASIS, [], id="target historical"),
-        pytest.param("No large effusion. Atelectasis.", "", ATELECTASIS, [], id="only a large one denied"),
-        pytest.param("No effusion. Atelectasis.", "", (*ATELECTASIS, "Pleural Effusion"), [], id="target in MeSH"),
-        pytest.param("No nodule. Atelectasis.", "", ATELECTASIS, [], id="no target"),
-        pytest.param("", "", ATELECTASIS, [], id="no text"),
-    ],
-)
+@pytest.mark.parametrize(("findings", "impression", "mesh", "records"), RULES.values(), ids=RULES)
 def test_rules(findings, impression, mesh, records):
     items = report_absence([report(findings, impression, mesh)], seed=0)
     assert [(item.target, item.distractor, item.cue) for item in items] == records
 
 
 def test_an_item_is_complete():
-    assert report_absence([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=2)]) == [
-        AbsenceItem(
-            id="openi/CXR12/report_absence/pleural_effusion",
-            uid="CXR12",
-            images=(("CXR12_IM-0001-1001.png", ""), ("CXR12_IM-0001-2001.png", "")),
-            target="pleural effusion",
-            distractor="atelectasis",
-            cue="no",
-        )
-    ]
-
-
-def test_a_study_without_image_gives_no_record():
-    assert report_absence([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=0)]) == []
+    images = (("CXR12_IM-0001-1001.png", ""), ("CXR12_IM-0001-2001.png", ""))
+    item = AbsenceItem("openi/CXR12/report_absence/pleural_effusion", "CXR12", images, EFF, ATE, "no")
+    assert report_absence([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=2)]) == [item]
+    assert report_absence([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=0)]) == []  # without images
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -143,12 +111,7 @@ def test_what_the_documented_rules_give_on_the_real_reports(real):
     items = report_absence(real, seed=0)
     assert (len(items), len({item.uid for item in items})) == (1853, 965)
     assert sum(len(item.images) > 1 for item in items) == 1608
-    assert Counter(item.target for item in items) == {
-        "pneumothorax": 839,
-        "pleural effusion": 647,
-        "focal consolidation": 333,
-        "pulmonary edema": 34,
-    }
+    assert Counter(item.target for item in items) == {PTX: 839, EFF: 647, "focal consolidation": 333, EDE: 34}
     assert len({item.id for item in items}) == len(items)
     assert max(len(item.cue.split()) for item in items) <= 6
     assert all(item.distractor in MESH and item.distractor != item.target for item in items)

@@ -14,18 +14,15 @@ from typing import Any
 
 import datasets
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import jaccard_score
 
 from medfaith.builders import wrong_lung
-from medfaith.builders.write import summarise
 from medfaith.builders.wrong_lung import silver
 from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders import images
 from medfaith.loaders.errors import InputError
-from tests.builders.files import digests
+from tests.builders.files import copied, digests, forge, problems, rows_of, skipped
 
 REPOSITORY = "wrong-lung-chest_imagenome"
 FILES = {"train": "train.csv", "validation": "valid.csv", "test": "test.csv"}
@@ -48,21 +45,17 @@ def edited(phantom_wrong_lung_roots, tmp_path) -> Callable[[Edit], dict[str, Pat
     """The roots with a copy of Chest ImaGenome that a function has changed."""
 
     def make(edit: Edit) -> dict[str, Path]:
-        root = tmp_path / "chest_imagenome"
-        shutil.copytree(phantom_wrong_lung_roots["chest_imagenome"], root)
-        edit(root)
-        return phantom_wrong_lung_roots | {"chest_imagenome": root}
+        roots = copied(phantom_wrong_lung_roots, "chest_imagenome", tmp_path)
+        edit(roots["chest_imagenome"])
+        return roots
 
     return make
 
 
-def rows_of(folder: Path, split: str) -> list[dict[str, Any]]:
-    return pq.read_table(next((folder / "silver").glob(f"{split}-*.parquet"))).to_pylist()
-
-
-def listed(root: Path, split: str) -> list[dict[str, str]]:
-    with (root / LISTS / FILES[split]).open(newline="") as file:
-        return list(csv.DictReader(file))
+def listed(root: Path, file: str) -> list[dict[str, str]]:
+    """The lines of a list of images: of a split, or of those to avoid."""
+    with (root / LISTS / FILES.get(file, file)).open(newline="") as opened:
+        return list(csv.DictReader(opened))
 
 
 def graph_of(root: Path, dicom_id: str) -> dict[str, Any] | None:
@@ -94,7 +87,7 @@ def read_alone(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any], di
 @pytest.mark.parametrize("split", FILES)
 def test_rows_are_what_the_graphs_say(repository, phantom_wrong_lung_roots, split):
     expected = list(read_alone(phantom_wrong_lung_roots["chest_imagenome"], split))
-    rows = rows_of(repository, split)
+    rows = rows_of(repository, "silver", split)
     assert {row["id"] for row in rows} == {f"wrong-lung:{phrase}|{line['dicom_id']}" for phrase, line, *_ in expected}
     of_id = {row["id"]: row for row in rows}
     assert len(of_id) == len(rows) == len(expected) > 8
@@ -112,7 +105,7 @@ def test_rows_are_what_the_graphs_say(repository, phantom_wrong_lung_roots, spli
 def test_a_study_with_two_images_has_its_sentences_once_for_each(repository):
     of_study: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for split in FILES:
-        for row in rows_of(repository, split):
+        for row in rows_of(repository, "silver", split):
             of_study[row["study_id"]][row["image"]["key"]].append(row["sentence"])
     several = [list(of_image.values()) for of_image in of_study.values() if len(of_image) > 1]
     assert several
@@ -123,10 +116,12 @@ def test_a_study_with_two_images_has_its_sentences_once_for_each(repository):
 def exchanged(phantom_wrong_lung_roots, tmp_path_factory) -> Path:
     """A build of lists of which validation has the images of train, and train those of validation."""
     folder = tmp_path_factory.mktemp("exchanged")
-    root = shutil.copytree(phantom_wrong_lung_roots["chest_imagenome"], folder / "chest_imagenome")
-    for one, other in (("train", "validation"), ("validation", "train")):
-        shutil.copy(phantom_wrong_lung_roots["chest_imagenome"] / LISTS / FILES[one], root / LISTS / FILES[other])
-    return build(phantom_wrong_lung_roots | {"chest_imagenome": root}, folder / "out")
+    roots = copied(phantom_wrong_lung_roots, "chest_imagenome", folder)
+    lists = roots["chest_imagenome"] / LISTS
+    one, other = ((lists / FILES[split]).read_bytes() for split in ("train", "validation"))
+    (lists / FILES["train"]).write_bytes(other)
+    (lists / FILES["validation"]).write_bytes(one)
+    return build(roots, folder / "out")
 
 
 @pytest.mark.parametrize(
@@ -134,9 +129,8 @@ def exchanged(phantom_wrong_lung_roots, tmp_path_factory) -> Path:
 )
 def test_the_most_diverse_reports_are_a_tenth_of_each_split(request, made, split):
     """The phantom's own validation has fewer than ten rows, of which none is a tenth."""
-    repository = request.getfixturevalue(made)
     reports: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows_of(repository, split):
+    for row in rows_of(request.getfixturevalue(made), "silver", split):
         reports[row["image"]["key"]].append(row)
     means = {}
     for key, own in reports.items():
@@ -150,31 +144,26 @@ def test_the_most_diverse_reports_are_a_tenth_of_each_split(request, made, split
 
 
 def test_of_fewer_than_ten_sentences_none_is_most_diverse(repository):
-    rows = rows_of(repository, "validation")
+    rows = rows_of(repository, "silver", "validation")
     assert len(rows) < 10
     assert not any(row["subsets"]["mdrb"] for row in rows)
 
 
 def test_a_build_is_sound_and_opens(repository, phantom_wrong_lung_roots):
-    verdicts = wrong_lung.verify(repository)
-    assert [(v.config, v.split, v.problems) for v in verdicts] == [
-        ("gold", "test", ()),
-        *(("silver", split, ()) for split in FILES),
-    ]
+    assert problems(repository) == {("gold", "test"): (), **{("silver", split): () for split in FILES}}
     for split in FILES:
         loaded = datasets.load_dataset(str(repository), "silver", split=split)
         assert isinstance(loaded, datasets.Dataset)
         assert loaded.features == wrong_lung.family("gold").features
         row = loaded[0]
         assert images.open_image(row["image"], phantom_wrong_lung_roots).size == (row["width"], row["height"])
-    record = json.loads((repository / "build.json").read_text())
-    abnormal = sum(row["subsets"]["abnormal"] for row in rows_of(repository, "train"))
-    assert record["skipped"]["silver, train: sentences of subset Abnormal"] == abnormal > 0
+    abnormal = sum(row["subsets"]["abnormal"] for row in rows_of(repository, "silver", "train"))
+    assert skipped(repository)["silver, train: sentences of subset Abnormal"] == abnormal > 0
 
 
 def test_no_patient_is_in_gold_or_in_two_splits(repository):
-    gold = {row["patient_id"] for row in pq.read_table(repository / "gold").to_pylist()}
-    of_split = [{row["patient_id"] for row in rows_of(repository, split)} for split in FILES]
+    gold = {row["patient_id"] for row in rows_of(repository, "gold")}
+    of_split = [{row["patient_id"] for row in rows_of(repository, "silver", split)} for split in FILES]
     assert len(gold) + sum(map(len, of_split)) == len(gold.union(*of_split))
 
 
@@ -208,8 +197,8 @@ def add(split: str, *lines: dict[str, str]) -> Edit:
 def avoided(phantom_wrong_lung_roots) -> list[dict[str, str]]:
     """Lines of images_to_avoid.csv whose image has a scene graph with sentences."""
     root = phantom_wrong_lung_roots["chest_imagenome"]
-    with (root / LISTS / "images_to_avoid.csv").open(newline="") as file:
-        found = [line for line in csv.DictReader(file) if (graph_of(root, line["dicom_id"]) or {}).get("attributes")]
+    lines = listed(root, "images_to_avoid.csv")
+    found = [line for line in lines if (graph_of(root, line["dicom_id"]) or {}).get("attributes")]
     assert found
     return found
 
@@ -227,7 +216,7 @@ def rewrite_avoided(change: Callable[[list[str]], list[str]]) -> Edit:
 
 def left_out(folder: Path) -> dict[str, int]:
     """How many images of gold patients build.json counts, by split."""
-    counted = json.loads((folder / "build.json").read_text())["skipped"]
+    counted = skipped(folder)
     return {split: n for split in FILES if (n := counted.get(f"silver, {split}: {silver.OF_GOLD}"))}
 
 
@@ -236,17 +225,17 @@ def test_images_of_gold_patients_are_left_out_and_counted(repository, edited, av
     folder = build(edited(add(split, *avoided)), tmp_path / "out")
     assert left_out(folder) == {split: len(avoided)}
     assert left_out(repository) == {}
-    assert all(rows_of(folder, one) == rows_of(repository, one) for one in FILES)
-    assert {v.problems for v in wrong_lung.verify(folder)} == {()}
+    assert all(rows_of(folder, "silver", one) == rows_of(repository, "silver", one) for one in FILES)
+    assert set(problems(folder).values()) == {()}
 
 
 def test_a_gold_patient_whom_images_to_avoid_has_not_is_left_out(repository, edited, avoided, tmp_path):
-    in_gold = {row["patient_id"] for row in pq.read_table(repository / "gold").to_pylist()}
+    in_gold = {row["patient_id"] for row in rows_of(repository, "gold")}
     line = next(line for line in avoided if line["subject_id"] in in_gold)
     forget = rewrite_avoided(lambda lines: [one for one in lines if not one.startswith(line["subject_id"])])
     folder = build(edited(lambda root: (add("train", line)(root), forget(root))), tmp_path / "out")
     assert left_out(folder) == {"train": 1}
-    assert rows_of(folder, "train") == rows_of(repository, "train")
+    assert rows_of(folder, "silver", "train") == rows_of(repository, "silver", "train")
 
 
 @pytest.mark.parametrize(
@@ -261,9 +250,9 @@ def test_a_patient_or_an_image_that_only_images_to_avoid_has_is_left_out(
     added = ",".join(value for name, value in (first | other).items() if name)
     folder = build(edited(rewrite_avoided(lambda lines: [*lines, added])), tmp_path / "out")
     assert left_out(folder) == {"train": 1}
-    before = [row["id"] for row in rows_of(repository, "train")]
+    before = [row["id"] for row in rows_of(repository, "silver", "train")]
     kept = [row_id for row_id in before if row_id.split("|")[-1] != first["dicom_id"]]
-    assert [row["id"] for row in rows_of(folder, "train")] == kept != before
+    assert [row["id"] for row in rows_of(folder, "silver", "train")] == kept != before
 
 
 def test_a_split_of_gold_patients_alone_says_so(edited, avoided, tmp_path):
@@ -277,20 +266,12 @@ def test_a_split_of_gold_patients_alone_says_so(edited, avoided, tmp_path):
 
 
 def test_verify_finds_a_gold_patient(repository, tmp_path):
-    folder = tmp_path / REPOSITORY
-    shutil.copytree(repository, folder)
-    patient = pq.read_table(folder / "gold")["patient_id"][0].as_py()
-    path, family = next((folder / "silver").glob("validation-*.parquet")), wrong_lung.family("silver")
-    rows = pq.read_table(path).to_pylist()
-    rows[0]["patient_id"] = patient
-    table = pa.Table.from_pylist(rows, schema=family.features.arrow_schema)
-    pq.write_table(table, path)
-    record = json.loads((folder / "build.json").read_text())
-    record["splits"]["silver/validation"] = summarise(table, family.counted)
-    (folder / "build.json").write_text(json.dumps(record))
-    problems = {(v.config, v.split): v.problems for v in wrong_lung.verify(folder)}
-    assert problems.pop(("silver", "validation")) == (f"1 of its patients are in gold, such as {patient}",)
-    assert set(problems.values()) == {()}
+    folder = shutil.copytree(repository, tmp_path / repository.name)
+    patient = rows_of(repository, "gold")[0]["patient_id"]
+    forge(folder, "silver", lambda rows: rows[0].update(patient_id=patient), "validation")
+    found = problems(folder)
+    assert found.pop(("silver", "validation")) == (f"1 of its patients are in gold, such as {patient}",)
+    assert set(found.values()) == {()}
 
 
 def rewrite(change: Callable[[dict[str, bytes]], Any]) -> Edit:
@@ -323,11 +304,11 @@ def test_what_is_left_out_is_counted(phantom_wrong_lung_roots, repository, edite
     unknown = lines[0] | {"dicom_id": "-".join(["0" * 8] * 5), "subject_id": "19999999"}
     roots = edited(lambda root: (rewrite(change)(root), add("test", unknown)(root)))
     folder = build(roots, tmp_path / "out")
-    counted = json.loads((folder / "build.json").read_text())["skipped"]
+    counted = skipped(folder)
     reasons = (silver.NO_GRAPH, silver.NO_TEXT, silver.NO_IMAGE)
     assert [counted.get(f"silver, test: {reason}") for reason in reasons] == [1, 1, 1]
-    before = [row for row in rows_of(repository, "test") if gone not in row["id"]]
-    assert len(rows_of(folder, "test")) == len(before) - 1
+    before = [row for row in rows_of(repository, "silver", "test") if gone not in row["id"]]
+    assert len(rows_of(folder, "silver", "test")) == len(before) - 1
     assert not any(f"train: {reason}" in name for name in counted for reason in reasons)
 
 
@@ -335,20 +316,37 @@ def test_patients_in_two_splits_are_counted(phantom_wrong_lung_roots, edited, tm
     line = listed(phantom_wrong_lung_roots["chest_imagenome"], "train")[0]
     other = line | {"dicom_id": "-".join(["0" * 8] * 5)}
     folder = build(edited(add("test", other)), tmp_path / "out")
-    assert json.loads((folder / "build.json").read_text())["skipped"][f"silver: {silver.IN_TWO}"] == 1
+    assert skipped(folder)[f"silver: {silver.IN_TWO}"] == 1
 
 
-def of_first(change: Callable[[dict[str, Any]], Any]) -> Edit:
-    """Changes in each graph the first thing that something is said of, and what is said."""
+def each(change: Callable[[dict[str, Any]], Any]) -> Edit:
+    """Changes every graph, or puts what `change` returns in its place."""
 
     def changed(data: bytes) -> bytes:
         graph = json.loads(data)
-        things = {one["object_id"]: one for one in graph["objects"]}
-        about = next(one for one in graph["attributes"] if one["object_id"] in things and any(one["attributes"]))
-        change({"about": about, "thing": things[about["object_id"]]})
-        return json.dumps(graph).encode()
+        return json.dumps(change(graph) or graph).encode()
 
     return rewrite(lambda files: files.update({name: changed(data) for name, data in files.items()}))
+
+
+def about(graph: dict[str, Any]) -> dict[str, Any]:
+    """What a graph says of the first thing of which it says something."""
+    things = {one["object_id"] for one in graph["objects"]}
+    return next(one for one in graph["attributes"] if one["object_id"] in things and any(one["attributes"]))
+
+
+def named(name: Any) -> Edit:
+    """Another name of the first thing of which something is said."""
+
+    def change(graph: dict[str, Any]) -> None:
+        next(one for one in graph["objects"] if one["object_id"] == about(graph)["object_id"])["bbox_name"] = name
+
+    return each(change)
+
+
+def every(column: str, value: Any) -> Edit:
+    """Another value for each sentence about that thing."""
+    return each(lambda graph: about(graph).update({column: [value] * len(about(graph)[column])}))
 
 
 def pack(method: int, flags: int) -> Edit:
@@ -367,36 +365,23 @@ def pack(method: int, flags: int) -> Edit:
     return edit
 
 
-def every(graph: dict[str, Any], column: str, value: Any) -> None:
-    graph["about"][column] = [value] * len(graph["about"][column])
-
-
 BROKEN: dict[str, tuple[Edit, str]] = {
-    "a null name": (
-        of_first(lambda graph: graph["thing"].update(bbox_name=None)),
-        "the bbox_name None, which is no text",
-    ),
-    "a number as name": (of_first(lambda graph: graph["thing"].update(bbox_name=7)), "the bbox_name 7, "),
-    "a blank name": (of_first(lambda graph: graph["thing"].update(bbox_name=" ")), "the bbox_name ' ', "),
-    "null sentences": (of_first(lambda graph: every(graph, "phrases", None)), "the phrase None, which is no text"),
-    "numbers as sentences": (of_first(lambda graph: every(graph, "phrases", 3)), "the phrase 3, which is no text"),
-    "null ids": (of_first(lambda graph: every(graph, "phrase_IDs", None)), "the phrase_ID None, which is no text"),
-    "blank ids": (of_first(lambda graph: every(graph, "phrase_IDs", "")), "the phrase_ID '', which is no text"),
+    "a null name": (named(None), "the bbox_name None, which is no text"),
+    "a number as name": (named(7), "the bbox_name 7, "),
+    "a blank name": (named(" "), "the bbox_name ' ', "),
+    "null sentences": (every("phrases", None), "the phrase None, which is no text"),
+    "numbers as sentences": (every("phrases", 3), "the phrase 3, which is no text"),
+    "null ids": (every("phrase_IDs", None), "the phrase_ID None, which is no text"),
+    "blank ids": (every("phrase_IDs", ""), "the phrase_ID '', which is no text"),
     "an encrypted zip": (pack(zipfile.ZIP_DEFLATED, 1), "SceneGraph.json: cannot be unpacked .*encrypted"),
     "a zip of another method": (pack(98, 0), "SceneGraph.json: cannot be unpacked .*compression"),
     "no graphs": (lambda root: (root / GRAPHS).unlink(), "holds no silver_dataset/scene_graph.zip"),
     "a damaged graph": (rewrite(lambda files: files.update(dict.fromkeys(files, b"{broken"))), "is no JSON"),
     "no graph of a split": (rewrite(lambda files: files.clear()), "no sentence of its images; "),
     "no list": (lambda root: (root / LISTS / "valid.csv").unlink(), "holds no silver_dataset/splits/valid.csv"),
-    "a graph of another patient": (
-        rewrite(
-            lambda files: files.update(
-                {name: json.dumps(json.loads(data) | {"patient_id": 19999999}).encode() for name, data in files.items()}
-            )
-        ),
-        "of patient 19999999 in Chest ImaGenome, and of study",
-    ),
-}
+    "a graph of another patient": (each(lambda graph: graph | {"patient_id": 19999999}),
+                                   "of patient 19999999 in Chest ImaGenome, and of study"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BROKEN)
