@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,27 +15,10 @@ from medfaith.builders.cxr_contrabench import chexpert
 from medfaith.builders.cxr_contrabench.questions import Wording, violations
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option
 from medfaith.builders.hashing import pick
-from medfaith.loaders import chexpert as labels
-from medfaith.loaders import sources
 from medfaith.loaders.errors import InputError
+from tests.builders.chexpert_scenes import images_table, studies
 
 CONFIGS = list(chexpert.PROTOCOLS)
-
-
-def images_table(rows: Sequence[tuple[str, int, Mapping[str, float | None]]]) -> pa.Table:
-    """Rows (study, view number, labels by finding) in the form that the reader returns."""
-    return pa.table(
-        {
-            "study_id": pa.array([study for study, _, _ in rows]).dictionary_encode(),
-            "key": [f"train/{study}/view{view}_frontal.jpg" for study, view, _ in rows],
-            "view": ["AP"] * len(rows),
-            "view_number": pa.array([view for _, view, _ in rows], pa.int32()),
-            **{
-                column: pa.array([values.get(finding) for *_, values in rows], pa.float64())
-                for finding, column in chexpert.TARGETS.items()
-            },
-        }
-    )
 
 
 def naive_questions(config: str, studies: Mapping[str, Mapping[str, float | None]]) -> dict[str, tuple[str, set[str]]]:
@@ -66,10 +48,9 @@ LABEL = st.sampled_from([1.0, 0.0, -1.0, None])
     st.integers(0, 3),
 )
 def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
-    studies = {f"patient{i:05d}/study1": v for i, v in enumerate(values)}
-    table = chexpert.studies(images_table([(s, 1, v) for s, v in studies.items()]), "train.csv")
-    rows = chexpert.questions(table, config, "train", seed=seed).to_pylist()
-    expected = naive_questions(config, studies)
+    of_study = {f"patient{i:05d}/study1": v for i, v in enumerate(values)}
+    made = chexpert.questions(studies(of_study), config, "train", seed=seed)
+    rows, expected = made.to_pylist(), naive_questions(config, of_study)
     assert [row["id"] for row in rows] == list(expected)
     for row in rows:
         target, eligible = expected[row["id"]]
@@ -78,12 +59,12 @@ def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
         distractors = row["options"][2:] if config != "chexpert_positive_only" else row["options"][1:]
         assert {d.lower() for d in distractors} <= eligible
         assert len(set(distractors)) == len(distractors) == (2 if config == "chexpert_positive_only" else 1)
-    assert violations(chexpert.questions(table, config, "train", seed=seed)) == []
+    assert violations(made) == []
 
 
 def test_the_distractor_is_the_documented_choice_and_follows_the_seed():
     values = dict.fromkeys(chexpert.FINDINGS, 1.0)
-    table = chexpert.studies(images_table([("patient00001/study1", 1, values)]), "train.csv")
+    table = studies({"patient00001/study1": values})
     seen = set()
     for seed in range(20):
         row = chexpert.questions(table, "chexpert_presence", "train", seed=seed).to_pylist()[3]
@@ -117,7 +98,7 @@ def test_rows_do_not_depend_on_the_order_of_the_file():
 @pytest.mark.parametrize("question_form", QUESTION_FORMS["presence"])
 def test_forms_change_words_and_nothing_else(form, question_form):
     values = {"edema": 1.0, "pleural effusion": 1.0, "pneumothorax": 0.0, "consolidation": 0.0}
-    table = chexpert.studies(images_table([("patient00001/study1", 1, values)]), "")
+    table = studies({"patient00001/study1": values})
     for config in CONFIGS:
         plain = chexpert.questions(table, config, "train").to_pylist()
         worded = chexpert.questions(table, config, "train", wording=Wording(form, question_form)).to_pylist()
@@ -131,15 +112,13 @@ def test_forms_change_words_and_nothing_else(form, question_form):
 
 def test_the_shuffled_layout_moves_options_by_id_alone():
     values = dict.fromkeys(chexpert.FINDINGS, 1.0)
-    rows = [(f"patient{i:05d}/study1", 1, values) for i in range(200)]
-    table = chexpert.studies(images_table(rows), "")
-    plain = chexpert.questions(table, "chexpert_presence", "train").to_pylist()
-    mixed = chexpert.questions(table, "chexpert_presence", "train", wording=Wording(layout="shuffled")).to_pylist()
-    alone = chexpert.studies(images_table(rows[7:8]), "")
-    assert (
-        chexpert.questions(alone, "chexpert_presence", "train", wording=Wording(layout="shuffled")).to_pylist()
-        == mixed[42:48]
-    )
+
+    def rows(numbers, layout="shuffled"):
+        table = studies({f"patient{i:05d}/study1": values for i in numbers})
+        return chexpert.questions(table, "chexpert_presence", "train", wording=Wording(layout=layout)).to_pylist()
+
+    plain, mixed = rows(range(200), "original"), rows(range(200))
+    assert rows([7]) == mixed[42:48]
     for before, after in zip(plain, mixed, strict=True):
         assert sorted(before["options"]) == sorted(after["options"])
         for index in ("answer", "negated", "counterpart"):
@@ -156,22 +135,12 @@ def test_images_of_one_study_with_different_labels_are_refused():
     assert (error.value.row, error.value.column) == (2, "Edema")
 
 
-@pytest.fixture(scope="module")
-def real_studies() -> pa.Table:
-    root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
-    path = labels.label_files(root)["train"]
-    return chexpert.studies(labels.read_labels(path, "train"), path)
-
-
 @pytest.mark.parametrize(
     ("config", "n_rows", "n_studies"),
     [
         ("chexpert_presence", 135_754, 59_173),  # as published: section 5.3 and Table 10
-        (
-            "chexpert_absence",
-            43_742,
-            33_742,
-        ),  # the published rule; the paper's 25,900 / 15,119 is a subset it does not define
+        # The published rule; the paper's 25,900 / 15,119 is a subset it does not define.
+        ("chexpert_absence", 43_742, 33_742),
     ],
 )
 def test_figures_on_the_real_train_labels(real_studies, config, n_rows, n_studies):
@@ -179,5 +148,4 @@ def test_figures_on_the_real_train_labels(real_studies, config, n_rows, n_studie
     assert (table.num_rows, len(table["study_id"].unique())) == (n_rows, n_studies)
     assert violations(table) == []
     n_images = np.diff(table["images"].combine_chunks().offsets.to_numpy())
-    assert n_images.min() == 1
-    assert n_images.max() == 3
+    assert (n_images.min(), n_images.max()) == (1, 3)

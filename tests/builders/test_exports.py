@@ -18,37 +18,22 @@ from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexpert
 from medfaith.builders.cxr_contrabench.exports import chat_jsonl, fewshot, lora_train, patient
 from medfaith.builders.cxr_contrabench.questions import Wording, violations
-from medfaith.loaders import chexpert as labels
-from medfaith.loaders import phantom, sources
+from medfaith.loaders import phantom
 from medfaith.tasks.contrabench import prompts
-from tests.builders.files import digests
+from tests.builders.chexpert_scenes import studies
+from tests.builders.files import digests, problems, record_of, rows_of
 
 LORA = "chexpert_lora_train"
 JSONL = f"{LORA}/train.jsonl"
-
-
-def questions(values: dict[str, dict[str, float]], config: str, wording: Wording | None = None) -> pa.Table:
-    views = [(study, view) for i, study in enumerate(values) for view in range(1, 2 + i % 2)]  # one image, or two
-    images = pa.table(
-        {
-            "study_id": pa.array([study for study, _ in views]).dictionary_encode(),
-            "key": [f"train/{study}/view{view}_frontal.jpg" for study, view in views],
-            "view": ["AP"] * len(views),
-            "view_number": pa.array([view for _, view in views], pa.int32()),
-            **{
-                column: pa.array([values[study].get(finding) for study, _ in views], pa.float64())
-                for finding, column in chexpert.TARGETS.items()
-            },
-        }
-    )
-    return chexpert.questions(chexpert.studies(images, "train.csv"), config, "train", wording=wording)
+POLARITIES = ("presence", "absence")
 
 
 def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
     """Presence and absence rows of `n` studies, two a patient."""
     of_study = {"edema": 1.0, "pleural effusion": 1.0, "pneumothorax": 0.0, "consolidation": 0.0, "atelectasis": 0.0}
-    values = {f"patient{i // 2:05d}/study{1 + i % 2}": of_study for i in range(n)}
-    return questions(values, "chexpert_presence", **forms), questions(values, "chexpert_absence", **forms)
+    table = studies({f"patient{i // 2:05d}/study{1 + i % 2}": of_study for i in range(n)}, n_views=2)
+    presence, absence = (chexpert.questions(table, f"chexpert_{p}", "train", **forms) for p in POLARITIES)
+    return presence, absence
 
 
 # --- the LoRA set -----------------------------------------------------------------------------------------------------
@@ -58,19 +43,17 @@ def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
 @given(st.integers(4, 30), st.sets(st.integers(0, 14)), st.integers(0, 3), st.integers(1, 40))
 def test_the_set_is_balanced_seeded_and_without_held_out_patients(n, held_out, seed, size):
     presence, absence = tables(n)
-    studies = [f"patient{i:05d}/study9" for i in held_out]  # another study of the patient is held out
-    made = lora_train(presence, absence, studies, seed=seed, n=size)
+    others = [f"patient{i:05d}/study9" for i in held_out]  # another study of the patient is held out
+    made = lora_train(presence, absence, others, seed=seed, n=size)
     rows = made.to_pylist()
     patients = {f"patient{i:05d}" for i in held_out}
     left = sum(patient(study) not in patients for study in presence["study_id"].to_pylist())
-    assert Counter(row["polarity"] for row in rows) == Counter(
-        {p: min(left, size) for p in ("presence", "absence") if min(left, size)}
-    )
+    assert Counter(row["polarity"] for row in rows) == Counter(dict.fromkeys(POLARITIES, min(left, size)))
     assert not {patient(row["study_id"]) for row in rows} & patients
     assert {row["id"] for row in rows} <= {*presence["id"].to_pylist(), *absence["id"].to_pylist()}
     assert violations(made) == []
     shuffled = (t.take(list(reversed(range(t.num_rows)))) for t in (presence, absence))
-    assert lora_train(*shuffled, studies, seed=seed, n=size).equals(made)
+    assert lora_train(*shuffled, others, seed=seed, n=size).equals(made)
 
 
 def test_the_seed_chooses_and_the_polarities_are_mixed():
@@ -96,15 +79,12 @@ def test_the_phantom_s_set_shares_no_patient_with_validation(phantom_roots, tmp_
 
 def built(root: Path, out: Path) -> list[dict]:
     cxr_contrabench.build({"chexpert": root}, out, configs=[LORA])
-    return load_dataset(str(out / "cxr-contrabench-chexpert"), LORA, split="train").to_list()
+    return rows_of(out / "cxr-contrabench-chexpert", LORA, "train")
 
 
-def test_the_set_of_the_real_labels():
+def test_the_set_of_the_real_labels(real_studies):
     """2,000 + 2,000 of the 135,754 presence and 43,742 absence rows (Appendix H)."""
-    root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
-    path = labels.label_files(root)["train"]
-    studies = chexpert.studies(labels.read_labels(path, "train"), path)
-    presence, absence = (chexpert.questions(studies, f"chexpert_{p}", "train") for p in ("presence", "absence"))
+    presence, absence = (chexpert.questions(real_studies, f"chexpert_{p}", "train") for p in POLARITIES)
     made = lora_train(presence, absence, [])
     assert Counter(made["polarity"].to_pylist()) == {"presence": 2000, "absence": 2000}
     assert len(set(made["finding"].to_pylist())) == 6
@@ -129,10 +109,9 @@ def test_a_line_asks_what_the_evaluation_asks(wording):
 
 
 def test_the_jsonl_loads_as_a_data_set(phantom_build):
-    path = phantom_build / "cxr-contrabench-chexpert" / JSONL
-    rows = load_dataset("json", data_files=str(path), split="train")
-    parquet = load_dataset(str(phantom_build / "cxr-contrabench-chexpert"), LORA, split="train")
-    assert rows["id"] == parquet["id"]
+    folder = phantom_build / "cxr-contrabench-chexpert"
+    rows = load_dataset("json", data_files=str(folder / JSONL), split="train")
+    assert list(rows["id"]) == [row["id"] for row in rows_of(folder, LORA, "train")]
     assert not any(key.startswith("/") or ".." in key for keys in rows["images"] for key in keys)
 
 
@@ -158,19 +137,18 @@ def openi_build(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("repository_name", "config", "plain"),
+    ("source", "config", "plain"),
     [
-        ("cxr-contrabench-chexstruct", "fewshot_presence", "openi_chexstruct_presence"),
-        ("cxr-contrabench-openi", "fewshot_absence", "openi_report_absence"),
+        ("chexstruct", "fewshot_presence", "openi_chexstruct_presence"),
+        ("openi", "fewshot_absence", "openi_report_absence"),
     ],
 )
-def test_pools_are_twenty_rows_of_their_protocols(openi_build, repository_name, config, plain):
-    folder = str(openi_build / repository_name)
-    pool = load_dataset(folder, config, split="train").to_list()
-    rows = load_dataset(folder, plain, split="test").to_list()
+def test_pools_are_twenty_rows_of_their_protocols(openi_build, source, config, plain):
+    folder = openi_build / f"cxr-contrabench-{source}"
+    pool = rows_of(folder, config, "train")
     assert len(pool) == 20
     assert len({row["finding"] for row in pool}) >= 2
-    by_id = {row["id"]: row for row in rows}
+    by_id = {row["id"]: row for row in rows_of(folder, plain)}
     assert all(by_id[row["id"]] == row for row in pool)
 
 
@@ -182,25 +160,22 @@ def folder(phantom_build, tmp_path) -> Path:
     return shutil.copytree(phantom_build / "cxr-contrabench-chexpert", tmp_path / "cxr-contrabench-chexpert")
 
 
-def problems(folder: Path) -> dict[str, tuple[str, ...]]:
-    return {v.config: v.problems for v in cxr_contrabench.verify(folder) if v.problems}
+def faults(folder: Path) -> dict[str, tuple[str, ...]]:
+    return {config: found for (config, _), found in problems(folder).items() if found}
 
 
 def test_build_json_lists_the_jsonl_and_it_verifies(folder):
-    record = json.loads((folder / "build.json").read_text())
+    record = record_of(folder)
     data = (folder / JSONL).read_bytes()
     assert record["exports"] == {JSONL: hashlib.sha256(data).hexdigest()}
     assert record["splits"][f"{LORA}/train"]["rows"] == data.count(b"\n")
-    assert problems(folder) == {}
-    assert {v.config for v in cxr_contrabench.verify(folder)} == {
-        c for c, s in cxr_contrabench.CONFIGS.items() if s == "chexpert"
-    }
+    assert faults(folder) == {}
 
 
 def test_verify_finds_a_changed_jsonl(folder):
     path = folder / JSONL
     path.write_text(path.read_text().replace('"content": "A"', '"content": "B"', 1))
-    ((config, found),) = problems(folder).items()
+    ((config, found),) = faults(folder).items()
     assert config == LORA
     assert "sha256" in found[0]
     assert "not what the rows" in found[1]
@@ -208,16 +183,16 @@ def test_verify_finds_a_changed_jsonl(folder):
 
 def test_verify_finds_a_jsonl_that_was_recorded_anew(folder):
     """Hash and file agree, and still the lines are not those of the Parquet."""
-    path, record = folder / JSONL, json.loads((folder / "build.json").read_text())
+    path, record = folder / JSONL, record_of(folder)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
     record["exports"][JSONL] = hashlib.sha256(path.read_bytes()).hexdigest()
     (folder / "build.json").write_text(json.dumps(record))
-    assert problems(folder) == {LORA: (f"{JSONL}: is not what the rows of {LORA} give",)}
+    assert faults(folder) == {LORA: (f"{JSONL}: is not what the rows of {LORA} give",)}
 
 
 def test_verify_finds_a_missing_and_an_unlisted_jsonl(folder):
     (folder / JSONL).rename(folder / "chexpert_presence" / "train.jsonl")
-    found = problems(folder)
+    found = faults(folder)
     assert "is missing" in found[LORA][0]
     assert "does not list it" in found["chexpert_presence"][0]
 
@@ -231,6 +206,6 @@ def test_bytes_do_not_depend_on_workers_and_nothing_else_is_left(tmp_path):
         folders = cxr_contrabench.build(roots, out, workers=workers)
         assert [f.name for f in folders] == [f"cxr-contrabench-{name}" for name in names]
         assert {p.name for p in out.iterdir() if p.suffix != ".lock"} == {f.name for f in folders}
-        assert all(problems(folder) == {} for folder in folders)
+        assert all(faults(folder) == {} for folder in folders)
         made.append(digests(out))
     assert made[0] == made[1]

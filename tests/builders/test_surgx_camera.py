@@ -76,28 +76,17 @@ def test_a_known_camera_is_recovered(camera, size, both, trim):
     assert np.abs(flow_of(found, size) - flow).max() < 1e-4
 
 
-@given(CAMERAS, st.integers(0, 2**32 - 1), SIZES, st.booleans())
-@settings(max_examples=50, deadline=None)
-def test_noisy_flow_in_both_directions_agrees_with_numpys_least_squares(camera, seed, size, weighted):
+@given(CAMERAS, st.integers(0, 2**32 - 1), SIZES, st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_noisy_flow_agrees_with_numpys_least_squares(camera, seed, size, weighted, both):
     rng = np.random.default_rng(seed)
     forward, backward = noisy(rng, camera, size), -noisy(rng, camera, size)
     weights = rng.uniform(0.1, 3, size).astype(np.float32) if weighted else None
-    expected = least_squares([forward, -backward], np.ones(size) if weights is None else weights)
-    assert astuple(fit(forward, backward, weights=weights)) == pytest.approx(expected, abs=2e-5, rel=1e-5)
-
-
-def test_the_closed_form_written_out():
-    """u = p + zx - ry, v = t + zy + rx by weighted means and centred sums; the paper's coefficients have its signs."""
-    rng = np.random.default_rng(4)
-    (u, v), w = noisy(rng, Camera(3, -2, 0.05, 0.02)), rng.uniform(size=SIZE)
-    x, y = np.meshgrid(*centred(SIZE))
-    mean = {name: float((w * a).sum() / w.sum()) for name, a in {"x": x, "y": y, "u": u, "v": v}.items()}
-    dx, dy, du, dv = x - mean["x"], y - mean["y"], u - mean["u"], v - mean["v"]
-    spread = (w * (dx**2 + dy**2)).sum()
-    z, r = (w * (dx * du + dy * dv)).sum() / spread, (w * (dx * dv - dy * du)).sum() / spread
-    p = mean["u"] - z * mean["x"] + r * mean["y"]
-    t = mean["v"] - z * mean["y"] - r * mean["x"]
-    assert astuple(fit(np.stack([u, v]), weights=w)) == pytest.approx((-p, -t, -z, -r), rel=1e-5)
+    fields = [forward, -backward] if both else [forward]
+    expected = least_squares(fields, np.ones(size) if weights is None else weights)
+    assert astuple(fit(forward, backward if both else None, weights=weights)) == pytest.approx(
+        expected, abs=2e-5, rel=1e-5
+    )
 
 
 def test_each_direction_counts_and_the_backward_flow_counts_negated():
@@ -170,17 +159,6 @@ def test_a_large_minority_on_one_side_needs_more_than_the_plain_start():
     forward = np.zeros((2, 96, 170), dtype=np.float32)
     forward[:, :, :68] = np.array([45, -10])[:, None, None]
     assert astuple(fit(forward, -forward, trim=0.45)) == pytest.approx((0, 0, 0, 0), abs=1e-4)
-
-
-def test_the_trimmed_fit_leaves_less_than_the_plain_one_on_what_it_keeps():
-    rng = np.random.default_rng(1)
-    forward = noisy(rng, Camera(3, 1, 0.02, 0.01))
-    forward[:, 10:20, :30] += 25
-
-    def least(camera):
-        return np.sort(np.square(forward - flow_of(camera, SIZE)).sum(0), axis=None)[: int(0.8 * forward[0].size)].sum()
-
-    assert least(fit(forward, trim=0.2)) < 0.9 * least(fit(forward))
 
 
 @pytest.mark.parametrize("trim", [0.1, 0.3, 0.5])

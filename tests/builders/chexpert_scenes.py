@@ -1,0 +1,32 @@
+"""CheXpert labels without any file, for the tests of CXR-ContraBench."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from medfaith.builders.cxr_contrabench import chexpert
+
+Labels = Mapping[str, float | None]  # by finding
+
+
+def images_table(rows: Sequence[tuple[str, int, Labels]]) -> pa.Table:
+    """Rows (study, view number, labels) in the form that the reader returns."""
+    labels = {
+        column: pa.array([values.get(finding) for *_, values in rows], pa.float64())
+        for finding, column in chexpert.TARGETS.items()
+    }
+    names = {
+        "study_id": pa.array([study for study, _, _ in rows]).dictionary_encode(),
+        "key": [f"train/{study}/view{view}_frontal.jpg" for study, view, _ in rows],
+        "view": ["AP"] * len(rows),
+        "view_number": pa.array([view for _, view, _ in rows], pa.int32()),
+    }
+    return pa.table(names | labels)
+
+
+def studies(of_study: Mapping[str, Labels], n_views: int = 1) -> pa.Table:
+    """Studies of one image each, or every other one of up to `n_views`."""
+    rows = [(s, v, of) for i, (s, of) in enumerate(of_study.items()) for v in range(1, 2 + i % n_views)]
+    return chexpert.studies(images_table(rows), "train.csv")

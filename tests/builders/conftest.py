@@ -1,0 +1,17 @@
+"""What several tests of builders read once."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from medfaith.builders.cxr_contrabench import chexpert
+from medfaith.loaders import chexpert as labels
+from medfaith.loaders import sources
+
+
+@pytest.fixture(scope="session")
+def real_studies() -> pa.Table:
+    """The studies of CheXpert's real train labels, which the installed torchxrayvision carries."""
+    path = labels.label_files(sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"])["train"]
+    return chexpert.studies(labels.read_labels(path, "train"), path)
