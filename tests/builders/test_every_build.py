@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 
 import datasets
 import pytest
 
 from medfaith.builders import cxr_contrabench, wrong_lung
+from medfaith.builders.options import declared, groups
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.builders.verify import repositories
+from medfaith.loaders.errors import InputError, MissingSourceError
 from tests.builders.files import rows_of
 
 HEAL = [f"{config}{part}" for config in ("vindr", "mimic") for part in ("", "_tpt", "_vpt")]
@@ -41,3 +45,47 @@ def test_a_build_is_sound_loads_and_names_no_place(request, name):
         text = (repository / "build.json").read_text() + (repository / "README.md").read_text()
         assert not [place for place in places if place in text]
     assert built == set(configs)
+
+
+# --- what is refused before anything is read --------------------------------------------------------------------------
+
+BAD = [
+    (name, field, one, bad)
+    for name, benchmark in BENCHMARKS.items()
+    for of in (benchmark.options, *groups(benchmark.options).values())
+    for field, one in declared(of).items()
+    for bad in (["nothing"] if one.choices else [one.within[0] - 1, one.within[1] + 1, math.nan] if one.within else [])
+]
+
+
+@pytest.mark.parametrize(("name", "field", "one", "bad"), BAD)
+def test_a_value_that_an_option_cannot_have_is_refused(tmp_path, name, field, one, bad):
+    options, values = BENCHMARKS[name].options(), {field: (bad,) if one.repeatable else bad}
+    for group, of in groups(type(options)).items():
+        if field in declared(of):  # its first option has no default
+            values = {group: of(**{next(iter(declared(of))): str(tmp_path)} | values)}
+    expected = f"one of {', '.join(one.choices)}" if one.choices else f"a number(,)? (from )?{one.within[0]}"
+    with pytest.raises(InputError, match=rf"(?s){one.flag} {bad}: .*\n  expected: {expected}"):
+        BENCHMARKS[name].build({}, tmp_path / "out", options=replace(options, **values))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_configs_that_there_are_not_and_sources_that_are_missing_are_named(tmp_path, name):
+    needs = BENCHMARKS[name].needs
+    with pytest.raises(InputError, match=rf"(?s)--config nothing: {name} has no such config.*{', '.join(needs)}"):
+        BENCHMARKS[name].build({}, tmp_path / "out", configs=["nothing"])
+    for config, sources in needs.items():
+        for missing in sources:
+            roots = {source: tmp_path for source in sources if source != missing}
+            with pytest.raises(MissingSourceError, match=rf"(?s)\({missing}\).*--root {missing}=PATH"):
+                BENCHMARKS[name].build(roots, tmp_path / "out", configs=[config])
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_no_config_has_all_sources_those_that_are_missing_are_named(tmp_path):
+    there = dict.fromkeys(("vindr_cxr_anatomy", "mimic_cxr", "mimic_cxr_detections"), tmp_path)
+    with pytest.raises(MissingSourceError, match=r"needs all sources of one of its configs") as error:
+        BENCHMARKS["heal-medvqa"].build(there, tmp_path / "out")
+    for source in ("vindr_cxr", "mimic_cxr_anatomy", *there):
+        assert (f"({source})" in str(error.value)) == (source not in there)

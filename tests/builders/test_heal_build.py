@@ -15,7 +15,7 @@ from medfaith.builders import heal_medvqa
 from medfaith.builders.heal_medvqa import Options
 from medfaith.builders.write import sha256_of_files
 from medfaith.loaders import images, rle
-from medfaith.loaders.errors import InputError, MissingSourceError
+from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import cases, chest, mimic_cxr_reports, vindr_cxr, vindr_cxr_anatomy
 from tests.builders.files import copied, digests, problems, record_of, rows_of, skipped
 
@@ -115,45 +115,6 @@ def test_options_are_recorded_and_change_the_rows(phantom_heal_build, phantom_he
 
 
 # --- other input ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("missing", "configs", "words"),
-    [
-        (("vindr_cxr_anatomy",), ["vindr"], ["vindr_cxr_anatomy"]),
-        (("mimic_cxr_detections",), ["mimic"], ["mimic_cxr_detections"]),
-        (("vindr_cxr", "mimic_cxr_anatomy"), None,
-         ["needs all sources of one of its configs", "(vindr_cxr)", "(mimic_cxr_anatomy)", "how to get it"]),
-    ],
-)  # fmt: skip
-def test_missing_sources_are_named(phantom_heal_roots, tmp_path, missing, configs, words):
-    roots = {name: root for name, root in phantom_heal_roots.items() if name not in missing}
-    with pytest.raises(MissingSourceError) as error:
-        heal_medvqa.build(roots, tmp_path, configs=configs)
-    assert not [word for word in words if word not in str(error.value)]
-    if configs is None:
-        assert "(mimic_cxr)" not in str(error.value)  # what is there is not asked for
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"configs": ["chexpert"]}, "(?s)--config chexpert.*vindr, mimic"),
-        ({"options": Options(measure="dice")}, "(?s)--measure dice.*iou, box"),
-        ({"options": Options(agreement="two")}, "(?s)--agreement two.*majority"),
-        ({"options": Options(labeler="me")}, "(?s)--labeler me.*chexpert, negbio"),
-        ({"options": Options(threshold=5)}, "(?s)--threshold 5.*from 0 to 1"),
-        ({"options": Options(threshold=float("nan"))}, "--threshold nan"),
-        ({"options": Options(detection_threshold=-1)}, "--detection-threshold -1"),
-        ({"options": Options(anatomies=("spleen",))}, "(?s)spleen.*left lower lung"),
-        ({"options": Options(views=("LORDOTIC",)), "configs": ["mimic"]}, "--view LORDOTIC"),
-    ],
-)
-def test_bad_options_are_refused(phantom_heal_roots, tmp_path, arguments, words):
-    with pytest.raises(InputError, match=words):
-        heal_medvqa.build(phantom_heal_roots, tmp_path, **arguments)
-    assert not list(tmp_path.iterdir())
 
 
 def _masks_of_other_images(root: Path) -> None:

@@ -24,16 +24,10 @@ from medfaith.loaders.rexvqa import Item, label_file, read_items
 
 def item(number: int, question="Which finding is present?", options=("Edema", "No edema", "Mass"), **fields) -> Item:
     values = {
-        "id": f"q{number}",
-        "study_id": f"S{number // 2}",
-        "question": question,
-        "options": options,
-        "answer": 0,
-        "task": "presence_assessment",
-        "category": "Lung",
-        "subcategory": "Edema of the Lung",
+        "id": f"q{number}", "study_id": f"S{number // 2}", "question": question, "options": options, "answer": 0,
+        "task": "presence_assessment", "category": "Lung", "subcategory": "Edema of the Lung",
         "images": ((f"deid_png/S{number}/1.png", "PA"),),
-    }
+    }  # fmt: skip
     return Item(**(values | fields))
 
 
@@ -61,7 +55,9 @@ def test_slices_are_nested_and_have_the_published_sizes():
 
 
 def test_the_seeded_samples_have_the_seeds_of_table_8():
-    assert [seed for _, seed in SLICES.values()] == [None, None, None, 20260326, 20260327, 20260328]
+    seeds = dict(zip(("rexvqa_10k_s1", "rexvqa_10k_s2", "rexvqa_10k_s3"), (20260326, 20260327, 20260328), strict=True))
+    plain = ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k")
+    assert [(config, seed) for config, (_, seed) in SLICES.items()] == [*((c, None) for c in plain), *seeds.items()]
     samples = [ids(f"rexvqa_10k_s{k}") for k in (1, 2, 3)]
     assert [ids(f"rexvqa_10k_s{k}", seed=9) for k in (1, 2, 3)] == samples  # whatever the build's seed
     assert len({tuple(sample) for sample in samples}) == 3
@@ -98,24 +94,12 @@ def test_a_row_keeps_question_and_options():
     table = questions([asked], "rexvqa_1k")
     assert table.schema == QUESTION.arrow_schema
     assert table.to_pylist() == [
-        {
-            "id": "rexvqa/test/q4",
-            "protocol": "rexvqa_1k",
-            "polarity": "absence",
-            "study_id": "S2",
-            "images": [{"source": "rexvqa", "key": "deid_png/S4/1.png", "view": "PA"}],
-            "question": "Which finding is absent?",
-            "options": ["Mass", "Edema", "No edema"],
-            "answer": 1,
-            "finding": "edema",
-            "negated": 2,
-            "counterpart": 1,
-            "negation_form": "source",
-            "question_form": "source",
-            "layout": "source",
-            "cue": "absent",
-        }
-    ]
+        {"id": "rexvqa/test/q4", "protocol": "rexvqa_1k", "polarity": "absence", "study_id": "S2",
+         "images": [{"source": "rexvqa", "key": "deid_png/S4/1.png", "view": "PA"}],
+         "question": "Which finding is absent?", "options": ["Mass", "Edema", "No edema"],
+         "answer": 1, "finding": "edema", "negated": 2, "counterpart": 1, "cue": "absent",
+         "negation_form": "source", "question_form": "source", "layout": "source"}
+    ]  # fmt: skip
 
 
 def test_rows_of_the_source_may_have_a_negated_gold_and_no_counterpart(phantom_items):
@@ -224,11 +208,6 @@ def test_marks_agree_with_the_verifier_on_the_phantom(phantom_items):
         assert_agrees(one.question, list(one.options))
 
 
-@pytest.mark.parametrize(("question", "polarity", "cue"), QUESTIONS)
-def test_marks_agree_with_the_verifier_on_the_table(question, polarity, cue):
-    assert_agrees(question, ["Edema", "No edema", "Mass"])
-
-
 @pytest.mark.parametrize(
     ("ours", "verifiers"),
     [
@@ -259,7 +238,3 @@ SENTENCE = st.lists(WORD, min_size=1, max_size=7).map(" ".join)
 @given(SENTENCE, st.lists(SENTENCE, min_size=2, max_size=4))
 def test_marks_agree_with_the_verifier_on_any_words(question, options):
     assert_agrees(question, options)
-
-
-def test_the_module_s_slices_are_all_of_them():
-    assert list(SLICES) == ["rexvqa_1k", "rexvqa_5k", "rexvqa_10k", *(f"rexvqa_10k_s{k}" for k in (1, 2, 3))]

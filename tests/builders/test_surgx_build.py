@@ -195,9 +195,7 @@ def test_bad_options_exit_with_2_and_write_nothing(phantom_surgx_roots, tmp_path
     assert not list((tmp_path / "out").glob("surgxbench-*"))
 
 
-def test_missing_sources_are_named(phantom_surgx_roots, tmp_path):
-    with pytest.raises(MissingSourceError, match=r"Cholec80-Boxes(.|\n)*CholecT45"):
-        surgxbench.build({"cholec80": phantom_surgx_roots["cholec80"]}, tmp_path)
+def test_what_is_built_follows_the_sources(phantom_surgx_roots, tmp_path):
     boxes = {"cholec80_boxes": phantom_surgx_roots["cholec80_boxes"]}
     with pytest.raises(MissingSourceError, match="cholec80"):
         surgxbench.build(boxes, tmp_path, options=Options(successor="frame"))

@@ -174,10 +174,9 @@ def test_images_that_are_no_pair(weights, first, second, message):
 
 
 def test_frames_of_several_sizes_in_one_batch(weights):
-    opened = [frames(2, (128, 128)), frames(2, (128, 136))]
-    raft = Raft(lambda video, pairs: (tuple(opened[pair.frame]) for pair in pairs), weights=weights)
+    pairs = [tuple(frames(2, (128, 128))), tuple(frames(2, (128, 136)))]
     with pytest.raises(InputError, match=r"video VID01: frames of several sizes \(height, width\)"):
-        next(raft.flows("VID01", pairs_of(2)))
+        next(Raft(lambda video, of: iter(pairs), weights=weights).flows("VID01", pairs_of(2)))
 
 
 def test_an_image_that_does_not_open_is_the_callers_error(weights):

@@ -15,7 +15,7 @@ from medfaith.builders.wrong_lung.boxes import ELSEWHERE, UNKNOWN
 from medfaith.builders.wrong_lung.sentences import NO_ANATOMY, UNLISTED
 from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders import chest_imagenome, images, phantom
-from medfaith.loaders.errors import InputError, MissingSourceError
+from medfaith.loaders.errors import InputError
 from tests.builders.files import copied, digests, problems, record_of, rows_of, skipped
 
 REPOSITORY = "wrong-lung-chest_imagenome"
@@ -105,26 +105,6 @@ def test_a_config_comes_with_its_originals(phantom_wrong_lung_roots, tmp_path, c
 
 
 # --- other input ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"configs": ["shuffled"]}, "(?s)--config shuffled: wrong-lung has no such config.*gold, swap_left_right"),
-        ({"options": Options(swap="letters")}, "(?s)--swap letters: .*one of words, substring"),
-        ({"options": Options(random_boxes="same")}, "(?s)--random-boxes same: .*one of share, pixels"),
-    ],
-)
-def test_unknown_arguments_are_refused(phantom_wrong_lung_roots, tmp_path, arguments, words):
-    with pytest.raises(InputError, match=words):
-        build(phantom_wrong_lung_roots, tmp_path / "out", **arguments)
-    assert not (tmp_path / "out").exists()
-
-
-def test_both_sources_are_needed(phantom_wrong_lung_roots, tmp_path):
-    for source in phantom_wrong_lung_roots:
-        with pytest.raises(MissingSourceError, match="wrong-lung needs all sources"):
-            build({source: phantom_wrong_lung_roots[source]}, tmp_path / "out")
 
 
 def test_images_of_another_release_are_refused(phantom_wrong_lung_roots, tmp_path):

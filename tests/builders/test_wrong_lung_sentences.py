@@ -54,12 +54,11 @@ def test_a_row_is_what_the_sources_say():
             {"label": "left costophrenic angle", "xywh": [340, 400, 40, 50]},
         ],
         "labels": [
-            {"name": "abnormal", "context": "yes"},
-            {"name": "pleural effusion", "context": "yes"},
+            {"name": "abnormal", "context": "yes"}, {"name": "pleural effusion", "context": "yes"},
             {"name": "pneumothorax", "context": "no"},
         ],
         "subsets": {"abnormal": True, "one_lung": True, "mdrb": False},
-    }
+    }  # fmt: skip
     assert set(said.values()) == {("left lung", "left costophrenic angle")}
 
 
