@@ -39,7 +39,7 @@ class Mention:
     end: int
 
 
-# In all tables a space stands for any white space, and phrases that begin alike stand longest first.
+# In all tables a space means any white space, and of phrases that begin alike the longest comes first.
 
 # Display name -> phrases. The first four are the targets of CXR-ContraBench section 3.2 (any consolidation counts as
 # "focal consolidation"), the others what reports mention beside them. Decoys ("") only take their words.
@@ -102,7 +102,7 @@ _NEARLY = r"(?:largely|partially|nearly|almost|mostly|essentially|slightly|signi
 _EXCLUDE = r"(?:(?:entirely|completely|definitely) )?(?:exclude|rule out)"
 _EXCLUDED = r"(?:(?:entirely|completely|definitely) )?(?:excluded|ruled out)"
 
-# (effect, side, phrases), tried in this order at every word. `side` is where the cue stands: before the finding, after
+# (effect, side, phrases), tried in this order at every word. `side` says where the cue is: before the finding, after
 # it, or either.
 #   neutral      takes its words and says nothing (pseudo-negation)
 #   persists     "still there": lifts historical, says nothing else

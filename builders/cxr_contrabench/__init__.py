@@ -19,8 +19,7 @@ from .questions import Wording, violations
 from .variants import VARIANTS
 
 NAME = "cxr-contrabench"
-# Config -> the source whose repository holds it. Beside the protocols stand their VARIANTS, and the SETS for training
-# and prompting.
+# Config -> the source whose repository holds it: protocols, their VARIANTS, and the SETS for training and prompting.
 CONFIGS = {
     **dict.fromkeys(chexpert.PROTOCOLS, "chexpert"),
     openi.PROTOCOL: "openi",

@@ -5,7 +5,7 @@ The LoRA set is also written for fine-tuning tools, as JSONL in the common chat 
     {"id": ..., "messages": [{"role": "user", "content": "<image>...question, options"},
                              {"role": "assistant", "content": "A"}], "images": ["train/patient00001/...jpg", ...]}
 
-One `<image>` stands in the content for each path of `images`, in order; the paths are keys below the root of the user's
+The content has one `<image>` for each path of `images`, in order; the paths are keys below the root of the user's
 licensed copy (the tools' image or media folder). The user's message is what evaluation asks as prompt B0, and the
 assistant's the letter of the gold option. In LLaMA-Factory's terms this is `formatting: sharegpt` with the columns
 `messages` and `images` and the tags role, content, user, assistant.

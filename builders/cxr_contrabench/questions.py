@@ -75,7 +75,7 @@ def assemble(
         wording: forms and layout. `original` puts the target first, then its negated option, then the distractors: our
             reading of "first positive slot" (Appendix B.2); `shuffled` orders the options by a hash of the row's id.
         cues: n negation cues of a report, or None.
-        negated_first: in the layout `original`, the negated option stands before the target instead of after it.
+        negated_first: in the layout `original`, the negated option comes before the target, not after it.
     """
     n, n_distractors = len(ids), distractors.shape[1]
     n_options = 1 + int(with_negation) + n_distractors
@@ -164,7 +164,7 @@ def choose(ids: pa.Array, eligible: np.ndarray, k: int, seed: int) -> np.ndarray
 def sample_order(ids: Sequence[str], seed: int, purpose: str) -> np.ndarray:
     """(n,) indices: one seeded permutation of the ids, whatever their order and whichever others there are.
 
-    They stand in the order of BLAKE2b-64 of `"{seed}:{purpose}:{id}"`. A prefix is a sample without replacement, and a
+    The ids are sorted by BLAKE2b-64 of `"{seed}:{purpose}:{id}"`. A prefix is a sample without replacement, and a
     shorter prefix is part of a longer one.
     """
     keys = [digest(f"{purpose}:{i}", seed) for i in ids]

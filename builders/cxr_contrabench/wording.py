@@ -56,7 +56,7 @@ def negated_option(finding: str, form: str) -> str:
 
 
 def slug(finding: str) -> str:
-    """The finding as it stands in a row id: `"pleural effusion"` -> `"pleural_effusion"`."""
+    """The finding as a row id has it: `"pleural effusion"` -> `"pleural_effusion"`."""
     return finding.replace(" ", "_")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-# Class names as they stand in running text where lower case alone does not do.
+# Class names in running text, where lower case alone is not enough.
 _IN_TEXT = {
     "Enlarged PA": "an enlarged pulmonary artery",
     "ILD": "interstitial lung disease",

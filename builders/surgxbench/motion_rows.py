@@ -141,9 +141,7 @@ def _never(*_: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _in_turn(refs: Sequence[ImageRef], roots: Mapping[str, Path]) -> Iterator[Image.Image]:
-    """The pictures in turn, opened as they are asked for: one that stands several times in a row once, frames of a
-    video in one pass.
-    """
+    """The pictures in turn, opened as they are asked for: repeated neighbours once, frames of a video in one pass."""
     runs = [(ref, len(list(same))) for ref, same in groupby(refs)]
     distinct = [ref for ref, _ in runs]
     of_video = all(ref["source"] == VIDEOS for ref in distinct)

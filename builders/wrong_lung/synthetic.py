@@ -35,7 +35,7 @@ def said(mentions: Iterable[Any]) -> dict[Condition, Locations]:
 
 
 def sentence(conditions: Said) -> str:
-    """The synthetic sentence: one clause a condition, in order; those of one label stand together (A.3.1).
+    """The synthetic sentence: one clause a condition, in order; those of one label follow each other (A.3.1).
 
     >>> sentence({Condition("atelectasis", "yes"): ("left lung",), Condition("edema", "no"): ("left lung",)})
     'There is atelectasis in the left lung. There is no edema.'
