@@ -42,11 +42,15 @@ def write_json(path, document):
     path.write_text(json.dumps(document))
 
 
+def write_mask(path, mask):
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray(mask).save(path)
+
+
 def write_pictures(root, names=(*STRUCTURES, "mediastinum"), label=str, levels=lambda mask: mask):
     for image, regions in REGIONS.items():
-        (root / image).mkdir()
         for name in names:
-            Image.fromarray(levels(regions[name])).save(root / image / f"{label(name)}.png")
+            write_mask(root / image / f"{label(name)}.png", levels(regions[name]))
 
 
 def write_png(root):
@@ -133,24 +137,20 @@ def test_the_working_size_of_cxas_is_not_the_images(tmp_path, width, expected):
 
 
 def test_a_square_mask_fits_any_image_and_no_other_mask_does(tmp_path):
-    (tmp_path / "a").mkdir()
     heart = np.eye(20, dtype=bool)
-    Image.fromarray(heart).save(tmp_path / "a" / "heart.png")
+    write_mask(tmp_path / "a" / "heart.png", heart)
     masks = open_masks(tmp_path, ("heart",))
     assert masks.read("a", (30, 50)) == {"heart": rle.scaled(heart, (30, 50))}
-    Image.fromarray(heart[:, :10]).save(tmp_path / "a" / "heart.png")
+    write_mask(tmp_path / "a" / "heart.png", heart[:, :10])
     assert masks.read("a", (401, 200)) == {"heart": rle.scaled(heart[:, :10], (401, 200))}
     for size in [(200, 400), (400, 210)]:
-        with pytest.raises(InputError, match="10 x 20, the image a") as caught:
-            masks.read("a", size)
-        assert str(tmp_path / "a") in str(caught.value)
+        assert "10 x 20, the image a" in fault(masks.read, "a", size, where=tmp_path / "a")
 
 
 def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
     lung = np.zeros((40, 30), dtype=bool)
     lung[5:36, 3:9] = True  # 31 rows: 10, 11 and 10
-    (tmp_path / "a").mkdir()
-    Image.fromarray(lung).save(tmp_path / "a" / "left lung.png")
+    write_mask(tmp_path / "a" / "left lung.png", lung)
     zones = [f"left {zone} lung" for zone in ("upper", "middle", "lower")]
     read = open_masks(tmp_path, zones).read("a")
     assert [rle.bounding_box(read[zone]) for zone in zones] == [(3, 5, 6, 10), (3, 15, 6, 11), (3, 26, 6, 10)]
@@ -219,6 +219,9 @@ def annotation(segmentation, image_id=1, category_id=3):
     return [{"image_id": image_id, "category_id": category_id, "segmentation": segmentation}]
 
 
+TWO_SIZES = [*annotation(rle.encode(np.eye(4, 6))), *annotation(rle.encode(np.eye(6, 4)))]
+
+
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
@@ -233,6 +236,14 @@ def annotation(segmentation, image_id=1, category_id=3):
         (coco(images=[{"id": 1, "file_name": "a", "width": 4}]), "column 'height'"),
         (coco(images=[{"id": 1, "file_name": "a", "width": 4, "height": -6}]), "4 x -6"),
         (coco(categories=[{"id": 3}]), "row 1 of categories, column 'name'"),
+        (
+            coco(images=[{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]),
+            "the id 1 is that of an earlier",
+        ),
+        (
+            coco(images=[{"id": 1, "file_name": "a"}], annotations=TWO_SIZES),
+            "another annotation of .heart.",
+        ),
         (coco(annotations=annotation({}, image_id=2)), "row 1 of annotations: image_id 2"),
         (coco(annotations=annotation({}, category_id=2)), "row 1 of annotations: category_id 2"),
         (coco(annotations=annotation(None)), "row 1 of annotations: mask of 'heart': size None"),
@@ -284,9 +295,8 @@ def test_a_png_that_is_no_mask_is_named(tmp_path, picture, reason):
 
 
 def test_two_names_of_one_structure_are_refused(tmp_path):
-    (tmp_path / "a").mkdir()
     for name in ("lung right", "right lung"):
-        Image.fromarray(np.eye(4, dtype=bool)).save(tmp_path / "a" / f"{name}.png")
+        write_mask(tmp_path / "a" / f"{name}.png", np.eye(4, dtype=bool))
     with pytest.raises(InputError, match="second mask of 'right lung'"):
         open_masks(tmp_path).read("a")
 

@@ -131,25 +131,31 @@ def test_a_frame_that_is_left_out_is_never_another(tmp_path):
         cholec80.open_frame(path, 30)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"hello", b"\0\0\0\x18ftypmp42" + bytes(99), b"\x89PNG\r\n\x1a\n" + bytes(99)]
-)
-def test_what_is_no_video_is_refused(tmp_path, content):
-    path = tmp_path / "video01.mp4"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"video01\.mp4: (is truncated, damaged or no video|does not say|holds no)"):
-        cholec80.open_frame(path, 0)
-
-
-def test_sound_is_no_video(tmp_path):
-    path = tmp_path / "video01.mp4"
+def write_sound(path):
     with av.open(str(path), "w") as container:
         stream = container.add_stream("aac", rate=8000, layout="mono")
         frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
         frame.sample_rate = 8000
         container.mux(stream.encode(frame))
         container.mux(stream.encode())
-    with pytest.raises(InputError, match="holds no video"):
+
+
+MP4 = b"\0\0\0\x18ftypmp42"
+DAMAGED = "is truncated, damaged or no video|does not say|holds no"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        *((data, DAMAGED) for data in (b"", b"hello", MP4 + bytes(99), b"\x89PNG\r\n\x1a\n" + bytes(99))),
+        (None, "holds no video"),
+    ],
+    ids=["empty", "text", "a header alone", "png", "sound"],
+)
+def test_what_is_no_video_is_refused(tmp_path, content, words):
+    path = tmp_path / "video01.mp4"
+    write_sound(path) if content is None else path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"video01\.mp4: ({words})"):
         cholec80.open_frame(path, 0)
 
 
@@ -273,6 +279,7 @@ def test_videos_are_found_by_number(root):
 
 # --- tools ------------------------------------------------------------------------------------------------------------
 
+NONE = [0] * 7
 HEADER = ["Frame", "Grasper", "Bipolar", "Hook", "Scissors", "Clipper", "Irrigator", "SpecimenBag"]
 
 
@@ -285,15 +292,12 @@ def write_tools(root, *rows, header=HEADER):
 
 def test_tools_are_read_by_name(tmp_path):
     turned = [HEADER[0], *reversed(HEADER[1:])]
-    write_tools(tmp_path, [0, 1, 0, 0, 0, 0, 0, 0], [25, *[0] * 7], [75, 0, 0, 0, 0, 0, 0, 1], header=turned)
+    write_tools(tmp_path, [0, 1, 0, 0, 0, 0, 0, 0], [25, *NONE], [75, 0, 0, 0, 0, 0, 0, 1], header=turned)
     tools = cholec80.read_tools(tmp_path, 42)
     assert tools.frames.tolist() == [0, 25, 75]
     assert (tools.frames.dtype, tools.present.dtype, tools.present.shape) == (np.int64, bool, (3, 7))
     present = [[name for name, is_in in zip(cholec80.INSTRUMENTS, row, strict=True) if is_in] for row in tools.present]
     assert present == [["specimen_bag"], [], ["grasper"]]
-
-
-NONE = [0] * 7
 
 
 @pytest.mark.parametrize(

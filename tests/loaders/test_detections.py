@@ -215,7 +215,6 @@ def test_a_faulty_result_is_named(tmp_path, faulty, column, words):
 
 
 HERNIA = '[{"id": 1, "name": "Hernia"}]'
-NO_NAME = '{"annotations": [], "categories": [{"id": 1, "name": "Edema"}], "images": [{"id": 1}]}'
 
 
 @pytest.mark.parametrize(
@@ -228,11 +227,9 @@ NO_NAME = '{"annotations": [], "categories": [{"id": 1, "name": "Edema"}], "imag
         ({"a.json": "[", "classes.txt": "Edema"}, "a.json", "cannot be read as JSON"),
         ({"a.json": "[1]", "classes.txt": "Edema"}, "a.json", "1 of results"),
         ({"a.json": '{"images": []}'}, "a.json", "no list 'categories'"),
-        ({"a.json": '{"annotations": []}'}, "a.json", "no list 'categories'"),
         ({"a.json": "[]", "categories.json": '[{"name": "Edema"}]'}, "categories.json", "1 of categories, column 'id'"),
         ({"a.json": "[]", "categories.json": HERNIA}, "categories.json", "class 1 is 'Hernia'"),
         ({"a.json": "[]", "classes.txt": "Edema\nHernia"}, "classes.txt", "class 1 is 'Hernia'"),
-        ({"a.json": NO_NAME}, "a.json", "1 of images, column 'file_name'"),
         ({"boxes.csv": "a,b\n"}, "boxes.csv", "holds no boxes"),
         ({"x.txt": ""}, "", "no class names"),
         ({"x.txt": "", "classes.txt": "\n"}, "classes.txt", "is empty"),
