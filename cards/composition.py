@@ -15,14 +15,14 @@ def text(publication: Publication) -> str:
     """Markdown: rows, studies or images of each split; label counts; the paper's figures; what was left out."""
     record = publication.record
     paper = published(record["benchmark"])
-    parts = ["Rows of the build, split by split; `–`: not counted, or the paper does not print it."]
+    parts = ["The rows of each split. `–` means that it was not counted, or that the paper does not print it."]
     parts.append(_sizes(record["splits"], paper))
     if labels := _labels(record["splits"], paper):
         parts.append(markdown(["config/split", "column", "values"], labels))
     parts += notes(record["splits"], paper)
     if skipped := record.get("skipped"):
         listed = "\n".join(f"- {count:,} {reason}" for reason, count in skipped.items())
-        parts.append(f"Left out, or worth a count:\n\n{listed}")
+        parts.append(f"The build left out or counted:\n\n{listed}")
     return "\n\n".join(parts)
 
 
@@ -59,7 +59,7 @@ def _number(counts: Mapping[str, Any], name: str) -> str:
 def _labels(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     """Columns with more than one value; of findings the paper's count in brackets, where it prints one.
 
-    Splits that count the same stand on one line.
+    Splits with the same counts share one line.
     """
     rows: dict[tuple[str, str], list[str]] = {}
     for key, split in splits.items():

@@ -1,6 +1,6 @@
 """README.md of a published repository: the Hub's header, and the questions of Datasheets for Datasets (Gebru et al.).
 
-What is true of one benchmark alone stands in cards/<repository>.md under fixed headings; everything else is generated.
+cards/<repository>.md says under fixed headings what is true of one repository only. Everything else is generated.
 """
 
 from __future__ import annotations
@@ -163,7 +163,10 @@ def _collection(publication: Publication) -> str:
         read: Mapping[str, Any] = publication.record["sources"][source.id]
         for name, digest in read["files"].items():
             lines.append(f"| {source.title} | {read['version']} | `{name}` | `{digest}` |")
-    lines += ["", "A packed file counts as what is inside; of many files the hash is over all names and hashes."]
+    lines += [
+        "",
+        "The hash of a packed file is that of its content. The hash of many files is over all their names and hashes.",
+    ]
     return "\n".join(lines)
 
 
@@ -179,16 +182,15 @@ def _sensitive(publication: Publication) -> str:
     hashed, ids = (
         ("ids and rows", "")
         if publication.withholds_ids
-        else ("rows", "; the rows' ids stand there as they are: they name images or frames as the sources do")
+        else ("rows", ". The ids of the rows are published unchanged. They name images or frames as the sources do")
     )
     packaged = [source.title for source in publication.sources if source.torchxrayvision]
     known = f" Label files of {' and '.join(packaged)} are in the package torchxrayvision, too." if packaged else ""
     return (
         f"{common}. It holds no row, but keyed hashes of {hashed} (HMAC-SHA256 with a key derived from the sources' "
-        "label files: who holds these files can compute them, nobody else can)"
-        f"{ids}.{known} The rows, which you build from your licensed copy, "
-        "describe patients who were de-identified by the sources: treat them as the sources' terms say, and do not try "
-        "to identify anybody."
+        "label files: only people who hold these files can compute them)"
+        f"{ids}.{known} You build the rows from your licensed copy. They describe patients whom the sources "
+        "de-identified. Treat them as the sources' terms say, and do not try to identify anybody."
     )
 
 
@@ -208,12 +210,12 @@ def _use(publication: Publication, repo_id: str) -> str:
         load = f'rows = load_dataset("{repo_id}", "{config}", split="{split}")'
         return (
             f"```python\nfrom datasets import load_dataset\n\n{load}\n```\n\n"
-            "Images are referenced (`source`, and `key` below that source's root), so that an evaluation needs your "
-            f"copy:\n\n{evaluate(org)}\n\nThe same rows come from the sources again with\n\n{_shell(rebuild)}"
+            "Rows refer to images by `source` and by `key`, a path below the root of that source. An evaluation needs "
+            f"your copy:\n\n{evaluate(org)}\n\nThis command builds the same rows from the sources:\n\n{_shell(rebuild)}"
         )
     return (
         f"This repository has no rows. Build them with [medfaith]({issues().rpartition('/')[0]}) from your licensed "
-        "copies (`medfaith sources` says what each has to hold), and prove that they are the published ones:\n\n"
+        "copies, and prove that they are the published ones. `medfaith sources` says how to get each source.\n\n"
         f"{_shell(rebuild, ['medfaith', 'verify', 'DIR', '--against', repo_id])}\n\n"
         f"Then score a model:\n\n{evaluate('DIR')}\n\n"
         f'`load_dataset("{repo_id}", "manifest")` has `config`, `split`, `id` and `sha256` of each row. '

@@ -80,6 +80,6 @@ def chain(sources: Sequence[Source], referenced: Sequence[Source]) -> str:
         licence = "".join(f"[{source.licence}]({link})" for link in links([source])) or source.licence
         lines.append(f"- **{source.title}** ({what}): {licence}. {source.terms} Access: {source.access}")
     return "\n".join(lines) + (
-        "\n\nFor rows the strictest licence of the labels holds, for images that of their source. medfaith itself is "
-        "under Apache-2.0."
+        "\n\nThe strictest licence of the labels applies to the rows. Images have the licence of their source. "
+        "medfaith itself is under Apache-2.0."
     )

@@ -139,7 +139,8 @@ def _publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     known = {folder.name: folder for folder in spaces.metrics()}
     for name in arguments.metric or ():
         if name not in known:
-            raise InputError(f"--metric {name}", "no such metric", expected=f"one of {', '.join(known)}")
+            expected = f"one of {', '.join(known)}"
+            raise InputError(f"--metric {name}", "no such metric", expected=expected, action="correct the name")
     with tempfile.TemporaryDirectory(prefix="medfaith-publish-") as temporary:
         staged = []
         for name in dict.fromkeys(arguments.metric or known):

@@ -94,7 +94,7 @@ class Raft:
             except (OSError, RuntimeError) as error:
                 raise MedfaithError(
                     f"RAFT's weights {WEIGHTS} cannot be downloaded: {error}\n"
-                    "  what to do: give a file of them, or flow computed elsewhere"
+                    "  what to do: name a file of them (--raft-weights FILE), or a folder of flow files (--flow DIR)"
                 ) from error
             model.load_state_dict(state)
         else:

@@ -61,7 +61,7 @@ def against(publication: Publication, repo_id: str) -> Comparison:
 
 
 def _revision(api: HfApi, repo_id: str) -> str:
-    """The commit that stands there now, by its full name."""
+    """The full name of the newest commit."""
     try:
         with hub.reachable(repo_id, RepositoryNotFoundError):
             return str(api.repo_info(repo_id, repo_type="dataset").sha)
@@ -73,7 +73,7 @@ def _revision(api: HfApi, repo_id: str) -> str:
 def _published(
     repo_id: str, revision: str, record: Mapping[str, Any]
 ) -> tuple[manifest.Splits, Mapping[Name, Sequence[str]]]:
-    """The published rows, and the ids that stand more than once."""
+    """The published rows, and the ids that are published more than once."""
     found: manifest.Splits = {}
     repeated: dict[Name, list[str]] = {}
     there = _splits(repo_id, revision)
@@ -142,14 +142,14 @@ def _rows(repo_id: str, config: str, split: str, revision: str) -> pa.Table:
 
 
 def _repeated(names: pa.Table) -> Iterator[tuple[str, ...]]:
-    """The rows that stand more than once."""
+    """The rows that occur more than once."""
     counted = names.group_by(names.column_names).aggregate([([], "count_all")])
     several = counted.filter(pc.greater(counted["count_all"], 1)).select(names.column_names)
     return (tuple(row.values()) for row in several.to_pylist())
 
 
 def _counting_repeats(found: Difference, repeated: Sequence[str], built: manifest.Splits) -> Difference:
-    """A build has an id once: where the published one stands twice, its row is not equal."""
+    """A build has each id once. A row whose id is published more than once does not count as equal."""
     rows = built.get((found.config, found.split), {})
     more = [row_id for row_id in repeated if row_id in rows and row_id not in found.different]
     return replace(found, n_equal=found.n_equal - len(more), different=(*found.different, *more))

@@ -1,4 +1,4 @@
-"""What stands on the Hub and what an upload would change there; the upload itself, in one commit.
+"""What is on the Hub, what an upload would change there, and the upload itself, in one commit.
 
 A commit is all or nothing: an upload that is interrupted leaves the repository as it was, and large files that had
 arrived are not sent again by the next one.
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 class ForeignError(InputError):
-    """What stands in a repository, medfaith did not publish."""
+    """medfaith did not publish what the repository holds."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _refused(repo_id: str, error: BaseException, action: str) -> MedfaithError:
         return MedfaithError(f"{repo_id}: the Hub cannot be reached ({error})\n  what to do: {action}")
     status = error.response.status_code
     if status in (401, 403):
-        action = "log in with a token that may write to it: hf auth login, or set HF_TOKEN"
+        action = "log in with a token that has access to it (write access to publish): hf auth login, or set HF_TOKEN"
     elif status in (409, 412):
         action = "it has changed meanwhile: run it again, and see what is there now"
     reason = str(error.server_message or error).strip().splitlines()[0]
@@ -235,7 +235,7 @@ def _page(repo_id: str, repo_type: str) -> str:
 
 
 def _change(path: Path, name: str, known: RepoFile | None) -> Change:
-    """known: what stands there under that name."""
+    """known: the file of that name that is there."""
     size = path.stat().st_size
     if known is None:
         return Change(name, size, NEW)

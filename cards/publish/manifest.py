@@ -1,7 +1,7 @@
 """Which rows a data set has, without the rows: config, split, id and hash of each. Made, read back, compared.
 
-Ids of some sources say what their rows say, and few rows are possible for an image: plain hashes would give both away
-to who tries all. Of a recipe they are HMACs, with a key that only those can derive who hold the label files.
+Ids of some sources say what their rows say, and few rows are possible for an image. Plain hashes would give both away
+to anyone who tries all of them. In a recipe they are HMACs. Only people who hold the label files can derive the key.
 """
 
 from __future__ import annotations

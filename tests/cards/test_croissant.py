@@ -26,11 +26,6 @@ def read(folder) -> dict:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mlcroissant_finds_no_fault(name, staged):
-    croissant.validate((staged[name] / "croissant.json").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_every_file_of_data_is_there_by_its_hash(name, staged):
     listed = {one["@id"]: one for one in read(staged[name])["distribution"] if one["@type"] == "cr:FileObject"}
     files = {path.relative_to(staged[name]).as_posix(): path for path in staged[name].rglob("*") if path.is_file()}
@@ -43,11 +38,9 @@ def test_every_file_of_data_is_there_by_its_hash(name, staged):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_column_is_described(name, staged, builds):
-    one = publication.read(builds[name])
+    expected = {config: list(features) for config, features in publication.read(builds[name]).features.items()}
     described = {of["@id"]: [field["name"] for field in of["field"]] for of in read(staged[name])["recordSet"]}
-    assert {config: list(features) for config, features in one.features.items()} == {
-        config: [field for field in fields if field in one.features[config]] for config, fields in described.items()
-    }
+    assert {config: fields[: len(expected[config])] for config, fields in described.items()} == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,13 +48,9 @@ def test_its_words_are_the_cards(name, staged):
     found = read(staged[name])
     written = datasheet.written_sections(name)
     of_body = {
-        "rai:dataSocialImpact": "Misuse",
-        "rai:dataAnnotationProtocol": "Annotations",
-        "rai:dataPreprocessingProtocol": "Rules",
-        "rai:dataUseCases": "Intended use",
-        "rai:dataBiases": "Biases",
-        "rai:dataLimitations": "Limits",
-    }
+        "rai:dataSocialImpact": "Misuse", "rai:dataAnnotationProtocol": "Annotations", "rai:dataBiases": "Biases",
+        "rai:dataPreprocessingProtocol": "Rules", "rai:dataUseCases": "Intended use", "rai:dataLimitations": "Limits",
+    }  # fmt: skip
     for field, heading in of_body.items():
         value = found[field][0] if isinstance(found[field], list) else found[field]
         assert value == croissant.plain(written[heading])
@@ -95,23 +84,22 @@ def plain(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value.item() if hasattr(value, "item") else value
 
 
-def broken(document: dict, what: str) -> str:
-    if what == "no licence":
-        del document["license"]
-    elif what == "a field of no file":
-        document["recordSet"][0]["field"][0]["source"]["fileSet"]["@id"] = "elsewhere"
-    elif what == "a file without a hash":
-        del document["distribution"][1]["sha256"]
-    elif what == "a version of no form":
-        document["version"] = "one"
-    return json.dumps(document)
-
-
-@pytest.mark.parametrize("what", ["no licence", "a field of no file", "a file without a hash", "a version of no form"])
-def test_a_fault_is_an_input_error(what, staged):
-    text = broken(read(staged["surgxbench-cholect45"]), what)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda document: document.pop("license"),
+        lambda document: document["recordSet"][0]["field"][0]["source"]["fileSet"].update({"@id": "elsewhere"}),
+        lambda document: document["distribution"][1].pop("sha256"),
+        lambda document: document.update(version="one"),
+    ],
+    ids=["no licence", "a field of no file", "a file without a hash", "a version of no form"],
+)
+def test_a_fault_is_an_input_error(fault, staged):
+    document = read(staged["surgxbench-cholect45"])
+    croissant.validate(json.dumps(document))
+    fault(document)
     with pytest.raises(InputError, match=r"croissant\.json: is no valid Croissant"):
-        croissant.validate(text)
+        croissant.validate(json.dumps(document))
 
 
 def test_without_mlcroissant_the_message_says_what_to_install(monkeypatch):

@@ -41,11 +41,9 @@ def test_what_is_hashed_of_a_row_is_its_json(column, text):
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False, width=32)), max_size=9))
 def test_a_row_is_hashed_alike_from_any_file_and_in_any_order(rows):
-    table = pa.table(
-        {"id": pa.array([r[0] for r in rows], pa.string()), "x": pa.array([r[1] for r in rows], pa.float32())}
-    )
-    file = io.BytesIO()
-    pq.write_table(table, file, row_group_size=2, compression="zstd")
+    schema = pa.schema({"id": pa.string(), "x": pa.float32()})
+    table = pa.Table.from_pylist([{"id": i, "x": x} for i, x in rows], schema)
+    pq.write_table(table, file := io.BytesIO(), row_group_size=2, compression="zstd")
     texts = list(row_json(table))
     assert list(row_json(pq.read_table(file))) == texts
     assert list(row_json(table.take(pa.array(range(len(rows))[::-1], pa.int64())))) == texts[::-1]
@@ -80,9 +78,8 @@ def test_a_manifest_survives_its_table(phantom_build):
 def test_rows_that_may_be_published_have_plain_hashes(phantom_build):
     built = publication.read(phantom_build / "cxr-contrabench-openi")
     (config, split, rows), *_ = built.tables()
-    expected = {
-        row["id"]: hashlib.sha256(text).hexdigest() for row, text in zip(rows.to_pylist(), row_json(rows), strict=True)
-    }
+    hashes = [hashlib.sha256(text).hexdigest() for text in row_json(rows)]
+    expected = dict(zip(rows["id"].to_pylist(), hashes, strict=True))
     assert manifest.of_build(built)[config, split] == expected == manifest.plain(rows)
 
 
@@ -97,10 +94,8 @@ def test_of_a_recipe_nobody_can_guess_an_id_or_a_row_without_the_label_files(
     for config, split, rows in built.tables():
         key = registry.key_of(built.record, split)
         ids, texts = [row_id.encode() for row_id in rows["id"].to_pylist()], list(row_json(rows))
-        expected = {
-            hmac.digest(key, i, "sha256").hex(): hmac.digest(key, t, "sha256").hex()
-            for i, t in zip(ids, texts, strict=True)
-        }
+        hashed_ids, hashed = ([hmac.digest(key, one, "sha256").hex() for one in of] for of in (ids, texts))
+        expected = dict(zip(hashed_ids, hashed, strict=True))
         assert splits[config, split] == expected
         assert not {hashlib.sha256(i).hexdigest() for i in ids} & set(expected)
         assert not {hashlib.sha256(t).hexdigest() for t in texts} & set(expected.values())

@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import math
 import os
-import queue
 import re
 import socket
 import subprocess
@@ -77,15 +76,8 @@ def staged(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def loaded(staged, tmp_path_factory) -> dict:
     """What one process that has no medfaith makes of all the staged cards and example inputs."""
-    done = subprocess.run(
-        [sys.executable, "-c", EXAMPLES, *NAMES],
-        cwd=staged,
-        env=environment(tmp_path_factory.mktemp("home")),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command, env = [sys.executable, "-c", EXAMPLES, *NAMES], environment(tmp_path_factory.mktemp("home"))
+    done = subprocess.run(command, cwd=staged, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -191,22 +183,18 @@ def test_the_header_is_one_that_the_hub_takes(staged, name):
 @pytest.mark.parametrize("metric", METRICS, ids=NAMES)
 def test_a_card_says_range_direction_published_values_and_limits(metric):
     body = (metric / "README.md").read_text(encoding="utf-8").split("---\n", 2)[2]
-    headings = re.findall(r"^## (.+)$", body, re.MULTILINE)
-    assert [heading for heading in headings if heading in HEADINGS] == HEADINGS
-    section = dict(zip(headings, re.split(r"^## .+$", body, flags=re.MULTILINE)[1:], strict=True))
-    assert re.search(r"\*\*Range\.\*\* \S", section["Outputs"])
-    assert re.search(r"\*\*Direction\.\*\* \S", section["Outputs"])
-    assert re.search(r"(Table|Figure)s? \d+", section["Published values"])
-    assert re.search(r"^- \S", section["Limits"], re.MULTILINE)
+    parts = re.split(r"^## (.+)$", body, flags=re.MULTILINE)[1:]
+    section = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert [heading for heading in section if heading in HEADINGS] == HEADINGS
+    for heading, pattern in (("Outputs", r"\*\*Range\.\*\* \S"), ("Outputs", r"\*\*Direction\.\*\* \S"),
+                             ("Published values", r"(Table|Figure)s? \d+"), ("Limits", r"\n- \S")):  # fmt: skip
+        assert re.search(pattern, section[heading]), pattern
 
 
 def test_staging_gives_the_same_files_again(staged, tmp_path):
-    for metric in METRICS[:2]:
-        into = tmp_path / metric.name
-        into.mkdir()
-        spaces.stage(metric, into, f"clinic/{metric.name}")
-        before = {path.name: path.read_bytes() for path in (staged / "clinic" / metric.name).iterdir()}
-        assert {path.name: path.read_bytes() for path in into.iterdir()} == before
+    spaces.stage(METRICS[0], tmp_path, f"clinic/{NAMES[0]}")
+    before = {path.name: path.read_bytes() for path in (staged / "clinic" / NAMES[0]).iterdir()}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 # The page, in processes of their own, asked by Gradio's client.
@@ -219,8 +207,8 @@ def pages(staged, tmp_path_factory):
     """Clients of the pages of `tpt` and `ivt`."""
     from gradio_client import Client
 
-    home = tmp_path_factory.mktemp("home")
-    started = {name: start(staged / "clinic" / name, environment(home)) for name in ("tpt", "ivt")}
+    of = environment(tmp_path_factory.mktemp("home"))
+    started = {name: start(staged / "clinic" / name, of) for name in ("tpt", "ivt")}
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NO_PROXY", "127.0.0.1")
@@ -244,38 +232,29 @@ def start(folder: Path, of: dict[str, str]) -> subprocess.Popen[str]:
 
 
 def address(page: subprocess.Popen[str]) -> str:
-    """Where a page that starts is served; waits for it for two minutes."""
-    lines: queue.Queue[str] = queue.Queue()
-
-    def read() -> None:
-        for line in page.stdout or ():
-            lines.put(line)
-            if "http://" in line:
-                return
-        lines.put("")
-
-    threading.Thread(target=read, daemon=True).start()
-    seen = []
-    while line := lines.get(timeout=120):
+    """Where a page that starts is served; gives it two minutes."""
+    seen, late = [], threading.Timer(120, page.kill)
+    late.start()
+    for line in page.stdout or ():
         seen.append(line)
         if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+            late.cancel()
             return found[0]
     raise AssertionError("".join(seen))
 
 
 @pytest.mark.parametrize(("name", "example"), [("tpt", 0), ("tpt", 1), ("ivt", 0), ("ivt", 2)])
 def test_the_page_shows_an_example_and_gives_the_metrics_scores(pages, loaded, staged, name, example):
-    shown = json.loads((staged / "clinic" / name / "example.json").read_text(encoding="utf-8"))["examples"][example]
+    shown = json.loads((staged / "clinic" / name / "example.json").read_text(encoding="utf-8"))["examples"]
     typed = pages[name].predict(example, api_name="/example")
-    assert json.loads(typed) == shown["inputs"]
+    assert json.loads(typed) == shown[example]["inputs"]
     table, scores = pages[name].predict(example, typed, api_name="/score")
     expected = loaded[name]["scores"][example]
     assert scores == null_for_nan(expected)
     rows = dict(table["data"])
-    numbers = {key: value for key, value in expected.items() if isinstance(value, int | float)}
-    assert {key: rows[key] for key in numbers} == {
-        key: f"{value:.4f}" if isinstance(value, float) else str(value) for key, value in numbers.items()
-    }
+    for key, value in expected.items():
+        if isinstance(value, int | float):
+            assert rows[key] == (f"{value:.4f}" if isinstance(value, float) else str(value))
 
 
 def null_for_nan(value):
@@ -290,19 +269,20 @@ def null_for_nan(value):
 ROW = {"original_id": "q1", "kind": "original", "image_id": "i1"}
 
 
+def written_out(references: list[dict], **more: int) -> str:
+    return json.dumps({"predictions": ["Yes"], "references": references, **more})
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
         ("{", "Expecting property name"),
         ("[1]", "expected one JSON object"),
         ('{"predictions": ["Yes"]}', "references: missing"),
-        (
-            json.dumps({"predictions": ["Yes"], "references": [ROW | {"kind": "x"}]}),
-            "row 1, column 'kind': 'x'",
-        ),
-        (json.dumps({"predictions": ["Yes", "No"], "references": [ROW]}), "Mismatch in the number"),
-        (json.dumps({"predictions": ["Yes"], "references": [{"kind": "original"}]}), "not of the form below"),
-        (json.dumps({"predictions": ["Yes"], "references": [ROW], "k": 5}), "unexpected keyword argument 'k'"),
+        (written_out([ROW | {"kind": "x"}]), "row 1, column 'kind': 'x'"),
+        (written_out([ROW, ROW]), "Mismatch in the number"),
+        (written_out([{"kind": "original"}]), "not of the form below"),
+        (written_out([ROW], k=5), "unexpected keyword argument 'k'"),
     ],
 )
 def test_a_bad_input_gives_a_message_and_the_next_one_is_scored(pages, loaded, typed, message):

@@ -53,16 +53,8 @@ ONLY_PARSED = {
 }  # fmt: skip
 
 FAULTS = (AssertionError, ModuleNotFoundError, SystemExit, UsageError, subprocess.CalledProcessError)
-ELSEWHERE = {
-    "--phantom",
-    "--no-dev",
-    "--inexact",
-    "--extra",
-    "--full",
-    "--embed",
-    "--use_cache",
-    "--cache_requests",
-}  # of others
+# Options of other programs.
+ELSEWHERE = {*["--phantom", "--no-dev", "--inexact", "--extra", "--full", "--embed", "--use_cache", "--cache_requests"]}
 RUN = """medfaith eval --data medfaith-data --root cholec80_boxes=PATH --root cholect45=PATH --heatmaps heatmaps \
     --model oracle --tasks medfaith_surgx_triplets --output_path results --log_samples"""
 
@@ -102,31 +94,19 @@ def lm_eval_parser() -> argparse.ArgumentParser:
 
 
 def only_parsed(words: Sequence[str]) -> bool:
-    return any(
-        words[: len(first)] == first and set(rest) <= set(words)
-        for first, rest in (_split(entry) for entry in ONLY_PARSED)
-    )
-
-
-def _split(entry: str) -> tuple[list[str], list[str]]:
-    """The words that a command begins with, and the options that it has anywhere."""
-    words = entry.split()
-    options = [word for word in words if word.startswith("--")]
-    return [word for word in words if word not in options], options
+    """Whether a command begins with the words of an entry, and has its options anywhere."""
+    for entry in map(str.split, ONLY_PARSED):
+        first = [word for word in entry if not word.startswith("--")]
+        if words[: len(first)] == first and set(entry) <= set(words):
+            return True
+    return False
 
 
 @pytest.fixture(scope="module")
 def place(
-    tmp_path_factory,
-    phantom_build,
-    phantom_roots,
-    phantom_heal_build,
-    phantom_heal_roots,
-    phantom_surgx_build,
-    phantom_surgx_roots,
-    phantom_wrong_lung_build,
-    phantom_wrong_lung_roots,
-) -> tuple[Path, Callable[[Sequence[str]], list[str]], set[tuple[str, ...]]]:
+    tmp_path_factory, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, phantom_surgx_build,
+    phantom_surgx_roots, phantom_wrong_lung_build, phantom_wrong_lung_roots,
+) -> tuple[Path, Callable[[Sequence[str]], list[str]], set[tuple[str, ...]]]:  # fmt: skip
     """A folder with what the pages name: builds, runs, models; what words become there; what has run there."""
     folder = tmp_path_factory.mktemp("pages")
     for build in (phantom_build, phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build):
@@ -136,9 +116,7 @@ def place(
     roots = phantom_heal_roots | phantom_surgx_roots | phantom_wrong_lung_roots | phantom_roots
     checkpoint, tokenizer = tiny_gloria.save(folder)
     (folder / "30_shot.ckpt").symlink_to(checkpoint)
-    (gold,) = pq.read_table(folder / "medfaith-data" / "wrong-lung-chest_imagenome" / "gold")["patient_id"][
-        :1
-    ].to_pylist()
+    gold = pq.read_table(folder / "medfaith-data" / "wrong-lung-chest_imagenome" / "gold")["patient_id"][0].as_py()
     (folder / "30_shot.ckpt.json").write_text(json.dumps({"seen": [gold]}))
     models = {
         "pretrained=MODEL": f"pretrained={tiny_models.save_llava(folder / 'llava')}",

@@ -19,19 +19,21 @@ ROOMS = {
 }
 
 
+def package_of(folder: Path) -> str:
+    """The dotted name under which a folder of a room is installed."""
+    parts = folder.relative_to(ROOT).parts
+    return ".".join(parts if parts[0] == "medfaith" else ("medfaith", *parts))
+
+
 def imported_modules(path: Path, source: str) -> set[str]:
     """Absolute dotted names of everything the file imports, with the rooms below `medfaith`."""
-    place = path.relative_to(ROOT).with_suffix("").parts
-    package = ("medfaith", *(place[1:] if place[0] == "medfaith" else place))[
-        : len(place) + (place[0] != "medfaith") - 1
-    ]
-    names = set()
+    package, names = package_of(path.parent).split("."), set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-            module = ".".join(filter(None, [base, node.module]))
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
             names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
     return names
 
@@ -77,5 +79,4 @@ def test_the_import_reader_sees_every_form(place, source, expected):
 
 def test_every_package_is_listed_in_pyproject():
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    folders = {path.parent.relative_to(ROOT).parts for room in ROOMS for path in files(room)}
-    assert listed == {".".join(parts if parts[0] == "medfaith" else ("medfaith", *parts)) for parts in folders}
+    assert listed == {package_of(path.parent) for room in ROOMS for path in files(room)}

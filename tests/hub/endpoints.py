@@ -21,7 +21,7 @@ from tests.hub.repositories import (
     is_lfs,
     read_changes,
     within,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from tests.hub.server import Account, Hub
@@ -183,20 +183,11 @@ def info(call: Call) -> Answer:
         siblings.append({"rfilename": path, **(blob if _on(call.query, "blobs") else {})})
     card = found.files.get("README.md")
     told = {
-        "id": repository.id,
-        "author": repository.id.split("/")[0],
-        "sha": found.oid,
-        "createdAt": repository.commits[0].date,
-        "lastModified": found.date,
-        "private": repository.private,
-        "gated": repository.gated,
-        "disabled": False,
-        "tags": [],
-        "downloads": 0,
-        "likes": 0,
+        "id": repository.id, "author": repository.id.split("/")[0], "sha": found.oid, "siblings": siblings,
+        "createdAt": repository.commits[0].date, "lastModified": found.date, "private": repository.private,
+        "gated": repository.gated, "disabled": False, "tags": [], "downloads": 0, "likes": 0,
         "cardData": front_matter(card.content.decode()) if card else None,
-        "siblings": siblings,
-    }
+    }  # fmt: skip
     return _json({**told, "sdk": repository.sdk} if repository.sdk else told)
 
 
@@ -217,15 +208,6 @@ def paths_info(call: Call) -> Answer:
     form = parse_qs(call.body.decode())
     there = {*found.folders, *found.files}
     return _json([repository.entry(p, found, _on(form, "expand")) for p in form.get("paths", ()) if p in there])
-
-
-def tag(call: Call) -> Answer:
-    repository = call.repository(write=True)
-    name = call.json["tag"]
-    if name in repository.tags:
-        raise HubError(409, f"Tag {name} already exists")
-    repository.tags[name] = repository.at(call.parts["revision"]).oid
-    return _json({})
 
 
 def settings(call: Call) -> Answer:
@@ -295,7 +277,6 @@ ROUTES = (
     ("GET", _API + "(?:/revision/(?P<revision>[^/]+))?", info),
     ("GET", _API + "/tree/(?P<revision>[^/]+)(?:/(?P<path>.*))?", tree),
     ("POST", _API + "/paths-info/(?P<revision>[^/]+)", paths_info),
-    ("POST", _API + "/tag/(?P<revision>[^/]+)", tag),
     ("PUT", _API + "/settings", settings),
     ("GET", _PAGE + "/resolve/(?P<revision>[^/]+)/(?P<path>.+)", resolve),
 )

@@ -85,7 +85,6 @@ class Repository:
     sdk: str | None = None
     gated: str | bool = False
     commits: list[Commit] = field(default_factory=list)
-    tags: dict[str, str] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -99,12 +98,11 @@ class Repository:
         return {path: file.content for path, file in self.commits[-1].files.items()}
 
     def at(self, revision: str) -> Commit:
-        """revision: "main", a tag, or a commit's full name. HubError where there is no such."""
+        """revision: "main", or a commit's full name. HubError where there is no such."""
         if revision in {"main", "refs/heads/main"}:
             return self.commits[-1]
-        oid = self.tags.get(revision, revision)
         for commit in self.commits:
-            if commit.oid == oid:
+            if commit.oid == revision:
                 return commit
         raise HubError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
 
@@ -113,12 +111,7 @@ class Repository:
         merged = {**(self.commits[-1].files if self.commits else {}), **changes}
         files = {path: file for path, file in sorted(merged.items()) if file is not None}
         n = len(self.commits)
-        told = [
-            self.commits[-1].oid if n else "",
-            str(n),
-            title,
-            *(f"{path} {file.oid}" for path, file in files.items()),
-        ]
+        told = [self.commits[-1].oid if n else "", str(n), title, *(f"{p} {f.oid}" for p, f in files.items())]
         oid = hashlib.sha1("\n".join(told).encode()).hexdigest()
         self.commits.append(Commit(oid, title, f"2024-01-01T{n // 60 % 24:02}:{n % 60:02}:00.000Z", files))
         return self.commits[-1]
@@ -188,12 +181,10 @@ def read_changes(repository: Repository, lines: Iterator[bytes]) -> tuple[dict[s
             if value["oid"] not in repository.blobs:
                 raise HubError(400, f"LFS pointer pointed to a file that does not exist: {value['path']}")
             changes[value["path"]] = File(repository.blobs[value["oid"]], lfs=True)
-        elif key in {"deletedFile", "deletedFolder"}:
-            path = value["path"].rstrip("/")
-            gone = [p for p in files if p == path or (key == "deletedFolder" and within(p, path))]
-            if not gone:
-                raise HubError(404, f"A file with this name doesn't exist: {path}", "EntryNotFound")
-            changes |= dict.fromkeys(gone)
+        elif key == "deletedFile":
+            if value["path"] not in files:
+                raise HubError(404, f"A file with this name doesn't exist: {value['path']}", "EntryNotFound")
+            changes[value["path"]] = None
         else:
             raise HubError(400, f"unknown line of a commit: {key}")
     return header, changes

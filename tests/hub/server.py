@@ -45,7 +45,6 @@ class Request:
     path: str
     status: int | None
     route: str
-    range: str = ""
 
 
 @dataclass
@@ -53,7 +52,7 @@ class _Fault:
     method: str
     pattern: str
     left: int
-    kind: int | Literal["drop", "lose"]
+    kind: int | Literal["drop"]
 
 
 @dataclass
@@ -140,10 +139,6 @@ class Hub:
         """As `fail`, but the connection is cut in the middle of the request's body, and nothing is done."""
         self._faults.append(_Fault(method, pattern, times, "drop"))
 
-    def lose(self, method: str, pattern: str, times: int = 1) -> None:
-        """As `fail`, but the request is served, and the connection cut before the client hears of it."""
-        self._faults.append(_Fault(method, pattern, times, "lose"))
-
     def fault(self, method: str, path: str) -> int | str | None:
         """The fault that this request has to meet; each is met `times` times."""
         with self.lock:
@@ -197,9 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
             except Exception:
                 hub.crashes.append(traceback.format_exc())
                 route, found = "crash", Answer(501, b"the test's Hub crashed")  # a status that no client tries again
-        self._note(None if fault == "lose" else found.status, route)
-        if fault == "lose":
-            return self._hang_up()
+        self._note(found.status, route)
         self.send_response(found.status)
         for name, value in {"Content-Length": str(len(found.body)), **found.headers}.items():
             self.send_header(name, value)
@@ -211,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815
 
     def _note(self, status: int | None, route: str) -> None:
-        request = Request(self.command, self.path, status, route, self.headers.get("Range", ""))
+        request = Request(self.command, self.path, status, route)
         self.server.hub.requests.append(request)
 
     def _body(self) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import tracemalloc
@@ -116,8 +117,7 @@ def test_a_space_is_replaced_unasked_only_with_the_tag_of_our_metrics(medfaith, 
     theirs = hub.add("space", "tpt", files)
     publish = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
     status, _, err = medfaith(*publish)
-    assert status == 2
-    assert "is no metric tagged medfaith: medfaith did not publish it" in err
+    assert (status, "is no metric tagged medfaith: medfaith did not publish it" in err) == (2, True)
     assert theirs.files["tpt.py"] == files["tpt.py"]
     assert medfaith(*publish, "--force")[0] == 0
     commit(theirs, "medfaith 0.0: tpt", {"tpt.py": b"older = 1\n"})
@@ -272,16 +272,6 @@ def test_a_repository_that_a_failed_run_left_private_is_said_to_be(openi, medfai
     assert "is private" not in medfaith(*openi, "--private")[1]
 
 
-@pytest.mark.parametrize(
-    ("organisation", "token", "complaint"),
-    [("elsewhere", "hf_writer", "does not belong to it"), ("clinic", "hf_unknown", "log in with a token")],
-)
-def test_a_dry_run_checks_access_where_there_is_a_token(organisation, token, complaint, openi, medfaith, hub):
-    status, _, err = medfaith(*openi[:3], organisation, *openi[4:], "--dry-run", token=token)
-    assert status == 2
-    assert complaint in err
-
-
 # Which files are the same.
 
 
@@ -297,8 +287,8 @@ def test_files_are_known_by_the_names_that_git_and_sha256sum_give_them(content, 
 def test_a_large_file_is_not_held_in_memory(hub, api, tmp_path):
     folder = tmp_path / OPENI
     folder.mkdir()
-    with (folder / "large.parquet").open("wb") as file:
-        file.truncate(64_000_000)
+    (folder / "large.parquet").touch()
+    os.truncate(folder / "large.parquet", 64_000_000)
     hub.add("dataset", OPENI, {"large.parquet": b"PAR1\0"})
     tracemalloc.start()
     try:

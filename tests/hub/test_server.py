@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
+import io
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, HfFileSystem, hf_hub_download
+from huggingface_hub import CommitOperationAdd, HfApi, HfFileSystem, hf_hub_download
 from huggingface_hub.errors import (
     HfHubHTTPError,
     RemoteEntryNotFoundError,
@@ -19,12 +20,23 @@ from huggingface_hub.utils.sha import git_hash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hub.audit_dataset import CARD, ID, parquet
 from tests.hub.endpoints import answer
 from tests.hub.repositories import File, Repository
 from tests.hub.server import Account, Hub
 
-TABLE = parquet(0)
+ID = "clinic/audit"
+CARD = b"---\nconfigs:\n- config_name: presence\n  data_files: presence/*.parquet\n---\n# Audit\n"
+
+
+def parquet(n: int = 3000) -> bytes:
+    """Of three groups of rows."""
+    numbers = np.random.default_rng(0).integers(0, 2**40, n)
+    table = pa.table({"id": [f"row-{i}" for i in range(n)], "n": numbers})
+    pq.write_table(table, file := io.BytesIO(), row_group_size=n // 3)
+    return file.getvalue()
+
+
+TABLE = parquet()
 
 
 @pytest.fixture
@@ -81,34 +93,6 @@ def test_what_is_there_already_is_not_sent_again(hub, api, dataset):
     assert dataset.files["b.parquet"] == TABLE
 
 
-def test_a_folder_is_published_and_later_published_anew(hub, api, dataset, tmp_path):
-    folder = tmp_path / "build"
-    (folder / "presence").mkdir(parents=True)
-    (folder / "README.md").write_bytes(CARD)
-    (folder / "presence" / "old.parquet").write_bytes(TABLE)
-    first = api.upload_folder(repo_id=ID, folder_path=folder, repo_type="dataset").oid
-    api.create_tag(ID, tag="v1", repo_type="dataset")
-    (folder / "presence" / "old.parquet").rename(folder / "presence" / "new.parquet")
-    api.upload_folder(repo_id=ID, folder_path=folder, repo_type="dataset", delete_patterns="*.parquet")
-    assert set(api.list_repo_files(ID, repo_type="dataset")) == {".gitattributes", "README.md", "presence/new.parquet"}
-    for revision in (first, "v1"):
-        assert "presence/old.parquet" in api.list_repo_files(ID, repo_type="dataset", revision=revision)
-    assert [len(commit.files) for commit in dataset.commits] == [1, 3, 3]
-    api.create_commit(ID, [CommitOperationDelete("presence/")], repo_type="dataset", commit_message="less")
-    assert set(dataset.files) == {".gitattributes", "README.md"}
-    assert [entry.path for entry in api.get_paths_info(ID, ["README.md", "presence"], repo_type="dataset")] == [
-        "README.md"
-    ]
-
-
-def test_the_last_change_of_a_file_and_of_its_folder(api, dataset):
-    first = write(api, {"a/one.txt": b"1", "b.txt": b"1"})
-    second = write(api, {"a/two.txt": b"2"})
-    entries = api.list_repo_tree(ID, repo_type="dataset", recursive=True, expand=True)
-    changed = {entry.path: entry.last_commit.oid for entry in entries}
-    assert (changed["a"], changed["a/one.txt"], changed["b.txt"]) == (second, first, first)
-
-
 def by(api: HfApi, token: str | bool) -> HfApi:
     return HfApi(endpoint=api.endpoint, token=token)
 
@@ -144,14 +128,6 @@ def test_refusals_are_the_clients_own_errors(hub, api, dataset, call, error, sta
     assert set(hub.repositories) == {("dataset", ID), ("dataset", "clinic/hidden")}
 
 
-def test_a_private_repository_is_there_for_its_organisation(hub, api):
-    api.create_repo(ID, repo_type="dataset", private=True)
-    assert api.dataset_info(ID).private
-    api.create_repo(ID, repo_type="dataset", exist_ok=True)
-    assert api.repo_exists(ID, repo_type="dataset")
-    assert not HfApi(endpoint=hub.url, token=False).repo_exists(ID, repo_type="dataset")
-
-
 def test_a_space_needs_its_options(hub, api):
     api.create_repo("clinic/twice", repo_type="space", space_sdk="gradio")
     assert hub.repositories["space", "clinic/twice"].files["README.md"].startswith(b"---\ntitle: twice\nsdk: gradio")
@@ -183,88 +159,3 @@ def test_a_range_is_a_slice(content, first, last):
     }.items():
         _, found = answer(hub, "GET", "/clinic/m/resolve/main/f", {"Range": header}, b"")
         assert (found.status, found.body) == (206, expected) if expected else found.status == 416
-
-
-def line(key: str, **value) -> bytes:
-    return json.dumps({"key": key, "value": value}).encode() + b"\n"
-
-
-TEXT = line("file", path="a.txt", content=b64encode(b"a").decode(), encoding="base64")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("PUT", f"/datasets/{ID}.git/lfs/{'0' * 64}", b"other bytes than its sha256"),
-        ("POST", f"/api/datasets/{ID}/commit/main", TEXT + line("lfsFile", path="b.parquet", oid="0" * 64, size=1)),
-        ("POST", f"/api/datasets/{ID}/commit/main", TEXT + TEXT.replace(b"a.txt", b"a.parquet")),
-        ("POST", f"/api/datasets/{ID}/commit/main", TEXT + line("deletedFile", path="none.txt")),
-        ("POST", f"/api/datasets/{ID}/commit/v1", line("header", summary="c") + TEXT),
-        ("GET", "/api/datasets/unknown", b""),
-    ],
-)
-def test_what_no_client_should_ask_is_refused_and_changes_nothing(method, path, body):
-    hub = Hub()
-    repository = hub.add("dataset", "audit", {})
-    before = len(repository.commits)
-    _, found = answer(hub, method, path, {"Authorization": f"Bearer {hub.token}"}, body)
-    assert found.status in {400, 404}
-    assert (len(repository.commits), repository.blobs) == (before, {})
-
-
-@given(st.lists(st.dictionaries(st.sampled_from(["a", "b/c", "b/d"]), st.none() | st.binary(max_size=3)), max_size=5))
-def test_each_commit_is_a_state_that_stays(changes):
-    repository, states = Repository("dataset", ID), []
-    for change in changes:
-        states.append({**(states[-1] if states else {}), **change})
-        repository.commit("c", {path: None if c is None else File(c, lfs=False) for path, c in change.items()})
-    expected = [{path: content for path, content in state.items() if content is not None} for state in states]
-    oids = [commit.oid for commit in repository.commits]
-    assert len(set(oids)) == len(changes)
-    assert [{p: f.content for p, f in repository.at(oid).files.items()} for oid in oids] == expected
-
-
-# What the client does when the Hub fails. Retries inside it wait for a second.
-
-
-@pytest.mark.parametrize("fault", ["fail", "drop"])
-def test_the_client_repeats_a_failed_upload_itself(hub, api, dataset, fault):
-    getattr(hub, fault)("PUT", r"\.git/lfs/")
-    write(api, {"README.md": CARD, "a.parquet": TABLE})
-    assert [r.status for r in hub.asked("PUT")] == [500 if fault == "fail" else None, 200]
-    assert dataset.files["a.parquet"] == TABLE
-    assert len(dataset.commits) == 2
-
-
-def test_an_upload_that_is_refused_leaves_no_commit_and_can_be_repeated(hub, api, dataset):
-    hub.fail("PUT", r"\.git/lfs/", status=403)  # no retry on this one
-    with pytest.raises(RuntimeError, match=r"Error while uploading 'a\.parquet'"):
-        write(api, {"README.md": CARD, "a.parquet": TABLE})
-    assert len(dataset.commits) == 1
-    write(api, {"README.md": CARD, "a.parquet": TABLE})
-    assert dataset.files["a.parquet"] == TABLE
-
-
-def test_a_failed_commit_is_raised_and_its_repeat_uploads_nothing_again(hub, api, dataset):
-    hub.fail("POST", "/commit/")
-    with pytest.raises(HfHubHTTPError):
-        write(api, {"README.md": CARD, "a.parquet": TABLE})
-    assert len(dataset.commits) == 1
-    write(api, {"README.md": CARD, "a.parquet": TABLE})
-    assert len(dataset.commits) == 2
-    assert len(hub.asked("PUT")) == 1
-
-
-def test_a_commit_whose_answer_is_lost_is_not_made_twice(hub, api, dataset):
-    hub.lose("POST", "/commit/")
-    with pytest.raises(Exception, match=r"disconnected|reset"):
-        write(api, {"README.md": CARD, "a.parquet": TABLE})
-    assert len(dataset.commits) == 2
-    assert write(api, {"README.md": CARD, "a.parquet": TABLE}) == dataset.commits[-1].oid
-    assert len(dataset.commits) == 2
-
-
-def test_after_stop_nobody_is_answered(hub, api, dataset):
-    hub.stop()
-    with pytest.raises(Exception, match=r"disconnected|refused|reset"):
-        api.whoami()

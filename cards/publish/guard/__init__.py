@@ -27,7 +27,7 @@ __all__ = ["Text", "check"]
 
 Rule = Callable[[str], Found | None]
 CHUNK = 500
-SEPARATOR = "\n" * 4  # no rule takes what stands on both sides for one
+SEPARATOR = "\n" * 4  # no rule joins the texts on its two sides
 
 
 def check(staged: Path, publication: Publication, texts: Iterable[Text]) -> None:
@@ -98,8 +98,8 @@ def _first(
 ) -> Iterator[InputError]:
     """The first leak of one column's values.
 
-    Values are looked at one by one only where CHUNK of them at once raise a suspicion: what a rule finds in one text,
-    it finds between others, too.
+    Values are looked at one by one only if CHUNK of them together raise a suspicion. A rule that finds something in one
+    text also finds it between others.
     """
     for start in range(0, len(values), CHUNK):
         chunk = values[start : start + CHUNK]

@@ -1,4 +1,4 @@
-"""Text of a report in what is to be published: RUN words in a row that both have; of a recipe a short sentence, too."""
+"""Text of a report in what is to be published: RUN words in a row that both have; in a recipe also a short sentence."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Quotable:
 
     def _allowed(self) -> str:
         whole = f"no whole sentence of {SHORT} words or more, and " if len(self._lengths) > 1 else ""
-        return f"{whole}no {RUN} words in a row that it has, too"
+        return f"{whole}no {RUN} words in a row"
 
 
 def of_build(publication: Publication) -> Iterator[Text]:

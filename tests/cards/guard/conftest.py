@@ -9,10 +9,7 @@ import pytest
 from medfaith.cards.publication import read
 from medfaith.cards.publish import guard
 from medfaith.loaders.errors import InputError
-from tests.cards.guard.scenes import (
-    NAMES,
-    stage,
-)
+from tests.cards.guard.scenes import NAMES, OPENI, stage
 
 
 @pytest.fixture(scope="session")
@@ -28,12 +25,8 @@ def stagings(publications, tmp_path_factory):
 
 @pytest.fixture
 def copy_of(stagings, tmp_path):
-    """A staging of its own, of the policy that is asked for."""
-    names = {
-        "rows": "cxr-contrabench-openi",
-        "recipe": "surgxbench-cholect45",
-        "withheld": "wrong-lung-chest_imagenome",
-    }
+    """A staging of its own, by its name or by its policy."""
+    names = {"rows": OPENI, "recipe": "surgxbench-cholect45", "withheld": "wrong-lung-chest_imagenome"}
 
     def copy(kind):
         name = names.get(kind, kind)

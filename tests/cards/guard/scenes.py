@@ -22,8 +22,9 @@ from medfaith.loaders.sources import source
 
 REPORT = Text("report CXR9", "Stable cardiomegaly. There is a small left pleural effusion with adjacent atelectasis.")
 QUOTE = "there is a small LEFT pleural effusion, with adjacent"
+OPENI = "cxr-contrabench-openi"
 NAMES = [
-    "cxr-contrabench-chexpert", "cxr-contrabench-openi", "cxr-contrabench-chexstruct", "cxr-contrabench-rexvqa",
+    "cxr-contrabench-chexpert", OPENI, "cxr-contrabench-chexstruct", "cxr-contrabench-rexvqa",
     "heal-medvqa-vindr_cxr", "surgxbench-cholect45", "wrong-lung-chest_imagenome",
 ]  # fmt: skip
 
@@ -111,4 +112,9 @@ def image_bytes(kind: str) -> bytes:
     return file.getvalue()
 
 
-# What is written into a text file, and what the guard says of it.
+def plant(path: Path, text: str) -> None:
+    """Writes a text into the card, or into a JSON file."""
+    if path.suffix == ".md":
+        append(path, f"\nIt says: {text}\n")
+    else:
+        put_json(path, {"description": ["harmless", text]})

@@ -26,23 +26,19 @@ from tests.cards.guard.scenes import (
     rewrite,
     stage,
     turn_a_bit,
-)
+)  # fmt: skip
 
 
 def with_column(name, values):
     return lambda table: table.append_column(name, pa.array([values] * table.num_rows))
 
 
-def cast(**types):
-    """Columns of another type."""
+def cast(column, kind):
+    return lambda t: t.set_column(t.column_names.index(column), column, t[column].cast(kind))
 
-    def change(table):
-        for name, kind in types.items():
-            i = table.column_names.index(name)
-            table = table.set_column(i, name, table[name].cast(kind))
-        return table
 
-    return change
+def dictionary(table):
+    return table.set_column(table.column_names.index("cue"), "cue", table["cue"].dictionary_encode())
 
 
 def pandas_metadata(table):
@@ -65,18 +61,15 @@ SCHEMAS = {
     "bytes in a list of structs": (
         lambda t: t.append_column("x", pa.array([[{"pixels": [b"x"]}]] * t.num_rows, _NESTED)), "bytes", "x.pixels"
     ),
-    "bytes in place of text": (cast(cue=pa.binary()), "holds bytes", "cue"),
-    "large bytes": (cast(cue=pa.large_binary()), "holds bytes", "cue"),
-    "bytes in a dictionary": (lambda t: cast(cue=pa.binary())(t).set_column(
-        t.column_names.index("cue"), "cue", t["cue"].cast(pa.binary()).dictionary_encode()), "holds bytes", "cue"),
-    "large_string": (cast(cue=pa.large_string()), "type large_string", "cue"),
-    "dictionary": (
-        lambda t: t.set_column(t.column_names.index("cue"), "cue", t["cue"].dictionary_encode()), "dictionary", "cue"
-    ),
+    "bytes in place of text": (cast("cue", pa.binary()), "holds bytes", "cue"),
+    "large bytes": (cast("cue", pa.large_binary()), "holds bytes", "cue"),
+    "bytes in a dictionary": (lambda t: dictionary(cast("cue", pa.binary())(t)), "holds bytes", "cue"),
+    "large_string": (cast("cue", pa.large_string()), "type large_string", "cue"),
+    "dictionary": (dictionary, "dictionary", "cue"),
     "a column more": (with_column("report", "x"), "report", "report"),
     "a column less": (lambda t: t.drop_columns(["cue"]), "columns id", None),
     "another order": (lambda t: t.select(t.column_names[::-1]), "columns cue", None),
-    "a wider number": (cast(answer=pa.int64()), "type int64", "answer"),
+    "a wider number": (cast("answer", pa.int64()), "type int64", "answer"),
     "metadata of pandas": (pandas_metadata, "has metadata 'pandas'", None),
     "metadata of a column": (field_metadata, "has metadata 'comment'", "cue"),
     "features with an image": (other_features, "has other metadata huggingface", None),
@@ -101,7 +94,7 @@ def test_bytes_that_are_only_called_text_are_refused(copy_of, refused):
     path = first_parquet(folder)
     schema = pq.read_schema(path)
     said = {**schema.metadata, b"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes())}
-    rewrite(path, lambda t: cast(cue=pa.binary())(t).replace_schema_metadata(said), store_schema=False)
+    rewrite(path, lambda t: cast("cue", pa.binary())(t).replace_schema_metadata(said), store_schema=False)
     error = refused(folder)
     assert "holds bytes" in error.found
     assert error.column == "cue"
@@ -111,55 +104,38 @@ def dicom(path):
     shutil.copyfile(pydicom.data.get_testdata_file("CT_small.dcm", download=False), path)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+PNG, PART, OTHER = image_bytes("PNG"), "train-00000-of-00001.parquet", "holds other bytes than its rows make"
+IN = "fewshot_absence"
+# What is done to a folder `f` or to its first Parquet file `p`, what the guard says, and of which file or split.
 FILES = {
-    "a DICOM file": (lambda folder: dicom(folder / "CXR1.dcm"), "is DICOM data", "CXR1.dcm"),
-    "an image beside the Parquet": (
-        lambda folder: (folder / "openi_report_absence/CXR1.png").write_bytes(image_bytes("PNG")),
-        "is PNG data", "openi_report_absence/CXR1.png",
-    ),
+    "a DICOM file": (lambda f, _: dicom(f / "CXR1.dcm"), "is DICOM data", "CXR1.dcm"),
+    "an image beside the Parquet": (lambda _, p: (p.parent / "x.png").write_bytes(PNG), "is PNG data", f"{IN}/x.png"),
     "an image called README.md": (
-        lambda folder: (folder / "README.md").write_bytes(image_bytes("JPEG")), "is JPEG data", "README.md"
+        lambda f, _: (f / "README.md").write_bytes(image_bytes("JPEG")), "is JPEG data", "README.md"
     ),
-    "another text file": (lambda folder: (folder / "notes.txt").write_text("x"), "is no file of this", "notes.txt"),
-    "a hidden file": (lambda folder: (folder / ".cache").write_text("x"), "is no file of this", ".cache"),
-    "a folder": (lambda folder: (folder / "images").mkdir(), "is a folder of another name", "images"),
+    "another text file": (lambda f, _: (f / "notes.txt").write_text("x"), "is no file of this", "notes.txt"),
+    "a hidden file": (lambda f, _: (f / ".cache").write_text("x"), "is no file of this", ".cache"),
+    "a folder": (lambda f, _: (f / "images").mkdir(), "is a folder of another name", "images"),
     "a split that is not named": (
-        lambda folder: first_parquet(folder).rename(folder / "fewshot_absence/test-00000-of-00001.parquet"),
-        "is no file of this", "fewshot_absence/test-00000-of-00001.parquet",
+        lambda _, p: p.rename(p.parent / PART.replace("train", "test")), "is no file of this", f"{IN}/test-{PART[6:]}"
     ),
-    "a link": (lambda folder: (folder / "croissant.json").unlink() or
-               (folder / "croissant.json").symlink_to(folder / "build.json"), "is a link", "croissant.json"),
-    "an image called Parquet": (
-        lambda folder: first_parquet(folder).write_bytes(image_bytes("PNG")),
-        "no readable Parquet", "fewshot_absence/train-00000-of-00001.parquet",
-    ),
+    "a link": (lambda f, p: p.unlink() or p.symlink_to(f / "build.json"), "is a link", f"{IN}/{PART}"),
+    "an image called Parquet": (lambda _, p: p.write_bytes(PNG), "no readable Parquet", f"{IN}/{PART}"),
     "an image behind Parquet": (
-        lambda folder: first_parquet(folder).write_bytes(first_parquet(folder).read_bytes() + image_bytes("PNG")),
-        "no readable Parquet", "fewshot_absence/train-00000-of-00001.parquet",
+        lambda _, p: p.write_bytes(p.read_bytes() + PNG), "no readable Parquet", f"{IN}/{PART}"
     ),
-    "an image inside Parquet": (
-        lambda folder: insert_before_footer(first_parquet(folder), image_bytes("PNG")),
-        "holds other bytes than its rows make", "fewshot_absence/train-00000-of-00001.parquet",
-    ),
-    "a bit that is turned inside Parquet": (
-        lambda folder: turn_a_bit(first_parquet(folder)),
-        "holds other bytes than its rows make", "fewshot_absence/train-00000-of-00001.parquet",
-    ),
-    "Parquet that another program wrote": (
-        lambda folder: rewrite(first_parquet(folder), lambda table: table),
-        "holds other bytes than its rows make", "fewshot_absence/train-00000-of-00001.parquet",
-    ),
+    "an image inside Parquet": (lambda _, p: insert_before_footer(p, PNG), OTHER, f"{IN}/{PART}"),
+    "a bit that is turned inside Parquet": (lambda _, p: turn_a_bit(p), OTHER, f"{IN}/{PART}"),
+    "Parquet that another program wrote": (lambda _, p: rewrite(p, lambda table: table), OTHER, f"{IN}/{PART}"),
     "JSON that cannot be read": (
-        lambda folder: (folder / "croissant.json").write_text("{"), "cannot be read", "croissant.json"
+        lambda f, _: (f / "croissant.json").write_text("{"), "cannot be read", "croissant.json"
     ),
-    "a missing split": (lambda folder: first_parquet(folder).unlink(), "files are missing", "fewshot_absence/train"),
+    "a missing split": (lambda _, p: p.unlink(), "files are missing", f"{IN}/train"),
     "a missing part": (
-        lambda folder: first_parquet(folder).rename(folder / "fewshot_absence/train-00000-of-00002.parquet"),
-        "files are train-00000-of-00002", "fewshot_absence/train",
+        lambda _, p: p.rename(p.parent / PART.replace("of-00001", "of-00002")), "files are train-00000-of-00002",
+        f"{IN}/train",
     ),
-    "a row less": (
-        lambda folder: rewrite(first_parquet(folder), lambda t: t.slice(1)), "has 19 rows", "fewshot_absence/train"
-    ),
+    "a row less": (lambda _, p: rewrite(p, lambda t: t.slice(1)), "has 19 rows", f"{IN}/train"),
 }  # fmt: skip
 
 
@@ -167,7 +143,7 @@ FILES = {
 def test_a_file_that_does_not_belong_there_is_refused(copy_of, refused, leak):
     plant, reason, where = FILES[leak]
     name, folder = copy_of("rows")
-    plant(folder)
+    plant(folder, first_parquet(folder))
     error = refused(folder)
     assert reason in error.found
     assert error.where == f"{name}/{where}"

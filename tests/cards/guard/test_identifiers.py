@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medfaith.cards.publish import guard
-from tests.cards.guard.scenes import (
-    append,
-    first_parquet,
-    put_json,
-    replace_value,
-)
+from tests.cards.guard.scenes import append, first_parquet, put_json, replace_value
 
 # Where an identifier of That's the Wrong Lung! would get to: text, JSON text and name, JSON number.
 PLACES = {

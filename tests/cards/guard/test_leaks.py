@@ -28,7 +28,7 @@ from tests.cards.guard.scenes import (
     put_json,
     replace_value,
     stage,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,10 +59,7 @@ def test_the_rows_of_the_real_reports_quote_none_of_them(tmp_path):
 
 
 TEXTS = {
-    "thumbnail": (
-        f"![chest](data:image/png;base64,{base64.b64encode(image_bytes('PNG')).decode()})",
-        "PNG data in base64",
-    ),
+    "thumbnail": (f"![x](data:image/png;base64,{base64.b64encode(image_bytes('PNG')).decode()})", "PNG data in base64"),
     "base64 without a data URI": (base64.b64encode(image_bytes("JPEG")).decode(), "JPEG data in base64"),
     "url-safe base64": (base64.urlsafe_b64encode(b"\xff" * 4 + image_bytes("JPEG")).decode(), "JPEG data in base64"),
     "hexadecimal": (image_bytes("GIF").hex(), "GIF data in hexadecimal"),
@@ -116,11 +113,7 @@ def test_a_json_value_behind_another_of_its_name_is_refused(copy_of, refused):
 
 # Column of openi_report_absence, value, and what the guard says of it.
 VALUES = {
-    "a sentence of the report in cue": (
-        "cue",
-        "There is a small left pleural effusion with adjacent atelectasis.",
-        "65 char",
-    ),
+    "a sentence of the report": ("cue", "There is a small left pleural effusion with adjacent atelectasis.", "65 char"),
     "eight words of the report": ("question", QUOTE, "quotes report CXR9"),
     "a sentence in the question": ("question", "Which finding is seen? " + REPORT.text, "is a text of"),
     "a long option": ("options", "No small left pleural effusion with adjacent atelectasis", "is a text of"),
@@ -145,22 +138,21 @@ def test_a_leak_in_a_value_is_refused_with_its_row_and_column(copy_of, refused, 
     assert len(error.found) < 200
 
 
-MANIFEST_VALUES = {
-    "no hash": ("recipe", "sha256", "edema", "is no hash"),
-    "a report in place of an id": ("recipe", "id", REPORT.text * 3, "is a text of"),
-    "a long name": ("recipe", "config", "x" * 101, "is a text of 101"),
-    "an id where hashes stand": ("withheld", "id", "wrong-lung:50666899|1", "is no hash"),
-}
-
-
-@pytest.mark.parametrize("leak", MANIFEST_VALUES)
-def test_a_manifest_holds_names_and_hashes_only(copy_of, refused, leak):
-    kind, column, value, reason = MANIFEST_VALUES[leak]
+@pytest.mark.parametrize(
+    ("kind", "column", "value", "reason"),
+    [
+        ("recipe", "sha256", "edema", "is no hash"),
+        ("recipe", "id", REPORT.text * 3, "is a text of"),
+        ("recipe", "config", "x" * 101, "is a text of 101"),
+        ("withheld", "id", "wrong-lung:50666899|1", "is no hash"),
+    ],
+    ids=["a label in place of a hash", "a report in place of an id", "a long name", "an id in place of its hash"],
+)
+def test_a_manifest_holds_names_and_hashes_only(copy_of, refused, kind, column, value, reason):
     _, folder = copy_of(kind)
     replace_value(folder / "manifest/manifest-00000-of-00001.parquet", 3, column, value)
     error = refused(folder)
-    assert reason in error.found
-    assert (error.row, error.column) == (3, column)
+    assert (reason in error.found, error.row, error.column) == (True, 3, column), error.found
 
 
 def test_rows_of_a_benchmark_without_limits_are_refused(publications, stagings):

@@ -12,36 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders import registry
-from medfaith.cards import examples, publication
+from medfaith.cards import examples
 from medfaith.cards.publish import guard
 from medfaith.cards.publish.guard import identifiers
 from medfaith.cards.publish.guard.found import Value
 from medfaith.cards.publish.guard.quotes import RUN, SHORT, Quotable, Text
 from medfaith.loaders.errors import InputError
-from tests.cards.guard.scenes import append, opened, put_json
+from tests.cards.guard.scenes import append, opened, plant, put_json
 
 REXVQA, WRONG_LUNG, CHEXPERT = "cxr-contrabench-rexvqa", "wrong-lung-chest_imagenome", "cxr-contrabench-chexpert"
 HEAL, SURGX = "heal-medvqa-vindr_cxr", "surgxbench-cholect45"
 
 
-@pytest.fixture(scope="module")
-def publications(builds):
-    return {name: publication.read(builds[name]) for name in (REXVQA, WRONG_LUNG, CHEXPERT, HEAL, SURGX)}
-
-
 @pytest.fixture
 def copy(staged, tmp_path):
     return lambda name: shutil.copytree(staged[name], tmp_path / name)
-
-
-@pytest.fixture
-def refused(publications):
-    def check(folder, name=None):
-        with pytest.raises(InputError) as error:
-            guard.check(folder, publications[name or folder.name], [])
-        return error.value
-
-    return check
 
 
 def rows_of(one):
@@ -147,10 +132,7 @@ def test_a_key_of_the_label_files_is_refused(copy, publications, refused, place)
     folder = copy(CHEXPERT)
     keys = identifiers.keys(publications[CHEXPERT].record)
     assert not any(key in path.read_text(errors="ignore") for key in keys for path in folder.rglob("*.*"))
-    if place == "README.md":
-        append(folder / place, f"\n{keys[0]}\n")
-    else:
-        put_json(folder / place, {"x": keys[-1].upper()})
+    plant(folder / place, keys[0] if place == "README.md" else keys[-1].upper())
     error = refused(folder)
     assert "holds a key" in error.found
     assert not any(key in str(error).lower() for key in keys)
@@ -164,10 +146,7 @@ def test_a_key_of_the_label_files_is_refused(copy, publications, refused, place)
 def test_a_short_text_of_the_source_is_refused(copy, publications, refused, name, column, place):
     text = first(publications[name], column, n_words(*range(SHORT, RUN)))
     folder = copy(name)
-    if place == "README.md":
-        append(folder / place, f"\nIt says: {text.upper()}\n")
-    else:
-        put_json(folder / place, {"description": ["harmless", text.replace(" ", "  ")]})
+    plant(folder / place, text.upper().replace(" ", "  "))
     assert refused(folder).found.startswith("quotes ")
 
 
@@ -217,13 +196,13 @@ def test_a_row_in_a_card_is_refused(copy, publications, refused, name, writing):
 @pytest.mark.parametrize("name", [WRONG_LUNG, HEAL, SURGX])
 def test_boxes_with_their_labels_are_refused(copy, publications, refused, name):
     boxes = next(row["boxes"] for row in rows_of(publications[name]) if row.get("boxes"))
-    for place, plant in (
+    for place, change in (
         ("README.md", lambda path: append(path, f'\n{{"boxes": {json.dumps(boxes)}}}\n')),
         ("build.json", lambda path: put_json(path, {"boxes": boxes})),
         ("croissant.json", lambda path: put_json(path, {"examples": {"row": {"boxes": boxes}}})),
     ):
         folder = copy(name)
-        plant(folder / place)
+        change(folder / place)
         assert refused(folder).found.startswith("holds a row: ")
         shutil.rmtree(folder)
 
