@@ -20,6 +20,6 @@ def reading(text_model: str, expected: str) -> Iterator[None]:
             f"text_model={text_model}",
             f"cannot be loaded ({str(error).splitlines()[0]})",
             expected=expected,
-            action=f"download {TEXT_MODEL} (its weights are not needed) and name the folder: text_model= in --model_args, "
-            "--text-model for medfaith train",
+            action=f"download {TEXT_MODEL} (its weights are not needed) and name the folder: text_model= in "
+            "--model_args, --text-model for medfaith train",
         ) from error
