@@ -237,18 +237,17 @@ class Clip:
             raise ValueError(f"frame {t}: the clip has frames 0 to {N_FRAMES - 1}")
 
 
-def clip(video: int, *, seed: int, size: tuple[int, int] = SIZE) -> Clip:
+def clip(video: int, *, seed: int) -> Clip:
     """The clip that all phantom sources show as video `video`, where they are written with one `seed` (not negative).
 
-    size: (height, width) in pixels; the same seed at another size is the same scene, larger or smaller. Each of the
-    seven instruments is seen at the start of at least one second; one second has no tool, and one is black.
+    Each of the seven instruments is seen at the start of at least one second; one second has no tool, and one is black.
     """
     rng = np.random.default_rng([seed, video, *b"tools"])
     quiet = int(rng.integers(3, SECONDS - 2))
     black = int(rng.choice([second for second in range(3, SECONDS - 2) if abs(second - quiet) > 1]))
-    tissue = _tissue(np.random.default_rng([seed, video, *b"tissue"]), size[0])
-    views = _views(np.random.default_rng([seed, video, *b"camera"]), size[0])
-    return Clip(size, views, _tools(rng, size, quiet, black), tissue, frozenset({black}))
+    tissue = _tissue(np.random.default_rng([seed, video, *b"tissue"]), SIZE[0])
+    views = _views(np.random.default_rng([seed, video, *b"camera"]), SIZE[0])
+    return Clip(SIZE, views, _tools(rng, SIZE, quiet, black), tissue, frozenset({black}))
 
 
 def _axes(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
