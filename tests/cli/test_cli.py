@@ -23,16 +23,24 @@ def test_sources_lists_every_source_and_how_to_get_the_missing_ones(phantom_root
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["verify", "absent"], ["absent", "is not a folder"]),
-        (["verify", "."], ["holds no build"]),
+        ("verify absent", ["absent", "is not a folder"]),
+        ("verify .", ["holds no build"]),
+        ("quickstart --out .", ["choose another --out"]),
+        ("quickstart --out file", ["file"]),
     ],
+    ids=["no folder", "no build", "a folder with a user's own files", "a file"],
 )
 def test_a_wrong_argument_is_explained_with_status_2(arguments, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
+    mine = [tmp_path / "phantom" / "mine.txt", tmp_path / "file"]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert main(arguments.split()) == 2
     error = capsys.readouterr().err
     for word in words:
         assert word in error
+    assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == sorted(mine)
 
 
 @pytest.mark.parametrize(
@@ -47,18 +55,3 @@ def test_argparse_refuses_with_status_2(arguments):
 def test_tasks_prints_the_include_path(capsys):
     assert main(["tasks"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "contrabench" / "adapter.py").is_file()
-
-
-def test_quickstart_leaves_a_foreign_folder_alone(tmp_path, capsys):
-    mine = tmp_path / "phantom" / "mine.txt"
-    mine.parent.mkdir()
-    mine.touch()
-    assert main(["quickstart", "--out", str(tmp_path)]) == 2
-    assert "choose another --out" in capsys.readouterr().err
-    assert mine.exists()
-
-
-def test_a_folder_that_cannot_be_written_is_explained(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    assert main(["quickstart", "--out", str(tmp_path / "file")]) == 2
-    assert "file" in capsys.readouterr().err

@@ -93,34 +93,29 @@ def inside(boxes: Sequence[dict], height: int, width: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["corner", "centre"])
-def test_alignment_of_heatmaps_that_ignore_the_frame(of_heatmaps, kind):
-    run = of_heatmaps[kind]["instruments"]
-    aa, ac = [], []
-    for doc in (sample["doc"] for sample in run["samples"]):
+def test_scores_of_heatmaps_that_ignore_the_frame(of_heatmaps, kind):
+    """Heatmaps are stored in half precision, which moves a few pixels over the threshold."""
+    aa, ac, ras = [], [], []
+    runs = of_heatmaps[kind]
+    for doc in (sample["doc"] for asked in ("instruments", "triplets") for sample in runs[asked]["samples"]):
         region = drawn(kind, doc["height"], doc["width"])
-        of_all = inside(doc["boxes"], doc["height"], doc["width"])
-        for name in doc["gold"]:
-            own = inside([box for box in doc["boxes"] if box["label"] == name], doc["height"], doc["width"])
-            aa.append((region & own).sum() / region.sum())
-            ac.append((region & of_all).sum() / region.sum())
-    # Heatmaps are stored in half precision, which moves a few pixels over the threshold.
-    assert run["scores"]["tp_aa"] == pytest.approx(np.mean(aa), abs=0.005)
-    assert run["scores"]["tp_ac"] == pytest.approx(np.mean(ac), abs=0.005)
-    assert run["scores"]["tp_aa"] < run["scores"]["tp_ac"] < 0.5
 
+        def share(mask: np.ndarray, region: np.ndarray = region) -> float:
+            return (region & mask).sum() / region.sum()
 
-@pytest.mark.parametrize("kind", ["corner", "centre"])
-def test_ras_of_heatmaps_that_ignore_the_frame(of_heatmaps, kind):
-    run = of_heatmaps[kind]["triplets"]
-    found = []
-    for doc in (sample["doc"] for sample in run["samples"]):
-        if doc["motion"] is None:
-            continue
-        region, moving = drawn(kind, doc["height"], doc["width"]), rle.decode(doc["motion"])
         for name in doc["gold"]:
             own = [box for box in doc["boxes"] if box["label"] == name.split(",")[0]]
-            found.append((region & (moving | inside(own, doc["height"], doc["width"]))).sum() / region.sum())
-    assert run["scores"]["ras_local_ivt"] == pytest.approx(np.mean(found), abs=0.005)
+            on_own = inside(own, doc["height"], doc["width"])
+            if doc["ask"] == "instruments":
+                aa.append(share(on_own))
+                ac.append(share(inside(doc["boxes"], doc["height"], doc["width"])))
+            elif doc["motion"] is not None:
+                ras.append(share(rle.decode(doc["motion"]) | on_own))
+    scores = runs["instruments"]["scores"]
+    assert scores["tp_aa"] == pytest.approx(np.mean(aa), abs=0.005)
+    assert scores["tp_ac"] == pytest.approx(np.mean(ac), abs=0.005)
+    assert scores["tp_aa"] < scores["tp_ac"] < 0.5
+    assert runs["triplets"]["scores"]["ras_local_ivt"] == pytest.approx(np.mean(ras), abs=0.005)
 
 
 def test_every_reference_model_runs_without_heatmaps(ask):
@@ -136,10 +131,8 @@ def test_every_reference_model_runs_without_heatmaps(ask):
             docs = [sample["doc"] for sample in runs["instruments"]["samples"]]
             n_right = sum("grasper" in doc["gold"] for doc in docs)
             scores = runs["instruments"]["scores"]
-            assert (scores["precision"], scores["recall"]) == (
-                n_right / len(docs),
-                n_right / sum(len(d["gold"]) for d in docs),
-            )
+            n_gold = sum(len(doc["gold"]) for doc in docs)
+            assert (scores["precision"], scores["recall"]) == (n_right / len(docs), n_right / n_gold)
         if name == "negation_attracted":
             assert runs["instruments"]["scores"]["recall"] == runs["triplets"]["scores"]["coverage"] == 0
 
@@ -198,9 +191,11 @@ def test_levels_of_a_model_that_scores_classes(ask):
 
 
 def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_build, tmp_path):
+    """And --heatmaps reaches the model beside its other arguments."""
     store, out = tmp_path / "heatmaps", tmp_path / "results"
     command = ["eval", "--data", str(phantom_surgx_build), "--heatmaps", str(store), "--model", "oracle"]
-    assert main([*command, "--log_samples", "--tasks", "medfaith_surgx", "--output_path", str(out)]) == 0
+    command += ["--model_args", '{"heatmap": "corner"}', "--tasks", "medfaith_surgx", "--log_samples"]
+    assert main([*command, "--output_path", str(out)]) == 0
     logs = sorted(out.rglob("samples_*.jsonl"))
     assert len(logs) == 2
     for log in logs:
@@ -209,11 +204,11 @@ def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_bui
         assert str(phantom_surgx_build) not in text
         assert max(map(len, text.splitlines())) < 12_000
         for sample in map(json.loads, text.splitlines()):
-            rows = [
-                value for value in sample.values() if isinstance(value, dict) and "gold" in value and "id" not in value
-            ]
-            assert len(rows) == 1, "the row's values are logged under one metric"
-    assert list(store.rglob("model.json"))
+            of_metrics = [value for value in sample.values() if isinstance(value, dict) and "id" not in value]
+            n = sum("gold" in value for value in of_metrics)
+            assert n == 1, "the row's values are logged under one metric"
+    kept = [json.loads(path.read_text())["heatmap"] for path in store.rglob("model.json")]
+    assert set(kept) == {"corner"}
 
 
 def test_heatmaps_that_cannot_be_found_are_a_message(ask, tmp_path):
@@ -274,23 +269,12 @@ def test_heatmaps_of_another_frame_are_refused(ask, tmp_path):
 
 def test_prompts_are_those_of_the_paper(ask):
     runs = ask(Says("A hook."), "instruments", "triplets")
-    asked = {name: run["samples"][0]["arguments"] for name, run in runs.items()}
-    text = {name: str(value) for name, value in asked.items()}
-    assert (
-        "What surgical tools do you see? Choose from: Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator, Bag"
-        in text["instruments"]
-    )
+    text = {name: str(run["samples"][0]["arguments"]) for name, run in runs.items()}
+    tools = "What surgical tools do you see? Choose from: Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator, Bag"
+    assert tools in text["instruments"]
     assert "A grasper can dissect, grasp, pack or retract." in text["triplets"]
     assert "abdominal_wall_cavity" in text["triplets"]
     assert "null" not in text["triplets"]
-
-
-def test_the_folder_reaches_the_model_beside_its_other_arguments(phantom_surgx_build, tmp_path):
-    command = ["eval", "--data", str(phantom_surgx_build), "--heatmaps", str(tmp_path / "store"), "--limit", "2"]
-    given = ["--model", "oracle", "--tasks", "medfaith_surgx_instruments", "--model_args", '{"heatmap": "corner"}']
-    assert main([*command, *given]) == 0
-    (kept,) = (tmp_path / "store").glob("*/model.json")
-    assert json.loads(kept.read_text())["heatmap"] == "corner"
 
 
 @pytest.mark.parametrize(

@@ -112,45 +112,41 @@ def test_a_start_whose_record_cannot_be_read_is_refused(command, first, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("recipe", "options", "message"),
+    ("options", "message"),
     [
-        ("30_shot", ["--limit", "59"], "expected: 30 of each, of different patients"),
-        ("retrained", ["--limit", "1"], "--limit: leaves no sentence"),
-        ("retrained", ["--device", "none"], "--device none: cannot be used"),
-        ("retrained", ["--init", "/nowhere.ckpt"], "/nowhere.ckpt: cannot be loaded"),
-        ("retrained", ["--out", "/nowhere/trained.ckpt"], "--out /nowhere/trained.ckpt: is not a file in a folder"),
-        ("retrained", ["--root", "mimic_cxr=/nowhere"], "/nowhere does not exist"),
-        ("retrained", ["--data", "/nowhere"], "cannot be loaded"),
+        ("--limit 1", "--limit: leaves no sentence"),
+        ("--device none", "--device none: cannot be used"),
+        ("--init /nowhere.ckpt", "/nowhere.ckpt: cannot be loaded"),
+        ("--out /nowhere/trained.ckpt", "--out /nowhere/trained.ckpt: is not a file in a folder"),
+        ("--root mimic_cxr=/nowhere", "/nowhere does not exist"),
+        ("--data /nowhere", "cannot be loaded"),
     ],
 )
-def test_bad_input_is_named_and_nothing_is_written(command, tmp_path, capsys, recipe, options, message):
-    assert command(recipe, tmp_path / "trained.ckpt", *options) == 2
+def test_bad_input_is_named_and_nothing_is_written(command, tmp_path, capsys, options, message):
+    assert command("retrained", tmp_path / "trained.ckpt", *options.split()) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("recipe", "options", "message"),
+    ("option", "value", "message"),
     [
-        ("magic", [], "argument RECIPE: invalid choice: 'magic'"),
-        ("retrained", ["--config", "bronze"], "argument --config: invalid choice: 'bronze'"),
-        ("retrained", ["--limit", "0"], "argument --limit: expected a whole number above 0, got '0'"),
-        ("retrained", ["--epochs", "0"], "argument --epochs: expected a whole number above 0, got '0'"),
-        ("retrained", ["--batch-size", "1"], "argument --batch-size: expected a whole number above 1, got '1'"),
-        ("retrained", ["--lr", "nan"], "argument --lr: expected a positive number, got 'nan'"),
-        ("retrained", ["--lr", "0"], "argument --lr: expected a positive number, got '0'"),
-        ("retrained", ["--lr", "inf"], "argument --lr: expected a positive number, got 'inf'"),
-        ("retrained", ["--seed", "-1"], "argument --seed: expected a whole number above -1, got '-1'"),
-        ("retrained", ["--workers", "0"], "argument --workers: expected a whole number above 0, got '0'"),
-        ("retrained", ["--workers", "two"], "argument --workers: expected a whole number above 0, got 'two'"),
-        ("retrained", ["--image-cache", "-1"], "argument --image-cache: expected a number of GiB, 0 or more, got '-1'"),
+        ("RECIPE", "magic", "invalid choice: 'magic'"),
+        ("--config", "bronze", "invalid choice: 'bronze'"),
+        *((f"--{name}", "0", "expected a whole number above 0, got '0'") for name in ("limit", "epochs", "workers")),
+        ("--workers", "two", "expected a whole number above 0, got 'two'"),
+        ("--batch-size", "1", "expected a whole number above 1, got '1'"),
+        ("--seed", "-1", "expected a whole number above -1, got '-1'"),
+        *(("--lr", value, f"expected a positive number, got '{value}'") for value in ("nan", "0", "inf")),
+        ("--image-cache", "-1", "expected a number of GiB, 0 or more, got '-1'"),
     ],
 )
-def test_options_that_are_none_are_named(command, tmp_path, capsys, recipe, options, message):
+def test_options_that_are_none_are_named(command, tmp_path, capsys, option, value, message):
+    recipe, given = (value, []) if option == "RECIPE" else ("retrained", [option, value])
     with pytest.raises(SystemExit) as ended:
-        command(recipe, tmp_path / "trained.ckpt", *options)
+        command(recipe, tmp_path / "trained.ckpt", *given)
     assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+    assert f"argument {option}: {message}" in capsys.readouterr().err
 
 
 def test_without_torch_the_command_says_what_to_install():

@@ -58,9 +58,8 @@ def test_the_parts_of_silver_are_the_splits_of_the_release(scene, opened):
     assert list(data.parts) == ["train", "validation", "test"]
     for split, own in data.parts.items():
         expected = stored(scene, SILVER, split)
-        assert [(example.id, shown[example.image]) for example in own] == [
-            (row["id"], row["image"]) for row in expected
-        ]
+        found = [(example.id, shown[example.image]) for example in own]
+        assert found == [(row["id"], row["image"]) for row in expected]
         patients.append({example.patient for example in own})
     assert sum(map(len, patients)) == len(set().union(*patients))
     assert len(data.views) == len(shown)

@@ -59,9 +59,9 @@ def test_an_entity_is_hidden_as_a_whole_in_half_of_the_cases(tokenizer):
     assert np.mean([bool(own) for own in drawn]) == pytest.approx(0.5, abs=0.09)
 
 
-@pytest.mark.parametrize("name", ["retrained", "no_attn", "abnormal", "30_shot", "rand_sents"])
-def test_other_recipes_hide_nothing(tokenizer, name):
-    assert hidden_words(RECIPES[name], tokenizer, 20) == [set()] * 20
+def test_other_recipes_hide_nothing(tokenizer):
+    for name in RECIPES.keys() - {"word_masking", "clinical_masking"}:
+        assert hidden_words(RECIPES[name], tokenizer, 20) == [set()] * 20, name
 
 
 def test_a_long_sentence_is_cut_before_its_end_is_hidden(tokenizer):
@@ -109,7 +109,11 @@ def test_only_abnormal_sentences():
 @pytest.mark.parametrize(
     ("name", "parts", "message"),
     [
-        ("30_shot", parts_of(29), "29 sentences for training and 29 for validation\n  expected: 30 of each"),
+        (
+            "30_shot",
+            parts_of(29),
+            r"29 sentences for training and 29 for validation\n +expected: 30 of each, of",
+        ),
         ("abnormal", parts_of(20), "has 0 abnormal sentences for training"),
         ("retrained", parts_of(1), "has 1 sentences for training"),
     ],
@@ -124,9 +128,8 @@ def test_random_sentences_are_of_other_images():
     mine = [examples[0]._replace(id=text, sentence=text) for text in ("text a", "text b")]  # about the same image
     drawn = [sentences(RECIPES["rand_sents"], examples, examples + mine, np.random.default_rng(n)) for n in range(50)]
     assert {texts[0] for texts in drawn} == {"text 1", "text 2", "text 3"}
-    assert sentences(RECIPES["retrained"], examples, examples, np.random.default_rng(0)) == [
-        e.sentence for e in examples
-    ]
+    own = [example.sentence for example in examples]
+    assert sentences(RECIPES["retrained"], examples, examples, np.random.default_rng(0)) == own
 
 
 def test_published_recipes():
