@@ -117,9 +117,9 @@ def _paired(
             raise ValueError(f"{len(given)} {column} for {len(references)} references: give one for each")
     for row, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         name = f"row {row + 1}" if ids is None else str(ids[row])
-        size = reference["size"]
+        size = list(reference["size"] or ())
         if len(size) != 2 or min(size) < 1:
-            raise ValueError(f"{name}: size {list(size)}; expected [height, width]")
+            raise ValueError(f"{name}: size {size}; expected [height, width]")
         yield prediction, reference, name
 
 

@@ -68,8 +68,10 @@ def bootstrap_mean(
     """
     values = _vector(values, "values")
     labels = _labels(groups, len(values))
-    if n_resamples < 1 or not 0 < confidence_level < 1:
-        raise ValueError("n_resamples must be at least 1 and confidence_level between 0 and 1")
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples {n_resamples}: expected at least 1")
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, as 0.95")
     known = ~np.isnan(values)
     values, labels = values[known], None if labels is None else labels[known]
     sums, sizes = _by_group(values, labels)

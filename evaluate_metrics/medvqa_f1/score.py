@@ -43,12 +43,8 @@ def score_predictions(
     Raises:
         ValueError: lengths differ, or a row whose question_type, answer or label is unknown.
     """
-    for name, column in (("predictions", predictions), ("labels", labels)):
-        if column is not None and len(column) != len(references):
-            raise ValueError(f"{len(column)} {name} for {len(references)} references: give one for each")
     known = frozenset(vocabulary)
-    for row, reference in enumerate(references):
-        _check_row(row, reference, known)
+    _check(references, known, predictions=predictions, labels=labels)
     closed = [row for row, reference in enumerate(references) if reference["question_type"] == "closed"]
     opened = [row for row, reference in enumerate(references) if reference["question_type"] == "open"]
     outcomes: dict[int, Outcome] = {row: read_yes_no(predictions[row]) for row in closed}
@@ -216,6 +212,14 @@ def _given(row: int, labels: Collection[str] | None, known: frozenset[str]) -> E
         return Extraction(frozenset(), "unreadable")
     _check_labels("labels", row, labels, known)
     return Extraction(frozenset(labels), "found" if labels else "normal")
+
+
+def _check(references: Sequence[Mapping[str, Any]], known: frozenset[str], **columns: Sequence | None) -> None:
+    for name, column in columns.items():
+        if column is not None and len(column) != len(references):
+            raise ValueError(f"{len(column)} {name} for {len(references)} references: give one for each")
+    for row, reference in enumerate(references):
+        _check_row(row, reference, known)
 
 
 def _check_row(row: int, reference: Mapping[str, Any], known: frozenset[str]) -> None:

@@ -79,4 +79,12 @@ def bright(size, top, left, bottom, right, value=1.0):
     return heatmap
 
 
+def listed(predictions):
+    """Heatmaps as lists, which is what `evaluate` takes."""
+    return [
+        row | {"maps": [None if heatmap is None else np.asarray(heatmap).tolist() for heatmap in row["maps"]]}
+        for row in predictions
+    ]
+
+
 SIZE = (20, 30)

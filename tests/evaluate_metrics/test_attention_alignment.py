@@ -1,9 +1,7 @@
 """AA and AC: cases worked out by hand, the table of frames, coarse maps, inputs that are none, and the module."""
 
 import math
-from pathlib import Path
 
-import evaluate
 import numpy as np
 import pytest
 import torch
@@ -19,9 +17,9 @@ from medfaith.evaluate_metrics.attention_alignment.score import (
     summarise,
 )
 from medfaith.evaluate_metrics.attention_alignment.spread import spread
-from tests.evaluate_metrics.attention_maps import NAN, SIZE, bright
+from tests.evaluate_metrics.attention_maps import NAN, SIZE, bright, listed
+from tests.evaluate_metrics.modules import computed
 
-ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 BOX, OTHER = [10, 5, 8, 6], [0, 0, 4, 3]
 
 
@@ -193,6 +191,7 @@ EYE = np.eye(4, 6).tolist()
         ({}, {"window": [0, 0, 0, 4]}, r"row 1, map 1: window \[0, 0, 0, 4\]; expected \[x, y, width, height\]"),
         ({}, {"window": [0, 0, 6]}, r"window \[0, 0, 6\]; expected"),
         ({}, {"size": [4]}, r"row 1: size \[4\]; expected \[height, width\]"),
+        ({}, {"size": None}, r"row 1: size \[\]; expected \[height, width\]"),
         ({}, {"size": [0, 6]}, r"row 1: size \[0, 6\]; expected \[height, width\]"),
         ({"maps": []}, {}, r"row 1: 0 maps for the labels \['hook'\]"),
         ({"labels": ["hook", "hook"], "maps": [EYE, EYE]}, {}, "row 1: 2 maps for the labels .* each once"),
@@ -217,10 +216,5 @@ def test_module_agrees_with_the_function():
     predictions, references = rows(FRAMES)
     coarse = {"labels": ["hook", "clipper"], "maps": [np.arange(49.0).reshape(7, 7), None]}
     predictions, references = [coarse, *predictions], [GOOD | {"window": [1, 0, 4, 4]}, *references]
-    module = evaluate.load(str(ROOM / "attention_alignment"))
-    listed = [
-        row | {"maps": [None if heatmap is None else np.asarray(heatmap).tolist() for heatmap in row["maps"]]}
-        for row in predictions
-    ]
-    found = module.compute(predictions=listed, references=references, per_sample=True, seed=1)
+    found = computed("attention_alignment", listed(predictions), references, per_sample=True, seed=1)
     assert repr(found) == repr(score_predictions(predictions, references, per_sample=True, seed=1))

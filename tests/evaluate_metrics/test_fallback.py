@@ -18,6 +18,8 @@ WHOLE = (
 )
 OTHER = WHOLE.replace('"B"', '"A"')
 
+UNREADABLE = (1, None, 1, "packet_unreadable")
+
 # text -> (baseline, packet's answer, chosen, reason)
 TEXTS = {
     WHOLE: (1, 2, 2, "fired"),
@@ -47,19 +49,14 @@ TEXTS = {
     "The answer is (B).": (1, None, 1, "no_packet"),
     '{"answer": "B", "confidence": 0.62}': (1, None, 1, "no_packet"),
     '{"answer": "B", "confidence": 0.62, "packet": null}': (1, None, 1, "no_packet"),
-    '{"answer": "B", "confidence": 0.62, "packet": "C"}': (1, None, 1, "packet_unreadable"),
-    WHOLE[:60]: (1, None, 1, "packet_unreadable"),
-    WHOLE[:-1]: (1, None, 1, "packet_unreadable"),  # the packet is whole, what holds it is not
-    WHOLE.replace('"', "'"): (1, None, 1, "packet_unreadable"),
-    f'{{"response": {WHOLE}}}': (1, None, 1, "packet_unreadable"),
-    WHOLE.replace('"confidence": 0.85', '"confidence": 0.85, "answer": "A"'): (1, None, 1, "packet_unreadable"),
-    f"{WHOLE} {WHOLE.replace('0.62', '0.72')}": (1, None, 1, "packet_unreadable"),
-    '{"answer": "B", "confidence": 0.62}\n{"packet": {"answer": "C", "confidence": 0.9}}': (
-        1,
-        None,
-        1,
-        "packet_unreadable",
-    ),
+    '{"answer": "B", "confidence": 0.62, "packet": "C"}': UNREADABLE,
+    WHOLE[:60]: UNREADABLE,
+    WHOLE[:-1]: UNREADABLE,  # the packet is whole, what holds it is not
+    WHOLE.replace('"', "'"): UNREADABLE,
+    f'{{"response": {WHOLE}}}': UNREADABLE,
+    WHOLE.replace('"confidence": 0.85', '"confidence": 0.85, "answer": "A"'): UNREADABLE,
+    f"{WHOLE} {WHOLE.replace('0.62', '0.72')}": UNREADABLE,
+    '{"answer": "B", "confidence": 0.62}\n{"packet": {"answer": "C", "confidence": 0.9}}': UNREADABLE,
     '{"answer": "B", "confidence": 0.62, "answer": "C"}': (None, None, None, "no_prediction"),
     # confidences
     WHOLE.replace('"confidence": 0.62, ', ""): (1, 2, 1, "confidence_missing"),

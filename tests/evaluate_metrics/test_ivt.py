@@ -2,10 +2,8 @@
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
-import evaluate
 import ivtmetrics.recognition
 import numpy as np
 import pytest
@@ -17,8 +15,8 @@ from medfaith.evaluate_metrics.ivt import score, triplets
 from medfaith.evaluate_metrics.reading import surgical_names as vocabulary
 from medfaith.evaluate_metrics.reading.surgical_names import COMPONENTS, INSTRUMENTS, TRIPLETS
 from medfaith.loaders import cholec_triplets
+from tests.evaluate_metrics.modules import computed
 
-ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 SETS = st.sets(st.sampled_from(INSTRUMENTS))
 RATES = ("precision", "recall", "f1")
 
@@ -231,12 +229,7 @@ def test_counts_of_a_case_by_hand():
     scores = score.instrument_scores(predicted, gold)
     assert [scores[f"n_{what}"] for what in ("true_positives", "false_positives", "false_negatives")] == [2, 2, 2]
     assert [scores[rate] for rate in RATES] == [0.5, 0.5, 0.5]
-    assert (scores["n"], scores["n_unparsed"], scores["n_empty_predictions"], scores["n_empty_references"]) == (
-        5,
-        1,
-        2,
-        1,
-    )
+    assert [scores[f"n{what}"] for what in ("", "_unparsed", "_empty_predictions", "_empty_references")] == [5, 1, 2, 1]
     assert scores["per_class"]["hook"]["n_false_negatives"] == 1
     assert math.isnan(scores["per_class"]["bipolar"]["f1"])
     assert scores["n_classes_f1"] == 3
@@ -294,23 +287,19 @@ def test_triplet_scores_and_samples():
 
 
 def test_the_module_gives_what_the_functions_give():
-    module = evaluate.load(str(ROOM / "ivt"), "triplets")
     scores, gold, videos = random_videos(6, n_videos=2, n=4)
     references = [
         {"triplets": [TRIPLETS[one] for one in np.flatnonzero(row)], "video": str(video)}
         for row, video in zip(gold, videos, strict=True)
     ]
-    found: Any = module.compute(
-        predictions=scores.tolist(), references=references, k=3, ignore_null=True, n_resamples=20
-    )
-    wanted = score.score_triplets(scores.tolist(), references, k=3, ignore_null=True, n_resamples=20)
-    assert repr(found) == repr(wanted)
-    read: Any = evaluate.load(str(ROOM / "ivt")).compute(
-        predictions=["hook", None], references=[{"classes": ["hook"], "video": "a"}, {"classes": [], "video": "b"}]
-    )
+    how: Any = {"k": 3, "ignore_null": True, "n_resamples": 20}
+    found = computed("ivt", scores.tolist(), references, config="triplets", **how)
+    assert repr(found) == repr(score.score_triplets(scores.tolist(), references, **how))
+    references = [{"classes": ["hook"], "video": "a"}, {"classes": [], "video": "b"}]
+    read = computed("ivt", ["hook", None], references)
     assert (read["f1"], read["n_unparsed"]) == (1, 1)
     with pytest.raises(ValueError, match="configuration 'triplet'; expected instruments or triplets"):
-        evaluate.load(str(ROOM / "ivt"), "triplet")
+        computed("ivt", [], [], config="triplet")
 
 
 # --- bad input
@@ -318,43 +307,39 @@ def test_the_module_gives_what_the_functions_give():
 ONES = np.ones((2, 100))
 NAN, NO_NUMBER = ONES.copy(), ONES.copy()
 NAN[1, 7], NO_NUMBER[0, 3] = np.nan, np.inf
-FRAMES = [{"triplets": [], "video": "a"}] * 2
+FRAMES = [{"triplets": [], "classes": [], "video": "a"}] * 2
+ap, rates, coverage = triplets.triplet_ap, score.instrument_scores, score.triplet_coverage
+instruments, scored = score.score_instruments, score.score_triplets
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: triplets.triplet_ap(NAN, ONES, "aa"), "scores, row 2, triplet 7: nan; expected a finite number"),
-        (lambda: triplets.triplet_ap(NO_NUMBER, ONES, "aa"), "scores, row 1, triplet 3: inf; expected a finite number"),
-        (
-            lambda: triplets.triplet_ap(ONES[:, 1:], ONES, "aa"),
-            "scores, row 1: 99 numbers; expected 100, one a triplet",
-        ),
-        (lambda: triplets.triplet_ap(ONES, ONES[:, 1:], "aa"), "gold, row 1: 99 numbers; expected 100"),
-        (lambda: triplets.triplet_ap(ONES, ONES / 2, "aa"), "gold, row 1, triplet 0: 0.5; expected 0 or 1"),
-        (lambda: triplets.triplet_ap(ONES, ONES[:1], "aa"), "1 gold for 2 frames: give one for each"),
-        (lambda: triplets.triplet_ap(ONES, ONES, "a"), "1 videos for 2 frames: give one for each"),
+        (lambda: ap(NAN, ONES, "aa"), "scores, row 2, triplet 7: nan; expected a finite number"),
+        (lambda: ap(NO_NUMBER, ONES, "aa"), "scores, row 1, triplet 3: inf; expected a finite number"),
+        (lambda: ap(ONES[:, 1:], ONES, "aa"), "scores, row 1: 99 numbers; expected 100, one a triplet"),
+        (lambda: ap(ONES, ONES[:, 1:], "aa"), "gold, row 1: 99 numbers; expected 100"),
+        (lambda: ap(ONES, ONES / 2, "aa"), "gold, row 1, triplet 0: 0.5; expected 0 or 1"),
+        (lambda: ap(ONES, ONES[:1], "aa"), "1 gold for 2 frames: give one for each"),
+        (lambda: ap(ONES, ONES, "a"), "1 videos for 2 frames: give one for each"),
         (lambda: score.top_k(ONES, 101), "k 101: expected 1 to 100, the number of classes"),
         (lambda: score.top_k(ONES, 0), "k 0: expected 1 to 100, the number of classes"),
         (lambda: score.top_k(ONES[0]), r"scores: shape \(100,\); expected one row a frame"),
-        (lambda: score.triplet_coverage([[1]], [[1], [2]]), "1 predicted for 2 frames: give one for each"),
-        (lambda: score.instrument_scores([{"hook"}], []), "1 predicted for 0 frames: give one for each"),
-        (lambda: score.instrument_scores([{"hook"}], [{"hook"}], groups="ab"), "2 groups for 1 frames"),
+        (lambda: coverage([[1]], [[1], [2]]), "1 predicted for 2 frames: give one for each"),
+        (lambda: rates([{"hook"}], []), "1 predicted for 0 frames: give one for each"),
+        (lambda: rates([{"hook"}], [{"hook"}], groups="ab"), "2 groups for 1 frames"),
+        (lambda: rates([set(), {"Hook"}], [set(), set()]), "predicted, row 2: 'Hook'; expected one of the 7 classes"),
+        (lambda: rates([set()], [{"bag"}]), "gold, row 1: 'bag'; expected one of the 7 classes"),
         (
-            lambda: score.instrument_scores([set(), {"Hook"}], [set(), set()]),
-            "predicted, row 2: 'Hook'; expected one of the 7 classes",
-        ),
-        (lambda: score.instrument_scores([set()], [{"bag"}]), "gold, row 1: 'bag'; expected one of the 7 classes"),
-        (
-            lambda: score.score_instruments(['{"predicted": ["knife"]}'], [{"classes": [], "video": "a"}]),
+            lambda: instruments(['{"predicted": ["knife"]}'], FRAMES[:1]),
             "predicted, row 1: 'knife'; expected one of the 7 classes",
         ),
-        (lambda: score.score_instruments(["hook"], []), "1 predictions for 0 frames: give one for each"),
-        (lambda: score.score_triplets(ONES.tolist()[:1], FRAMES), "1 predictions for 2 frames: give one for each"),
-        (lambda: score.score_triplets([[1.0] * 100, [1.0]], FRAMES), "predictions, row 2: 1 numbers; expected 100"),
+        (lambda: instruments(["hook"], []), "1 predictions for 0 frames: give one for each"),
+        (lambda: scored(ONES.tolist()[:1], FRAMES), "1 predictions for 2 frames: give one for each"),
+        (lambda: scored([[1.0] * 100, [1.0]], FRAMES), "predictions, row 2: 1 numbers; expected 100"),
         (
-            lambda: score.score_triplets(ONES, [FRAMES[0], {"triplets": ["hook,cut,liver"], "video": "a"}]),
-            "references, row 2: 'hook,cut,liver'; expected one of the 100 classes",
+            lambda: scored(ONES, [FRAMES[0], FRAMES[0] | {"triplets": ["a,b,c"]}]),
+            "references, row 2: 'a,b,c'; expected one of the 100 classes",
         ),
     ],
 )

@@ -1,9 +1,7 @@
 """Localization: rows by hand and against scipy, pairs and candidates, the module, bad inputs."""
 
 import math
-from pathlib import Path
 
-import evaluate
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -35,8 +33,8 @@ from medfaith.evaluate_metrics.localization.score import (
     symmetric_kl,
 )
 from medfaith.evaluate_metrics.localization.view import mask, scores, window
+from tests.evaluate_metrics.modules import computed
 
-ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 NAN = float("nan")
 SIZE = (256, 256)
 LEFT, RIGHT = [128, 0, 128, 256], [0, 0, 128, 256]  # of the patient
@@ -163,15 +161,9 @@ def test_grids_of_other_cells_have_no_divergence():
 
 
 def row_(id_, values, original_id=None, perturbation=None, cluster="p1", **subsets):
-    return {
-        "id": id_,
-        "original_id": original_id,
-        "perturbation": perturbation,
-        "cluster": cluster,
-        "subsets": dict.fromkeys(SUBSETS[1:], False) | subsets,
-        "state": "scored",
-        "values": dict.fromkeys(VALUES) | values,
-    }
+    names = {"id": id_, "original_id": original_id, "perturbation": perturbation, "cluster": cluster}
+    subsets = dict.fromkeys(SUBSETS[1:], False) | subsets
+    return names | {"subsets": subsets, "state": "scored", "values": dict.fromkeys(VALUES) | values}
 
 
 ROWS = [
@@ -265,17 +257,9 @@ def test_correlations_are_those_of_scipy_over_what_both_have(n, seed):
 
 
 def reference(id_, boxes, original_id=None, perturbation=None, cluster="p1", **changes):
-    return {
-        "id": id_,
-        "original_id": original_id,
-        "perturbation": perturbation,
-        "cluster": cluster,
-        "size": list(SIZE),
-        "boxes": [{"label": "lung", "xywh": box} for box in boxes],
-        "abnormal": False,
-        "one_lung": True,
-        "mdrb": False,
-    } | changes
+    names = {"id": id_, "original_id": original_id, "perturbation": perturbation, "cluster": cluster}
+    image = {"size": list(SIZE), "boxes": [{"label": "lung", "xywh": box} for box in boxes]}
+    return names | image | {"abnormal": False, "one_lung": True, "mdrb": False} | changes
 
 
 def prediction(grid, covered=None, local=None, overall=None):
@@ -322,13 +306,9 @@ def test_no_predictions():
 @pytest.mark.parametrize("first", range(5))  # whatever is missing in the first row
 def test_module_agrees_with_the_function(first):
     predictions, references = (rows[first:] + rows[:first] for rows in (PREDICTIONS, REFERENCES))
-    module = evaluate.load(str(ROOM / "localization"))
     options = {"upsampling": "nearest", "per_sample": True, "n_resamples": 50}
-    expected = repr(score_predictions(predictions, references, **options))
-    assert repr(module.compute(predictions=predictions, references=references, **options)) == expected
-    for one, other in zip(predictions, references, strict=True):
-        module.add(prediction=one, reference=other)
-    assert repr(module.compute(**options)) == expected
+    expected = score_predictions(predictions, references, **options)
+    assert repr(computed("localization", predictions, references, **options)) == repr(expected)
 
 
 @pytest.mark.parametrize(

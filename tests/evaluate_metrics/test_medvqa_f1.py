@@ -2,10 +2,8 @@
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
-import evaluate
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,8 +14,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores, score_predictions
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES, OTHERS, SYNONYMS
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
-
-ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
+from tests.evaluate_metrics.modules import ROOM, computed
 
 AORTA, ATEL, CALC, CARD, CLAV, CONS = CLASSES[:6]
 EDEMA, EMPH, PA, ILD, INF, OPAC = CLASSES[6:12]
@@ -286,11 +283,7 @@ def test_the_interval_is_that_of_resampled_images(seed):
 
 
 def test_module_agrees_with_the_function():
-    module = evaluate.load(str(ROOM / "medvqa_f1"))
-    predictions, references = table()
-    assert module.compute(predictions=predictions, references=references, per_sample=True) == score_predictions(
-        predictions, references, per_sample=True
-    )
+    assert computed("medvqa_f1", *table(), per_sample=True) == score_predictions(*table(), per_sample=True)
 
 
 def test_printed_f1_of_table_2_is_not_always_that_of_printed_precision_and_recall():

@@ -1,9 +1,7 @@
 """RAS: the levels as a table, scores by hand and against the obvious loop, motion that is not known, bad inputs."""
 
 import math
-from pathlib import Path
 
-import evaluate
 import numpy as np
 import pytest
 import torch
@@ -14,54 +12,34 @@ from medfaith.evaluate_metrics.mask_overlap.masks import decoded
 from medfaith.evaluate_metrics.ras.levels import LEVELS, is_null, match, parsed
 from medfaith.evaluate_metrics.ras.score import ras, score_frame, score_predictions, summarise
 from medfaith.loaders import rle
+from tests.evaluate_metrics import attention_maps
+from tests.evaluate_metrics.attention_maps import NAN, batches, listed, plain_share
+from tests.evaluate_metrics.modules import computed
 
-ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
-NAN = float("nan")
 SIZE = (10, 20)
 
 
-def plain_ras(heatmap, boxes, motion):
-    """As one would write it down."""
-    if heatmap.max() == heatmap.min():
-        return NAN
-    region = (heatmap >= np.quantile(heatmap, 0.8)) & (heatmap > 0)
-    inside = motion.copy()
-    for mask in rle.from_boxes(np.asarray(boxes, dtype=float).reshape(-1, 4), heatmap.shape):
-        inside |= rle.decode(mask)
-    return (region & inside).sum() / region.sum() if region.any() else NAN
-
-
-@st.composite
-def batches(draw):
-    size = draw(st.integers(1, 40)), draw(st.integers(1, 40))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n = draw(st.integers(1, 4))
-    maps = np.maximum(rng.random((n, *size)) - draw(st.sampled_from([0, 0.5, 0.95, 1])), 0)
-    sides = [size[1], size[0], size[1], size[0]]
-    boxes = [[rng.random((rng.integers(0, 4), 4)) * sides + 0.01 for _ in range(n)] for _ in range(2)]
-    return maps, *boxes, rng.random(maps.shape) < draw(st.sampled_from([0, 0.3, 1]))
-
-
-@given(batches())
+@settings(max_examples=60)
+@given(batches(largest=40))
 def test_equals_the_obvious_loop(batch):
     maps, instrument_boxes, all_boxes, motion = batch
+    maps = maps.astype(np.float64)  # as lists have them
     found = ras(maps, instrument_boxes, all_boxes, motion)
     expected = [
-        [plain_ras(*row) for row in zip(maps, boxes, motion, strict=True)] for boxes in (instrument_boxes, all_boxes)
+        [plain_share(heatmap, near, motion=moving) for heatmap, near, moving in zip(maps, boxes, motion, strict=True)]
+        for boxes in (instrument_boxes, all_boxes)
     ]
     assert np.array_equal(found[:2], expected, equal_nan=True)
     assert np.array_equal(found[2], np.isnan(expected[0]))
     tensors = ras(torch.from_numpy(maps), instrument_boxes, all_boxes, torch.from_numpy(motion))
-    listed = ras(maps.tolist(), instrument_boxes, all_boxes, [torch.from_numpy(mask) for mask in motion])
-    for other in (tensors, listed):
+    lists = ras(maps.tolist(), instrument_boxes, all_boxes, [torch.from_numpy(mask) for mask in motion])
+    for other in (tensors, lists):
         for ours, theirs in zip(other, found, strict=True):
             assert np.array_equal(ours, theirs, equal_nan=True)
 
 
-def bright(top, left, bottom, right):
-    heatmap = np.zeros(SIZE, dtype=np.float32)
-    heatmap[top:bottom, left:right] = 1
-    return heatmap
+def bright(*corners):
+    return attention_maps.bright(SIZE, *corners)
 
 
 GRASPER, HOOK = {"label": "grasper", "xywh": [0, 0, 4, 5]}, {"label": "hook", "xywh": [10, 0, 4, 5]}
@@ -350,12 +328,7 @@ def test_module_takes_frames_of_which_no_motion_is_known():
     predictions, references = rows([(frame([G], [ON_GRASPER], [G], motion=N), None)] * 2)
     expected = score_predictions(predictions, references, per_sample=True)
     assert expected["n_without_motion"] == 2
-    listed = [row | {"maps": [heatmap.tolist() for heatmap in row["maps"]]} for row in predictions]
-    module = evaluate.load(str(ROOM / "ras"))
-    assert repr(module.compute(predictions=listed, references=references, per_sample=True)) == repr(expected)
-    for prediction, reference in zip(listed, references, strict=True):
-        module.add(prediction=prediction, reference=reference)
-    assert repr(module.compute(per_sample=True)) == repr(expected)
+    assert repr(computed("ras", listed(predictions), references, per_sample=True)) == repr(expected)
 
 
 @pytest.mark.parametrize("row", [0, 1])
@@ -363,19 +336,13 @@ def test_module_takes_no_empty_text_for_motion_that_is_not_known(row):
     predictions, references = rows([(frame([], [], [G]), None)] * 2)
     references[row]["motion"] = {"size": list(SIZE), "counts": ""}
     with pytest.raises(ValueError, match=f"row {row + 1}, motion: the runs cover 0 pixels"):
-        evaluate.load(str(ROOM / "ras")).compute(predictions=predictions, references=references)
+        computed("ras", predictions, references)
 
 
 @pytest.mark.parametrize("first", [0, 5])  # a frame whose motion is not known comes first, too
 def test_module_agrees_with_the_function(first):
-    frames = FRAMES[first:] + FRAMES[:first]
-    predictions, references = rows(frames)
+    predictions, references = rows(FRAMES[first:] + FRAMES[:first])
     coarse = {"triplets": [G], "maps": [np.arange(49.0).reshape(7, 7)]}
     predictions, references = [*predictions, coarse], [*references, references[0] | {"window": [1, 0, 9, 9]}]
-    module = evaluate.load(str(ROOM / "ras"))
-    listed = [
-        row | {"maps": [None if heatmap is None else np.asarray(heatmap).tolist() for heatmap in row["maps"]]}
-        for row in predictions
-    ]
-    found = module.compute(predictions=listed, references=references, per_sample=True, top_k=3)
+    found = computed("ras", listed(predictions), references, per_sample=True, top_k=3)
     assert repr(found) == repr(score_predictions(predictions, references, per_sample=True, top_k=3))

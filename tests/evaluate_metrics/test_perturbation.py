@@ -1,18 +1,17 @@
-"""The Textual Perturbation Test: reading yes and no, a case counted by hand, undefined values, invariants."""
+"""The textual and the visual perturbation test: reading yes and no, cases by hand, undefined values, invariants."""
 
 import math
-from pathlib import Path
 
-import evaluate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.reading.thinking import without_thinking
 from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt.score import KINDS, score_predictions
-
-ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
+from medfaith.evaluate_metrics.vpt.score import score_predictions as vpt
+from tests.evaluate_metrics.modules import computed
 
 READ = {
     "yes": [
@@ -123,6 +122,33 @@ def test_a_table_counted_by_hand():
     ]  # fmt: skip
 
 
+VISUAL = [
+    ("Yes", row("a1")), ("Yes, it does.", row("a2")), ("Yes", row("b1")), ("No", row("c1")), ("...", row("c2")),
+    ("Yes", row("d1")),  # without a partner
+    ("No, it is clear.", row("a1", "region")), ("Yes", row("a2", "region")), ("I cannot tell", row("b1", "region")),
+    ("No", row("c1", "region")), ("No", row("c2", "region")),
+]  # fmt: skip
+
+
+def test_a_visual_table_counted_by_hand():
+    scores = vpt([text for text, _ in VISUAL], [{**one, "image_id": one["original_id"][0]} for _, one in VISUAL])
+    interval = bootstrap_mean([1, 0, 0], groups=["a", "a", "b"])
+    assert scores == {
+        "vpt": 1 / 3, "vpt_ci_low": interval.low, "vpt_ci_high": interval.high, "n_pairs": 3, "n_changed": 1,
+        "n_unparsed_perturbed": 1, "n_without_partner": 1, "n_images": 2, "n_originals": 6, "n_true_positives": 4,
+        "n_unparsed_originals": 1, "n_without_original": 0,
+    }  # fmt: skip
+
+
+def test_seed_resamples_and_level_reach_the_bootstrap():
+    references = [row(f"{letter}1", kind) for letter in "abcdefgh" for kind in ("original", "region")]
+    predictions = ["Yes" if number % 2 == 0 or number % 3 == 0 else "No" for number in range(16)]
+    ways = [{"n_resamples": 3, "seed": 1}, {"n_resamples": 3, "seed": 2}, {"n_resamples": 50, "seed": 1}]
+    assert len({vpt(predictions, references, **how)["vpt_ci_low"] for how in ways}) == 3
+    narrow, wide = (vpt(predictions, references, confidence_level=level) for level in (0.5, 0.99))
+    assert narrow["vpt_ci_high"] - narrow["vpt_ci_low"] < wide["vpt_ci_high"] - wide["vpt_ci_low"]
+
+
 def test_undefined_is_nan_beside_a_zero_count():
     for predictions, references in (([], []), (["No", "No"], [row("q1"), row("q1", "anatomy")])):
         scores = score_predictions(predictions, references)
@@ -132,19 +158,17 @@ def test_undefined_is_nan_beside_a_zero_count():
 
 
 @pytest.mark.parametrize(
-    ("references", "message"),
+    ("score", "references", "message"),
     [
-        (
-            [row("q1"), row("q1", "region")],
-            "row 2, column 'kind': 'region'; expected one of original, anatomy, disease",
-        ),
-        ([row("q1"), row("q1")], "'q1' has 2 originals"),
-        ([row("q1")], "2 predictions for 1 references"),
+        (score_predictions, [row("q1"), row("q1", "region")], "row 2, column 'kind': 'region'; .* anatomy, disease"),
+        (vpt, [row("q1"), row("q1", "anatomy")], "row 2, column 'kind': 'anatomy'; expected one of original, region"),
+        (vpt, [row("q1"), row("q1")], "'q1' has 2 originals"),
+        (vpt, [row("q1")], "2 predictions for 1 references"),
     ],
 )
-def test_bad_rows_are_named(references, message):
+def test_bad_rows_are_named(score, references, message):
     with pytest.raises(ValueError, match=message):
-        score_predictions(["Yes", "No"], references)
+        score(["Yes", "No"], references)
 
 
 def test_the_interval_draws_whole_images():
@@ -207,9 +231,7 @@ def test_printed_shares_come_back_from_counts(line):
         assert f"{score_predictions(predictions, references)[f'tpt_{kind}']:.3f}" == share
 
 
-def test_module_agrees_with_the_function():
-    predictions, references = [text for text, _ in HAND], [reference for _, reference in HAND]
-    module = evaluate.load(str(ROOM / "tpt"))
-    assert module.compute(predictions=predictions, references=references, per_sample=True) == score_predictions(
-        predictions, references, per_sample=True
-    )
+@pytest.mark.parametrize(("name", "score", "cases"), [("tpt", score_predictions, HAND), ("vpt", vpt, VISUAL)])
+def test_module_agrees_with_the_function(name, score, cases):
+    predictions, references = zip(*cases, strict=True)
+    assert computed(name, predictions, references, per_sample=True) == score(predictions, references, per_sample=True)
