@@ -56,8 +56,12 @@ def stack_options(ids: ArrayLike, options: ArrayLike, values: ArrayLike) -> tupl
     order = first.argsort()
     row = order.argsort()[row]
     stacked = np.full((len(names), options.max(initial=-1) + 1, *values.shape[1:]), np.nan)
-    if len(np.unique(np.stack([row, options]), axis=1).T) < len(row):
-        raise ValueError("two records of one option; select those of one task and one run")
+    taken, count = np.unique(np.stack([row, options]), axis=1, return_counts=True)
+    if (count > 1).any():
+        question, option = taken[:, count.argmax()]
+        raise ValueError(
+            f"{names[order][question]}: two records of option {option}; select those of one task and one run"
+        )
     stacked[row, options] = values
     return names[order], stacked
 

@@ -64,11 +64,8 @@ def test_coarse_maps_come_to_the_frame_as_scipy_interpolates(height, width, wind
     assert to_frame(grid, (24, 31), list(window))[clear] == pytest.approx(expected[clear], abs=1e-5)
 
 
-def test_coarse_maps_come_to_the_frame_as_torch_interpolates():
-    grid = np.random.default_rng(0).random((7, 7), dtype=np.float32)
-    expected = torch.nn.functional.interpolate(torch.from_numpy(grid)[None, None], size=(48, 85), mode="bilinear")
-    assert to_frame(grid, (48, 85), [0, 0, 85, 48]) == pytest.approx(expected[0, 0].numpy(), abs=1e-6)
-    assert np.ptp(to_frame(np.full((7, 7), 0.3), (48, 85), [0, 0, 85, 48])) == 0  # even stays even: degenerate
+def test_an_even_map_stays_even_on_the_frame():
+    assert np.ptp(to_frame(np.full((7, 7), 0.3), (48, 85), [0, 0, 85, 48])) == 0  # so that it is degenerate
 
 
 def box(label, *xywh):

@@ -4,6 +4,7 @@ import math
 import re
 from typing import Any
 
+import evaluate
 import ivtmetrics.recognition
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from medfaith.evaluate_metrics.ivt import score, triplets
 from medfaith.evaluate_metrics.reading import surgical_names as vocabulary
 from medfaith.evaluate_metrics.reading.surgical_names import COMPONENTS, INSTRUMENTS, TRIPLETS
 from medfaith.loaders import cholec_triplets
-from tests.evaluate_metrics.modules import computed
+from tests.evaluate_metrics.modules import ROOM, computed
 
 SETS = st.sets(st.sampled_from(INSTRUMENTS))
 RATES = ("precision", "recall", "f1")
@@ -296,7 +297,8 @@ def test_the_module_gives_what_the_functions_give():
     found = computed("ivt", scores.tolist(), references, config="triplets", **how)
     assert repr(found) == repr(score.score_triplets(scores.tolist(), references, **how))
     references = [{"classes": ["hook"], "video": "a"}, {"classes": [], "video": "b"}]
-    read = computed("ivt", ["hook", None], references)
+    module: Any = evaluate.load(str(ROOM / "ivt"))
+    read = module.compute(predictions=["hook", None], references=references)
     assert (read["f1"], read["n_unparsed"]) == (1, 1)
     with pytest.raises(ValueError, match="configuration 'triplet'; expected instruments or triplets"):
         computed("ivt", [], [], config="triplet")

@@ -228,7 +228,7 @@ def test_undefined_similarities_are_nan():
         (lambda: subsets([[1.0, 2.0]], [0], [1], [0], predictions=[7]), "between -1"),
         (lambda: stack_options(["a"], [0, 1], [1.0, 2.0]), "one entry a record"),
         (lambda: stack_options(["a"], [-1], [1.0]), "start at 0"),
-        (lambda: stack_options(["a", "a"], [0, 0], [1.0, 2.0]), "two records"),
+        (lambda: stack_options(["b", "a", "a"], [2, 1, 1], [1.0, 2.0, 3.0]), "a: two records of option 1"),
         (lambda: state_similarity([[1.0, 2.0]], [0], [1]), r"\(n, k, d\)"),
     ],
 )
