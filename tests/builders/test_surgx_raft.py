@@ -150,7 +150,7 @@ def test_weights_that_cannot_be_downloaded(monkeypatch):
         raise URLError("no network")
 
     monkeypatch.setattr(Raft_Large_Weights, "get_state_dict", offline)
-    with pytest.raises(MedfaithError, match=r"(?s)C_T_SKHT_V2 cannot be downloaded.*what to do: give a file"):
+    with pytest.raises(MedfaithError, match=r"(?s)C_T_SKHT_V2 cannot be downloaded.*what to do: name a file"):
         next(Raft(opener(frames(2))).flows("VID01", pairs_of(1)))
 
 

@@ -66,17 +66,13 @@ def roots(tmp_path) -> dict[str, Any]:
     return {"mimic_cxr": tmp_path}
 
 
-def request_of(
-    row: str, image: Any, sentence: str | None = "Clear.", task="medfaith_wrong_lung_gold", **doc
-) -> Instance:
-    content = {"id": row, "images": image} | ({} if sentence is None else {"sentence": sentence}) | doc
-    return Instance(
-        request_type="generate_until",
-        doc=content,
-        arguments=("<image> Is it true?", {"until": []}, {"visual": image}),  # pyright: ignore[reportArgumentType]
-        idx=0,
-        metadata=(task, 0, 1),
-    )
+TASK = "medfaith_wrong_lung"
+
+
+def request_of(row: str, image: Any, sentence: str | None = "Clear.", task=f"{TASK}_gold") -> Instance:
+    content = {"id": row, "images": image} | ({} if sentence is None else {"sentence": sentence})
+    arguments: Any = ("<image> Is it true?", {"until": []}, {"visual": image})
+    return Instance("generate_until", content, arguments, 0, (task, 0, 1))
 
 
 class Opened(LazyImages):
@@ -92,19 +88,14 @@ class Opened(LazyImages):
 def rows_of(roots) -> list[Instance]:
     """Rows of two tasks: gold sentences, and pairs that show them again beside changed ones."""
     Opened.count.clear()
-
-    def shown(row: str, number: int) -> Opened:
-        return Opened(row, [{"source": "mimic_cxr", "key": f"{number}.png"}], roots)
-
-    told = [
-        ("a", 0, "Left lung is clear."),
-        ("b", 1, "Left lung is clear."),
-        ("c", 0, "Right lung is clear of anything."),
-    ]
-    gold = [request_of(row, shown(row, number), sentence) for row, number, sentence in told]
-    swapped = [("a", 0, "Left lung is clear."), ("a/swap", 0, "Right lung is clear."), ("a/boxes", 0, told[0][2])]
-    task = "medfaith_wrong_lung_swap"
-    return [*gold, *(request_of(row, shown(row, number), text, task) for row, number, text in swapped)]
+    left, right = "Left lung is clear.", "Right lung is clear of anything."
+    return [
+        request_of(row, Opened(row, [{"source": "mimic_cxr", "key": f"{number}.png"}], roots), text, f"{TASK}_{task}")
+        for task, row, number, text in (
+            ("gold", "a", 0, left), ("gold", "b", 1, left), ("gold", "c", 0, right),
+            ("swap", "a", 0, left), ("swap", "a/swap", 0, "Right lung is clear."), ("swap", "a/boxes", 0, right),
+        )
+    ]  # fmt: skip
 
 
 def made(monkeypatch, tmp_path, aligner, **options) -> AlignmentLM:
@@ -112,16 +103,11 @@ def made(monkeypatch, tmp_path, aligner, **options) -> AlignmentLM:
     return AlignmentLM("gloria:x", store=str(tmp_path / "store"), **options)
 
 
-# The model class
-
-
 @pytest.mark.parametrize("batch_size", [1, 3, "auto"])
 def test_each_image_and_sentence_is_computed_once_and_kept_for_every_row(monkeypatch, tmp_path, roots, batch_size):
     aligner, requests = Counting(), rows_of(roots)
-    replies = [
-        json.loads(text)
-        for text in made(monkeypatch, tmp_path, aligner, batch_size=batch_size).generate_until(requests, True)
-    ]
+    lm = made(monkeypatch, tmp_path, aligner, batch_size=batch_size)
+    replies = [json.loads(text) for text in lm.generate_until(requests, True)]
     sentences = [str(r.doc["sentence"]) for r in requests]
     widths = [40, 41, 40, 40, 40, 40]
     assert sorted(aligner.asked) == sorted(set(zip(widths, sentences, strict=True)))
@@ -160,7 +146,7 @@ def test_another_row_of_a_known_image_and_sentence_is_not_computed_again(monkeyp
     assert len(other.asked) == 1  # another model
 
 
-def test_another_image_of_the_same_row_has_maps_of_its_own(monkeypatch, tmp_path, roots):
+def test_another_image_of_the_same_row_has_maps_of_its_own(monkeypatch, tmp_path):
     lm = made(monkeypatch, tmp_path, aligner := Counting())
     images = [Image.new("RGB", (40, 30), colour) for colour in ("white", "black")]
     first, second = (json.loads(lm.generate_until([request_of("a", [image])], True)[0]) for image in images)
@@ -168,11 +154,10 @@ def test_another_image_of_the_same_row_has_maps_of_its_own(monkeypatch, tmp_path
     assert len(aligner.asked) == 2
 
 
-@pytest.mark.parametrize(
-    ("weight", "message"), [(float("nan"), "not numbers: its weights are broken"), (float("inf"), "not numbers")]
-)
-def test_attention_that_is_no_number_stops_the_run(monkeypatch, tmp_path, roots, weight, message):
-    with pytest.raises(MedfaithError, match=f"gloria:x gives attention or similarities that are {message}"):
+@pytest.mark.parametrize("weight", [float("nan"), float("inf")])
+def test_attention_that_is_no_number_stops_the_run(monkeypatch, tmp_path, roots, weight):
+    message = "gloria:x gives attention or similarities that are not numbers: its weights are broken"
+    with pytest.raises(MedfaithError, match=message):
         made(monkeypatch, tmp_path, Counting(weight=weight)).generate_until(rows_of(roots), True)
     assert not list((tmp_path / "store").glob("*/*.npz"))
 
@@ -205,10 +190,9 @@ def test_documents_that_are_none(monkeypatch, tmp_path, change, message):
 def test_what_a_model_that_aligns_does_not_do(monkeypatch, tmp_path):
     lm = made(monkeypatch, tmp_path, Counting())
     assert lm.generate_until([], True) == []
-    with pytest.raises(MedfaithError, match="no probability of text"):
-        lm.loglikelihood([])
-    with pytest.raises(MedfaithError, match="no probability of text"):
-        lm.loglikelihood_rolling([])
+    for method in (lm.loglikelihood, lm.loglikelihood_rolling):
+        with pytest.raises(MedfaithError, match="no probability of text"):
+            method([])
     assert lm.apply_chat_template([{"content": "a"}, {"content": "b"}]) == "a\n\nb"
 
 
@@ -241,26 +225,24 @@ def test_the_protocol_imports_without_torch():
     assert "torch is not installed" in found.stdout
 
 
-# Real models
-
-
 @pytest.mark.parametrize("family", ["gloria", "clip"])
 def test_models_through_lm_evals_interface(arguments, tmp_path, roots, family):
-    requests = [
-        request_of(f"{number}", LazyImages(f"{number}", [{"source": "mimic_cxr", "key": f"{number}.png"}], roots), text)
-        for number, text in enumerate(SENTENCES)
-    ]
-    lm = AlignmentLM(**arguments[family], store=str(tmp_path / "store"), batch_size=2, device="cpu")
-    replies = [json.loads(text) for text in lm.generate_until(requests, True)]
-    for number, (request, reply) in enumerate(zip(requests, replies, strict=True)):
-        entry = open_store(tmp_path / "store").read(reply["heatmaps"], request.doc["id"])
+    shown = [LazyImages(str(n), [{"source": "mimic_cxr", "key": f"{n}.png"}], roots) for n in range(3)]
+    requests = [request_of(str(n), *given) for n, given in enumerate(zip(shown, SENTENCES, strict=True))]
+
+    def replies(batch_size: int) -> list[dict[str, Any]]:
+        lm = AlignmentLM(**arguments[family], store=str(tmp_path), batch_size=batch_size, device="cpu")
+        return [json.loads(text) for text in lm.generate_until(requests, True)]
+
+    found = replies(2)
+    for number, reply in enumerate(found):
+        entry = open_store(tmp_path).read(reply["heatmaps"], str(number))
         total = entry.maps["attention"].sum()
         assert entry.geometry.size == (30, 40 + number)
         assert -1 <= reply["global"] <= 1
         assert (reply["local"] is None) == (family != "gloria")
         assert total < 0.9999 if family == "gloria" else total == pytest.approx(1, abs=2e-3)
-    again = AlignmentLM(**arguments[family], store=str(tmp_path / "store"), batch_size=3, device="cpu")
-    assert [json.loads(text) for text in again.generate_until(requests, True)] == replies
+    assert replies(3) == found
 
 
 @pytest.mark.parametrize(("family", "explainer"), [("clip", "auto"), ("blip", "rollout_last")])
@@ -291,7 +273,6 @@ def test_a_similarity_without_gradient_attends_to_nothing(arguments, tmp_path):
     folder = arguments["clip"]["pretrained"].partition(":")[2]
     model = transformers.CLIPModel.from_pretrained(folder)
     torch.nn.init.zeros_(model.vision_model.post_layernorm.weight)
-    model.save_pretrained(tmp_path / "flat")
     transformers.CLIPProcessor.from_pretrained(folder).save_pretrained(tmp_path / "flat")
     torch.nn.init.ones_(model.vision_model.post_layernorm.bias)
     model.save_pretrained(tmp_path / "flat")

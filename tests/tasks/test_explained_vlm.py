@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,7 @@ from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.token_cam import token_cam
-from medfaith.tasks.models.explained_vlm import (
-    ExplainedVLM,
-    class_spans,
-    token_offsets,
-    tokens_in,
-    weights_digest,
-)
+from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in, weights_digest
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
 from tests.tasks import tiny_models
@@ -73,15 +68,38 @@ def ask(number: int, question: str, image: Image.Image | None = None, task: str 
     return Instance("generate_until", row, arguments, 0, (task, number, 1))
 
 
+FIRST = next(iter(ASKED))
+
+
 def requests() -> list[Instance]:
-    return [ask(number, question) for number, question in enumerate([*ASKED, next(iter(ASKED))])]
+    return [ask(number, question) for number, question in enumerate([*ASKED, FIRST])]
+
+
+def by_transformers(folder: Path, question: str, answer: str, words: Sequence[str]) -> list[np.ndarray]:
+    """A map for each word of the answer: one row, its own generation, tokens by the length of their texts."""
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    inputs = processor(images=[frame(0)], text=[PLACEHOLDER[folder.name] + question], return_tensors="pt")
+    start = inputs["input_ids"].shape[1]
+    ids = model.generate(**inputs, max_new_tokens=24, do_sample=False)  # pyright: ignore[reportAttributeAccessIssue]
+    ends = np.cumsum([len(processor.tokenizer.decode([token])) for token in ids[0, start:]])
+    full = {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if "mm_token_type_ids" in inputs:
+        more = torch.zeros((1, ids.shape[1] - start), dtype=torch.long)
+        full["mm_token_type_ids"] = torch.cat([inputs["mm_token_type_ids"], more], dim=1)
+    maps = []
+    for word in words:
+        first = answer.index(word)
+        inside = (ends > first) & (ends - np.diff(ends, prepend=0) < first + len(word))
+        positions = [start + int(n) for n in np.flatnonzero(inside)]
+        maps.append(token_cam(model, full, positions, model.config.image_token_id).mean(axis=0))
+    return maps
 
 
 def test_the_text_is_hf_multimodals(folder: Path, tmp_path: Path):
-    batch_size = 3
-    theirs = load(folder, HFMultimodalLM, batch_size=batch_size).generate_until(requests())
-    plain = load(folder, batch_size=batch_size).generate_until(requests())
-    explained = load(folder, batch_size=batch_size, store=str(tmp_path)).generate_until(requests())
+    theirs = load(folder, HFMultimodalLM, batch_size=3).generate_until(requests())
+    plain = load(folder, batch_size=3).generate_until(requests())
+    explained = load(folder, batch_size=3, store=str(tmp_path)).generate_until(requests())
     assert plain == theirs
     assert [read_reply(reply).text for reply in explained] == theirs
     assert [text.strip() for text in theirs[:3]] == list(ASKED.values())
@@ -90,31 +108,12 @@ def test_the_text_is_hf_multimodals(folder: Path, tmp_path: Path):
 def test_maps_are_those_of_the_tokens_that_name_the_class(folder: Path, tmp_path: Path):
     lm = load(folder, batch_size=3, store=str(tmp_path))
     replies = [json.loads(reply) for reply in lm.generate_until(requests())]
-    store = open_store(tmp_path)
-    named = [list(store.read(reply["heatmaps"], f"VID42/{n}").maps) for n, reply in enumerate(replies)]
-    assert named == [["hook", "grasper"], [], ["specimen_bag"], ["hook", "grasper"]]
-
-    # The same, put together from transformers alone: one row, its own generation, tokens by the length of their texts.
-    model = transformers.AutoModelForImageTextToText.from_pretrained(folder).eval()
-    processor = transformers.AutoProcessor.from_pretrained(folder)
-    text = PLACEHOLDER[folder.name] + next(iter(ASKED))
-    inputs = processor(images=[frame(0)], text=[text], return_tensors="pt")
-    start = inputs["input_ids"].shape[1]
-    ids = model.generate(**inputs, max_new_tokens=24, do_sample=False)  # pyright: ignore[reportAttributeAccessIssue]
-    ends = np.cumsum([len(processor.tokenizer.decode([token])) for token in ids[0, start:]])
-    answer = replies[0]["text"]
-    maps = store.read(replies[0]["heatmaps"], "VID42/0").maps
-    for name, word in (("hook", "hook"), ("grasper", "graspers")):
-        first = answer.index(word)
-        inside = (ends > first) & (ends - np.diff(ends, prepend=0) < first + len(word))
-        full = {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        if "mm_token_type_ids" in inputs:
-            more = torch.zeros((1, ids.shape[1] - start), dtype=torch.long)
-            full["mm_token_type_ids"] = torch.cat([inputs["mm_token_type_ids"], more], dim=1)
-        positions = [start + int(n) for n in np.flatnonzero(inside)]
-        expected = token_cam(model, full, positions, model.config.image_token_id).mean(axis=0)
-        assert expected.max() > 0
-        np.testing.assert_allclose(maps[name], expected, rtol=2e-3, atol=1e-3 * expected.max())
+    kept = [open_store(tmp_path).read(reply["heatmaps"], f"VID42/{n}").maps for n, reply in enumerate(replies)]
+    assert [list(maps) for maps in kept] == [["hook", "grasper"], [], ["specimen_bag"], ["hook", "grasper"]]
+    expected = by_transformers(folder, FIRST, replies[0]["text"], ["hook", "graspers"])
+    for name, grid in zip(("hook", "grasper"), expected, strict=True):
+        assert grid.max() > 0
+        np.testing.assert_allclose(kept[0][name], grid, rtol=2e-3, atol=1e-3 * grid.max())
 
 
 def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
@@ -122,7 +121,7 @@ def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
     windows = []
     for number, resize in enumerate(({}, {"image_max_side": 80})):
         lm = load(folder, store=str(tmp_path / str(number)), **resize)
-        key = json.loads(lm.generate_until([ask(0, next(iter(ASKED)))])[0])["heatmaps"]
+        key = json.loads(lm.generate_until([ask(0, FIRST)])[0])["heatmaps"]
         geometry = open_store(tmp_path / str(number)).read(key, "VID42/0").geometry
         assert geometry.size == (90, 160)
         windows.append(geometry.window)
@@ -134,42 +133,35 @@ def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
 
 def test_a_killed_run_resumes_where_it_stopped(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     whole = load(llava, store=str(tmp_path / "whole")).generate_until(requests())
-    lm = load(llava, store=str(tmp_path / "cut"))
-    generate, calls = lm.model.generate, []
 
-    def fails_at_the_third(*args: Any, **kwargs: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return generate(*args, **kwargs)
+    def counting(fails_at: int = 0) -> tuple[Any, list[int]]:
+        """The model, and a list that grows with each generation; one of them may fail."""
+        lm, calls = load(llava, store=str(tmp_path / "cut")), []
+        generate = lm.model.generate
 
-    monkeypatch.setattr(lm.model, "generate", fails_at_the_third)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            calls.append(1)
+            if len(calls) == fails_at:
+                raise KeyboardInterrupt
+            return generate(*args, **kwargs)
+
+        monkeypatch.setattr(lm.model, "generate", counted)
+        return lm, calls
+
     with pytest.raises(KeyboardInterrupt):
-        lm.generate_until(requests())
-    again = load(llava, store=str(tmp_path / "cut"))
-    generated = []
-    generate_again = again.model.generate
-    monkeypatch.setattr(again.model, "generate", lambda *a, **k: (generated.append(1), generate_again(*a, **k))[1])
-    assert again.generate_until(requests()) == whole
-    assert len(generated) == 2  # of four rows two were complete
-    assert again.generate_until(requests()) == whole
-    assert len(generated) == 2
+        counting(fails_at=3)[0].generate_until(requests())
+    again, generated = counting()
+    for _ in range(2):
+        assert again.generate_until(requests()) == whole
+        assert len(generated) == 2  # of four rows two were complete, and then all
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"image": frame(99)},
-        {"question": "Name the tool."},
-    ],
-    ids=lambda changed: next(iter(changed)),
-)
+@pytest.mark.parametrize("changed", [{"image": frame(99)}, {"question": "Name the tool."}], ids=["image", "question"])
 def test_a_row_that_was_asked_otherwise_is_computed_again(llava: Path, tmp_path: Path, changed: dict[str, Any]):
     lm = load(llava, store=str(tmp_path))
-    asked = [{"question": next(iter(ASKED))}, {"question": next(iter(ASKED)), **changed}]
+    asked = [{"question": FIRST}, {"question": FIRST, **changed}]
     said = [json.loads(reply) for how in asked for reply in lm.generate_until([ask(0, **how)])]
-    references = [reply["heatmaps"] for reply in said]
-    assert len(set(references)) == 2
+    assert said[0]["heatmaps"] != said[1]["heatmaps"]
     for reply in said:  # the first is still there
         assert open_store(tmp_path).read(reply["heatmaps"], "VID42/0").extra == {"text": reply["text"]}
 
@@ -195,7 +187,7 @@ def test_documents_without_classes_get_plain_text(llava: Path, tmp_path: Path):
 
 
 def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
-    question = next(iter(ASKED))
+    question = FIRST
     arguments = {"store": str(tmp_path / "store"), "causal_graphs": str(tmp_path / "graphs")}
     (reply,) = load(llava, **arguments).generate_until([ask(0, question)])
     key, _, shown = json.loads(reply)["heatmaps"].partition("/")
@@ -221,29 +213,38 @@ def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
     assert path.is_file()
 
 
-def test_bad_input(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    store = str(tmp_path / "store")
-    for arguments, message in (
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         ({"target": "odds"}, "target: 'odds'"),
-        ({"store": store, "layer": 7}, "layer: 7 of a model with 2 decoder layers"),
-        ({"causal_graphs": store}, "causal_graphs: needs store"),
-    ):
-        with pytest.raises(InputError, match=message):
-            load(llava, **arguments)
+        ({"store": "STORE", "layer": 7}, "layer: 7 of a model with 2 decoder layers"),
+        ({"causal_graphs": "STORE"}, "causal_graphs: needs store"),
+    ],
+)
+def test_arguments_that_are_none(llava: Path, tmp_path: Path, arguments: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=message):
+        load(llava, **{k: str(tmp_path) if v == "STORE" else v for k, v in arguments.items()})
+
+
+def test_without_a_library_for_causal_graphs(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(causal_structure.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(MedfaithError, match=r"uv pip install 'medfaith\[explain\]'"):
-        load(llava, store=store, causal_graphs=store)
-    lm = load(llava, store=store)
+        load(llava, store=str(tmp_path), causal_graphs=str(tmp_path))
+
+
+def test_documents_that_are_none(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lm = load(llava, store=str(tmp_path))
+    monkeypatch.setattr(lm.model, "generate", lambda *_, **__: pytest.fail("answered"))
     two = ask(0, "<image> Name the tool.")
     two.arguments[2]["visual"].append(frame(1))
-    with pytest.raises(InputError, match=r"t, row VID42/0: 2 images\n  expected: one frame"):
-        lm.generate_until([two])
-    with pytest.raises(InputError, match="the frame is 160x90, the row says 854x480"):
-        lm.generate_until([ask(0, "Name the tool.", width=854, height=480)])
-    monkeypatch.setattr(lm.model, "generate", lambda *_, **__: pytest.fail("answered"))
-    with pytest.raises(InputError, match=r"their folder was not named(.|\n)*--heatmaps DIR"):
-        lm.generate_until([ask(0, "Name the tool.", heatmaps=HeatmapReader(None))])
-    assert not list(Path(store).glob("*/*.npz"))
+    for request, message in (
+        (two, r"t, row VID42/0: 2 images\n  expected: one frame"),
+        (ask(0, FIRST, width=854, height=480), "the frame is 160x90, the row says 854x480"),
+        (ask(0, FIRST, heatmaps=HeatmapReader(None)), r"their folder was not named(.|\n)*--heatmaps DIR"),
+    ):
+        with pytest.raises(InputError, match=message):
+            lm.generate_until([request])
+    assert not list(tmp_path.glob("*/*.npz"))
 
 
 def about(row: str, question: str, task: str = "gold") -> Instance:
@@ -259,33 +260,16 @@ def test_attention_is_the_map_of_the_answering_word(llava: Path, tmp_path: Path)
     assert entry.maps[ATTENTION].sum() == pytest.approx(1)
     assert entry.geometry.size == (SIZE[1], SIZE[0])
     assert open_store(tmp_path).read(second, "b").maps == {}  # neither yes nor no: nothing to explain
-
-    model = transformers.AutoModelForImageTextToText.from_pretrained(llava).eval()
-    processor = transformers.AutoProcessor.from_pretrained(llava)
-    inputs = processor(images=[frame(0)], text=[f"<image>{affirmed}"], return_tensors="pt")
-    start = inputs["input_ids"].shape[1]
-    ids = model.generate(**inputs, max_new_tokens=16, do_sample=False)  # pyright: ignore[reportAttributeAccessIssue]
-    texts = [processor.tokenizer.decode(ids[0, start : n + 1]) for n in range(start, ids.shape[1])]
-    last = next(n for n, text in enumerate(texts) if "Yes" in text)
-    positions = [start + n for n in range(last + 1) if texts[n].strip()]
-    full = {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    expected = token_cam(model, full, positions, model.config.image_token_id).mean(axis=0)
+    (expected,) = by_transformers(llava, affirmed, json.loads(replies[0])["text"], ["Yes"])
     assert np.allclose(entry.maps[ATTENTION], expected / expected.sum(), atol=1e-6)
 
 
 def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_path: Path, monkeypatch):
     model, asked = load(llava, store=str(tmp_path), batch_size=2), []
     explain = model._explain
-    monkeypatch.setattr(
-        model, "_explain", lambda request, *rest: (asked.append(request.doc["id"]), explain(request, *rest))
-    )
+    monkeypatch.setattr(model, "_explain", lambda one, *rest: (asked.append(one.doc["id"]), explain(one, *rest)))
     question = next(iter(ABOUT_SENTENCES))
-    rows = [
-        about("a", question),
-        about("a", question, "swap"),
-        about("b", question, "swap"),
-        about("a", question, "random"),
-    ]
+    rows = [about(row, question, task) for row, task in (("a", "gold"), ("a", "swap"), ("b", "swap"), ("a", "random"))]
     replies = model.generate_until(rows)
     assert asked == ["a", "b"]
     assert len(set(replies)) == 1  # one model, one image, one sentence
