@@ -18,7 +18,7 @@ import numpy as np
 
 from ..reading.disease_names import CLASSES
 from ..reading.diseases import Extraction
-from ..reading.thinking import without_thinking
+from ..reading.reasoning import answer_part
 
 Messages = list[dict[str, str]]
 Complete = Callable[[Messages], str]
@@ -58,7 +58,7 @@ def parse_reply(reply: str, vocabulary: Collection[str] = CLASSES) -> Extraction
     """
     unreadable = Extraction(frozenset(), "unreadable")
     known = {label.casefold(): label for label in vocabulary}
-    lists = list(_json_lists(without_thinking(reply)))
+    lists = list(_json_lists(answer_part(reply)))
     if len(lists) != 1 or not all(isinstance(item, str) and item.strip().casefold() in known for item in lists[0]):
         return unreadable
     labels = frozenset(known[item.strip().casefold()] for item in lists[0])

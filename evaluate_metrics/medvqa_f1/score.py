@@ -18,6 +18,7 @@ def score_predictions(
     references: Sequence[Mapping[str, Any]],
     *,
     labels: Sequence[Collection[str] | None] | None = None,
+    questions: Sequence[str] | None = None,
     vocabulary: Sequence[str] = CLASSES,
     n_resamples: int = 2000,
     seed: int = 42,
@@ -32,6 +33,7 @@ def score_predictions(
             labels, none for a normal region) and image_id.
         labels: n label collections that another extractor read from open-ended responses (None: unreadable); the
             entries of closed questions are ignored. Without it `diseases.extract_labels` reads them.
+        questions: n questions; with them a sentence counts only where it speaks of what was asked.
         vocabulary: the labels that may occur.
         n_resamples, seed, confidence_level: of the bootstrap intervals of the two F1, which draw whole images.
         per_sample: whether to return each response's reading as well.
@@ -44,10 +46,12 @@ def score_predictions(
         ValueError: lengths differ, or a row whose question_type, answer or label is unknown.
     """
     known = frozenset(vocabulary)
-    _check(references, known, predictions=predictions, labels=labels)
+    _check(references, known, predictions=predictions, labels=labels, questions=questions)
     closed = [row for row, reference in enumerate(references) if reference["question_type"] == "closed"]
     opened = [row for row, reference in enumerate(references) if reference["question_type"] == "open"]
-    outcomes: dict[int, Outcome] = {row: read_yes_no(predictions[row]) for row in closed}
+    outcomes: dict[int, Outcome] = {
+        row: read_yes_no(predictions[row], questions[row] if questions is not None else "") for row in closed
+    }
     extractions = {
         row: extract_labels(predictions[row], vocabulary) if labels is None else _given(row, labels[row], known)
         for row in opened

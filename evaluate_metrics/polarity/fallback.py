@@ -20,7 +20,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
 from ..reading.choice import Answer, parse_answer
-from ..reading.thinking import without_thinking
+from ..reading.reasoning import answer_part
 from .verifier import Verdict
 
 BASELINE_BELOW = 0.80
@@ -82,20 +82,20 @@ def read_packet(text: str | None, options: Sequence[str]) -> PacketResponse:
     >>> options = ["Edema", "No edema", "Atelectasis"]
     >>> response = read_packet('{"answer": "B", "confidence": "62%", "packet": {"answer": "Atelectasis"}}', options)
     >>> response.baseline
-    Statement(answer=Answer(choice=1, outcome='parsed'), confidence=Confidence(value=0.62, outcome='read'))
+    Statement(answer=Answer(choice=1, outcome='parsed', why=''), confidence=Confidence(value=0.62, outcome='read'))
     >>> response.packet
-    Statement(answer=Answer(choice=2, outcome='parsed'), confidence=Confidence(value=None, outcome='missing'))
+    Statement(answer=Answer(choice=2, outcome='parsed', why=''), confidence=Confidence(value=None, outcome='missing'))
     >>> read_packet("B", options).outcome
     'none'
     """
-    text = without_thinking(text or "")
+    text = answer_part(text or "")
     read = {_response(found, options) for found in _objects(text) if "answer" in found or "packet" in found}
     if len(read) > 1:
         return PacketResponse(Statement(_only(read), _MISSING), None, "unreadable")
     if read:
         return read.pop()
     before, *broken = _PACKET_KEY.split(text, maxsplit=1)
-    baseline = Statement(parse_answer(before, options), _MISSING)
+    baseline = Statement(_read(before, options), _MISSING)
     return PacketResponse(baseline, None, "unreadable" if broken else "none")
 
 
@@ -185,7 +185,12 @@ def _only(responses: Iterable[PacketResponse]) -> Answer:
 def _statement(found: dict[str, Any], options: Sequence[str]) -> Statement:
     answer = found.get("answer")
     answer = answer if isinstance(answer, str) else None  # 2 may count from 0 or from 1
-    return Statement(parse_answer(answer, options), read_confidence(found.get("confidence")))
+    return Statement(_read(answer, options), read_confidence(found.get("confidence")))
+
+
+def _read(text: str | None, options: Sequence[str]) -> Answer:
+    """The answer without the stage that decided, by which two statements of one answer would differ."""
+    return parse_answer(text, options)._replace(why="")
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ..reading.choice import option_texts
+from ..reading.options import option_texts
 from ..reading.words import words
 from .verifier import Verdict
 

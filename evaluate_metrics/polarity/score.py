@@ -67,7 +67,7 @@ def score_predictions(
         _check_row(row, reference, len(options))
         key = (text, reference["question"], options)
         if key not in seen:
-            answer = parse_answer(text, options)
+            answer = parse_answer(text, options, reference["question"])
             verdict = verify(reference["question"], options, answer.choice, trigger=trigger, replacement=replacement)
             seen[key] = (answer, verdict)
         read.append(seen[key])

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..reading.choice import option_texts
 from ..reading.negation import RULES, Polarity, Rules
+from ..reading.options import option_texts
 from ..reading.words import words
 
 REASONS = (

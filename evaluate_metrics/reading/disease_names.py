@@ -1,21 +1,22 @@
 """The disease labels of HEAL-MedVQA and how texts name them (section 5; the 22 local findings of VinDr-CXR)."""
 
 # Regular expressions over lower-case words with one space between them, hyphens and slashes read as spaces.
+_IS = r"(?:is|are|isn't|aren't|appears?|looks?|seems?)(?: not)?(?: \w+ly)?"
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "Aortic enlargement": (
         r"aortic (?:knob |arch |root )?(?:enlargement|dilat(?:at)?ion|ectasia|aneurysms?|widening)",
         r"(?:enlarged|dilated|widened|ectatic) (?:thoracic |ascending |descending )?aort(?:a|ic (?:knob|arch|root))",
         r"(?:enlargement|dilat(?:at)?ion|widening|aneurysms?|ectasia) of the (?:\w+ )?aort(?:a|ic (?:knob|arch|root))",
-        r"aorta (?:is|appears) (?:not )?(?:\w+ly )?(?:enlarged|dilated|widened|ectatic|aneurysmal)",
+        rf"aorta {_IS} (?:enlarged|dilated|widened|ectatic|aneurysmal)",
     ),
     "Atelectasis": (r"atelect[ae]s[ie]s", r"atelectatic(?: changes?| bands?)?", r"(?:lobar|subsegmental) collapse"),
     "Calcification": (r"(?:micro)?calcifications?", r"calcified", r"calcific"),
     "Cardiomegaly": (
         r"cardiomegaly",
-        r"enlarged (?:heart|cardiac silhouette|cardiac shadow)",
+        r"enlarged (?:heart|cardiac (?:silhouette|shadow|contour))",
         r"(?:heart|cardiac) (?:size )?enlargement",
         r"enlargement of the (?:heart|cardiac (?:silhouette|shadow))",
-        r"(?:heart|cardiac)(?: silhouette| shadow| size)? (?:is|appears) (?:not )?(?:\w+ly )?(?:enlarged|increased)",
+        rf"(?:heart|cardiac)(?: silhouette| shadow| contour| size)? {_IS} (?:enlarged|increased)",
         r"increased (?:heart|cardiac) size",
     ),
     "Clavicle fracture": (
@@ -30,7 +31,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         r"(?:enlarged|dilated|prominent) (?:main )?(?:pa|pulmonary arter(?:y|ies))",
         r"(?:pa|pulmonary arter(?:y|ial)) (?:enlargement|dilat(?:at)?ion)",
         r"(?:enlargement|dilat(?:at)?ion) of the (?:main )?(?:pa|pulmonary arter(?:y|ies))",
-        r"pulmonary arter(?:y|ies) (?:is|are|appears?) (?:not )?(?:\w+ly )?(?:enlarged|dilated|prominent)",
+        rf"pulmonary arter(?:y|ies) {_IS} (?:enlarged|dilated|prominent)",
     ),
     "ILD": (r"ild", r"interstitial (?:lung )?diseases?", r"diffuse parenchymal lung diseases?", r"dpld"),
     "Infiltration": (r"infiltrations?", r"infiltrates?"),
@@ -41,7 +42,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         r"mediastinal (?:shift(?:ing)?|displacement|deviation)",
         r"(?:shift(?:ing)?|displacement|deviation) of the mediastinum",
         r"(?:shifted|displaced|deviated) mediastinum",
-        r"mediastinum (?:is|appears) (?:not )?(?:\w+ly )?(?:shifted|displaced|deviated)",
+        rf"mediastinum {_IS} (?:shifted|displaced|deviated|pushed)",
     ),
     "Nodule/Mass": (r"nodules? (?:or |and )?mass(?:es)?", r"(?:micro)?nodules?", r"mass(?:es)?"),
     "Pleural effusion": (r"pleural (?:effusions?|fluid)", r"effusions?", r"hydrothorax", r"fluid in the pleural space"),
@@ -49,7 +50,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         r"pleural thickenings?",
         r"thickened pleura",
         r"thickening of the (?:\w+ )?pleura",
-        r"pleura (?:is|appears) (?:not )?(?:\w+ly )?thickened",
+        rf"pleura {_IS} thickened",
     ),
     "Pneumothorax": (r"pneumothora(?:x|ces|xes)", r"ptx"),
     "Pulmonary fibrosis": (
@@ -59,8 +60,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     ),
     "Rib fracture": (
         r"ribs? fractures?",
-        r"(?:fractured|broken) (?:\w+ )?ribs?",
-        r"fractures? of (?:the |a )?(?:\w+ ){0,3}ribs?",
+        r"(?:fractured|broken) (?:\w+ ){0,3}ribs?",
+        r"fractures? (?:of|in|involving|through) (?:the |a )?(?:\w+ ){0,4}ribs?",
     ),
     "Other lesion": (r"other (?:\w+ )?lesions?",),
 }

@@ -1,9 +1,8 @@
 """Which diseases an open-ended answer names (HEAL-MedVQA, section 5), by words alone: the default extractor.
 
-The longest name wins ("calcific" inside "calcification" is no second one). A name is denied by a word before it in its
-clause ("no", "without", "free of", ...) or by one after it ("... is not seen", "...: absent"); a clause ends with the
-sentence, at a turn ("but"), and at a comma before a new verb. A hedged name ("possible edema", "edema cannot be
-excluded") counts as named; a question, and what follows "whether" or "if", names nothing.
+The longest name wins ("calcific" inside "calcification" is no second one). What denies a name, and what states nothing,
+is said in `clauses`. A hedged name ("possible edema") counts as named: the paper has the diseases that an answer names
+extracted, and says nothing of hedges. "Edema cannot be excluded" neither names nor denies it.
 """
 
 from __future__ import annotations
@@ -11,10 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from itertools import repeat
 from typing import Literal, NamedTuple
 
+from .clauses import Clause, Standing, clauses, standings
 from .disease_names import OTHERS, SYNONYMS
-from .thinking import without_thinking
+from .reasoning import answer_part
+from .surgical_names import any_of
 from .words import folded
 
 Outcome = Literal["found", "normal", "unreadable"]
@@ -30,48 +32,15 @@ class Extraction(NamedTuple):
     outcome: Outcome
 
 
-_ITEM_END = re.compile(r"[\"'”’]\s*,\s*[\"'“‘]")  # of a JSON or Python list: each item is a sentence
 _EMPTY_LIST = re.compile(r"\[\s*\]")
-_BULLET = re.compile(r"^\s*(?:[-*•+–]|\d+[.)])\s+")
-_DASH = re.compile(r"\s[-–—]+\s")
-_NOISE = re.compile(r"[^\w\s.,;:!?]")
-_SENTENCE = re.compile(r"[^.;!?\n]+[.;!?\n]?")
-_WHETHER = re.compile(r"\b(?:whether|if)\b.*")
-_VERB = r"(?:is|are|was|were|has|have|shows?|shown|reveals|demonstrates|exhibits|suffers|contains|suggests|indicates)"
-_CLAUSE_END = re.compile(
-    r"\b(?:but|however|although|though|except(?: for)?|whereas|while|yet|apart from|aside from|other than|besides)\b"
-    r"|,\s*(?=(?:with|showing|there|the|it)\b)"
-    rf"|,(?!\s*(?:or|nor|and)\b)(?=[^,]*\b{_VERB}\b)"
-    r"|\band\s+(?=(?:there|the|it)\b)"
-    r"|(?<=^no),"  # "No, ...": a reply
-)
-_NEUTRAL = re.compile(  # words that look like denials
-    r"\bnot only\b|\bno doubt\b"
-    r"|\b(?:no|not|without)\s+(?:\w+\s+)?(?:changed?|increased?|decreased?|improve(?:ment|d)|worsen(?:ing|ed)|progress\w*)\b"
-    r"|\bnot\s+(?:be\s+|been\s+)?(?:\w+ly\s+)?(?:rule out|ruled out|excluded?)\b"
-    r"|\bnot\s+(?:\w+ly\s+)?(?:normal|clear|healthy|unremarkable|free)\b(?:\s+(?:of|from)\b)?"
-)
-_DENIED_BEFORE = re.compile(
-    r"\b(?:no|not|without|absence of|absent:|free (?:of|from)|clear of|negative for|negative:|never|neither|nor|"
-    r"lack(?:s|ing|ed)?(?: of)?|den(?:y|ies)|rules? out|rather than|instead of)(?=\W|$)"
-)
-_SCOPE_END = re.compile(r"\b(?:shows|reveals|demonstrates|exhibits|suffers|contains|suggests|indicates|has)\b")
-_SEEN = (
-    r"(?:seen|present|visible|visuali[sz]ed|identified|noted|observed|evident|detected|demonstrated|appreciated|found|"
-    r"apparent|there|likely|suspected)"
-)
-_DENIED_AFTER = re.compile(
-    rf"^(?:(?!{_VERB}\b)\b\w+\b|[\s,])*(?:\b{_VERB}\b)?\s*:?\s*(?:\w+ly\s+)?"
-    rf"(?:(?:not|never)\s+(?:be\s+|been\s+)?(?:\w+ly\s+)?{_SEEN}|(?:been\s+)?(?:absent|negative|excluded|ruled out)"
-    r"|unlikely|(?:no|none|false|not)\s*$)(?:\W|$)"
-)
-_REACH = 300  # characters after a name in which its denial is looked for
+_NOT = re.compile(r"\bnot\b|n't\b")
 _NORMAL = re.compile(
     r"^(?:no|none|nothing|nil|normal|nope)$"
     r"|\b(?:normal|unremarkable|healthy)\b"
     r"|\b(?:no|without|free of|absence of|not \w+)\s+(?:\w+\s+){0,4}"
     r"(?:abnormal(?:ity|ities)?|findings?|disease|diseases|patholog(?:y|ies)|lesions?|process|anomal(?:y|ies))\b"
     r"|\b(?:is|are|remains?|appears?)\s+(?:\w+ly\s+)?clear\b|\bclear\s+(?:lungs?|heart)\b|\bnothing\s+abnormal\b"
+    r"|\b(?:abnormalit(?:y|ies)|findings?|diseases?|lesions?|patholog(?:y|ies)) ?: ?(?:none|nil|no)\b"
 )
 _CANNOT_TELL = re.compile(
     r"\b(?:can not|unable to|difficult to|impossible to|not possible to)\s+(?:\w+\s+)?"
@@ -92,44 +61,51 @@ def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYM
     ('normal', 'unreadable')
     """
     labels = tuple(vocabulary)
-    text = without_thinking(text or "")
     asserted: set[str] = set()
-    normal = bool(_EMPTY_LIST.fullmatch(text.strip()))
-    for clause in _clauses(text):
-        mentions = _mentions(clause, labels)
-        cues = [cue.end() for cue in _DENIED_BEFORE.finditer(clause)] if mentions else []
-        asserted |= {label for label, start, end in mentions if not _denied(clause, start, end, cues)}
-        normal |= bool(mentions) or (bool(_NORMAL.search(clause)) and not _CANNOT_TELL.search(clause))
+    normal = bool(_EMPTY_LIST.fullmatch(answer_part(text or "").strip()))
+    for clause in clauses(text or ""):
+        mentions = _mentions(clause.text, labels)
+        spans = [(clause.start + start, clause.start + end) for _, start, end in mentions]
+        said = list(map(_standing, mentions, standings(clause, spans), repeat(clause.text)))
+        asserted |= {label for (label, *_), standing in zip(mentions, said, strict=True) if standing == "asserted"}
+        normal |= "denied" in said or (not mentions and _says_normal(clause.text))
     return Extraction(frozenset(asserted), "found" if asserted else "normal" if normal else "unreadable")
 
 
-def _clauses(text: str) -> Iterator[str]:
+def clauses_of(text: str) -> Iterator[str]:
     """Lower-case clauses with plain words, commas and colons; denials that deny nothing are taken out."""
-    text = _under_their_headers(_ITEM_END.sub(". ", folded(text)))
-    text = _NOISE.sub(" ", _DASH.sub(": ", text).replace("_", " "))
-    for sentence in _SENTENCE.findall(text):
-        if sentence.endswith("?"):
-            continue
-        plain = " ".join(_WHETHER.sub("", sentence.rstrip(".;!\n")).split()).replace(" ,", ",").replace(" :", ":")
-        for clause in _CLAUSE_END.split(_NEUTRAL.sub(" ", plain)):
-            if clause.strip():
-                yield " ".join(clause.split())
+    for clause in clauses(text):
+        words = " ".join(folded(clause.text).split()).replace(" ,", ",").replace(" :", ":")
+        if words:
+            yield f"no {words}" if clause.denied else words
 
 
-def _under_their_headers(text: str) -> str:
-    """Each bullet below a line such as "No evidence of:" is read together with that line."""
-    lines, header = [], ""
-    for line in text.splitlines():
-        bullet = _BULLET.match(line)
-        if bullet:
-            lines.append(f"{header} {line[bullet.end() :]}")
-        elif line.strip():
-            stripped = line.strip().strip("*#_ ")
-            denies = stripped.endswith(":") and _DENIED_BEFORE.search(stripped)
-            header = stripped.removesuffix(":") if denies else ""
-            header = f"{header}:" if header in {"absent", "negative"} else header
-            lines.append("" if denies else line)
-    return "\n".join(lines)
+def names_in(clause: str, vocabulary: Collection[str] = tuple(SYNONYMS)) -> list[tuple[str, int, int]]:
+    """(label, start, end) of every disease that lower-case words name."""
+    return _mentions(clause, tuple(vocabulary))
+
+
+def stands_denied(clause: str, start: int, end: int) -> bool:
+    """Whether a clause of `clauses_of` denies what stands at [start, end)."""
+    standing = _of_names(clause).get((start, end)) or standings(Clause(clause, 0, denied=False), [(start, end)])[0]
+    return _standing(("", start, end), standing, clause) == "denied"
+
+
+@lru_cache(maxsize=16)
+def _of_names(clause: str) -> dict[tuple[int, int], Standing]:
+    spans = [(start, end) for _, start, end in names_in(clause)]
+    return dict(zip(spans, standings(Clause(clause, 0, denied=False), spans), strict=True))
+
+
+def _standing(mention: tuple[str, int, int], standing: Standing, words: str) -> Standing:
+    """A name may hold its own denial: "the heart is not enlarged"."""
+    _, start, end = mention
+    return "denied" if _NOT.search(words, start, end) else standing
+
+
+def _says_normal(words: str) -> bool:
+    said = " ".join(folded(words).split())
+    return bool(_NORMAL.search(said)) and not _CANNOT_TELL.search(said)
 
 
 def _mentions(clause: str, labels: tuple[str, ...]) -> list[tuple[str, int, int]]:
@@ -153,26 +129,17 @@ def _mentions(clause: str, labels: tuple[str, ...]) -> list[tuple[str, int, int]
 @lru_cache(maxsize=8)
 def _label_patterns(labels: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
     def own(label: str) -> str:
-        return r"\s".join(map(re.escape, re.findall(r"\w+", label.casefold())))
+        return " ".join(map(re.escape, re.findall(r"\w+", label.casefold())))
 
-    return tuple((label, _any_of((own(label), *SYNONYMS.get(label, ())))) for label in labels)
+    return tuple((label, _compiled((own(label), *SYNONYMS.get(label, ())))) for label in labels)
 
 
 @lru_cache(maxsize=8)
 def _patterns(labels: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """One pattern of all names, to pass over the many clauses without any, and one of what is none of them."""
-    return _any_of(tuple(pattern.pattern for _, pattern in _label_patterns(labels))), _any_of(OTHERS)
+    names = "|".join(pattern.pattern for _, pattern in _label_patterns(labels))
+    return re.compile(names), _compiled(OTHERS)
 
 
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(sorted(patterns, key=len, reverse=True))})\b")
-
-
-def _denied(clause: str, start: int, end: int, cues: list[int]) -> bool:
-    """Whether the name at [start, end) is denied; cues: where the clause's words of denial end."""
-    if re.search(r"\bnot\b", clause[start:end]):  # "the heart is not enlarged"
-        return True
-    cue = max((place for place in cues if place <= start), default=None)
-    if cue is not None and not _SCOPE_END.search(clause, cue, start):
-        return True
-    return bool(_DENIED_AFTER.match(clause[end : end + _REACH]))
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(any_of(sorted(patterns, key=len, reverse=True)))

@@ -70,7 +70,7 @@ _ANY_NEGATION = re.compile(
     r"\b(?:no|not|never|none|neither|nor|without|absent|absence|clear|negative|free of|lack|lacks|lacking|normal"
     r"|unremarkable|excluded|ruled out|missing)\b"
 )
-_NEGATION_FORMS = (
+NEGATION_FORMS = (
     re.compile(
         r"^(?:there (?:is|are) )?"
         r"(?:no|without|absent|absence of|lack of|negative for|(?:(?:\w+ ){1,3}(?:is|are) )?(?:clear|free) of)"
@@ -95,7 +95,7 @@ def _extended_polarity(question: str) -> Polarity | None:
 
 def _extended_concept(option: str) -> str:
     """The concept of one plain negation; "" for two negations ("No absence of edema") and for unknown wordings."""
-    for form in _NEGATION_FORMS:
+    for form in NEGATION_FORMS:
         match = form.match(option)
         if match and not _ANY_NEGATION.search(match["concept"]):
             return match["concept"]

@@ -1,8 +1,8 @@
 """Reading what a model answers about surgical instruments and action triplets (SurgXBench, appendix C.2).
 
 Only words are read, nothing is inferred: the longest name wins, a denied name ("no hook", "the hook is not visible") is
-none, and a text that says nothing readable is `unparsed`, never a guess. A hedged name ("possibly a hook") counts; a
-question, and what follows "whether" or "if", names nothing. Spans are those of the text as given.
+none, and a text that says nothing readable is `unparsed`, never a guess. A hedged name ("possibly a hook") counts. What
+denies a name, and what is no statement, is said in `clauses`. Spans are those of the text as given.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from .clauses import Clause, clauses, denials, plain
+from .clauses import Clause, Standing, clauses, plain, standings
 from .surgical_names import (
     INSTRUMENT_SYNONYMS,
     INSTRUMENTS,
@@ -133,7 +134,7 @@ def _none_pattern(things: str) -> re.Pattern[str]:
         rf"|(?:\bnot|n't|\bcannot)\s+(?:\w+\s+){{0,2}}?{_SEES}\s+(?:\w+\s+){{0,4}}?{things}\b"
         rf"|\b{things}\s+(?:\w+\s+){{0,4}}?(?:(?:is|are|was|were|can|could)\s+(?:not|never)|(?:is|are|was|were|ca)n't)\s+"
         r"(?:be\s+)?(?:\w+ly\s+)?(?:seen|present|visible|shown|identified|detected|observed|found|there)\b"
-        rf"|\b{things}\b[^,]*:\s*(?:none|nothing|0|\[\s*\])\W*$"
+        rf"|\b{things}\b[^,:]{{0,80}}:\s*(?:none|nothing|0|\[\s*\])\W*$"
     )
 
 
@@ -159,12 +160,14 @@ def read_instruments(text: str | None) -> Reading:
     ('none', 'unparsed')
     """
     text = text or ""
-    asserted, refused, none = [], [], bool(_EMPTY_LIST.fullmatch(text))
+    said: dict[Standing, list[Mention]] = {"asserted": [], "denied": [], "open": []}
+    none = bool(_EMPTY_LIST.fullmatch(text))
     for clause in clauses(text):
         mentions = _mentions(clause)
-        for mention, denied in zip(mentions, denials(clause, [mention[1:] for mention in mentions]), strict=True):
-            (refused if denied else asserted).append(mention)
+        for mention, standing in zip(mentions, standings(clause, [mention[1:] for mention in mentions]), strict=True):
+            said[standing].append(mention)
         none |= _says_none(clause, _NO_TOOL)
+    asserted, refused = said["asserted"], said["denied"]
     mentions = _without_choice_list(asserted, plain(text))
     if {mention.name for mention in mentions} == set(INSTRUMENTS):
         return Reading((), tuple(refused), "unparsed")
@@ -188,13 +191,16 @@ def read_triplets(text: str | None) -> TripletReading:
     text = text or ""
     stated = list(clauses(text))
     found = [_triplet(match) for match in _TRIPLET.finditer(plain(text))]
-    asserted, refused = [], []
+    said: dict[Standing, list[TripletMention]] = {"asserted": [], "denied": [], "open": []}
     for clause in stated:
         # Where a triplet begins in a question or behind "whether" there is no clause, or blanks in it.
-        mentions = [m for m in found if 0 <= m.start - clause.start < len(clause.text)]
-        mentions = [m for m in mentions if not clause.text[m.start - clause.start].isspace()]
-        for mention, denied in zip(mentions, denials(clause, [(m.start, m.end) for m in mentions]), strict=True):
-            (refused if denied else asserted).append(mention)
+        first, last = (
+            bisect_left(found, place, key=_start) for place in (clause.start, clause.start + len(clause.text))
+        )
+        mentions = [m for m in found[first:last] if not clause.text[m.start - clause.start].isspace()]
+        for mention, standing in zip(mentions, standings(clause, [(m.start, m.end) for m in mentions]), strict=True):
+            said[standing].append(mention)
+    asserted, refused = said["asserted"], said["denied"]
     none = bool(refused or _EMPTY_LIST.fullmatch(text)) or any(_says_none(clause, _NO_ACTION) for clause in stated)
     return TripletReading(tuple(asserted), tuple(refused), "found" if asserted else "none" if none else "unparsed")
 
@@ -269,6 +275,10 @@ def _triplet(match: re.Match[str]) -> TripletMention:
 
 def _says_none(clause: Clause, pattern: re.Pattern[str]) -> bool:
     return bool(pattern.search(clause.text)) and not _CANNOT_TELL.search(clause.text)
+
+
+def _start(mention: TripletMention) -> int:
+    return mention.start
 
 
 def _refuse(constant: str) -> Any:

@@ -1,59 +1,98 @@
 """Reading a yes/no answer (HEAL-MedVQA, section 3.2, closed-ended questions).
 
-Only what a text says outright is read; nothing is inferred. The first of these that says anything decides:
+Only what a text says outright is read; nothing is inferred. Reasoning is dropped first (`reasoning`), then markup
+(`markup`). Of these stages, in this order, the first that says anything decides:
 
-1. what stands in `<answer>` tags;
-2. statements of the answer ("The answer is no", "Answer: Yes", JSON's "answer"); a final answer overrules others;
-3. the reply words yes and no, wherever they stand; the "no" of "no edema" is none;
-4. sentences that state a presence ("... is present", "there is edema", "the heart shows ...") or an absence ("no
-   edema", "there is no ...", "... is not seen", "does not show ..."), as if they were about what was asked. Hedged
-   sentences and questions state nothing.
+1. "marked": a JSON field that names an answer, or a box of LaTeX;
+2. "final", then "answer": "Final answer: no", "The answer is no";
+3. "reply": the reply words yes and no, in several languages, wherever they stand; the "no" of "no edema" is none;
+4. "short": an answer of few words ("Present.", "It does not.", "None seen");
+5. "described": sentences that state or deny what was asked (`asked`). Without a question, every sentence counts that
+   states a presence or an absence.
 
-Thinking is dropped first. Both answers where one of these decides are `ambiguous`; a text that says neither is `none`.
+Both answers where one of these decides are `ambiguous`, and so is a reply that the sentences behind it deny. A text
+that says neither is `none`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple
 
-from .thinking import without_thinking
-from .words import folded
+from .asked import Saying, asked_by, contradicts, leaves_open, says_about
+from .markup import readable
+from .reasoning import answer_span
+from .statements import Statement, fields, statements
+from .words import folded, words
 
 Outcome = Literal["yes", "no", "ambiguous", "none"]
 
-_MARKUP = re.compile(r"\\(?:boxed|text|textbf|mathrm)\b|</?[a-z_]{1,20}>|[*_`\"“”${}\[\]()#>]")
-_QUOTE = re.compile(r"(?<!\w)['‘]|['’](?!\w)")  # an apostrophe within a word stays
-_SENTENCE_END = re.compile(r"[.;!\n]+|(?<=\?)")
 
-_YES, _NO = r"(?:yes|yeah|yep)", r"(?:no|nope)"
-_CHOICE = re.compile(rf"\b(?:{_YES}\s*(?:/|\bor\b)\s*{_NO}|{_NO}\s*(?:/|\bor\b)\s*{_YES})\b")  # "Answer yes or no:"
-_STATEMENT = re.compile(
-    r"\b(?P<final>final\s+)?answer\s*(?:to\s+(?:the|this|your)\s+question\s*)?"
-    rf"(?:is|was|would\s+be|should\s+be|:|=)[\s:]*(?:a\s+)?(?P<word>{_YES}|{_NO})\b"
+class YesNo(NamedTuple):
+    """outcome, and why: the stage that decided, "" where none did."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+_WORD = re.compile(
+    r"(?P<no>(?:no|nope|nah|false|absent|negative|non|nein|nao|não|nie|нет|không)\b|不是|否|没有|沒有|无|無|不存在|不"
+    r"|いいえ|아니요|아니오|아뇨)"
+    r"|(?P<yes>(?:yes|yeah|yep|yup|true|present|positive|affirmative|correct|oui|sim|ja|да|tak|sì|sí|có)\b"
+    r"|si\b(?=\s*[,.!]|\s*$)|是的?|有|存在|はい|예(?=[\s,.]|$)|네(?=[\s,.]|$))",
+    re.IGNORECASE,
 )
-_SAYS_YES = re.compile(rf"\b{_YES}\b")
+_FILLER = re.compile(  # between "The answer is" and the word
+    r"[\W_]{0,6}(?:(?:a|an|the|is|it is|it's|that|there is|most likely|likely|probably|definitely|clearly|simply|clear"
+    r"|definite|resounding|option|choice|letter|[ab](?=[.):]))\b[\W_]{0,3}){0,4}",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(  # "Answer yes or no:"
+    r"\b(?:yes|yeah)[\s\"'.]*(?:/|\bor\b|,|\|)\s*\(?(?:no|nope)\b(?!\s*,)|\b(?:no|nope)\s*(?:/|\bor\b)\s*(?:yes|yeah)\b"
+)
+_SAYS_YES = re.compile(r"\b(?:yes|yeah|yep)\b")
+_CLAUSE = r"(?:the|there|this|that|these|it|i|he|she|they|we|because|since|as)\b"
 # A reply, not a determiner: it is followed by an end, by a pause, or by the start of a clause.
-_SAYS_NO = re.compile(
-    rf"\b{_NO}\b(?!\s*,\s*or\b)(?=\s*(?:[,.;:!?—–]|-\s|$|\n)"
-    r"|\s+(?:the|there|this|that|these|it|i|he|she|they|we|because|since|as)\b)"
+_SAYS_NO = re.compile(rf"\b(?:no|nope)\b(?!\s*,\s*or\b)(?=\s*(?:[,.;:!?—–)\]]|-\s|$|\n)|\s+{_CLAUSE})")
+_PAUSE = re.compile(rf"\s*(?:[,.;:!?—–()\]\-\n、。，]|$)|\s+(?:{_CLAUSE}|for\b)")
+_CJK_PHRASE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
+_FIRST = re.compile(r"\W*")
+_NO_IMAGE = re.compile(
+    r"\bplease (?:upload|share|attach|provide (?:the|an|me))\b|\bi do not see (?:any|an|the) image\b"
 )
-_LONE_LETTER = re.compile(r"\W*(?P<letter>[yn])\W*")
+_TABLE_LINE = re.compile(r"^ ?\|.*$", re.MULTILINE)  # its cells belong to rows of which only one was asked for
+_LONE_LETTER = re.compile(r"\W*(?P<letter>[yn])\W*", re.IGNORECASE)
+_INTERJECTION = re.compile(r"^\W*(?:oh|well|hm+|indeed|sure),? ")
+_DOUBT = re.compile(r"\b(?:wait|hmm+|maybe|perhaps|let me|let's|alternatively|not sure|unsure)\b|\?")
+_SENTENCE_END = re.compile(r"[.;!\n]+(?=\s|$)|(?<=\?)|[。！；]")
 
-_HEDGE = re.compile(
-    r"\?|\b(?:whether|if|may|might|could|can ?not|unable|unclear|uncertain|possibl[ey]|perhaps|probably|likely|"
-    r"determine|assess|rule out)\b"
-)
 _SEEN = (
-    r"(?:present|visible|seen|evident|visualized|visualised|identified|noted|observed|detected|found|apparent|"
-    r"demonstrated|appreciated)"
+    r"(?:present|visible|seen|evident|visualized|visualised|identified|noted|observed|detected|found|apparent"
+    r"|there|shown"
+    r"|demonstrated|appreciated)"
 )
+_IT = r"(?:it|this|that|they|these|there|he|she|the \w+(?: \w+){0,2})"
+_SHORT_NO = re.compile(
+    rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|can|did) not(?: be)?(?: \w+ly)?"
+    rf"(?: (?:{_SEEN}|have (?:it|any|one)|so))?"
+    rf"|(?:none|nothing|absent|negative|not(?! really))(?: (?:is|are|was|were))?(?: \w+ly)?(?: {_SEEN})?"
+    rf"|{_IT} (?:is|are) absent|there (?:is|are) (?:none|no such \w+)|not at all|(?:very |highly )?unlikely"
+    rf"|probably not"
+    r"|i do not (?:see|think so|believe so)(?: (?:it|any|one|that))?(?: here)?"
+)
+_SHORT_YES = re.compile(
+    rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|did)(?: indeed| \w+ly)?(?: {_SEEN})?|(?:\w+ly )?{_SEEN}"
+    r"|positive|correct|true|indeed|affirmative|there (?:is|are)(?: one)?|i (?:do|think so|believe so)"
+)
+
+# Sentences, where nothing is known of the question.
 _ABSENCE = re.compile(
     r"^\W*no\s+(?!doubt|idea|image|picture|information|question|answer|comment|problem|way|one)\w"
     r"|\b(?:there\s+(?:is|are|was|were)|shows?|has|have|had|demonstrates?|reveals?|with|see|find)\s+no\s+\w"
-    r"|\bno\s+(?:\w+\s+)?(?:evidence|signs?|indications?|features?)\s+of\b"
+    r"|\bno\s+(?:\w+\s+){0,2}(?:evidence|signs?|indications?|features?)\s+of\b"
     r"|\bthere\s+(?:is|are|was|were)\s+not\b"
-    rf"|\b(?:is|are|was|were|be|been)\s+not\s+(?:\w+ly\s+)?(?:{_SEEN}|there|affected|involved)\b"
+    rf"|\b(?:is|are|was|were|be|been)\s+not\s+(?:\w+ly\s+)?(?:{_SEEN}|affected|involved)\b"
     r"|\b(?:do|does|did)\s+not\s+(?:\w+ly\s+)?"
     r"(?:have|show|suffer|contain|demonstrate|exhibit|appear\s+to\s+have|reveal|see|seem\s+to\s+have)\b"
     r"|\b(?:is|are|was|were)\s+absent\b|\b(?:is|are|was|were|appears?)\s+free\s+(?:of|from)\b|\babsence\s+of\b"
@@ -70,41 +109,83 @@ _PRESENCE = re.compile(
     r"|\bdoes\s+(?:have|show|suffer)\b"
 )
 _HEALTHY = re.compile(r"\b(?:normal|clear|healthy|unremarkable|intact)\b")  # "normal lung is seen" asserts no disease
+_OPEN = re.compile(r"\?|\b(?:whether|if|likely|probably)\b")
+_TURN = re.compile(r"\b(?:but|however|although|while)\b")
 
 
-def read_yes_no(text: str | None) -> Outcome:
+def read_yes_no(text: str | None, question: str = "") -> Outcome:
     """What a model's text answers to a yes/no question.
+
+    Args:
+        text: the response.
+        question: what was asked; without it, any finding that a sentence states or denies is taken for the one asked.
 
     >>> read_yes_no("No, the left lower lung does not show it.")
     'no'
     >>> read_yes_no("The answer is **yes**."), read_yes_no("There is no evidence of edema.")
     ('yes', 'no')
+    >>> read_yes_no("A small effusion, but no edema.", "Is there edema?")
+    'no'
     >>> read_yes_no("Yes and no."), read_yes_no("The image is blurred.")
     ('ambiguous', 'none')
     """
-    clean = _clean(without_thinking(text or ""))
+    return explain_yes_no(text, question).outcome
+
+
+def explain_yes_no(text: str | None, question: str = "") -> YesNo:
+    """`read_yes_no` with the stage that decided.
+
+    >>> explain_yes_no("The image is sharp. The answer is no.")
+    YesNo(outcome='no', why='answer')
+    """
+    written = text or ""
+    start, end, how = answer_span(written)
+    part, asked = written[start:end], asked_by(question)
+    clean = readable(part)
     lone = _LONE_LETTER.fullmatch(clean)
     if lone:
-        return "yes" if lone["letter"] == "y" else "no"
-    for read in (_stated, _replied, _described):
-        found = read(clean)
-        if found:
-            return found.pop() if len(found) == 1 else "ambiguous"
-    return "none"
+        return YesNo("yes" if lone["letter"] in "yY" else "no", "reply")
+    stated = [*fields(part), *statements(clean)]
+    plain = _CHOICE.sub(" ", folded(clean)).strip()
+    stages: dict[str, Callable[[], set[Saying]]] = {
+        "marked": lambda: _said(stated, "field") or _said(stated, "box"),
+        "final": lambda: _said(stated, "final"),
+        "answer": lambda: _said(stated, "answer"),
+        "reply": lambda: _replied(plain),
+        "short": lambda: _short(plain),
+        "described": lambda: says_about(part, asked) if asked else _described(plain),
+    }
+    if how == "open reasoning":
+        found = set[Saying]().union(*(read() for read in stages.values())) if not _DOUBT.search(plain) else set()
+        return YesNo(found.pop(), how) if len(found) == 1 else YesNo("none")
+    read = ((name, stage()) for name, stage in stages.items())
+    why, found = next(((name, said) for name, said in read if said), ("", set[Saying]()))
+    if len(found) > 1 or (why == "reply" and asked and contradicts(part, found, asked)):
+        return YesNo("ambiguous", why)
+    return YesNo(found.pop(), why) if found else YesNo("none")
 
 
-def _clean(text: str) -> str:
-    return _CHOICE.sub(" ", _QUOTE.sub(" ", _MARKUP.sub(" ", folded(text)))).strip()
+def _said(stated: Iterable[Statement], kind: str) -> set[Saying]:
+    digits: dict[str, Saying] = {"0": "no", "1": "yes"} if kind == "field" else {}
+    return {word for one in stated if one.kind == kind and (word := digits.get(one.said) or _word(one.said))}
 
 
-def _stated(text: str) -> set[Outcome]:
-    said = list(_STATEMENT.finditer(text))
-    final = [match for match in said if match["final"]]
-    return {"yes" if match["word"].startswith("y") else "no" for match in final or said}
+def _word(said: str) -> Saying | None:
+    """The word for yes or no that a statement begins with."""
+    filler = _FILLER.match(said)
+    match = _WORD.match(said, filler.end() if filler else 0)
+    return ("no" if match["no"] else "yes") if match else None
 
 
-def _replied(text: str) -> set[Outcome]:
-    found: set[Outcome] = set()
+def _replied(text: str) -> set[Saying]:
+    if _NO_IMAGE.search(text):
+        return set()
+    text = _TABLE_LINE.sub("", text)
+    found: set[Saying] = set()
+    begin = _FIRST.match(text)
+    first = _WORD.match(text, begin.end() if begin else 0)
+    if first and (_PAUSE.match(text, first.end()) or _CJK_PHRASE.match(first[0])):
+        found.add("no" if first["no"] else "yes")
     if _SAYS_YES.search(text):
         found.add("yes")
     if _SAYS_NO.search(text):
@@ -112,16 +193,25 @@ def _replied(text: str) -> set[Outcome]:
     return found
 
 
-def _described(text: str) -> set[Outcome]:
-    found: set[Outcome] = set()
+def _short(text: str) -> set[Saying]:
+    """Of the first sentence, if it is a short one."""
+    said = words(_SENTENCE_END.split(_INTERJECTION.sub("", text), maxsplit=1)[0])
+    if len(said) > 80:
+        return set()
+    return {"no"} if _SHORT_NO.fullmatch(said) else {"yes"} if _SHORT_YES.fullmatch(said) else set()
+
+
+def _described(text: str) -> set[Saying]:
+    """What sentences state or deny, whatever it is."""
+    found: set[Saying] = set()
     for sentence in _SENTENCE_END.split(text):
-        if _HEDGE.search(sentence):
+        if _OPEN.search(sentence) or leaves_open(sentence):
             continue
-        if _ABSENCE.search(sentence):
+        said = sentence
+        if _ABSENCE.search(said):
             found.add("no")
             # "No edema is seen" is one statement; what follows a turn may be another.
-            turn = re.split(r"\b(?:but|however|although|while)\b", sentence, maxsplit=1)[1:]
-            sentence = "".join(turn)  # noqa: PLW2901
-        if _PRESENCE.search(sentence) and not _HEALTHY.search(sentence) and not _ABSENCE.search(sentence):
+            said = "".join(_TURN.split(said, maxsplit=1)[1:])
+        if _PRESENCE.search(said) and not _HEALTHY.search(said) and not _ABSENCE.search(said):
             found.add("yes")
     return found

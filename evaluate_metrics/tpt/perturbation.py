@@ -19,6 +19,7 @@ def sensitivity(
     predictions: Sequence[str | None],
     references: Sequence[Mapping[str, Any]],
     *,
+    questions: Sequence[str] | None = None,
     n_resamples: int = 2000,
     seed: int = 42,
     confidence_level: float = 0.95,
@@ -34,6 +35,7 @@ def sensitivity(
         name: of the score, the prefix of its keys.
         kinds: of perturbation; with more than one, each has a score of its own too.
         predictions: n responses, free text or "yes" / "no".
+        questions: n questions; with them a sentence counts only where it speaks of what was asked.
         references: n dicts of original_id, kind ("original" or one of kinds) and image_id of the original's image.
         n_resamples, seed, confidence_level: of the bootstrap interval, which draws whole images.
         per_sample: whether to return each response's reading as well.
@@ -46,7 +48,10 @@ def sensitivity(
         ValueError: lengths differ, a kind is unknown, or two originals have one id.
     """
     rows, images = _originals(predictions, references, kinds)
-    outcomes = [read_yes_no(text) for text in predictions]
+    asked = questions if questions is not None else [""] * len(predictions)
+    if len(asked) != len(predictions):
+        raise ValueError(f"{len(asked)} questions for {len(predictions)} predictions: give one for each")
+    outcomes = [read_yes_no(text, question) for text, question in zip(predictions, asked, strict=True)]
     positive = {original for original, row in rows.items() if outcomes[row] == "yes"}
     suffixes = _pairs(references, kinds, positive)
     how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}

@@ -18,7 +18,7 @@ def score_predictions(
     Args:
         predictions: n responses, to originals and to perturbed images in any order.
         references: n dicts of original_id, kind ("original" or "region") and image_id.
-        options: n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity`.
+        options: questions, n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity`.
 
     >>> rows = [{"original_id": "q1", "kind": kind, "image_id": "i1"} for kind in ("original", *KINDS)]
     >>> scores = score_predictions(["Yes", "No"], rows)

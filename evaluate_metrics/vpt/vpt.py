@@ -28,6 +28,7 @@ Args:
     predictions: list of str, one response a row: free text, or "yes" and "no".
     references: list of dict, one a row, with original_id (str), kind ("original" or "region") and image_id
         (str, of the original's image). Originals are closed questions whose gold answer is Yes.
+    questions: the questions, one a prediction; with them a sentence counts only where it speaks of what was asked.
     n_resamples: number of bootstrap resamples of images (2000).
     seed: seed of the resampling (42).
     confidence_level: of the intervals, between 0 and 1 (0.95).

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
-from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
+from medfaith.evaluate_metrics.reading.yes_no import Outcome, read_yes_no
 from medfaith.evaluate_metrics.tpt import score as tpt
 from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
 from medfaith.evaluate_metrics.vpt import score as vpt
@@ -44,6 +44,7 @@ class HealRow(NamedTuple):
     answer: str
     diseases: tuple[str, ...]
     response: str
+    question: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +67,10 @@ class HealRun(LoggedRows):
             return self.open_scores([extract_labels(response) for response in responses])
         if self.setting.ask == "closed":
             gold, images = [row.answer for row in self.rows], [row.image_id for row in self.rows]
-            return closed_scores([read_yes_no(text) for text in responses], gold, groups=images, seed=SEED)
-        return _PAIRED[self.setting.ask].score_predictions(responses, [row._asdict() for row in self.rows], seed=SEED)
+            read: list[Outcome] = [read_yes_no(row.response, row.question) for row in self.rows]
+            return closed_scores(read, gold, groups=images, seed=SEED)
+        rows, questions = [row._asdict() for row in self.rows], [row.question for row in self.rows]
+        return _PAIRED[self.setting.ask].score_predictions(responses, rows, questions=questions, seed=SEED)
 
     def open_scores(self, extractions: Sequence[Extraction]) -> dict[str, Any]:
         """Of open-ended answers as an extractor read them, one extraction a row."""
@@ -132,4 +135,4 @@ def _row(doc: Mapping[str, Any], response: Any) -> HealRow:
     if not opened and answer not in {"yes", "no"}:
         raise SampleError("doc.answer", f"{answer!r} is neither Yes nor No")
     names = (doc["id"], doc["image_id"], doc["original_id"], doc["kind"])
-    return HealRow(*names, answer, tuple(doc["diseases"]), response)
+    return HealRow(*names, answer, tuple(doc["diseases"]), response, str(doc.get("question") or ""))

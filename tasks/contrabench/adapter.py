@@ -66,12 +66,12 @@ def _readings(
     resps: Sequence[Sequence[str]],
     docs: Sequence[dict],
     repair: Callable[[str, Sequence[str], int | None], tuple[int | None, str]],
-    parse: Callable[[str, Sequence[str]], Answer] = parse_answer,
+    parse: Callable[[str, Sequence[str], str], Answer] = parse_answer,
 ) -> list[str]:
     """Readings of a repair: from question, options and choice to the choice after it and its reason."""
 
     def read(text: str, question: str, options: Sequence[str]) -> dict[str, Any]:
-        answer = parse(text, options)
+        answer = parse(text, options, question)
         choice, reason = repair(question, options, answer.choice)
         return _reading(answer, choice, reason)
 
@@ -121,7 +121,7 @@ def _m2(question: str, options: Sequence[str], choice: int | None) -> tuple[int 
     return verdict.choice, f"{reason}/{verdict.reason}"
 
 
-def _packet_baseline(text: str, options: Sequence[str]) -> Answer:
+def _packet_baseline(text: str, options: Sequence[str], _: str) -> Answer:
     return read_packet(text, options).baseline.answer
 
 

@@ -49,7 +49,7 @@ def answers(filter: str | None = None) -> Scorer:
         if name := next((name for name in RIGHT if name in items), None):
             value = CORRECT if questions.aggregate(config, [{name: items[name]}])[name] else INCORRECT
         elif doc.get("question_type") == "closed":  # of a pair
-            value = CORRECT if read_yes_no(text) == target.text.casefold() else INCORRECT
+            value = CORRECT if read_yes_no(text, doc["question"]) == target.text.casefold() else INCORRECT
         return Score(value=value, answer=read, explanation=text, metadata={"filter": reading})
 
     return score

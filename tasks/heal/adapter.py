@@ -24,7 +24,8 @@ PAIRED = ("n_pairs", "n_changed", "n_true_positives", *UNPARSED)
 def closed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a closed question."""
     answer = doc["options"][doc["answer"]].casefold()
-    return CLOSED.values(doc, {"said": read_yes_no(results[0]), "answer": answer, "image_id": doc["image_id"]})
+    said = read_yes_no(results[0], doc["question"])
+    return CLOSED.values(doc, {"said": said, "answer": answer, "image_id": doc["image_id"]})
 
 
 def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
@@ -45,7 +46,8 @@ def vpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
 
 
 def _paired(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    return {"said": read_yes_no(results[0]), **{name: doc[name] for name in ("original_id", "kind", "image_id")}}
+    said = read_yes_no(results[0], doc["question"])
+    return {"said": said, **{name: doc[name] for name in ("original_id", "kind", "image_id")}}
 
 
 def _closed_figures(records: Records) -> dict[str, float]:

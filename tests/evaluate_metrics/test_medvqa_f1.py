@@ -42,10 +42,11 @@ FOUND = [
     # other words
     ({CARD}, ["The heart is enlarged.", "Heart size is moderately enlarged", "Enlarged cardiac silhouette"]),
     ({AORTA}, ["dilatation of the ascending aorta", "A dilated aorta with an ectatic aortic arch"]),
-    ({SHIFT}, ["Shift of the mediastinum to the left", "The mediastinum is shifted."]),
+    ({SHIFT}, ["Shift of the mediastinum to the left", "The mediastinum is pushed to the right."]),
     ({PA}, ["Enlarged pulmonary arteries"]),
     ({CLAV}, ["Fracture of the left clavicle"]),
-    ({RIB}, ["Fracture of the right fifth posterior rib"]),
+    ({RIB}, ["Fracture of the right fifth posterior rib", "Fractures in the left 6th and 7th ribs",
+        "A broken left sixth rib"]),
     ({THICK}, ["Thickening of the apical pleura"]),
     ({ILD, EMPH}, ["interstitial lung disease and emphysematous changes"]),
     ({OPAC}, ["Airspace opacification"]),
@@ -78,9 +79,22 @@ FOUND = [
     ({FIB}, ["The lung is not normal and shows fibrosis"]),
     ({EDEMA, EFF}, ["Not only edema, effusion too"]),
     # a hedge is a mention
-    ({EDEMA}, ["Possible edema", "Edema cannot be excluded."]),
-    ({PTX}, ["I cannot rule out pneumothorax"]),
+    ({EDEMA}, ["Possible edema", "Edema is suspected."]),
     ({NODULE}, ["There may be small nodules"]),
+    # what else an answer says
+    ({EDEMA}, ["Edema is noted. A small effusion can't be ruled out.", "Edema, which may lead to an enlarged heart.",
+        "Edema. It may be caused by cardiomegaly.", "Differential diagnosis:\n- consolidation\n\nFindings:\n- edema",
+        "Common causes include ILD. There is edema.", "Edema is likely, effusion is less likely"]),
+    ({CARD}, ["The heart looks enlarged. There are no masses."]),
+    ({ATEL}, ["Atelectasis. Recommend follow-up to exclude an underlying mass.", "Atelectasis, as opposed to edema"]),
+    ({EFF}, ["The effusion has not resolved."]),
+    ({OPAC}, ["There is an opacity that could represent pneumonia."]),
+    # ticks, JSON, headings, questions, other languages
+    ({EDEMA}, ["Edema ✓ Effusion ✗", '{"edema": 1, "pneumothorax": 0}', '{"edema": true, "effusion": false}',
+        "Edema? Yes. Effusion? No.", "Effusion: None\nEdema: Mild\nPneumothorax: No evidence of pneumothorax.",
+        "**Present**\n- Edema\n\n**Absent**\n- Effusion\n- Pneumothorax\n\n**Not assessable**\n- Rib fracture",
+        "Assessment:\n- Edema", "Œdème (edema) présent. Pas d'épanchement (effusion).",
+        "可见水肿（edema），未见积液（effusion）。"]),
     # thinking
     ({CARD}, ["<think>Edema? Or effusion.</think>Cardiomegaly"]),
 ]  # fmt: skip
@@ -93,13 +107,18 @@ NORMAL = [
     "The heart is not enlarged.", "The heart isn't enlarged", "The right lung is free of nodules and consolidation.",
     "Pneumothorax is absent", "I do not see any effusion.", "Negative for pneumothorax", "Pleural effusion: absent",
     "Neither edema nor effusion", "Edema is unlikely", "The aorta does not have any disease.",
+    "The effusion has resolved.", "Abnormalities: None", "Effusion ✗", "Nothing to suggest pneumothorax",
+    "Edema can be ruled out.", "Edema is doubtful", "The effusion has cleared.", "The image fails to show edema",
+    "No obvious evidence of pneumothorax, but a small pneumothorax can be difficult to detect.",
     "Absence of pleural effusion", "No, there is no abnormality.",
 ]  # fmt: skip
 UNREADABLE = [
     "", None, "Yes", "The image is blurred.", "Pneumonia", "Is there an effusion?",
     "I cannot determine whether there is an effusion.", "I cannot tell if the heart is normal",
     "<think>The heart is normal", "Subcutaneous emphysema", "This is a chest X-ray in PA view.", "Abnormal",
-    "The heart is not normal.",
+    "The heart is not normal.", "Edema cannot be excluded.",
+    "Atelectasis is a condition in which part of the lung collapses.", "Edema refers to fluid in the lung.",
+    "The aorta cannot be assessed: aortic enlargement cannot be determined", "I cannot rule out pneumothorax",
 ]  # fmt: skip
 
 

@@ -7,79 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.evaluate_metrics.reading.thinking import without_thinking
-from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt.score import KINDS, score_predictions
 from medfaith.evaluate_metrics.vpt.score import score_predictions as vpt
 from tests.evaluate_metrics.modules import computed
-
-READ = {
-    "yes": [
-        "Yes", "yes.", "YES!", " Yes", "**Yes**", "**Yes.** There is a small effusion.",
-        "Yes, there is an opacity in the left lower lung.", "Yes there is", "Yes - the heart is enlarged",
-        "Yes; see the left base.", "Y", '"Yes"', "'yes'", "(Yes)", "A. Yes", "Answer: Yes", "The answer is yes.",
-        "The answer is: **Yes**", "The answer to the question is yes.", "Final answer: yes", '{"answer": "yes"}',
-        '{"reason": "no edema elsewhere", "answer": "Yes"}', '```json {"answer": "Yes", "confidence": 0.9} ```',
-        "\\boxed{Yes}", "<answer>Yes</answer>", "<think>No, wait. It may be no.</think>Yes",
-        "<think>The answer is no?</think> The answer is yes.", "Therefore, yes.", "I would say yes", "Yep",
-        "It is hazy. No pneumothorax is seen. So: yes.", "Yes, there is opacity. There is no effusion.",
-        "No. On reflection, the answer is yes.", "Answer: no. Final answer: yes.", "Ｙｅｓ", "Yes or no: yes",
-        "Answer (yes/no): Yes", "There is evidence of pneumonia in the left lower lung.",
-        "Pleural effusion is present in the left lower lung.", "An opacity is clearly seen at the right base.",
-        "The left lung shows signs of consolidation.", "The left lower lung suffers from pneumonia.",
-        "There is consolidation in the left lower lung.", "The heart has cardiomegaly.",
-        "The image shows a frontal chest X-ray. There is lung opacity.",
-    ],
-    "no": [
-        "No", "no.", "NO", "**No**", "N", "No, the left lower lung does not show it.", "No, there is no sign of it.",
-        "No the heart is normal", "No. The lungs are clear.", "No - the heart is normal", "No!", '"No."', "B) No",
-        "Answer: no", "The answer is no.", "The answer would be no", "Final answer: **No**", '{"answer": "No"}',
-        "<answer> no </answer>", "<thinking>Yes, perhaps.</thinking>No", "Yes. Wait, the answer is no.",
-        "I would say no.", "Nope.", "Therefore no", "No evidence of edema.", "There is no evidence of edema.",
-        "There is no pleural effusion in the right lung.", "No pneumothorax is seen.",
-        "There's no effusion; there is no consolidation.", "The left lower lung does not have opacity.",
-        "The left lower lung doesn't show any opacity.", "Edema is not seen.",
-        "Effusion is not clearly visible in this image.", "The opacity isn't present there.",
-        "The left lung is free of nodules.", "Consolidation is absent.", "The heart shows no enlargement.",
-        "No, I don't see it.", "no because the costophrenic angle is sharp", "Yes/No: No",
-    ],
-    "ambiguous": [
-        "Yes and no.", "Yes. No.", "Yes, in the right; no, in the left.", "No. Yes, there is.",
-        "The answer is yes. The answer is no.", '{"yes": 0.9, "no": 0.1}',
-        "Consolidation is present. There is no effusion.", "There is no effusion, but consolidation is present.",
-        "neither yes nor no.",
-    ],
-    "none": [
-        "I cannot tell.", "The image is blurred.", "Maybe", "It is possible that edema is present.",
-        "I cannot determine whether edema is present.", "Edema may be present.", "The lungs are normal.",
-        "A normal lung is seen.", "The image shows a frontal chest X-ray.", "There is a frontal view of the chest.",
-        "The image shows normal lungs.", "The left lower lung has been resected.", "No idea.", "No doubt",
-        "No image was given", "Is edema present?", "Please answer yes or no:", "Cardiomegaly", "<think>Yes, because",
-        "I know nothing about it", "Nodule", "Not really", "...", "7",
-    ],
-}  # fmt: skip
-
-
-def test_yes_and_no_are_read():
-    expected = {text: outcome for outcome, texts in READ.items() for text in texts}
-    expected |= dict.fromkeys([None, "", " \n", "</think>", "<answer></answer>"], "none")
-    assert {text: read_yes_no(text) for text in expected} == expected
-    assert len(expected) >= 100
-
-
-@given(st.text(max_size=80))
-def test_any_text_has_an_outcome_and_case_does_not_matter(text):
-    outcome = read_yes_no(text)
-    assert outcome in READ
-    if text.isascii():
-        assert read_yes_no(text.upper()) == read_yes_no(text.lower()) == outcome
-
-
-@given(st.sampled_from(["yes", "no"]), st.text(alphabet=" \n*_`\"'.!", max_size=6), st.booleans())
-def test_dressing_changes_nothing(word, dress, think):
-    thought = "<think>Yes. No. The answer is yes? No.</think>" if think else ""
-    assert read_yes_no(f"{thought}{dress}{word}{dress}") == word
-    assert without_thinking(f"{thought}{word}") == word
 
 
 def row(original_id, kind="original", image_id=None):

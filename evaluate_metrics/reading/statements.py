@@ -1,0 +1,144 @@
+"""What a text states outright to be its answer: boxes, JSON, "Final answer: ...", "The answer is ...", "I choose ...".
+
+A statement is only found here; what its words mean is for the reader of choices or of yes and no to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from .markup import BOX
+
+Kind = Literal["field", "box", "final", "answer", "chosen"]
+
+
+class Statement(NamedTuple):
+    """kind: what marks it; said: the words that follow, up to `REACH` characters; start: where they begin."""
+
+    kind: Kind
+    said: str
+    start: int
+
+
+REACH = 300
+_KEY = (
+    r"(?:final[_ ]?|correct[_ ]?|predicted[_ ]?|selected[_ ]?|chosen[_ ]?|model[_ ]?|best[_ ]?)?"
+    r"(?:answer|choice|option|prediction|response|label|selection|letter|result|output|verdict|decision|conclusion)"
+    r"(?:[_ ]?(?:letter|text|choice|option|label|key))?"
+)
+_FIELD = re.compile(
+    rf"""["'“‘]{_KEY}["'”’]\s?:\s{{0,20}}(?:"(?P<text>[^"\n]{{0,300}})"?|'(?P<quoted>[^'\n]{{0,300}})'?"""
+    r"|(?P<bare>\[?[A-Za-z0-9_.-]{1,20}))",
+    re.IGNORECASE,
+)
+_PRAISE = (
+    r"(?:(?:correct|right|best|proper|closest|accurate|appropriate|suitable|likely|probable|plausible|most|chosen"
+    r"|selected|only|likeliest|overall|single) ){1,3}"
+)
+_IS = (
+    r"(?:is|was|are|would be|should be|must be|will be|has to be|seems to be|appears to be|remains|is likely"
+    r"|=|:|->|→|–|-)"
+)
+_ASIDE = r"(?:,? (?:here|to|for|among|from|of|given|based|in|that|which|about|as|regarding)\b[^.;:!?\n]{0,80}?,?)?"
+_ANSWER = re.compile(
+    rf"\b(?P<final>(?:my )?final )?(?:answer|{_PRAISE}(?:answer|option|choice|response|selection|statement)"
+    r"|(?:my|the) (?:answer|choice|selection|pick|guess|vote))"
+    rf"(?P<aside>{_ASIDE}) ?(?P<is>{_IS}(?=[\s\W])\s?:?)",
+    re.IGNORECASE,
+)
+_FINAL_BARE = re.compile(
+    r"\bfinal (?:answer|choice)\b(?! (?:is|was|would|should|must|will)\b)(?=[\s(\[])", re.IGNORECASE
+)
+_HEADING = re.compile(r"^[#>\s]*(?:final )?(?:answer|conclusion) ?:?\n\s*", re.IGNORECASE | re.MULTILINE)
+_AT_START = re.compile(r"\A\W*answer\s", re.IGNORECASE)
+_OTHER_LANGUAGES = re.compile(
+    r"(?:(?:正确|最终|最佳|最合适的?)?(?:答案|选项)(?:应该|应)?(?:是|为|选|[:：])|故选|应选|我?选择?(?=\s?[:：(]?\s?[A-Z](?![a-z]))"
+    r"|正解は|答えは|回答は|정답(?:은|:)|답(?:은|:)|\bответ\s?(?:[:—–-]|это)|\bправильный (?:ответ|вариант)\s?[:—–-]?"
+    r"|\b(?:la |a )?(?:respuesta|resposta|risposta)(?: (?:correcta|correta|corretta|final|es la))?(?: (?:es|é|è)|\s?:)"
+    r"|\b(?:opción|opção|opzione) (?:correcta|correta|corretta) (?:es|é|è)"
+    r"|\b(?:la )?(?:bonne |meilleure )?réponse(?: correcte| finale)?(?: est|\s?:)"
+    r"|\b(?:die )?(?:richtige |korrekte )?antwort(?: (?:ist|lautet|wäre)|\s?:)"
+    r"|\b(?:đáp án|câu trả lời|lựa chọn)(?: (?:đúng|chính xác|đúng nhất|cuối cùng|của tôi)){0,2}(?: là|\s?:))",
+    re.IGNORECASE,
+)
+_CHOSEN = re.compile(
+    r"\bI(?:'d| would| will|'ll| have| shall| am going to|'m going to)?(?: (?:therefore|thus|also|rather|now"
+    r"|probably|have)){0,2} "
+    r"(?:choos|chose|select|pick|go(?:ing)? with|opt(?:ed|ing)? for|lean(?:ing)? towards?|settle on|answer|say"
+    r"|think|believe|guess)"
+    r"(?:e|n|ed|ing)?(?: that)?(?: the)?\b"
+    r"|\bmost (?:likely|probable|plausible|appropriate|suitable|accurate|fitting|compatible|consistent|likely to be)"
+    r"(?: \w+){0,4}? (?:is|are|would be|with|seems to be|appears to be)(?= )"
+    r"|\bbest (?:described as|characterized as|explained by|classified as|represented by|supported by)"
+    r"|\bbest (?:diagnosis|description|explanation|match|fit|conclusion|interpretation|candidate)"
+    r"(?: \w+){0,4}? (?:is|are|would be)(?= )"
+    r"|\b(?:leading|likely|working|probable|correct|final|primary|presumptive) diagnosis(?: \w+){0,4}? ?(?:is"
+    r"|would be|:)"
+    r"|\bdiagnosis ?:"
+    r"|\b(?:the|this) (?:\w+ ){0,2}?(?:finding|abnormality|pathology|condition|diagnosis|disease)"
+    r"(?: (?:that is|which is|that|which|shown|seen|present|absent|visible|here|in (?:this|the) \w+|not"
+    r"|missing)){0,5} (?:is|would be)\b(?! not\b)"
+    r"|\b(?:correspond(?:s|ing)?|point(?:s|ing)?|lead(?:s|ing)?(?: me)?) to (?=(?:the )?(?:option|choice|answer"
+    r"|first|second|third|\())"
+    r"|\b(?:that|this|which) leaves\b",
+    re.IGNORECASE,
+)
+# "The answer is not B", "If it were blunted, the answer would be C".
+_NEGATED_ASIDE = re.compile(r"\b(?:not|cannot|never|unless)\b|n't\b", re.IGNORECASE)
+_CONDITION = re.compile(r"\b(?:if|were|had|unless|suppose|supposing)\b[^.!?\n]{0,120}$", re.IGNORECASE)
+
+
+def statements(text: str) -> Iterator[Statement]:
+    """Every statement in a readable text (`markup.readable`), in the order of the text for each kind of sign.
+
+    >>> [(one.kind, one.said) for one in statements("The best answer is B.")]
+    [('answer', 'B.')]
+    """
+    for place in _places(text, BOX):
+        yield Statement("box", text[place + 1 : place + 1 + REACH], place)
+    for match in _ANSWER.finditer(text):
+        if match["is"].strip() in "-–" and not match["final"]:
+            continue  # "answer - ..." says nothing
+        if _NEGATED_ASIDE.search(match["aside"]) or _conditional(text, match):
+            continue
+        yield Statement("final" if match["final"] else "answer", _after(text, match.end()), match.start())
+    more: tuple[tuple[re.Pattern[str], Kind], ...] = (
+        (_FINAL_BARE, "final"),
+        (_HEADING, "answer"),
+        (_AT_START, "answer"),
+        (_OTHER_LANGUAGES, "answer"),
+        (_CHOSEN, "chosen"),
+    )
+    for pattern, kind in more:
+        for match in pattern.finditer(text):
+            if not _conditional(text, match):
+                yield Statement(kind, _after(text, match.end()), match.start())
+
+
+def fields(text: str) -> Iterator[Statement]:
+    """The values of JSON keys that name an answer, in text as the model wrote it; the JSON may be broken.
+
+    >>> [one.said for one in fields('{"reason": "seen", "answer": "B"')]
+    ['B']
+    """
+    for match in _FIELD.finditer(text):
+        value = match["text"] if match["text"] is not None else match["quoted"]
+        yield Statement("field", (match["bare"] if value is None else value).strip("[ "), match.start())
+
+
+def _places(text: str, sign: str) -> Iterator[int]:
+    place = text.find(sign)
+    while place >= 0:
+        yield place
+        place = text.find(sign, place + 1)
+
+
+def _after(text: str, start: int) -> str:
+    return text[start : start + REACH]
+
+
+def _conditional(text: str, match: re.Match[str]) -> bool:
+    before = text[max(match.start() - 160, 0) : match.start()]
+    return "would" in match[0] and bool(_CONDITION.search(before))

@@ -1,0 +1,53 @@
+"""Readers of answers take time in proportion to the text, whatever a model repeats."""
+
+from time import process_time
+
+import pytest
+
+from medfaith.evaluate_metrics.reading.choice import parse_answer
+from medfaith.evaluate_metrics.reading.diseases import extract_labels
+from medfaith.evaluate_metrics.reading.surgery import read_instruments, read_triplets
+from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
+
+READERS = {
+    "instruments": read_instruments,
+    "triplets": read_triplets,
+    "diseases": extract_labels,
+    "yes or no": lambda text: read_yes_no(text, "Is there edema in the left lung?"),
+    "choice": lambda text: parse_answer(text, ["Edema", "No edema", "Effusion"], "Which is seen?"),
+}
+REPEATED = [
+    "no ", "not ", "neither ", "is not ", "the heart is ", "and the ", "a is, ", "which may ", "commonly ", "if ",
+    "hook ", "hook, ", "no hook, ", "hook not ", "hook: no, ", "hook? no. ", "- hook\n", "- absent:\n", "✗ hook ", "✓",
+    "hook is the ", "hook cut liver. ", "tools ", "edema ", "no edema, ", "edema is not seen, ", "A. ", "A or B or ",
+    "(A) ", "the answer is ", "((((", "[[", '{"a": ', '"a": [', '"a", ', "<think>", "</think>", "**", "$\\boxed{", "\n",
+    " ", "1. ", "?", "a", "🙂", "没有",
+]  # fmt: skip
+SIZE = 4_000  # characters; what takes under 5 ms at four times as many stays small even if it grew with the square
+GROWTH = 8  # of the time for four times the text: between 4 and 16, which is the square
+
+
+def cpu_time(read, text):
+    start = process_time()
+    read(text)
+    return process_time() - start
+
+
+def grows_too_fast(read, unit):
+    """Whether the time grew faster than the text in each of three trials."""
+    text = unit * (SIZE // len(unit))
+    for _ in range(3):
+        long = cpu_time(read, text * 4)
+        if long < 0.005 or long < GROWTH * cpu_time(read, text):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_time_grows_with_the_text(name):
+    READERS[name]("Yes.")  # patterns are compiled once
+    assert [unit for unit in REPEATED if grows_too_fast(READERS[name], unit)] == []
+
+
+def test_growth_with_the_square_is_seen():
+    assert grows_too_fast(lambda text: [text.count("b", start) for start in range(len(text))], "a")

@@ -1,0 +1,124 @@
+"""Which part of a text is the answer, in every form that models mark their reasoning with; text without its markup."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.evaluate_metrics.reading.markup import readable
+from medfaith.evaluate_metrics.reading.reasoning import answer_part, answer_span
+from medfaith.evaluate_metrics.reading.statements import fields, statements
+
+PARTS = {  # text: (the answer in it, how it was found)
+    "Yes": ("Yes", "whole"),
+    "<think>a</think>b": ("b", "after reasoning"),
+    "<Thinking>a</ thinking >b": ("b", "after reasoning"),
+    "a</think>b": ("b", "after reasoning"),
+    "<think>a</think>b<think>c</think>d": ("d", "after reasoning"),
+    "<reasoning type='x'>a</reasoning>b": ("b", "after reasoning"),
+    "[THINK]a[/THINK]b": ("b", "after reasoning"),
+    "◁think▷a◁/think▷b": ("b", "after reasoning"),
+    "<unused94>thought\na<unused95>b": ("b", "after reasoning"),
+    "<|begin_of_thought|>a<|end_of_thought|>b": ("b", "after reasoning"),
+    "analysisThe user asks.assistantfinalb": ("b", "after reasoning"),
+    "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>": (
+        "b",
+        "after reasoning",
+    ),
+    "## Thinking\na\n## Final Response\nb": ("\nb", "after reasoning"),
+    "b\n<think>a</think>": ("b\n", "before reasoning"),
+    "b <think>a": ("b ", "before reasoning"),
+    "<think>a": ("a", "open reasoning"),
+    "<think>a</think>": ("", "before reasoning"),
+    "a <answer>b</answer> c": ("b", "tagged"),
+    "<answer>b</answer><answer>c</answer>": ("b</answer><answer>c", "tagged"),
+    "<answer>b": ("b", "tagged"),
+    "a\nb</answer>": ("b", "tagged"),
+    "<answer></answer>b": ("</answer>b", "tagged"),
+    "<think>a</think><answer>b</answer>": ("b", "tagged"),
+    "<|begin_of_box|>b<|end_of_box|>": ("b", "tagged"),
+    "b<|im_end|>\n<|im_start|>user\nc": ("b", "whole"),
+    "b</s>c": ("b", "whole"),
+    "b\nQuestion: c": ("b\n", "whole"),
+    "b. Question: c": ("b. ", "whole"),
+    "Question: c": ("Question: c", "whole"),
+    "The analysis shows b": ("The analysis shows b", "whole"),
+}
+
+
+@pytest.mark.parametrize("text", PARTS)
+def test_the_answer_is_found(text):
+    start, end, how = answer_span(text)
+    assert (text[start:end], how) == PARTS[text]
+    assert answer_part(text) == ("" if how == "open reasoning" else text[start:end])
+
+
+@given(st.text(max_size=60), st.text("ab<>/[]|think answer\n◁▷", max_size=60))
+def test_a_span_lies_in_any_text(before, noise):
+    text = before + noise
+    start, end, _ = answer_span(text)
+    assert 0 <= start <= end <= len(text)
+
+
+READABLE = {
+    "**B.** `No` _edema_": "B. No edema",
+    "# Answer\n> B": "# Answer\n> B",
+    "＂Ｂ＂ 【C】": "B (C)",
+    "$45 \\mathrm{~cm}$": "45 cm",
+    "\\frac{10}{3}": "10/3",
+    "it’s ‘B’": "it’s B",
+    "B ✅ C ❌": "B (correct) C (incorrect)",
+    "👉 B": "B",
+    "<b>B</b>": "B",
+    "a\u200bb": "ab",
+}
+
+
+@pytest.mark.parametrize("text", READABLE)
+def test_markup_goes_and_words_stay(text):
+    assert readable(text) == READABLE[text]
+
+
+STATED = {  # text: (kind, the first words said)
+    "The answer is B.": ("answer", "B."),
+    "The best answer, given the findings, is B": ("answer", "B"),
+    "Final answer: B": ("final", "B"),
+    "final answer (B)": ("final", "(B)"),
+    "## Answer\nB": ("answer", "B"),
+    "I would choose B": ("chosen", "B"),
+    "The most likely diagnosis is edema": ("chosen", "edema"),
+    "This corresponds to option B": ("chosen", "option B"),
+    "The finding that is absent is edema": ("chosen", "edema"),
+    "La respuesta correcta es B": ("answer", "B"),
+    "答案：B": ("answer", "B"),
+    "Đáp án: B": ("answer", "B"),
+    "so \\boxed{B}": ("box", "B"),
+}
+
+
+@pytest.mark.parametrize("text", STATED)
+def test_a_statement_is_found(text):
+    assert STATED[text] in {(one.kind, one.said.strip()) for one in statements(readable(text))}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "To answer the question, look at B", "If it were blunted, the answer would be B.", "The answer cannot be B",
+        "Working through each option: B", "",
+    ],
+)  # fmt: skip
+def test_what_states_nothing(text):
+    assert not [one for one in statements(readable(text)) if one.kind in ("final", "answer")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"answer": "B"}', ["B"]), ("{'final_answer': 'B'}", ["B"]), ('{"choice": ["B"]}', []),
+            ('{"label": 1}', ["1"]),
+        ('{"answer": true, "reason": "A"}', ["true"]), ('```json\n{"prediction": "B', ["B"]),
+            ('{"answer": "A", "answer": "B"}', ["A", "B"]),
+    ],
+)  # fmt: skip
+def test_json_fields_that_name_an_answer_are_read_whole_or_broken(text, said):
+    assert [one.said for one in fields(text)] == said

@@ -1,0 +1,157 @@
+"""Reading yes and no: the reply and what sentences say,
+with and without the question; what must hold for any text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.evaluate_metrics.reading.reasoning import answer_part
+from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no, read_yes_no
+
+READ = {
+    "yes": [
+        "Yes", "yes.", "YES!", " Yes", "**Yes**", "**Yes.** There is a small effusion.",
+        "Yes, there is an opacity in the left lower lung.", "Yes there is", "Yes - the heart is enlarged",
+        "Yes; see the left base.", "Y", '"Yes"', "'yes'", "(Yes)", "A. Yes", "Answer: Yes", "The answer is yes.",
+        "The answer is: **Yes**", "The answer to the question is yes.", "Final answer: yes", '{"answer": "yes"}',
+        '{"reason": "no edema elsewhere", "answer": "Yes"}', '```json {"answer": "Yes", "confidence": 0.9} ```',
+        "\\boxed{Yes}", "<answer>Yes</answer>", "<think>No, wait. It may be no.</think>Yes",
+        "<think>The answer is no?</think> The answer is yes.", "Therefore, yes.", "I would say yes", "Yep",
+        "It is hazy. No pneumothorax is seen. So: yes.", "Yes, there is opacity. There is no effusion.",
+        "No. On reflection, the answer is yes.", "Answer: no. Final answer: yes.", "Ｙｅｓ", "Yes or no: yes",
+        "Answer (yes/no): Yes", "There is evidence of pneumonia in the left lower lung.",
+        "Pleural effusion is present in the left lower lung.", "An opacity is clearly seen at the right base.",
+        "The left lung shows signs of consolidation.", "The left lower lung suffers from pneumonia.",
+        "There is consolidation in the left lower lung.", "The heart has cardiomegaly.",
+        "The image shows a frontal chest X-ray. There is lung opacity.",
+        "Present", "Positive.", "True", '{"answer": true}', "{'prediction': 'Yes'}", "It does.",
+        "It is present", "Sí.",
+        "Oui, il y en a un.", "Sim", "Có", "Ja, rechts.", "是", "是的，可以看到。", "有", "Most likely yes.",
+        "**Answer**\nYes",
+    ],
+    "no": [
+        "No", "no.", "NO", "**No**", "N", "No, the left lower lung does not show it.", "No, there is no sign of it.",
+        "No the heart is normal", "No. The lungs are clear.", "No - the heart is normal", "No!", '"No."', "B) No",
+        "Answer: no", "The answer is no.", "The answer would be no", "Final answer: **No**", '{"answer": "No"}',
+        "<answer> no </answer>", "<thinking>Yes, perhaps.</thinking>No", "Yes. Wait, the answer is no.",
+        "I would say no.", "Nope.", "Therefore no", "No evidence of edema.", "There is no evidence of edema.",
+        "There is no pleural effusion in the right lung.", "No pneumothorax is seen.",
+        "There's no effusion; there is no consolidation.", "The left lower lung does not have opacity.",
+        "The left lower lung doesn't show any opacity.", "Edema is not seen.",
+        "Effusion is not clearly visible in this image.", "The opacity isn't present there.",
+        "The left lung is free of nodules.", "Consolidation is absent.", "The heart shows no enlargement.",
+        "No, I don't see it.", "no because the costophrenic angle is sharp", "Yes/No: No",
+        "Absent.", "Negative", "False", '{"answer": false}', '{"label": 0}', "None.", "None seen",
+        "It does not.", "Not visible.",
+        "Unlikely.", "Most likely no.", "【No】", "Nein.", "Non, aucun.", "Não.", "Không.", "没有",
+        "没有看到胸腔积液。", "不是", "无",
+        "[THINK]Yes?[/THINK]No", "analysisYes, maybe.assistantfinalNo", "No. Question: Is there edema? Answer: Yes",
+        "<unused94>thought\nyes<unused95>no", "◁think▷yes◁/think▷No.",
+    ],
+    "ambiguous": [
+        "Yes and no.", "Yes. No.", "Yes, in the right; no, in the left.", "No. Yes, there is.",
+        "The answer is yes. The answer is no.", '{"yes": 0.9, "no": 0.1}',
+        "Consolidation is present. There is no effusion.", "There is no effusion, but consolidation is present.",
+        "neither yes nor no.",
+    ],
+    "none": [
+        "I cannot tell.", "The image is blurred.", "Maybe", "It is possible that edema is present.",
+        "I cannot determine whether edema is present.", "Edema may be present.", "The lungs are normal.",
+        "A normal lung is seen.", "The image shows a frontal chest X-ray.", "There is a frontal view of the chest.",
+        "The image shows normal lungs.", "The left lower lung has been resected.", "No idea.", "No doubt",
+        "No image was given", "Is edema present?", "Please answer yes or no:", "Cardiomegaly",
+                "<think>Yes? Perhaps", "I know nothing about it", "Nodule", "Not really", "...", "7", "不确定",
+        "Yes, I can help. Please upload the image.", "<think>The answer is no</think>",
+    ],
+}  # fmt: skip
+
+
+def test_yes_and_no_are_read():
+    expected = {text: outcome for outcome, texts in READ.items() for text in texts}
+    expected |= dict.fromkeys([None, "", " \n", "</think>", "<answer></answer>"], "none")
+    assert {text: read_yes_no(text) for text in expected} == expected
+
+
+@given(st.text(max_size=80))
+def test_any_text_has_an_outcome_and_case_does_not_matter(text):
+    outcome = read_yes_no(text)
+    assert outcome in READ
+    if text.isascii():
+        assert read_yes_no(text.upper()) == read_yes_no(text.lower()) == outcome
+
+
+@given(st.sampled_from(["yes", "no"]), st.text(alphabet=" \n*_`\"'.!", max_size=6), st.booleans())
+def test_dressing_changes_nothing(word, dress, think):
+    thought = "<think>Yes. No. The answer is yes? No.</think>" if think else ""
+    assert read_yes_no(f"{thought}{dress}{word}{dress}") == word
+    assert answer_part(f"{thought}{word}") == word
+
+
+EFFUSION, RIGHT, LEFT = (
+    "Is there pleural effusion?",
+    "Is there consolidation in the right lung?",
+    "Is consolidation seen on the left?",
+)
+ASKED = {  # what was asked: what an answer says of it
+    EFFUSION: {
+        "yes": ["There is a small effusion but no consolidation.",
+        "The film demonstrates bilateral pleural effusions.",
+            "Effusion likely.", "Fluid levels suggest a pleural effusion, which may need drainage.",
+            "In conclusion, there is pleural effusion."],
+        "no": ["Atelectasis, without effusion.", "No abnormality is seen.", "I don't see any effusion.",
+            "A pleural effusion is not there.", "Pleural effusion: absent",
+            "No obvious effusion; a small one can be hard to detect.",
+            "Signs of a pleural effusion are absent. Effusions usually blunt the angle."],
+        "none": ["The lungs are clear.", "The heart is of normal size.",
+        "It is difficult to determine if there is an effusion.",
+            "Pleural effusion cannot be excluded.", "A pleural effusion is a collection of fluid.",
+            "An effusion could be there.",
+            "To confirm an effusion, a lateral view is needed.",
+            "I cannot say whether there is one.", "The image shows a chest."],
+        "ambiguous": ["There is an effusion. There is no effusion.", "Yes. There is no effusion."],
+    },
+    RIGHT: {
+        "yes": ["Consolidation in the right lower lung, not the left.", "Both lungs show consolidation."],
+        "no": ["The right lung shows no consolidation, the left does.",
+        "Consolidation is on the left, not the right."],
+        "none": ["The left lung shows consolidation.", "There is consolidation, but it's on the left.",
+            "| Region | Consolidation |\n|---|---|\n| Left lung | Yes |"],
+    },
+    LEFT: {"no": ["In the right lung there is consolidation, not the left. Consolidation, not the left."]},
+    "Does the heart have cardiomegaly?": {
+        "yes": ["The heart is enlarged.", "The cardiac silhouette appears enlarged."],
+        "no": ["The heart is not enlarged.", "Normal heart size.", "The cardiac silhouette is within normal limits."],
+    },
+    "Is the left lung free of opacity?": {
+        "yes": ["No opacity is seen in the left lung.", "Yes, the left lung is free of opacity."],
+        "no": ["There is an opacity in the left lung."],
+    },
+    "Is there a stone in the bladder?": {"no": ["No stone is seen.", "I don't see one.", "A stone is absent."],
+        "yes": ["There is a stone.", "Oh, there is."]},
+    "Is the mass malignant?": {"yes": ["It is malignant.", "The mass appears malignant."],
+        "none": ["The mass is large."], "no": ["It is benign rather than malignant.", "The mass is not malignant."]},
+    "Is the tip in the right atrium?": {"no": ["The tip lies in the cava rather than in the right atrium."]},
+    "Is the lung clear?": {"yes": ["The lung is clear with no infiltrate."], "no": ["The lung is not clear."]},
+    "Are the ribs normal?": {"yes": ["The ribs are normal."], "no": ["The ribs are not normal.",
+        "No, the ribs are abnormal."]},
+    "Is there any abnormality?": {"yes": ["There is a visible abnormality."],
+        "no": ["There is nothing abnormal here."]},
+    "左上肺是否有实变？": {"no": ["左上肺未见实变。"], "yes": ["左上肺可见实变。"], "none": ["无法判断左上肺实变。"]},
+    "Há consolidação no lobo superior esquerdo?": {"no": ["Não há consolidação no lobo superior esquerdo."]},
+    "Is a grasper visible?": {"no": ["no grasper", "The grasper is not visible."],
+        "yes": ["A grasper holds the gallbladder."]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_a_sentence_counts_where_it_speaks_of_what_was_asked(question):
+    expected = {text: outcome for outcome, texts in ASKED[question].items() for text in texts}
+    assert {text: read_yes_no(text, question) for text in expected} == expected
+
+
+def test_the_stage_that_decides_is_told():
+    stages = {
+        '{"answer": "no"}': "marked", "Final answer: no": "final", "The answer is no.": "answer", "No.": "reply",
+        "It does not.": "short", "There is no edema.": "described", "": "",
+    }  # fmt: skip
+    assert {text: explain_yes_no(text, "Is there edema?").why for text in stages} == stages
