@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import build, publish
+from medfaith import build, publish, read
 from medfaith.annotate import command as annotate
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
@@ -111,6 +111,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_jobs(jobs)
     annotate.add_jobs(jobs)
     training.add_jobs(jobs)
+    read.add_jobs(jobs)
 
     text = "try everything on synthetic data, offline: build, verify, score reference models, print the tables"
     job = jobs.add_parser("quickstart", help=text, description=_sentence(text))
