@@ -27,6 +27,7 @@ from .surgx_figures import surgx_pictures
 from .surgx_overlays import Sheet
 from .surgx_tables import surgx_tables
 from .tables import Table
+from .unread import unread_notes
 from .wrong_lung_annotations import annotation_tables
 from .wrong_lung_correlations import annotation_correlations
 from .wrong_lung_figures import wrong_lung_pictures
@@ -80,7 +81,8 @@ def write_report(
     if out is not None:
         _check_out(out)
     results = read_results(paths)
-    tables, notes = contrabench_tables(results.runs), list(results.notes)
+    tables = contrabench_tables(results.runs)
+    notes = [*unread_notes(results.runs, results.heal, results.surgx), *results.notes]
     tables += [polarity_gap_table(results.scored)] if results.scored else []
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)

@@ -1,0 +1,52 @@
+"""The warning of a model many of whose answers could not be read: above which share, with which answers."""
+
+import pytest
+
+from medfaith.report.write import write_report
+from tests.report.heal_logs import CLOSED, OPEN, write_heal
+from tests.report.report_logs import answered, write_log
+from tests.report.surgx_logs import FRAMES, write_surgx
+
+LONG = ("word " * 40).strip()
+
+
+def notes(folder):
+    report = write_report([folder])
+    return [line for line in report.splitlines() if line.startswith("- WARNING")]
+
+
+@pytest.mark.parametrize(("unread", "warns"), [(0, False), (2, False), (3, True)], ids=["none", "2 %", "3 %"])
+def test_a_share_above_two_percent_is_warned_of(unread, warns, tmp_path):
+    write_log(tmp_path, "model-a", answered("chexpert_presence", 100, 50, 10, unread=unread))
+    found = notes(tmp_path)
+    assert len(found) == warns
+    for note in found:
+        assert "3 of 100 answers (3.0%) of model-a in samples_medfaith_contrabench_chexpert_presence" in note
+        assert note.count("“The image does not allow a decision.”") == 1  # every filter's line has it
+        assert "--gen_kwargs max_gen_toks" in note
+
+
+def test_three_different_answers_are_shown_by_their_ends(tmp_path):
+    rows = answered("chexpert_presence", 6, 1, 1, unread=4)
+    texts = iter(["Blurred.", f"{LONG} cut he", "Blurred.", "Nothing  to\nsay."])
+    write_log(tmp_path, "m", [(row, next(texts) if text.startswith("The image") else text) for row, text in rows])
+    (note,) = notes(tmp_path)
+    assert "4 of 6 answers (66.7%)" in note
+    assert "“Blurred.”" in note
+    assert "“Nothing to say.”" in note
+    assert f"“…{f'{LONG} cut he'[-120:]}”" in note
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda folder: write_heal(folder, "closed", CLOSED), "1 of 10 answers (10.0%)"),
+        (lambda folder: write_heal(folder, "open", OPEN), "could not be read"),
+        (lambda folder: write_surgx(folder, FRAMES), "could not be read"),
+    ],
+    ids=["yes and no", "diseases", "instruments"],
+)
+def test_every_benchmark_that_reads_text_warns(write, words, tmp_path):
+    write(tmp_path)
+    (note,) = notes(tmp_path)
+    assert words in note
