@@ -51,7 +51,7 @@ def gold(scene) -> Data:
     return scene.read()
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)  # not longer: other folders' tests may come between on a worker
 def small_images():
     """4 x 4 regions instead of 19 x 19: what is shown here does not need more."""
     with pytest.MonkeyPatch.context() as patched:
