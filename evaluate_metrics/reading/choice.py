@@ -7,12 +7,13 @@ stages, in this order, the first that says anything decides:
 2. "marked": a JSON field that names an answer, or the last box of LaTeX;
 3. "final", then "answer": "Final answer: ...", "The answer is ...", each together with a letter alone on the last line;
 4. "ticked": the option on the line with a tick;
-5. "opening": the letter, or the option's text, that the answer begins with;
+5. "opening": the letter that the answer begins with;
 6. "chosen": "I choose ...", "the most likely diagnosis is ...", "... is the correct option";
 7. "stated": "It is ...", and "... is ..." of what the question asks for;
-8. "conclusion": the last sentence that begins with "Therefore" or the like and names one option;
-9. "mentions": every letter and every option text mentioned anywhere. Asked for what is absent, the one that is denied;
-10. "yes or no": where the options are yes and no, sentences that state or deny what was asked (`yes_no`).
+8. "beginning": the option's text that the answer begins with;
+9. "conclusion": the last sentence that begins with "Therefore" or the like and names one option;
+10. "mentions": every letter and every option text mentioned anywhere. Asked for what is absent, the one that is denied;
+11. "yes or no": where the options are yes and no, sentences that state or deny what was asked (`yes_no`).
 
 Two different options within the deciding stage, or a letter beside another option's text, are `ambiguous`, and so is an
 option that is only mentioned to be denied or compared with. A hedged choice ("I think B", "could be B") is the choice.
@@ -169,6 +170,9 @@ _AFTER_BARE = re.compile(
     r" (?:because|since|as|due|given|but|although|though|while|rather than|instead of|and|or|not)\b|[,/&+]"
 )
 _AFTER_BARE_A = re.compile(r" (?:which|with|based|for|is)\b|\n")
+_WRONG = re.compile(
+    r" (?:is|are|was|seems) (?:clearly |also )?(?:not|wrong|incorrect|false|unlikely|less|ruled out|excluded)\b"
+)
 _ARTICLE = re.compile(r"\W*(?:an?|the) ", re.IGNORECASE)
 _BULLET = re.compile(r"[\s>#•\-–+]*(?:(?:step ?)?\d{1,2} ?[.):\-] )?", re.IGNORECASE)
 _ALONE = re.compile(r"(?:(?:option|choice) )?[(\[]? ?([A-Za-z]) ?[)\]]? ?[.:,;!]? ?", re.IGNORECASE)
@@ -222,6 +226,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "") -
         "opening": lambda: _openings(clean, choices),
         "chosen": lambda: _stated(stated, "chosen", choices) | _praised(clean, choices),
         "stated": lambda: _is_one(clean, choices, question),
+        "beginning": lambda: _opening_text(clean, choices),
         "conclusion": lambda: _concluded(clean, choices),
         "mentions": lambda: _mentions(clean, choices, absence=bool(_ASKS_ABSENCE.search(question))),
         "yes or no": lambda: _yes_or_no(part, choices, question),
@@ -366,9 +371,7 @@ def _openings(text: str, choices: Options) -> set[int]:
     """What the text begins with, and what the lines right below it begin with."""
     first, *later = text.split("\n")
     found = _opening(first, choices)
-    if not found:
-        return _opening_text(text, choices)
-    for line in later:
+    for line in later if found else ():
         more = _opening(line, choices)
         if not more:
             break
@@ -382,6 +385,8 @@ def _opening(line: str, choices: Options) -> set[int]:
     tail = line[7:] if line[:7].casefold() in {"option ", "choice "} else line
     match = _LETTER.match(tail)
     if not match or _is_pronoun(match, choices) or (match["open"] and not match["close"]):
+        return set()
+    if _WRONG.match(tail, match.end()):
         return set()
     letter, rest, capital = index(match["letter"]), tail[match.end() :], match["letter"].isupper()
     own = choices.words[letter] if letter < choices.n else ""

@@ -1,5 +1,6 @@
 """Reading answers: a table of responses, and what must hold for any text."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +72,8 @@ PARSED = [
     (B, ["There is no evidence of edema", "Edema is absent.", "No signs of edema.", "I do not see any edema."]),
     (C, ["It's pleural effusion.", "Edema would show lines here. It is pleural effusion, as the angle is blunt.",
         "While I can't be certain, pleural effusion fits these findings best."]),
+    (A, ["Edema and pleural effusion were both thought of. Therefore, edema can be reported."]),
+    (C, ["(A) is not supported by the film. The meniscus speaks for (C)."]),
     # marks of all kinds
     (C, ['```json\n{"reason": "A is unlikely", "final_answer": "C"}\n```',
         '{"answer": "C. Pleural effusion", "confiden',
@@ -103,6 +106,8 @@ AMBIGUOUS = [
     # an option that is only denied, and no other that says so
     "There is no pleural effusion.", "No, edema.", "No. Edema", "The answer is: no, edema",
     "Pleural effusion is ruled out", "Ruling out pleural effusion, the lungs are clear.",
+    # definitions, and a last line that says something else
+    "Edema is a condition of fluid. Pleural effusion is a collection around the lung.", "Final answer: A\n\nB",
     # none of them, or all
     "The answer is unclear", "The closest is A, still not correct. Answer: none of the above.",
     "The answer is A, B and C.", "I'm sorry, but I would rather not say whether there is edema.",
@@ -181,6 +186,24 @@ def test_options_that_carry_their_letters_lose_them():
     assert option_texts([]) == []
     assert parse_answer("C. Pleural effusion", lettered).choice == C
     assert parse_answer("There is no edema", lettered).choice == B
+
+
+COUNTRIES, FINDINGS_SHOWN = ["Mali", "Niger", "Chad"], ["Lung lesion", "Edema", "Pleural effusion"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "question", "expected"),
+    [
+        ("Niger is near. The highlighted country is Chad.", COUNTRIES, "Which country is highlighted?", (2, "stated")),
+        ("It lies near Niger. The highlighted country is Chad.", COUNTRIES, "", (None, "mentions")),
+        ("Small pleural effusion here. No edema.", FINDINGS_SHOWN, "Which finding is absent?", (1, "mentions")),
+        ("There is an abscess of the liver.", ["Yes", "No"], "Is there an abscess?", (0, "yes or no")),
+    ],
+    ids=["what the question names", "no question", "what is absent", "yes and no"],
+)
+def test_the_question_tells_what_a_sentence_answers(text, options, question, expected):
+    answer = parse_answer(text, options, question)
+    assert (answer.choice, answer.why) == expected
 
 
 def test_two_options_of_one_text_are_ambiguous():
