@@ -10,10 +10,12 @@ negation). One pass per sentence:
 3. A cue reaches every finding between itself and the next `stop` cue: to the right (`before` the finding) or to the
    left (`after` it). So "no X, Y or Z" negates three, "no X but Y" one.
 4. Of the cues that reach a finding the one after it decides (it is the predicate), otherwise the nearest one before it.
+5. "X or Y" and "X versus Y" assert neither, whether or not the other one is in the vocabulary.
 
 What the statuses say is about the image at hand, and in doubt never "absent": "no large effusion" leaves a small one
 open and is uncertain, "no new effusion" too; "the effusion has resolved" and "previously seen effusion" are historical,
-but "previously seen effusion is unchanged" is present.
+but "previously seen effusion is unchanged" is present. OpenI's de-identification writes XXXX, often for a hedge ("most
+XXXX represents scarring"); where it can be one, it counts as one.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
         r"(?:subcutaneous|mediastinal) emphysema",
         r"(?:soft tissue|subcutaneous|peripheral|lower extremity|leg|pedal|chest wall|laryngeal|airway) o?edema",
         r"mass effect",
+        r"(?:soft tissue|breast|chest wall) (?:mass(?:es)?|nodul\w+|opacit\w+)",
     ),
     "pneumothorax": (r"(?:hydro|ha?emo)?-?pneumothora(?:x|ces|xes)",),
     "pleural effusion": (
@@ -99,6 +102,18 @@ _EVIDENCE = r"(?:evidence|signs?|indication|suggestion|findings?|features?)"
 _KIND = r"(?:(?:radiographic|plain film|imaging|other|further|current|specific) )*"
 _HEDGED = r"(?:definite|definitive|obvious|convincing|typical|clear|conclusive|overt|frank|gross)"
 _NEARLY = r"(?:largely|partially|nearly|almost|mostly|essentially|slightly|significantly|incompletely|near completely)"
+_CAUSE = r"(?:related|due|secondary|attributable|attributed|owing) to"
+_MEANS = (
+    r"(?:represents?|representing|representative of|reflects?|reflecting|indicates?|indicating|corresponds? to|"
+    r"relates? to)"
+)
+_SHADOW = r"(?:opacit(?:y|ies)|opacifications?|densit(?:y|ies)|diseases?|blunting|markings)"
+_SUPPOSED = r"(?:(?:which|is|are|was|were|may|might|could|can|be|most|more|xxxx|probably|possibly|likely) )*"
+# What lies in front of or behind the lungs and looks like a finding there.
+_OTHER = (
+    r"(?:overl(?:ying|apping|ap|ay)|superimpos(?:ed|ition)|summation|soft tissues?|nipples?|breasts?|bones?|bony|"
+    r"ribs?|sternoclavicular|telemetry|fat|artifacts?|artefacts?)"
+)
 _EXCLUDE = r"(?:(?:entirely|completely|definitely) )?(?:exclude|rule out)"
 _EXCLUDED = r"(?:(?:entirely|completely|definitely) )?(?:excluded|ruled out)"
 
@@ -159,6 +174,10 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"questionable|questioned|probable|favou?red|doubtful|suggested)",
             r"(?:may|might|could|should|must) (?:also )?be (?:present|considered|excluded|entertained)",
             r"(?:suspected|questioned)$",
+            # An artefact, or the shadow of something else.
+            rf"{_SUPPOSED}(?:artifact\w*|artefact\w*|(?:{_CAUSE}|{_MEANS}|(?:exaggerated|simulated) by)"
+            rf" (?:(?!no )[\w']+ ){{0,3}}{_OTHER})",
+            r"(?:, )?(?:xxxx|possible|probable|likely) nipples?",
         ),
     ),
     (
@@ -178,12 +197,16 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             rf"(?:can ?not|can't|could not|difficult to|hard to|not|does not) {_EXCLUDE}",
             rf"(?:no|without) {_HEDGED}(?: {_KIND}{_EVIDENCE} (?:of|for|to suggest))?",
             r"(?:no|without) (?:new|developing|worsening|increasing|enlarging|progressive|additional)(?: or \w+)?",
-            r"not (?:certain|clear|sure) (?:whether|if)",
+            r"(?:not (?:certain|clear|sure) )?(?:whether|if)",
+            rf"(?:most|possibly|probably|likely|perhaps|presumably) {_CAUSE}",
+            # A hedge that the de-identification took out: "most XXXX", "is XXXX scarring", "opacities, XXXX scarring".
+            rf"(?:most|more|(?<!there\s)(?:is|are|was|were)|,|, and|{_SHADOW}) xxxx(?: {_CAUSE})?",
+            rf"xxxx (?:{_CAUSE}|{_MEANS}|(?:consistent|compatible) with|(?:a )?(?:combination|component))",
             r"(?:may|might|could|would|can) (?:(?:also|well|possibly|again) )?(?:be (?:related|due|secondary) to|be|"
             r"represent|reflect|indicate|suggest|relate to|have|include)",
             r"(?:questionable|question|possibl[ey]|possibility|probabl[ey]|perhaps|presumed|presumably|likely|unlikely|"
             r"suspected|suspect|equivocal|doubtful|borderline|potential|potentially|rather than|favou?r(?:ed|ing|s)?|"
-            r"r/o|versus|vs\.?|if)",
+            r"r/o|versus|vs\.?)",
             r"differential(?: considerations?| diagnosis)?(?: includes?)?",
             r"(?:rule out|evaluate for|evaluation (?:for|of))",
         ),
@@ -237,6 +260,13 @@ LIMITS = (
     r"(?:left|right)(?:-sided)?|xxxx(?!\s+of))"
 )
 
+_OR = r"(?P<cue>\b(?:and/or|or|versus|vs\.?)(?!\w)|/)"
+# After these the alternative is another one: "opacity which may be atelectasis or scarring" asserts the opacity.
+_VERBS = (
+    r"(?:with|which|that|is|are|was|were|may|might|could|can|xxxx|due|related|secondary|compatible|consistent|"
+    r"suggest\w*|represent\w*|reflect\w*|indicat\w*)"
+)
+
 _DECIDE = ("absent", "uncertain", "historical", "suggests")
 
 
@@ -280,7 +310,7 @@ def _sentence_mentions(text: str, start: int, end: int, patterns: _Patterns) -> 
         status, cue = _status(text, *match.span(), cues, patterns)
         phrase = "" if cue is None else " ".join(text[cue.start : cue.end].split())
         mentions.append(Mention(patterns.names[match.lastgroup], status, phrase, *match.span()))
-    return _alternatives(text, mentions, patterns)
+    return _alternatives(text, mentions, patterns, start, end)
 
 
 def _status(text: str, start: int, end: int, cues: list[_Cue], patterns: _Patterns) -> tuple[Status, _Cue | None]:
@@ -309,14 +339,26 @@ def _until(cues: Iterable[_Cue], effect: str) -> list[_Cue]:
     return list(takewhile(lambda cue: cue.effect != effect, cues))
 
 
-def _alternatives(text: str, mentions: list[Mention], patterns: _Patterns) -> list[Mention]:
-    """ "X or Y", "X versus Y" and "X/Y", not negated, assert neither: both become uncertain."""
+def _alternatives(text: str, mentions: list[Mention], patterns: _Patterns, start: int, end: int) -> list[Mention]:
+    """ "X or Y", "X versus Y" and "X/Y", not negated, assert neither: both become uncertain.
+
+    So does an X whose Y is no mention ("effusion versus thickening"); start, end: of their sentence.
+    """
     for i, (first, second) in enumerate(pairwise(mentions)):
         between = patterns.alternative.fullmatch(text, first.end, second.start)
         if between and {first.status, second.status} <= {"present", "uncertain"}:
             cue = between.group("cue")
             mentions[i] = replace(first, status="uncertain", cue=first.cue or cue)
             mentions[i + 1] = replace(second, status="uncertain", cue=second.cue or cue)
+    ends = [start, *(mention.end for mention in mentions)]
+    starts = [*(mention.start for mention in mentions), end]
+    for i, mention in enumerate(mentions):
+        beside = mention.status == "present" and (
+            patterns.other_before.search(text, ends[i], mention.start)
+            or patterns.other_after.match(text, mention.end, starts[i + 1])
+        )
+        if beside:
+            mentions[i] = replace(mention, status="uncertain", cue=beside.group("cue"))
     return mentions
 
 
@@ -329,6 +371,8 @@ class _Patterns:
     rules: dict[str | None, tuple[str, str]]  # group of `cues` -> effect, side
     limited: re.Pattern[str]
     alternative: re.Pattern[str]
+    other_before: re.Pattern[str]
+    other_after: re.Pattern[str]
 
 
 @cache
@@ -340,9 +384,9 @@ def _patterns(findings: tuple[tuple[str, tuple[str, ...]], ...]) -> _Patterns:
         cues=_alternation("c", (phrases for _, _, phrases in CUES)),
         rules={f"c{number}": (effect, side) for number, (effect, side, _) in enumerate(CUES)},
         limited=re.compile(rf"\b{LIMITS}(?:\s+(?!(?:or|and|nor)\b)[\w-]+){{0,3}}\s*$"),
-        alternative=re.compile(
-            r"(?:\s+(?!with\b)[\w-]+){0,3}\s*(?P<cue>\b(?:and/or|or|versus|vs\.?)(?!\w)|/)\s*(?:[\w-]+\s+){0,3}"
-        ),
+        alternative=re.compile(rf"(?:\s+(?!with\b)[\w-]+){{0,3}}\s*{_OR}\s*(?:[\w-]+\s+){{0,3}}"),
+        other_before=re.compile(rf"\w\s*{_OR}\s*(?:[\w-]+\s+){{0,2}}\Z"),
+        other_after=re.compile(rf"(?:\s+(?!{_VERBS}\b)[\w-]+){{0,2}}\s*{_OR}\s*\w"),
     )
 
 

@@ -48,7 +48,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     results |= {task: run_baselines(task, kept, _attending(out / "heatmaps")) for task in (GOLD, SWAPPED)}
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
     return (
-        contrabench_tables(results[CONTRABENCH])
+        contrabench_tables(results[CONTRABENCH], wording)
         + heal_table(results[HEAL])
         + surgx_table(results[SURGX])
         + wrong_lung_table(results[GOLD], results[SWAPPED])
@@ -66,8 +66,9 @@ def _phantom(folder: Path) -> dict[str, Path]:
     return {source_id: folder / place for source_id, place in places.items()}
 
 
-def contrabench_tables(results: Results) -> str:
+def contrabench_tables(results: Results, wording: Wording) -> str:
     """One table a task, one row a model: accuracy with its interval, "No X" errors, accuracies after repair."""
+    order = ", target first" if wording.layout == "original" else ""
     tasks = [t for t in next(iter(results.values()))["results"] if t != CONTRABENCH]
     parts = []
     for task in tasks:
@@ -84,7 +85,7 @@ def contrabench_tables(results: Results) -> str:
                 header[3:] = [errors.removeprefix("n_"), "M1", "95% CI", "extended M1", "95% CI"]
             rows.append(cells)
         title = task.removeprefix(f"{CONTRABENCH}_")
-        parts.append(f"\n{title} (n = {_size(results, task)}), accuracy in %\n{table(header, rows)}\n")
+        parts.append(f"\n{title} (n = {_size(results, task)}{order}), accuracy in %\n{table(header, rows)}\n")
     return "".join(parts)
 
 
@@ -173,7 +174,7 @@ def _closing(wording: Wording, out: Path) -> str:
     if wording.layout == "original":
         note = (
             "\nThe original layout of CXR-ContraBench puts the target first, so always_yes and majority are right"
-            "\nwithout looking. medfaith quickstart --layout shuffled shows them at their floor."
+            "\nwithout looking. In the default layout, shuffled, they are right in about a third of the questions."
         )
     note += "\n– means undefined. TPT and VPT are shares of the true positives; a model that always says No has none.\n"
     note += "A uniform heatmap looks at no place, so its AA and AC are undefined.\n"

@@ -25,7 +25,7 @@ CONFIGS = {
     openi.PROTOCOL: "openi",
     **dict.fromkeys(chexstruct.PROTOCOLS, "chexstruct"),
     **dict.fromkeys(rexvqa.SLICES, "rexvqa"),
-    **dict.fromkeys(VARIANTS, "chexpert"),
+    **{config: "openi" if plain == openi.PROTOCOL else "chexpert" for config, (plain, *_) in VARIANTS.items()},
     LORA: "chexpert",
     "fewshot_presence": "chexstruct",
     "fewshot_absence": "openi",

@@ -7,7 +7,7 @@ stated findings, in alphabetical order, `hashing.pick` takes the distractor by t
 record keeps the negation cue of the first mention, never the sentence.
 
 The paper gives the four targets and "co-mentioned present findings", not its rules, and these give more records than
-its 359. Its distractors cannot have been the targets alone, although those of its casebook are: only 105 studies with
+its 359. Its distractors cannot have been the targets alone, although those of its casebook are: only 103 studies with
 an image mention consolidation, edema or pneumothorax as present or are indexed with one, fewer than the paper's 114
 effusion records, each of which needs such a study.
 """

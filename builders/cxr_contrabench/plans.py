@@ -24,7 +24,7 @@ from . import chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, FEWSHOT_SPLIT, LORA, LORA_SPLIT, chat_jsonl, fewshot, lora_train
 from .questions import Wording
 from .variants import SPLIT as VARIANT_SPLIT
-from .variants import VARIANTS
+from .variants import VARIANTS, plain_and_wording
 
 
 def plan_chexpert(request: Request) -> Repository:
@@ -41,8 +41,8 @@ def plan_chexpert(request: Request) -> Repository:
 
     splits, exports = [], {}
     for config in request.configs:
+        plain, wording = plain_and_wording(config, request.options)
         if config in VARIANTS and VARIANT_SPLIT in tables:
-            plain, wording = VARIANTS[config]
             splits.append(Split(config, VARIANT_SPLIT, make(plain, VARIANT_SPLIT, wording)))
         elif config == LORA and LORA_SPLIT in tables:
             held_out = tables["validation"]["study_id"].to_pylist() if "validation" in tables else []
@@ -51,12 +51,12 @@ def plan_chexpert(request: Request) -> Repository:
             splits.append(Split(config, LORA_SPLIT, partial(_same, rows)))
             exports[f"{config}/{LORA_SPLIT}.jsonl"] = chat_jsonl(rows)
         elif config in chexpert.PROTOCOLS:
-            splits += [Split(config, s, make(config, s, request.options)) for s in tables]
+            splits += [Split(config, s, make(plain, s, wording)) for s in tables]
     return Repository("chexpert", splits, {"chexpert": list(files.values())}, exports=exports)
 
 
 def plan_openi(request: Request) -> Repository:
-    """Report-derived absence, and the few-shot pool taken from it."""
+    """Report-derived absence, its variant, and the few-shot pool taken from it."""
     root = request.root("openi")
     with tqdm(desc="read openi", unit=" reports", disable=None, leave=False) as bar:
 
@@ -66,7 +66,8 @@ def plan_openi(request: Request) -> Repository:
 
         reports = openi_reports.read_reports(root, progress=show)
     items = openi.report_absence(reports, seed=request.seed)
-    makers = {openi.PROTOCOL: partial(openi.questions, items, wording=request.options)}
+    wordings = {config: plain_and_wording(config, request.options)[1] for config in (*request.configs, openi.PROTOCOL)}
+    makers = {config: partial(openi.questions, items, wording=wording) for config, wording in wordings.items()}
     files = openi_reports.label_files(root)
     return Repository("openi", _with_fewshot(makers, request), {"openi": files})
 

@@ -41,10 +41,10 @@ class Wording:
         ),
     )
     layout: str = field(
-        default="original",
+        default="shuffled",
         metadata=option(
-            "order of the options: original puts the target first, as we read the paper; shuffled gives each row an "
-            "order of its own",
+            "order of the options: shuffled gives each row an order of its own; original puts the target first, for "
+            "comparison with the paper, and whoever always answers A is right",
             choices=LAYOUTS,
         ),
     )
@@ -72,8 +72,8 @@ def assemble(
         ids, study_ids, images: n values each; images is a list<struct{source, key, view}> array.
         findings: display names, lower case. target: (n,) and distractors: (n, k), integer indices into it.
         with_negation: whether the target's negated option is offered (not in the positive-only control).
-        wording: forms and layout. `original` puts the target first, then its negated option, then the distractors: our
-            reading of "first positive slot" (Appendix B.2); `shuffled` orders the options by a hash of the row's id.
+        wording: forms and layout. `shuffled` orders the options by a hash of the row's id; `original` puts the target
+            first, then its negated option, then the distractors: our reading of "first positive slot" (Appendix B.2).
         cues: n negation cues of a report, or None.
         negated_first: in the layout `original`, the negated option comes before the target, not after it.
     """

@@ -1,22 +1,40 @@
-"""Robustness variants of the CheXpert protocols as configs: negation forms (Appendix I), paraphrases and layout (E.4).
+"""Variants of the protocols as configs: negation forms (Appendix I), paraphrases (E.4), and the order of the options.
 
-Each variant is the plain config's validation rows with one thing said or ordered differently: same ids, same targets,
-same distractors, and `protocol` stays the plain config's name, so that rows pair by id. What a variant's name says is
-fixed; the build's own form arguments do not change it.
+Each variant is the plain config with one thing said or ordered differently: same ids, same targets, same distractors,
+and `protocol` stays the plain config's name, so that rows pair by id. What a variant's name does not say is as in the
+plain config of the same build.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from . import chexpert, openi
 from .questions import Wording
 from .wording import NEGATION_FORMS, QUESTION_FORMS
 
-SPLIT = "validation"
-VARIED = ("chexpert_presence", "chexpert_absence")
+SPLIT = "validation"  # of CheXpert's variants
+_WORDED = ("chexpert_presence", "chexpert_absence")
 _PLAIN = Wording()
-_FORMS = {
-    **{form: Wording(negation_form=form) for form in NEGATION_FORMS if form != _PLAIN.negation_form},
-    **{form: Wording(question_form=form) for form in QUESTION_FORMS["presence"] if form != _PLAIN.question_form},
-    "shuffled": Wording(layout="shuffled"),
+_FORMS = [
+    *(("negation_form", form) for form in NEGATION_FORMS if form != _PLAIN.negation_form),
+    *(("question_form", form) for form in QUESTION_FORMS["presence"] if form != _PLAIN.question_form),
+]
+# Config -> (the plain config, the field of Wording that it sets, its value).
+VARIANTS = {
+    **{f"{plain}_{value}": (plain, name, value) for plain in _WORDED for name, value in _FORMS},
+    **{f"{plain}_original": (plain, "layout", "original") for plain in (*chexpert.PROTOCOLS, openi.PROTOCOL)},
 }
-# Config -> (the plain config, its wording).
-VARIANTS = {f"{plain}_{name}": (plain, wording) for plain in VARIED for name, wording in _FORMS.items()}
+
+
+def plain_and_wording(config: str, wording: Wording) -> tuple[str, Wording]:
+    """The plain config of a config, itself where it is no variant, and the wording of its rows in a build of `wording`.
+
+    >>> plain, changed = plain_and_wording("chexpert_presence_p1", Wording(layout="original"))
+    >>> plain, changed.question_form, changed.layout
+    ('chexpert_presence', 'p1', 'original')
+    """
+    if config not in VARIANTS:
+        return config, wording
+    plain, name, value = VARIANTS[config]
+    return plain, replace(wording, **{name: value})

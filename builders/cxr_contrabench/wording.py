@@ -38,7 +38,7 @@ QUESTION_FORMS = {
     },
 }
 
-LAYOUTS = ("original", "shuffled")
+LAYOUTS = ("shuffled", "original")
 
 
 def positive_option(finding: str) -> str:

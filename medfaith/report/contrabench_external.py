@@ -1,4 +1,4 @@
-"""Tables of the external protocols: 9, 10, 11, 14, 15 and 16 of CXR-ContraBench."""
+"""Tables of the external protocols: 9, 10, 11, 14, 15 and 16 and Figure 4C of CXR-ContraBench."""
 
 from __future__ import annotations
 
@@ -160,7 +160,30 @@ def _audit(runs: Sequence[Run]) -> list[Table]:
 
 def _by_finding(runs: Sequence[Run]) -> list[Table]:
     presence, absence = (external(runs, protocol) for protocol in ("chexpert_presence", "chexpert_absence"))
-    return [_reversals_by_finding(presence), _contradictions_by_finding(absence)]
+    return [_reversals_by_finding(presence), _contradictions_by_finding(absence), _audit_by_finding(runs)]
+
+
+def _audit_by_finding(runs: Sequence[Run]) -> Table:
+    """Figure 4C: the audit by finding, before and after QCCV-Neg."""
+    rows = []
+    for run in external(runs, "openi_chexstruct_presence", "openi_chexstruct_absence"):
+        for finding in np.unique(run.finding):
+            scores = run.scores(rows=run.finding == finding)
+            rows.append(
+                [run.model_name, base_name(run.setting.prompt), protocol_name(run), finding.capitalize(), scores["n"],
+                 scores["accuracy"], scores["accuracy_verified"], n_errors(scores), n_errors(scores, "_verified"),
+                 scores["parse_failure_rate"]]
+            )  # fmt: skip
+    columns = [
+        MODEL, PROMPT, PROTOCOL, Column("Finding", ("finding",)), Column("n", ("n",), count), B0_ACCURACY, M1_ACCURACY,
+        Column("Errors B0 → M1", ("base_errors", "verified_errors"), change), UNREAD,
+    ]  # fmt: skip
+    notes = [
+        "Errors are dangerous “No X” reversals on the presence side and contradictions on the absence side. The paper "
+        "draws the presence side only."
+    ]
+    title = "Figure 4C: OpenI CheXStruct audit by finding"
+    return Table("figure_04_audit_by_finding", title, columns, rows, notes)
 
 
 def _reversals_by_finding(runs: Sequence[Run]) -> Table:

@@ -64,7 +64,7 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
         by_study.append(
             [*name, whole[1].n_groups, scores["accuracy_delta"], *whole[0][1:3], tests[0], *whole[1][1:3], tests[1]]
         )
-    return [_table_4(by_example), _table_3(by_study)]
+    return [_table_4(by_example), _table_3(by_study)] if by_example else []
 
 
 def _table_4(rows: list[list]) -> Table:

@@ -55,7 +55,7 @@ def protocol_place(run: Run) -> tuple:
 
 
 def external(runs: Sequence[Run], *protocols: str, split: str | None = "evaluation") -> list[Run]:
-    """Runs of these protocols (of any external one without names) in the published wording and layout, in their order.
+    """Runs of these protocols (of any external one without names) in the published wording, in their order.
 
     split: "evaluation" for validation and test, "train", or None for both.
     """
@@ -70,5 +70,5 @@ def external(runs: Sequence[Run], *protocols: str, split: str | None = "evaluati
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
-    """By model and prompt, then by protocol, then by wording and layout, the published ones first."""
+    """By model and prompt, then by protocol, then by wording, the published one first, and by layout."""
     return sorted(runs, key=lambda run: (run.variant, protocol_place(run), len(run.setting.changed_forms), run.setting))

@@ -12,11 +12,8 @@ from medfaith.evaluate_metrics.polarity.score import Samples, polarity_scores
 from medfaith.logs.lines import Logged
 
 _PROMPTS = ("b0", "cot", "instruct", "3shot", "3shot_images", "packet")
-_PUBLISHED = {
-    "negation_form": {"canonical_no", "none", ""},
-    "question_form": {"original", ""},
-    "layout": {"original", ""},
-}
+ORIGINAL = "original"  # the layout that puts the target first
+_PUBLISHED = {"negation_form": {"canonical_no", "none", ""}, "question_form": {"original", ""}}
 _TEXTS = ("id", "study", "finding", "polarity", "cue", "outcome")
 _INDICES = ("answer", "negated", "counterpart", "base")
 _AFTER = {"accuracy_delta", "n_changed", "coverage", "n_improved", "n_worsened", "n_repairable_reversals"}
@@ -40,7 +37,7 @@ class Setting(NamedTuple):
 
     @property
     def changed_forms(self) -> tuple[str, ...]:
-        """Names of the fields in which wording or option order is not the published one."""
+        """Names of the fields in which the wording is not the published one."""
         return tuple(name for name, values in _PUBLISHED.items() if getattr(self, name) not in values)
 
 
@@ -98,7 +95,7 @@ class Run(Logged):
 
     @property
     def changed_values(self) -> str:
-        """What wording or layout the questions have where it is not the published one."""
+        """What wording the questions have where it is not the published one."""
         return ", ".join(getattr(self.setting, name) for name in self.setting.changed_forms)
 
     def correct(self, after: str | None = None) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .contrabench_names import base_name, in_order
-from .contrabench_runs import Run, n_errors
+from .contrabench_runs import ORIGINAL, Run, n_errors
 from .tables import MODEL, PROMPT, SIZE, UNREAD, Column, Table, count, percent
 
 _SHORT = {"chexpert_presence": ("reversals", "rev."), "chexpert_absence": ("contradictions", "contrad.")}
@@ -25,19 +25,21 @@ class _Stress(NamedTuple):
 _BY_WORDING = (("m1", "Orig-M1", False), ("m1_extended", "Ext-M1", True))
 _BY_LAYOUT = (("m1", "Slot-0 M1", False), ("m1_slot_agnostic", "Slot-agnostic M1", False))
 _BY_NEGATION = (("m1", "Orig-M1", True), ("m1_extended", "Ext-M1", True))
-_TABLES = (
+_WORDINGS = (
     _Stress("table_12_paraphrases", "Tables 2 and 12: question paraphrases, CheXpert report-style absence",
             "chexpert_absence", "question_form", _BY_WORDING),
     _Stress("table_12_paraphrases_presence", "Figure 4 A–B: question paraphrases, CheXpert direct presence",
             "chexpert_presence", "question_form", _BY_WORDING),
-    _Stress("table_13_layout", "Table 13: option order, CheXpert report-style absence",
-            "chexpert_absence", "layout", _BY_LAYOUT),
-    _Stress("table_13_layout_presence", "Table 13 for CheXpert direct presence: option order",
-            "chexpert_presence", "layout", _BY_LAYOUT),
     _Stress("table_20_negation_forms", "Table 20: negation forms, CheXpert direct presence",
             "chexpert_presence", "negation_form", _BY_NEGATION),
     _Stress("table_21_negation_forms", "Table 21: negation forms, CheXpert report-style absence",
             "chexpert_absence", "negation_form", _BY_NEGATION),
+)  # fmt: skip
+_LAYOUTS = (
+    _Stress("table_13_layout", "Table 13: option order, CheXpert report-style absence",
+            "chexpert_absence", "layout", _BY_LAYOUT),
+    _Stress("table_13_layout_presence", "Table 13 for CheXpert direct presence: option order",
+            "chexpert_presence", "layout", _BY_LAYOUT),
 )  # fmt: skip
 _NOTE = (
     "Ext-M1 (filter m1_extended) reads other wordings and finds the replacement by concept; slot-agnostic M1 does only "
@@ -45,15 +47,26 @@ _NOTE = (
 )
 
 
-def robustness_tables(runs: Sequence[Run]) -> list[Table]:
+def wording_tables(runs: Sequence[Run]) -> list[Table]:
     """The tables of which there are runs: those that change one thing, beside the unchanged run of the same variant."""
-    return [table for table in (_table(stress, _varied(runs, stress)) for stress in _TABLES) if table.rows]
+    return _tables(_WORDINGS, runs)
+
+
+def layout_tables(runs: Sequence[Run]) -> list[Table]:
+    """The tables that set the original order of the options beside the shuffled one."""
+    return _tables(_LAYOUTS, runs)
+
+
+def _tables(stresses: Sequence[_Stress], runs: Sequence[Run]) -> list[Table]:
+    return [table for table in (_table(stress, _varied(runs, stress)) for stress in stresses) if table.rows]
 
 
 def _varied(runs: Sequence[Run], stress: _Stress) -> list[Run]:
     of_protocol = [r for r in in_order(runs) if r.setting.protocol == stress.protocol and r.setting.split != "train"]
-    chosen = [run for run in of_protocol if run.setting.changed_forms in ((), (stress.changed,))]
+    chosen = [run for run in of_protocol if set(run.setting.changed_forms) <= {stress.changed}]
     stressed = {run.variant for run in chosen if run.setting.changed_forms}
+    if stress.changed == "layout":
+        stressed = {run.variant for run in chosen if run.setting.layout == ORIGINAL}
     return [run for run in chosen if run.variant in stressed]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from .contrabench_casebook import casebook_table
 from .contrabench_external import external_tables
@@ -10,32 +12,60 @@ from .contrabench_intervals import interval_tables
 from .contrabench_interventions import intervention_tables
 from .contrabench_names import base_name, protocol_name
 from .contrabench_rexvqa import internal_tables
-from .contrabench_runs import Run
-from .contrabench_stress import robustness_tables
+from .contrabench_runs import ORIGINAL, Run
+from .contrabench_stress import layout_tables, wording_tables
 from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, percent
+
+_R = TypeVar("_R", bound=Run)
+_TARGET_FIRST = (
+    "The target comes first in these rows, for comparison with the paper: whoever always answers A is right. In the "
+    "other tables each row has an order of its own."
+)
 
 
 def contrabench_tables(runs: Sequence[Run]) -> list[Table]:
-    """The runs, the matrix, the others by number, the casebook; none without runs."""
+    """The runs, the tables of each layout, and those that compare layouts; none without runs."""
     if not runs:
         return []
+    return [_runs_table(runs), *in_each_layout(runs, _of_one_layout), *layout_tables(runs)]
+
+
+def in_each_layout(runs: Sequence[_R], tables_of: Callable[[Sequence[_R]], list[Table]]) -> list[Table]:
+    """The tables of the runs whose options are shuffled, and apart from them, marked, of those with the target first.
+
+    No table holds runs of both: whoever always answers A is right in one layout and in a third of the other.
+    """
+    shuffled, original = ([run for run in runs if (run.setting.layout == ORIGINAL) == is_it] for is_it in (False, True))
+    return tables_of(shuffled) + [
+        replace(
+            table, name=f"{table.name}_{ORIGINAL}", title=f"{table.title} – options in the original order",
+            notes=[_TARGET_FIRST, *table.notes],
+        )
+        for table in tables_of(original)
+    ]  # fmt: skip
+
+
+def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
+    """The matrix, the others by number, the casebook."""
     tables = [
-        *external_tables(runs), *interval_tables(runs), *internal_tables(runs), *robustness_tables(runs),
+        *external_tables(runs), *interval_tables(runs), *internal_tables(runs), *wording_tables(runs),
         *intervention_tables(runs),
     ]  # fmt: skip
     tables.sort(key=lambda table: (table.name != "table_09_matrix", table.name))
     casebook = casebook_table(runs)
-    return [_runs_table(runs), *tables, *([casebook] if casebook.rows else [])]
+    return [*tables, *([casebook] if casebook.rows else [])]
 
 
 def _runs_table(runs: Sequence[Run]) -> Table:
     rows = [
-        [run.model_name, base_name(run.setting.prompt), protocol_name(run), run.changed_values, run.n, run.n_data,
-         run.n_skipped, run.scores()["accuracy"], run.scores()["parse_failure_rate"], run.source.task, run.source.date]
+        [run.model_name, base_name(run.setting.prompt), protocol_name(run), run.changed_values, run.setting.layout,
+         run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], run.scores()["parse_failure_rate"],
+         run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
-        MODEL, PROMPT, PROTOCOL, Column("Changed wording or layout", ("forms",)), SIZE,
+        MODEL, PROMPT, PROTOCOL, Column("Changed wording", ("forms",)),
+        Column("Order of options", ("layout",)), SIZE,
         Column("Without images", ("n_skipped",), count), Column("Base acc.", ("accuracy",), percent),
         Column("Unread %", ("parse_failure_rate",), percent), Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip

@@ -18,7 +18,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_folder
 
 from .contrabench_option_scores import polarity_gap_table
-from .contrabench_tables import contrabench_tables
+from .contrabench_tables import contrabench_tables, in_each_layout
 from .heal_extractors import Extractor
 from .heal_runs import HealRun
 from .heal_tables import extractors_table, heal_tables
@@ -36,7 +36,7 @@ from .wrong_lung_tables import wrong_lung_tables
 
 REPORT = "report.md"
 _OWN_FILE = re.compile(
-    r"report\.md|(casebook|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
+    r"report\.md|(casebook(_original)?|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
     r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(surgx|wrong_lung)_\w+\.png"
 )
 _SCORES = {
@@ -83,7 +83,7 @@ def write_report(
     results = read_results(paths)
     tables = contrabench_tables(results.runs)
     notes = [*unread_notes(results.runs, results.heal, results.surgx), *results.notes]
-    tables += [polarity_gap_table(results.scored)] if results.scored else []
+    tables += in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)
     more = [wrong_lung_tables(lung), _annotated(lung, annotations), _read_again(results.heal, extractor)]

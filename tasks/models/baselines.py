@@ -91,10 +91,10 @@ class Oracle(Baseline):
 
 
 class AlwaysYes(Baseline):
-    """Affirms the first finding it is offered, that is, takes the first option without a negation."""
+    """Takes the first option, whatever it says: Yes to a closed question, A to a multiple choice."""
 
     def choose(self, docs: list[dict[str, Any]]) -> list[int]:
-        return [1 if doc["negated"] == 0 else 0 for doc in docs]
+        return [0] * len(docs)
 
 
 class NegationAttracted(Baseline):

@@ -15,6 +15,7 @@ from medfaith.evaluate_metrics.polarity.verifier import verify
 from medfaith.loaders import chexstruct as reader
 
 PRESENCE, ABSENCE = PROTOCOLS
+ORIGINAL = Wording(layout="original")  # the target has a known place
 KNOB, ASCENDING, DESCENDING, TORTUOUS, TRACHEA = FINDINGS
 
 
@@ -45,7 +46,7 @@ def labels(**by_image: dict[str, int]) -> dict[str, dict[str, int]]:
 )
 def test_rules(of_image, presence, absence):
     for config, expected in ((PRESENCE, presence), (ABSENCE, absence)):
-        rows = questions(labels(CXR7=of_image), config).to_pylist()
+        rows = questions(labels(CXR7=of_image), config, wording=ORIGINAL).to_pylist()
         assert [row["finding"] for row in rows] == [target for target, _ in expected]
         for row, (_, distractor) in zip(rows, expected, strict=True):
             if distractor:
@@ -58,7 +59,7 @@ LABELS = st.lists(st.dictionaries(st.sampled_from(FINDINGS), st.sampled_from([0,
 @settings(max_examples=60, deadline=None)
 @given(LABELS, st.sampled_from([PRESENCE, ABSENCE]), st.integers(0, 3))
 def test_rules_agree_with_a_row_by_row_oracle(images, config, seed):
-    table = questions(labels(**{f"CXR{i}": of for i, of in enumerate(images, 1)}), config, seed=seed)
+    table = questions(labels(**{f"CXR{i}": of for i, of in enumerate(images, 1)}), config, seed=seed, wording=ORIGINAL)
     asked = 1 if config == PRESENCE else 0
     expected = []
     for number, of in enumerate(images, 1):
@@ -82,7 +83,7 @@ def test_rules_agree_with_a_row_by_row_oracle(images, config, seed):
 
 def test_a_card_of_the_casebook():
     """Figure 14: "A. No tracheal deviation | B. Tracheal deviation | C. Aortic knob enlargement", gold B."""
-    (row,) = questions(labels(CXR1_1={TRACHEA: 1, KNOB: 0}), PRESENCE).to_pylist()
+    (row,) = questions(labels(CXR1_1={TRACHEA: 1, KNOB: 0}), PRESENCE, wording=ORIGINAL).to_pylist()
     assert row["options"] == ["No tracheal deviation", "Tracheal deviation", "Aortic knob enlargement"]
     assert (row["answer"], row["negated"], row["counterpart"]) == (1, 0, 1)
     assert row["images"] == [{"source": "openi", "key": "CXR1_1_IM-0001-1001.png", "view": ""}]
@@ -93,17 +94,16 @@ def test_a_card_of_the_casebook():
 @pytest.mark.parametrize("replacement", ["slot0", "slot_agnostic"])
 def test_the_first_positive_slot_is_the_target(config, replacement):
     """The published verifier puts the first positive option on absence questions: here too that is the target."""
-    (row,) = questions(
-        labels(CXR2={TRACHEA: int(config == PRESENCE), KNOB: int(config == ABSENCE)}), config
-    ).to_pylist()
+    of_image = {TRACHEA: int(config == PRESENCE), KNOB: int(config == ABSENCE)}
+    (row,) = questions(labels(CXR2=of_image), config, wording=ORIGINAL).to_pylist()
     verdict = verify(row["question"], row["options"], row["negated"], replacement=replacement)
     assert (verdict.fired, verdict.choice) == (True, row["answer"])
 
 
 def test_the_shuffled_layout_has_every_order_and_the_same_questions():
     of = {f"CXR{i}": {KNOB: 1, TRACHEA: 0, TORTUOUS: 0} for i in range(1, 200)}
-    plain = questions(labels(**of), PRESENCE).to_pylist()
-    mixed = questions(labels(**of), PRESENCE, wording=Wording(layout="shuffled")).to_pylist()
+    plain = questions(labels(**of), PRESENCE, wording=ORIGINAL).to_pylist()
+    mixed = questions(labels(**of), PRESENCE).to_pylist()
     assert len({(r["answer"], r["negated"]) for r in mixed}) == 6
     for before, after in zip(plain, mixed, strict=True):
         assert before["id"] == after["id"]

@@ -1,14 +1,12 @@
-"""Robustness variants: each is its plain config's validation rows with one thing said or ordered differently."""
+"""Variants: each is its plain config's rows with one thing said or ordered differently."""
 
 from __future__ import annotations
-
-from dataclasses import asdict
 
 import pytest
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
-from medfaith.builders.cxr_contrabench.variants import VARIANTS
+from medfaith.builders.cxr_contrabench.variants import VARIANTS, plain_and_wording
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS
 from medfaith.loaders.errors import InputError
 from tests.builders.files import problems, rows_of
@@ -18,52 +16,64 @@ WORDS = ("question", "options", "negation_form", "question_form", "layout", *IND
 
 
 def rows(folder, config):
-    return rows_of(folder / "cxr-contrabench-chexpert", config, "validation")
+    source, split = ("openi", "test") if config.startswith("openi") else ("chexpert", "validation")
+    return rows_of(folder / f"cxr-contrabench-{source}", config, split)
 
 
-def test_every_form_of_both_protocols_is_a_config_once():
-    names = [*list(NEGATION_FORMS)[1:], *list(QUESTION_FORMS["presence"])[1:], "shuffled"]
-    assert list(VARIANTS) == [f"chexpert_{p}_{name}" for p in ("presence", "absence") for name in names]
-    assert len(VARIANTS) == 16
-    for _, wording in VARIANTS.values():
-        given = asdict(wording)
-        assert sum(given[name] != default for name, default in asdict(Wording()).items()) == 1
+def test_every_form_of_both_protocols_and_the_original_order_are_configs_once():
+    forms = [*list(NEGATION_FORMS)[1:], *list(QUESTION_FORMS["presence"])[1:]]
+    worded = [f"chexpert_{p}_{form}" for p in ("presence", "absence") for form in forms]
+    protocols = ("chexpert_presence", "chexpert_absence", "chexpert_positive_only", "openi_report_absence")
+    assert list(VARIANTS) == [*worded, *(f"{protocol}_original" for protocol in protocols)]
+    for _, name, value in VARIANTS.values():
+        assert getattr(Wording(), name) != value
 
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_a_variant_pairs_with_its_plain_config(phantom_build, config):
-    plain_name, wording = VARIANTS[config]
+    plain_name, wording = plain_and_wording(config, Wording())
     plain, varied = rows(phantom_build, plain_name), rows(phantom_build, config)
     assert len(plain) > 40
     for before, after in zip(plain, varied, strict=True):
         assert {k: v for k, v in before.items() if k not in WORDS} == {k: v for k, v in after.items() if k not in WORDS}
         assert after["protocol"] == plain_name
-        assert (after["negation_form"], after["question_form"], after["layout"]) == (
-            wording.negation_form, wording.question_form, wording.layout,
-        )  # fmt: skip
+        negation = wording.negation_form if after["negated"] >= 0 else "none"
+        forms = (negation, wording.question_form, wording.layout)
+        assert (after["negation_form"], after["question_form"], after["layout"]) == forms
         assert after["question"] == QUESTION_FORMS[after["polarity"]][wording.question_form]
         assert before["options"][before["answer"]] == after["options"][after["answer"]]
         unchanged = {t for i, t in enumerate(before["options"]) if i != before["negated"]}
         assert {t for i, t in enumerate(after["options"]) if i != after["negated"]} == unchanged
-        if config.endswith("shuffled"):
+        if config.endswith("_original"):
             assert sorted(after["options"]) == sorted(before["options"])
+            assert (after["answer"], after["negated"]) == (0, 1 if negation != "none" else -1)
         else:
             assert [after[i] for i in INDICES] == [before[i] for i in INDICES]
-            finding = before["finding"]
-            form = NEGATION_FORMS[wording.negation_form].format(finding=finding)
+            form = NEGATION_FORMS[wording.negation_form].format(finding=before["finding"])
             assert after["options"][after["negated"]].lower() == form.lower()
-    if config.endswith("shuffled"):
-        assert {row["answer"] for row in varied} == {0, 1, 2}
 
 
-def test_arguments_of_the_build_reach_the_plain_configs_only(phantom_roots, phantom_build, tmp_path):
+@pytest.mark.parametrize("config", [c for c, (plain, *_) in VARIANTS.items() if c == f"{plain}_original"])
+def test_whoever_always_says_a_is_right_in_a_third_of_the_plain_rows(phantom_build, config):
+    plain, original = rows(phantom_build, VARIANTS[config][0]), rows(phantom_build, config)
+    share = sum(row["answer"] == 0 for row in plain) / len(plain)
+    assert abs(share - 1 / 3) < 3 * (2 / 9 / len(plain)) ** 0.5  # three standard errors
+    assert {row["answer"] for row in original} == {0}
+
+
+def test_a_variant_changes_one_thing_of_the_plain_config_of_its_build(phantom_roots, phantom_build, tmp_path):
     chexpert = {"chexpert": phantom_roots["chexpert"]}
-    configs = ["chexpert_presence", "chexpert_presence_p2"]
-    cxr_contrabench.build(chexpert, tmp_path, configs=configs, options=Wording("clear_of", "p1", "shuffled"))
-    assert rows(tmp_path, "chexpert_presence_p2") == rows(phantom_build, "chexpert_presence_p2")
-    for row in rows(tmp_path, "chexpert_presence"):
-        assert row["options"][row["negated"]].startswith("Clear of ")
+    configs = ["chexpert_presence", "chexpert_presence_p2", "chexpert_presence_original"]
+    cxr_contrabench.build(chexpert, tmp_path, configs=configs, options=Wording("clear_of", "p1", "original"))
+    plain, paraphrased, original = (rows(tmp_path, config) for config in configs)
+    assert original == plain
+    assert {(row["negation_form"], row["question_form"], row["layout"]) for row in plain} == {
+        ("clear_of", "p1", "original")
+    }
+    for row, other in zip(plain, paraphrased, strict=True):
+        assert row["options"][1].startswith("Clear of ")
         assert row["question"] == QUESTION_FORMS["presence"]["p1"]
+        assert other == row | {"question": QUESTION_FORMS["presence"]["p2"], "question_form": "p2"}
 
 
 def test_variants_need_the_validation_file(phantom_roots, tmp_path):

@@ -39,7 +39,7 @@ def quick(tmp_path_factory) -> tuple[Path, str]:
     out = tmp_path_factory.mktemp("quick")
     (out / "phantom" / "chexpert").mkdir(parents=True)
     (out / "phantom" / "chexpert" / "stale.txt").touch()  # of an earlier quickstart
-    command = [sys.executable, "-c", LIGHT, "quickstart", "--layout", "shuffled", "--out", str(out)]
+    command = [sys.executable, "-c", LIGHT, "quickstart", "--out", str(out)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     result = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -57,7 +57,7 @@ def test_the_figures_that_can_be_derived_by_hand(quick):
     contrabench, heal = ({model: run["results"] for model, run in results[group].items()} for group in GROUPS)
     accuracy = {model: scores[f"{GROUPS[0]}_chexpert_presence"]["accuracy,b0"] for model, scores in contrabench.items()}
     assert (accuracy["oracle"], accuracy["negation_attracted"]) == (1, 0)
-    assert 0 < accuracy["always_yes"] < 1  # in the layout that is asked for; in the original one it would be 1
+    assert 0.2 < accuracy["always_yes"] < 0.5  # about a third of so few questions; 1 where the target comes first
     for test in ("tpt", "vpt"):
         changed = {model: heal[model][f"{GROUPS[1]}_{test}"][f"{test},none"] for model in ("oracle", "always_yes")}
         assert changed == {"oracle": 1, "always_yes": 0}

@@ -33,7 +33,7 @@ def question(
     place, middle = PLACES.get(protocol, ("rexvqa/test", ""))
     polarity = "absence" if protocol.endswith("absence") else "presence"
     study = f"patient{number:05d}/study1"
-    forms = {"negation_form": "canonical_no", "question_form": "original", "layout": "original"} | columns
+    forms = {"negation_form": "canonical_no", "question_form": "original", "layout": "shuffled"} | columns
     options = options or [positive_option(finding), negated_option(finding, forms["negation_form"]), "Fracture"]
     row = {
         "id": f"{place.replace('validation', split)}/{study}/{middle}/{slug(finding)}", "protocol": protocol,

@@ -193,12 +193,32 @@ def test_tables_of_wordings_and_layouts(tmp_path, title):
         answers = answered(protocol, n, correct, negated, drift=drift, **{column: form})
         write_log(tmp_path / model, model, answers, task=f"{protocol}_{form}")
         printed.append([model, form, str(n), *cells])
-        published.setdefault(model, [cells[0], cells[2]])  # the first row's
+        if form in ("canonical_no", "shuffled") or (column, form) == ("question_form", "original"):
+            published[model] = [cells[0], cells[2]]
     report = write_report([tmp_path])
     assert [[row[0], *row[2:-1]] for row in rows_of(report, title)] == printed
     matrix = {row[0]: [cell for cell in row[2:] if "." in cell][:2] for row in rows_of(report, "Table 9")}
-    assert matrix == published, "the other tables have the published wording and layout alone"
+    assert matrix == published, "the other tables have the published wording and one layout alone"
     assert [row[0] for row in rows_of(report, "Table 4")] == [*published]
+
+
+def test_no_table_holds_both_layouts_but_the_one_that_compares_them(tmp_path):
+    for model, layout, counts in (("a", "shuffled", (40, 30)), ("a", "original", (10, 80)), ("b", "original", (0, 99))):
+        answers = answered("chexpert_absence", 100, *counts, layout=layout)
+        write_log(tmp_path / "logs" / model, model, answers, task=f"absence_{layout}")
+    report = write_report([tmp_path / "logs"], tmp_path / "report")
+    titles = [line[3:] for line in report.splitlines() if line.startswith("## ")]
+    marked = [title for title in titles if title.endswith(" – options in the original order")]
+    assert [f"{title} – options in the original order" for title in titles if f"{title} – options" in report] == marked
+    assert len(marked) == 5  # Tables 3, 4, 9, 15 and the casebook
+    assert [row[3] for row in rows_of(report, "Table 9: cross-model external results\n")] == ["70.00"]
+    first = rows_of(report, "Table 9: cross-model external results – options in the original order")
+    assert [(row[0], row[2]) for row in first] == [("a", "10.00"), ("b", "0.00")]
+    assert report.count("whoever always answers A is right") == 5
+    assert [row[2] for row in rows_of(report, "Table 13")] == ["original", "shuffled", "original"]
+    assert {row[4] for row in rows_of(report, "Runs")} == {"original", "shuffled"}
+    assert (tmp_path / "report" / "table_09_matrix_original.csv").exists()
+    write_report([tmp_path / "logs"], tmp_path / "report")  # the names are known as a report's own
 
 
 def test_tables_14_and_15(tmp_path):

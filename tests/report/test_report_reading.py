@@ -26,7 +26,7 @@ WRITE: dict[str, Callable[..., Path]] = {
     "That's the Wrong Lung!": lambda folder, n=4, **how: write_wrong_lung(folder, "gold", SENTENCES[:n], **how),
 }
 RUNS = {
-    "CXR-ContraBench": ("Runs", 4, 5), "HEAL-MedVQA": ("HEAL runs", 3, 4), "SurgXBench": ("SurgX runs", 3, 5),
+    "CXR-ContraBench": ("Runs", 5, 6), "HEAL-MedVQA": ("HEAL runs", 3, 4), "SurgXBench": ("SurgX runs", 3, 5),
     "That's the Wrong Lung!": ("Wrong Lung runs", 2, 4),
 }  # fmt: skip
 

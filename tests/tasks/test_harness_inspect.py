@@ -213,7 +213,7 @@ def test_a_filter_that_the_task_has_not_scores_no_log(evaluated):
 
 
 def test_the_task_takes_arguments_as_a_command_gives_them(arguments, tmp_path):
-    given = arguments("medfaith_contrabench_chexpert_absence")
+    given = arguments("medfaith_contrabench_original::chexpert_absence")
     given["roots"] = f"chexpert={given['roots']['chexpert']}"
     log = log_of(given, [said("B"), said("B")], tmp_path, 2)
     assert log.status == "success"
