@@ -95,6 +95,13 @@ def parser() -> argparse.ArgumentParser:
         help="leave out and count rows whose images are missing (default: a missing image stops the run)",
     )
     job.add_argument(
+        "--images",
+        choices=("all", "first"),
+        default="all",
+        help="which images of a study the model sees; first is for models that take one image, as in the paper of "
+        "CXR-ContraBench (default: %(default)s)",
+    )
+    job.add_argument(
         "--heatmaps",
         metavar="DIR",
         help="folder for heatmaps of where the model looks; a repeated run computes only the missing ones (default: "
@@ -181,6 +188,7 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         **({"data": arguments.data} if arguments.data else {}),
         **({"roots": roots} if roots else {}),
         **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
+        **({"images": arguments.images} if arguments.images != "all" else {}),
         **({"heatmaps": arguments.heatmaps} if arguments.heatmaps else {}),
         **({"patients": arguments.patients} if arguments.patients else {}),
     }

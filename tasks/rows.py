@@ -19,7 +19,7 @@ from ..loaders.errors import ImageError, InputError, MedfaithError
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
-
+IMAGES = ("all", "first")  # of a row that are shown to the model
 
 Reference = Mapping[str, str]
 Opener = Callable[[Reference], Image.Image]
@@ -104,6 +104,7 @@ def load(
     attach: Callable[[dict[str, list]], dict[str, list]] | None = None,
     edit: Edit | None = None,
     patients: str | None = None,
+    images: str = "all",
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
@@ -120,6 +121,7 @@ def load(
         edit: what is done to the images of rows with a column `edit`.
         patients: an option of That's the Wrong Lung!, whose tasks apply it themselves. Others refuse it (InputError): a
             run that ignored it would look like a run about some patients only.
+        images: as `read`; kept in the column `images_shown`.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
@@ -128,12 +130,13 @@ def load(
     if patients is not None:
         found = f"is one of That's the Wrong Lung!; {repository} has no rows to leave out by it"
         raise InputError("option patients", found, action="leave it out, or run only medfaith_wrong_lung tasks with it")
-    rows = read(repository, config, split, data)
+    rows = read(repository, config, split, data, images)
     if extend is not None:
         rows = extend(rows)
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
-    rows = rows.add_column("n_rows_skipped", [n_skipped] * len(rows)).add_column("prompt", [prompt] * len(rows))
+    for column, value in (("n_rows_skipped", n_skipped), ("prompt", prompt), ("images_shown", images)):
+        rows = rows.add_column(column, [value] * len(rows))
 
     def opened(batch: dict[str, list]) -> dict[str, list]:
         shown = _with_images(batch, known, edit)
@@ -142,8 +145,13 @@ def load(
     return {"test": rows.with_transform(opened)}
 
 
-def read(repository: str, config: str, split: str, data: str | None) -> datasets.Dataset:
-    """The rows of one config and split as they are stored; arguments as in `load`."""
+def read(repository: str, config: str, split: str, data: str | None, images: str = "all") -> datasets.Dataset:
+    """The rows of one config and split as they are stored; arguments as in `load`.
+
+    images: "all" of each row, or the "first" alone, as CXR-ContraBench shows a study to some models (B.3, F).
+    """
+    if images not in IMAGES:
+        raise InputError("option images", f"is {images!r}", expected=" or ".join(IMAGES))
     path = repository_path(repository, data)
     try:
         rows = datasets.load_dataset(path, config, split=split)
@@ -163,7 +171,10 @@ def read(repository: str, config: str, split: str, data: str | None) -> datasets
     assert isinstance(rows, datasets.Dataset)
     if not len(rows):
         raise InputError(path, f"config {config!r}, split {split!r} has no row", action="choose another task or source")
-    return rows
+    if images == "all":
+        return rows
+    first, feature = [of_row[:1] for of_row in rows["images"]], rows.features["images"]
+    return rows.remove_columns("images").add_column("images", first, feature=feature)
 
 
 def repository_path(repository: str, data: str | None) -> str:

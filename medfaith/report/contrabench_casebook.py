@@ -63,7 +63,7 @@ def _row(run: Run, kind: str, row: int) -> list:
         return options[index] if index >= 0 else None
 
     return [
-        kind, run.model_name, base_name(run.setting.prompt), protocol_name(run), run.id[row], run.finding[row],
+        kind, run.model_name, base_name(run.setting), protocol_name(run), run.id[row], run.finding[row],
         question, "; ".join(options), option(run.base[row]), option(run.choice["m1"][row]), option(run.answer[row]),
         run.reason["m1"][row], run.cue[row],
     ]  # fmt: skip

@@ -41,7 +41,7 @@ def _matrix(runs: Sequence[Run]) -> Table:
     rows = []
     for of_protocol in by_variant.values():
         first = next(iter(of_protocol.values()))
-        row = [first.model_name, base_name(first.setting.prompt)]
+        row = [first.model_name, base_name(first.setting)]
         for protocol in protocols:
             row += _base_and_verified(of_protocol[protocol]) if protocol in of_protocol else [None] * 8
         rows.append(row)
@@ -95,7 +95,7 @@ def _scale(runs: Sequence[Run]) -> Table:
             [
                 f"{PROTOCOLS[run.setting.protocol][0].removeprefix('CheXpert ')} {split}".capitalize(),
                 run.model_name,
-                base_name(run.setting.prompt),
+                base_name(run.setting),
                 run.n,
                 run.n_data,
                 scores["accuracy"],
@@ -125,7 +125,7 @@ def _audit(runs: Sequence[Run]) -> list[Table]:
         whole = {"All": pooled(list(sides.values()))} if len(sides) == 2 else {}
         for split, run in [*whole.items(), *((side.capitalize(), sides[side]) for side in sorted(sides))]:
             scores = run.scores()
-            name = [run.model_name, base_name(run.setting.prompt)]
+            name = [run.model_name, base_name(run.setting)]
             upper.append(
                 [*name, split, run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"],
                  scores["n_wrong_with_negated"], scores["n_wrong_with_negated_verified"],
@@ -170,7 +170,7 @@ def _audit_by_finding(runs: Sequence[Run]) -> Table:
         for finding in np.unique(run.finding):
             scores = run.scores(rows=run.finding == finding)
             rows.append(
-                [run.model_name, base_name(run.setting.prompt), protocol_name(run), finding.capitalize(), scores["n"],
+                [run.model_name, base_name(run.setting), protocol_name(run), finding.capitalize(), scores["n"],
                  scores["accuracy"], scores["accuracy_verified"], n_errors(scores), n_errors(scores, "_verified"),
                  scores["parse_failure_rate"]]
             )  # fmt: skip
@@ -191,7 +191,7 @@ def _reversals_by_finding(runs: Sequence[Run]) -> Table:
     rows = []
     for run in runs:
         rates = [run.scores(rows=run.finding == finding)["reversal_rate"] for finding in findings]
-        name = [run.model_name, base_name(run.setting.prompt), run.n, run.n_data]
+        name = [run.model_name, base_name(run.setting), run.n, run.n_data]
         rows.append([*name, *rates, run.scores()["parse_failure_rate"]])
     columns = [
         MODEL, PROMPT, SIZE,
@@ -251,7 +251,7 @@ def _control(runs: Sequence[Run]) -> Table:
         _, in_direct, in_control = np.intersect1d(keys[0], keys[1], return_indices=True)
         with_negated, without = run.scores(rows=in_direct), control.scores(rows=in_control)
         rows.append(
-            [run.model_name, base_name(run.setting.prompt), protocol_name(run), len(in_direct), control.n_data,
+            [run.model_name, base_name(run.setting), protocol_name(run), len(in_direct), control.n_data,
              with_negated["accuracy"], without["accuracy"], without["accuracy"] - with_negated["accuracy"],
              with_negated["n_reversals"], with_negated["reversal_rate"],
              with_negated["parse_failure_rate"], without["parse_failure_rate"]]

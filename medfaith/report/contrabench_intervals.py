@@ -46,7 +46,7 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
         studies = np.unique(run.study, return_inverse=True)[1]
         whole = bootstrap_mean(after - before, seed=SEED), bootstrap_mean(after - before, groups=studies, seed=SEED)
         tests = [permutation_test(after, before, groups=groups, seed=SEED).p_value for groups in (None, studies)]
-        name = [run.model_name, base_name(run.setting.prompt), protocol_name(run), run.n, run.n_data]
+        name = [run.model_name, base_name(run.setting), protocol_name(run), run.n, run.n_data]
         of_count = bootstrap_mean(negated.astype(float), seed=SEED)
         by_example.append(
             [
@@ -103,7 +103,7 @@ def internal_intervals(named: Sequence[tuple[str, Run]]) -> Table:
         parts = [bootstrap_mean(values, seed=SEED)[:3] for values in (before, after, after - before)]
         test = permutation_test(after, before, seed=SEED)
         rows.append(
-            [name, run.model_name, base_name(run.setting.prompt), run.n, run.n_data,
+            [name, run.model_name, base_name(run.setting), run.n, run.n_data,
              *(value for part in parts for value in part), test.p_value, run.scores()["parse_failure_rate"]]
         )  # fmt: skip
     columns = [

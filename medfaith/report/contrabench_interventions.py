@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .contrabench_names import base_name, external, protocol_name, verified_name
+from .contrabench_names import base_name, external, images_note, protocol_name, verified_name
 from .contrabench_runs import Run, n_errors
 from .tables import MODEL, PROTOCOL, SIZE, UNREAD, Column, Table, count, percent
 
@@ -76,7 +76,7 @@ def _few_shot(runs: Sequence[Run]) -> Table:
         scores = run.scores()
         for variant, suffix in ((base_name, ""), (verified_name, "_verified")):
             rows.append(
-                [run.model_name, protocol_name(run), variant(run.setting.prompt), run.n, run.n_data,
+                [run.model_name, protocol_name(run), variant(run.setting), run.n, run.n_data,
                  scores[f"accuracy{suffix}"], n_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
                  scores["parse_failure_rate"]]
             )  # fmt: skip
@@ -119,9 +119,10 @@ def _tuning(runs: Sequence[Run]) -> Table:
 def _variants(run: Run) -> list[tuple[str, str]]:
     """(name, suffix of its scores); as in the paper, M1 is shown on the plain prompt and on the tuned model."""
     if run.adapter:
-        return [("LoRA-FT", ""), ("LoRA+M1", "_verified")]
-    base = [(base_name(run.setting.prompt), "")]
-    return [*base, ("M1", "_verified")] if run.setting.prompt == "b0" else base
+        note = images_note(run.setting)
+        return [(f"LoRA-FT{note}", ""), (f"LoRA+M1{note}", "_verified")]
+    base = [(base_name(run.setting), "")]
+    return [*base, (verified_name(run.setting), "_verified")] if run.setting.prompt == "b0" else base
 
 
 def _accuracy_and_errors(accuracy: float, errors: float) -> str:

@@ -134,13 +134,13 @@ def is_ours(sample: Any) -> bool:
 
 
 def _setting(doc: Mapping[str, Any], task: str) -> Setting:
-    prompt = str(doc.get("prompt") or "b0")
+    prompt, images = str(doc.get("prompt") or "b0"), str(doc.get("images_shown") or "all")
     protocol = doc["protocol"]
     if protocol.startswith("rexvqa"):  # its own wordings; which slice it is, the protocol or else the task says
         named = _INTERNAL.search(protocol) or _INTERNAL.search(task)
-        return Setting(named[0] if named else protocol, "test", prompt, "", "", "")
+        return Setting(named[0] if named else protocol, "test", prompt, "", "", "", images)
     split = _SPLITS.get(doc["id"].split("/")[1] if "/" in doc["id"] else "", "test")
-    return Setting(protocol, split, prompt, doc["negation_form"], doc["question_form"], doc["layout"])
+    return Setting(protocol, split, prompt, doc["negation_form"], doc["question_form"], doc["layout"], images)
 
 
 def _reading(text: str, n_options: int) -> Reading:

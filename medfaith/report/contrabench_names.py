@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .contrabench_runs import Run
+from .contrabench_runs import Run, Setting
 from .tables import Column, count, percent, points
 
 # Columns that several tables of the paper have.
@@ -31,13 +31,19 @@ _VERIFIED = {
 }  # fmt: skip
 
 
-def base_name(prompt: str) -> str:
+def base_name(setting: Setting) -> str:
     """`cot` -> `CoT-B0`; a prompt that the paper does not have keeps its own name."""
-    return _BASE.get(prompt, prompt)
+    return _BASE.get(setting.prompt, setting.prompt) + images_note(setting)
 
 
-def verified_name(prompt: str) -> str:
-    return _VERIFIED.get(prompt, f"{prompt}+M1")
+def verified_name(setting: Setting) -> str:
+    """`cot` -> `CoT+M1`."""
+    return _VERIFIED.get(setting.prompt, f"{setting.prompt}+M1") + images_note(setting)
+
+
+def images_note(setting: Setting) -> str:
+    """What stands after a prompt's name where a model saw one image a study (`--images first`)."""
+    return "" if setting.images == "all" else f" ({setting.images} image)"
 
 
 def protocol_name(run: Run) -> str:

@@ -73,7 +73,7 @@ def _sparsity(named: Sequence[tuple[str, Run]]) -> Table:
     for name, run in named:
         scores = run.scores()
         rows.append(
-            [name, run.model_name, base_name(run.setting.prompt), run.n, run.n_data,
+            [name, run.model_name, base_name(run.setting), run.n, run.n_data,
              scores["accuracy"], scores["accuracy_verified"], scores["accuracy_delta"],
              scores["n_changed"], scores["n_improved"], scores["n_worsened"],
              _explicit_delta(run), int(np.sum(run.cue != "")), scores["coverage"],
@@ -117,7 +117,7 @@ def _seeds(slices: Sequence[Run]) -> Table:
             continue
         scores = run.scores()
         rows.append(
-            [_SEEDS.get(match["number"], f"s{match['number']}"), run.model_name, base_name(run.setting.prompt),
+            [_SEEDS.get(match["number"], f"s{match['number']}"), run.model_name, base_name(run.setting),
              run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"], scores["accuracy_delta"],
              *_contradictions(run), scores["parse_failure_rate"]]
         )  # fmt: skip

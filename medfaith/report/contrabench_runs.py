@@ -21,7 +21,10 @@ _ALL = slice(None)
 
 
 class Setting(NamedTuple):
-    """What was asked and how. split: train, validation or test; prompt: b0, cot, instruct, 3shot, 3shot_images."""
+    """What was asked and how.
+
+    split: train, validation or test; prompt: b0, cot, instruct, 3shot, 3shot_images; images: all or first of a study.
+    """
 
     protocol: str
     split: str
@@ -29,6 +32,7 @@ class Setting(NamedTuple):
     negation_form: str
     question_form: str
     layout: str
+    images: str = "all"
 
     @property
     def internal(self) -> bool:
@@ -74,7 +78,7 @@ class Run(Logged):
     def variant(self) -> tuple:
         """Model and prompt, so that they sort: by name, then B0, CoT, Instruct, few-shot, others."""
         place = _PROMPTS.index(self.setting.prompt) if self.setting.prompt in _PROMPTS else len(_PROMPTS)
-        return self.model.casefold(), self.model, self.adapter, place, self.setting.prompt
+        return self.model.casefold(), self.model, self.adapter, place, self.setting.prompt, self.setting.images
 
     def scores(self, after: str = "m1", rows: np.ndarray | slice = _ALL) -> dict[str, Any]:
         """`polarity_scores` of the rows (indices or mask), before and after a filter; NaN after one not run."""

@@ -88,7 +88,7 @@ def _table(stress: _Stress, runs: Sequence[Run]) -> Table:
 
 def _row(run: Run, stress: _Stress) -> list:
     base = run.scores()
-    row = [run.model_name, base_name(run.setting.prompt), getattr(run.setting, stress.changed), run.n, run.n_data,
+    row = [run.model_name, base_name(run.setting), getattr(run.setting, stress.changed), run.n, run.n_data,
            base["accuracy"], n_errors(base)]  # fmt: skip
     after = [(run.scores(name), with_worsened) for name, _, with_worsened in stress.verifiers]
     for scores, _ in after:

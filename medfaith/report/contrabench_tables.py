@@ -58,7 +58,7 @@ def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
 
 def _runs_table(runs: Sequence[Run]) -> Table:
     rows = [
-        [run.model_name, base_name(run.setting.prompt), protocol_name(run), run.changed_values, run.setting.layout,
+        [run.model_name, base_name(run.setting), protocol_name(run), run.changed_values, run.setting.layout,
          run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], run.scores()["parse_failure_rate"],
          run.source.task, run.source.date]
         for run in runs

@@ -20,28 +20,33 @@ SHOTS = 3
 
 
 def load(
-    pool_repository: str, pool_config: str, data: str | None = None, exemplar_images: bool = False, **options: Any
+    pool_repository: str,
+    pool_config: str,
+    data: str | None = None,
+    exemplar_images: bool = False,
+    images: str = "all",
+    **options: Any,
 ) -> dict[str, datasets.Dataset]:
     """`rows.load` with the column `exemplars`, drawn from the split `train` of the pool.
 
     exemplar_images: put the exemplars' images before the row's own in `images`, and placeholders before their texts.
     """
-    pool = rows.read(pool_repository, pool_config, "train", data).to_list()
+    pool = rows.read(pool_repository, pool_config, "train", data, images).to_list()
 
     def with_exemplars(evaluated: datasets.Dataset) -> datasets.Dataset:
         chosen = [exemplars(row_id, pool) for row_id in evaluated["id"]]
         texts = [[text(shot, with_images=exemplar_images) for shot in shots] for shots in chosen]
         if exemplar_images:
             own = evaluated["images"]
-            images = [
+            shown = [
                 [image for row in shots for image in row["images"]] + of_row
                 for shots, of_row in zip(chosen, own, strict=True)
             ]
             feature = evaluated.features["images"]
-            evaluated = evaluated.remove_columns("images").add_column("images", images, feature=feature)
+            evaluated = evaluated.remove_columns("images").add_column("images", shown, feature=feature)
         return evaluated.add_column("exemplars", texts)
 
-    return rows.load(data=data, extend=with_exemplars, **options)
+    return rows.load(data=data, extend=with_exemplars, images=images, **options)
 
 
 def exemplars(

@@ -148,6 +148,11 @@ def test_table_11(tmp_path):
     lower = {row[0]: row[2:] for row in rows_of(report, "Table 11: retrospective OpenI CheXStruct audit, presence")}
     assert lower["MedGemma"] == ["396", "29.55", "270", "279", "96.77", "0.00"]
     assert [lower["Qwen2.5-VL"][at] for at in (1, 2, 4)] == ["21.72", "287", "92.58"]
+    by_finding = [row[2:] for row in rows_of(report, "Figure 4C") if row[0] == "MedGemma"]
+    assert by_finding == [
+        ["OpenI CheXStruct presence", "Edema", "396", "29.55", "79.29", "270 → 73", "0.00"],
+        ["OpenI CheXStruct absence", "Edema", "979", "19.00", "39.94", "784 → 428", "0.00"],
+    ]
 
 
 # Tables 12, 13, 20 and 21, a wording or layout a row. model, form | correct, negated, of the negated those in slot 0

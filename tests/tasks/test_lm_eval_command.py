@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from medfaith.cli import main
+from medfaith.report.write import write_report
+from tests.report.report_logs import rows_of
 from tests.tasks.evaluating import results_of, samples_of
 
 ERROR = {"chexpert_presence": "reversal", "chexpert_absence": "contradiction", "openi_report_absence": "contradiction"}
@@ -83,11 +85,13 @@ def test_sample_logs_name_no_place_and_hold_no_mask(run, phantom_roots, phantom_
 
 def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     tasks = "medfaith_contrabench_chexpert_presence,medfaith_contrabench_chexpert_absence_train"
-    given = ["--model", "negation_attracted", "--tasks", tasks, "--output_path", str(tmp_path)]
-    assert main(["eval", "--data", str(phantom_build), *given]) == 0
+    given = ["--model", "negation_attracted", "--tasks", tasks, "--output_path", str(tmp_path), "--log_samples"]
+    assert main(["eval", "--data", str(phantom_build), "--images", "first", *given]) == 0
     assert "reversal_rate" in capsys.readouterr().out
     presence, absence = (results_of(tmp_path)[task] for task in tasks.split(","))
     assert presence["reversal_rate,b0"] == presence["accuracy,m1"] == absence["contradiction_rate,b0"] == 1
+    assert {len(s["doc"]["images"].split()) for task in tasks.split(",") for s in samples_of(tmp_path, task)} == {1}
+    assert {row[1] for row in rows_of(write_report([tmp_path]), "Runs")} == {"B0 (first image)"}
 
 
 @pytest.mark.parametrize(

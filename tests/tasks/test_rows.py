@@ -48,6 +48,13 @@ def test_data_may_be_the_build_or_one_repository_and_metadata_of_lm_eval_is_acce
     assert len(ask(data=str(phantom_build / REPOSITORY))) == len(rows) > 10
 
 
+def test_the_first_image_alone_can_be_shown(ask, roots):
+    every, first = ask(roots=roots), ask(roots=roots, images="first")
+    assert max(len(row["images"]) for row in every) > 1
+    assert [str(row["images"]) for row in first] == [str(row["images"]).split()[0] for row in every]
+    assert (set(every["images_shown"]), set(first["images_shown"])) == ({"all"}, {"first"})
+
+
 def test_a_folder_without_the_repository_is_not_taken_for_an_organisation(phantom_build, tmp_path):
     with pytest.raises(InputError, match="holds no heal-medvqa-vindr_cxr") as error:
         repository_path("heal-medvqa-vindr_cxr", str(phantom_build))
@@ -103,6 +110,7 @@ def test_without_a_root_rows_load_and_an_image_says_how_to_get_access(ask):
     [
         ({"data": None}, MedfaithError, "no data was named"),
         ({"split": "test"}, InputError, "cannot be loaded"),
+        ({"images": "last"}, InputError, "option images: is 'last'"),
         ({"config": "nothing", "split": "train"}, InputError, "cannot be loaded"),
     ],
 )
