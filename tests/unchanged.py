@@ -25,7 +25,7 @@ from medfaith.loaders import phantom
 BENCHMARKS = ("cxr-contrabench", "heal-medvqa", "surgxbench", "wrong-lung")
 BUILDS = {  # name -> benchmarks, options
     **{name: ([name], []) for name in BENCHMARKS},
-    "shuffled": (["cxr-contrabench"], ["--layout", "shuffled"]),
+    "original": (["cxr-contrabench"], ["--layout", "original"]),
     "reworded": (["cxr-contrabench"], ["--question-form", "p2", "--negation-form", "absence_of"]),
     "seed1": (BENCHMARKS, ["--seed", "1"]),
     "workers": (BENCHMARKS, ["--workers", "2"]),

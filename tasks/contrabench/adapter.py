@@ -135,12 +135,13 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
     """Per-row values of the metrics that a row has.
 
     Reversals are errors of the presence side, contradictions of the absence side; the positive-only control has
-    neither (sections 3.1 and 3.2).
+    neither (sections 3.1 and 3.2). `always_a_accuracy` is what always answering A would score: it tells the layout.
     """
     reading = json.loads(results[0])
     choice, before, answer, negated = reading["choice"], reading["before"], doc["answer"], doc["negated"]
     values = with_interval("accuracy", choice == answer, doc["study_id"]) | {
         "parse_failure_rate": float(reading["outcome"] != "parsed"),
+        "always_a_accuracy": float(answer == 0),
         SKIPPED: doc[SKIPPED],
     }
     # ReXVQA keeps its own questions. Only those count that have a negated option which is wrong.
@@ -194,5 +195,6 @@ metrics = [
     metric("n_improved", total),
     metric("n_worsened", total, higher=False),
     metric("parse_failure_rate", "mean", higher=False),
+    metric("always_a_accuracy", "mean"),
     metric(SKIPPED, largest, higher=False),
 ]
