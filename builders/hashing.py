@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 Item = TypeVar("Item")
 
 
@@ -19,6 +22,17 @@ def pick(name: str, n: int, seed: int) -> int:
     True
     """
     return int.from_bytes(digest(name, seed), "little") % n
+
+
+def picks(names: pa.Array, n: int | np.ndarray, seed: int) -> np.ndarray:
+    """`pick` of each of many names: shape (len(names),). n: one number, or one for each name.
+
+    >>> picks(pa.array(["a", "b"]), 1_000, seed=0).tolist() == [pick(name, 1_000, seed=0) for name in ("a", "b")]
+    True
+    """
+    start = f"{seed}:".encode()
+    digests = [blake2b(start + name, digest_size=8).digest() for name in names.cast(pa.binary()).to_pylist()]
+    return (np.frombuffer(b"".join(digests), "<u8") % np.asarray(n, "<u8")).astype(np.int64)
 
 
 def shuffled(items: Iterable[Item], name: str, seed: int) -> list[Item]:

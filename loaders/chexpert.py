@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -70,14 +71,14 @@ def read_labels(path: Path, split: str) -> pa.Table:
     parts = pc.extract_regex(table["Path"], pattern=PREFIX + IMAGE_PATH % FOLDERS[split])
     example = f"CheXpert-v1.0-small/{FOLDERS[split]}/patient00001/study1/view1_frontal.jpg (either prefix, or none)"
     csv_table.require(pc.is_valid(parts), table["Path"], path, "Path", expected=example, action=ACTION)
-    study_id = pc.struct_field(parts, "study_id")
+    studies = pc.struct_field(parts, "study_id").combine_chunks().dictionary_encode()
     view_number = pc.cast(pc.struct_field(parts, "view"), pa.int32())
-    views = pc.binary_join_element_wise(study_id, pc.cast(view_number, pa.string()), "/view")
-    csv_table.require_once(views, path, "Path", action=ACTION)
+    views = studies.indices.to_numpy() * np.int64(1_000) + view_number.to_numpy()  # a view has at most three digits
+    csv_table.require_once(table["Path"], path, "Path", action=ACTION, codes=views)
     projection = pc.coalesce(table["AP/PA"], pc.utf8_lower(table["Frontal/Lateral"]), "")
     return pa.table(
         {
-            "study_id": study_id.combine_chunks().dictionary_encode(),
+            "study_id": studies,
             "key": pc.struct_field(parts, "key"),
             "view": projection,
             "view_number": view_number,

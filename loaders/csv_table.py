@@ -102,9 +102,15 @@ def require_filled(table: pa.Table, columns: Iterable[str], path: Path, *, actio
         require(good, table[column], path, column, expected="a value in each row", action=action)
 
 
-def require_once(values: pa.ChunkedArray, path: Path, column: str, *, action: str) -> None:
-    """Raises InputError that names the second row of the first value to come twice."""
-    codes = values.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+def require_once(
+    values: pa.ChunkedArray, path: Path, column: str, *, action: str, codes: np.ndarray | None = None
+) -> None:
+    """Raises InputError that names the second row of the first value to come twice.
+
+    codes: shape (n,), numbers that are equal where values have to count as equal; by default where they are equal.
+    """
+    if codes is None:
+        codes = values.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
     first = np.unique(codes, return_index=True)[1]
     if first.size == codes.size:
         return

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..checks import id_violations, image_violations
-from ..hashing import digest, pick
+from ..hashing import digest, picks
 from ..options import option
 from ..schemas.contrabench import QUESTION
 from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option
@@ -84,7 +84,7 @@ def assemble(
     # only swaps it with the first.
     order = np.full(n, n_orders // n_options if negated_first else 0, np.int64)
     if wording.layout == "shuffled":
-        order = np.fromiter((pick(row_id, n_orders, LAYOUT_SEED) for row_id in ids.to_pylist()), np.int64, n)
+        order = picks(ids, n_orders, LAYOUT_SEED)
 
     codes = np.column_stack([target, distractors, order]).astype(np.int64)
     radix = np.array([len(findings)] * (1 + n_distractors) + [n_orders], np.int64)
@@ -151,12 +151,7 @@ def choose(ids: pa.Array, eligible: np.ndarray, k: int, seed: int) -> np.ndarray
     start = np.cumsum(n_subsets) - n_subsets
     number = np.zeros(len(ids), np.int64)
     ambiguous = np.flatnonzero(n_subsets[pattern] > 1)
-    number[ambiguous] = [
-        pick(row_id, n, seed)
-        for row_id, n in zip(
-            ids.take(pa.array(ambiguous)).to_pylist(), n_subsets[pattern[ambiguous]].tolist(), strict=True
-        )
-    ]
+    number[ambiguous] = picks(ids.take(pa.array(ambiguous)), n_subsets[pattern[ambiguous]], seed)
     flat = np.array([subset for s in subsets for subset in s], np.int64).reshape(-1, k)
     return flat[start[pattern] + number]
 
