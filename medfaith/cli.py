@@ -15,6 +15,7 @@ from medfaith.annotate import command as annotate
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
 from medfaith.report import command as report
+from medfaith.tasks.controls import CONTROLS, described
 from medfaith.training import command as training
 
 
@@ -71,7 +72,9 @@ def parser() -> argparse.ArgumentParser:
 
     text = "print the folder of medfaith's tasks, for lm_eval --include_path"
     job = jobs.add_parser("tasks", help=text, description=_sentence(text))
-    job.add_argument("--list", action="store_true", help="print the names of all tasks and groups instead")
+    instead = job.add_mutually_exclusive_group()
+    instead.add_argument("--list", action="store_true", help="print the names of all tasks and groups instead")
+    instead.add_argument("--controls", action="store_true", help="print the controls of medfaith eval instead")
     job.set_defaults(job=_tasks)
 
     job = jobs.add_parser(
@@ -100,6 +103,12 @@ def parser() -> argparse.ArgumentParser:
         default="all",
         help="which images of a study the model sees; first is for models that take one image, as in the paper of "
         "CXR-ContraBench (default: %(default)s)",
+    )
+    job.add_argument(
+        "--control",
+        choices=tuple(CONTROLS),
+        help="change what the model sees, to find out what it owes to the image; medfaith tasks --controls describes "
+        "each control (default: the images as they are)",
     )
     job.add_argument(
         "--heatmaps",
@@ -171,7 +180,11 @@ def _verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.tasks import include_path
 
-    if arguments.list:
+    if arguments.controls:
+        from medfaith.printing import table
+
+        print(table(["control", "what the model sees", "for"], [[name, *of] for name, of in described().items()]))
+    elif arguments.list:
         from medfaith.tasks.run import task_names
 
         print("\n".join(task_names()))
@@ -189,6 +202,7 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         **({"roots": roots} if roots else {}),
         **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
         **({"images": arguments.images} if arguments.images != "all" else {}),
+        **({"control": arguments.control} if arguments.control else {}),
         **({"heatmaps": arguments.heatmaps} if arguments.heatmaps else {}),
         **({"patients": arguments.patients} if arguments.patients else {}),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,14 @@ from tqdm import tqdm
 
 from ..loaders import images, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError
+from .controls import TARGET, FactsOf
+from .controls.rows import PLACE, change, controlled
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
 IMAGES = ("all", "first")  # of a row that are shown to the model
+UNLOGGED = ("edit", TARGET, PLACE)  # columns: a sample log has no use for masks
 
 Reference = Mapping[str, str]
 Opener = Callable[[Reference], Image.Image]
@@ -105,6 +109,8 @@ def load(
     edit: Edit | None = None,
     patients: str | None = None,
     images: str = "all",
+    control: str | None = None,
+    facts: FactsOf | None = None,
     **_: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
@@ -122,6 +128,9 @@ def load(
         patients: an option of That's the Wrong Lung!, whose tasks apply it themselves. Others refuse it (InputError): a
             run that ignored it would look like a run about some patients only.
         images: as `read`; kept in the column `images_shown`.
+        control: one of `controls.CONTROLS`; kept in the columns `control` and `prompt`, so that no table mixes answers
+            under different controls. Rows for which it cannot be made are left out, which is said on stderr.
+        facts: what a control may know of a row.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
@@ -133,13 +142,19 @@ def load(
     rows = read(repository, config, split, data, images)
     if extend is not None:
         rows = extend(rows)
+    if control is not None:
+        n_rows = len(rows)
+        rows, prompt = controlled(rows, control, facts), f"{prompt}, {control}"
+        if len(rows) < n_rows:
+            print(f"control {control}: {n_rows - len(rows)} of {n_rows} rows are left out of {config}", file=sys.stderr)
+        rows = rows.add_column("control", [control] * len(rows))
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
     for column, value in (("n_rows_skipped", n_skipped), ("prompt", prompt), ("images_shown", images)):
         rows = rows.add_column(column, [value] * len(rows))
 
     def opened(batch: dict[str, list]) -> dict[str, list]:
-        shown = _with_images(batch, known, edit)
+        shown = _with_images(batch, known, edit, control)
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
@@ -198,14 +213,24 @@ def repository_path(repository: str, data: str | None) -> str:
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"
 
 
-def _with_images(batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None) -> dict[str, list]:
-    arguments = batch.get("edit") or [None] * len(batch["id"])
-    opened = [
-        LazyImages(row_id, references, roots, partial(edit.apply, given) if edit and given else None)
-        for row_id, references, given in zip(batch["id"], batch["images"], arguments, strict=True)
-    ]
-    shown = {name: values for name, values in batch.items() if name != "edit"}  # a sample log has no use for masks
+def _with_images(
+    batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None, control: str | None
+) -> dict[str, list]:
+    rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+    opened = [LazyImages(row["id"], row["images"], roots, _changes(row, edit, control)) for row in rows]
+    shown = {name: values for name, values in batch.items() if name not in UNLOGGED}
     return shown | {"images": opened}
+
+
+def _changes(
+    row: Mapping[str, Any], edit: Edit | None, control: str | None
+) -> Callable[[Image.Image, Opener], Image.Image] | None:
+    """What is done to an image of a row: the benchmark's edit, then the control's change; None for neither."""
+    given, changed = row.get("edit"), change(control, row)
+    edited = partial(edit.apply, given) if edit and given else None
+    if changed is None:
+        return edited
+    return lambda image, opener: changed(edited(image, opener) if edited else image)
 
 
 def _check_images(

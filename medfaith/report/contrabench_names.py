@@ -33,12 +33,20 @@ _VERIFIED = {
 
 def base_name(setting: Setting) -> str:
     """`cot` -> `CoT-B0`; a prompt that the paper does not have keeps its own name."""
-    return _BASE.get(setting.prompt, setting.prompt) + images_note(setting)
+    prompt, control = _parts(setting)
+    return _BASE.get(prompt, prompt) + control + images_note(setting)
 
 
 def verified_name(setting: Setting) -> str:
     """`cot` -> `CoT+M1`."""
-    return _VERIFIED.get(setting.prompt, f"{setting.prompt}+M1") + images_note(setting)
+    prompt, control = _parts(setting)
+    return _VERIFIED.get(prompt, f"{prompt}+M1") + control + images_note(setting)
+
+
+def _parts(setting: Setting) -> tuple[str, str]:
+    """The prompt, and what stands after its name where a control changed the images."""
+    prompt, _, control = setting.prompt.partition(", ")
+    return prompt, f" (control {control})" if control else ""
 
 
 def images_note(setting: Setting) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import datasets
 
 from medfaith.tasks import rows
+from medfaith.tasks.contrabench.rows import facts
 
 SEED = 42
 SHOTS = 3
@@ -46,7 +47,7 @@ def load(
             evaluated = evaluated.remove_columns("images").add_column("images", shown, feature=feature)
         return evaluated.add_column("exemplars", texts)
 
-    return rows.load(data=data, extend=with_exemplars, images=images, **options)
+    return rows.load(data=data, facts=facts, extend=with_exemplars, images=images, **options)
 
 
 def exemplars(

@@ -12,7 +12,7 @@ INSTRUCTIONS = {
 
 def prompt(doc: dict[str, Any]) -> str:
     """The image and the question (section 3.2), with one sentence on the form of the answer."""
-    return f"<image>{doc['question']} {INSTRUCTIONS[doc['question_type']]}"
+    return f"{'<image>' * len(doc['images'])}{doc['question']} {INSTRUCTIONS[doc['question_type']]}"
 
 
 def target(doc: dict[str, Any]) -> str:

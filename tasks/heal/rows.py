@@ -14,6 +14,7 @@ from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.tasks import rows
+from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.heal.transplant import transplant
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -48,7 +49,10 @@ def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, da
 
     def documents(questions: datasets.Dataset) -> datasets.Dataset:
         asked = [_document(row) for row in cast(Iterable[dict[str, Any]], questions)]
-        features = DOCUMENT | {"images": datasets.List(questions.features["image"])}
+        features = DOCUMENT | {
+            "images": datasets.List(questions.features["image"]),
+            TARGET: questions.features["region"],
+        }
         if ask in ("closed", "open"):
             chosen = [doc for doc in asked if doc["question_type"] == ask]
         else:
@@ -63,7 +67,7 @@ def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, da
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
         return datasets.Dataset.from_list(chosen, features=datasets.Features(features))
 
-    return rows.load(repository, config=config, extend=documents, edit=TRANSPLANT, **options)
+    return rows.load(repository, config=config, extend=documents, edit=TRANSPLANT, facts=facts, **options)
 
 
 def _document(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +88,25 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
         "answer": options.index(answer),
         "negated": options.index("No" if closed else NORMAL),
         "reply_in_words": True,
+        TARGET: row["region"],
     }
+
+
+def facts(doc: Mapping[str, Any]) -> Facts:
+    """VinDr-CXR does not say which images are of one patient: each image counts as one there."""
+    reference, closed = doc["images"][0], doc["question_type"] == "closed"
+    key = reference["key"].split("/")
+    patient = key[2] if reference["source"] == "mimic_cxr" and len(key) > 2 else reference["key"]
+    mirrored = _topic(_other_side(doc["anatomy"]), doc["diseases"]) if closed and _other_side(doc["anatomy"]) else ""
+    asked = doc["topic"] if closed else f"open/{doc['anatomy']}"
+    return Facts(patient, asked, doc["options"][doc["answer"]], mirrored=mirrored)
+
+
+def _other_side(anatomy: str) -> str:
+    """`left upper lung` -> `right upper lung`; "" for what has no side."""
+    words = anatomy.split()
+    swapped = [{"left": "right", "right": "left"}.get(word, word) for word in words]
+    return " ".join(swapped) if swapped != words else ""
 
 
 def _topic(anatomy: str, diseases: list[str]) -> str:

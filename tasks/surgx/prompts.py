@@ -51,7 +51,7 @@ CLASS_PROMPTS = {
 
 def prompt(doc: dict[str, Any]) -> str:
     """The frame and the question."""
-    return f"<image>{doc['question']}"
+    return f"{'<image>' * len(doc['images'])}{doc['question']}"
 
 
 def target(doc: dict[str, Any]) -> str:

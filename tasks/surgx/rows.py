@@ -10,6 +10,8 @@ import datasets
 from medfaith.loaders import cholec80_boxes
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.tasks import rows
+from medfaith.tasks.controls import REGIONS, TARGET, Facts
+from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, QUESTIONS
 
@@ -89,6 +91,9 @@ def load(
         if ask == "triplets":
             features["motion"] = frames.features["motion"]
         docs = [_document(row, ask, occlude) for row in cast(Iterable[dict[str, Any]], frames)]
+        if options.get("control") in REGIONS:
+            features[TARGET] = MASK
+            docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
     shared = {
@@ -103,7 +108,7 @@ def load(
             same["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]
         return batch | same | {"options": [Unlogged(_options(ask, gold)) for gold in batch["gold"]]}
 
-    return rows.load(repository, config=config, extend=documents, attach=attach, **options)
+    return rows.load(repository, config=config, extend=documents, attach=attach, facts=facts, **options)
 
 
 def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]:
@@ -127,6 +132,11 @@ def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]
         "topic": ask,
     }
     return doc | {"motion": row["motion"]} if ask == "triplets" else doc
+
+
+def facts(doc: Mapping[str, Any]) -> Facts:
+    """Each video is a patient."""
+    return Facts(str(doc["video"]), doc["ask"], "\n".join(sorted(doc["gold"])))
 
 
 def _said(ask: str, gold: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ QUESTION = 'Does this chest X-ray show what this sentence says? "{sentence}" Ans
 
 def prompt(doc: dict[str, Any]) -> str:
     """The image and the question."""
-    return f"<image>{doc['question']}"
+    return f"{'<image>' * len(doc['images'])}{doc['question']}"
 
 
 def target(doc: dict[str, Any]) -> str:

@@ -9,6 +9,8 @@ import datasets
 
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows
+from medfaith.tasks.controls import REGIONS, TARGET, Facts
+from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.wrong_lung.held_out import of_patients
 from medfaith.tasks.wrong_lung.prompts import QUESTION
@@ -79,6 +81,9 @@ def load(
         asked_of = docs if patients is None else of_patients(docs, patients, whole=config == GOLD)
         of_run = {"upsampling": upsampling, "n_rows_left_out": len(docs) - len(asked_of)}
         docs = [doc | of_run for doc in asked_of]
+        if options.get("control") in REGIONS:
+            features[TARGET] = MASK
+            docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
     shared = HeatmapReader(heatmaps)
@@ -86,7 +91,7 @@ def load(
     def attach(batch: dict[str, list]) -> dict[str, list]:
         return batch | {"heatmaps": [shared] * len(batch["id"])}
 
-    return rows.load(repository, config=config, extend=documents, attach=attach, **options)
+    return rows.load(repository, config=config, extend=documents, attach=attach, facts=facts, **options)
 
 
 def _pair(row: Mapping[str, Any], originals: Mapping[str, Mapping[str, Any]], where: str) -> list[dict[str, Any]]:
@@ -114,3 +119,8 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
         "reply_in_words": True,
         "topic": "sentence",
     }
+
+
+def facts(doc: Mapping[str, Any]) -> Facts:
+    """An image of another patient has the same right answer where the sentence speaks of the same anatomies."""
+    return Facts(doc["patient_id"], "sentence", "\n".join(sorted({box["label"] for box in doc["boxes"]})))

@@ -1,0 +1,110 @@
+"""What controls do to pixels. Images and results are uint8, shape (h, w, 3); the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+from scipy import ndimage, sparse
+from scipy.sparse.linalg import spsolve
+
+MARGIN = 0.05  # of the square root of the region's area: how far the paint goes beyond the region
+FILLED = 64  # pixels of the longer side of the grid on which the fill is computed
+GRAIN = 1.0  # pixels: what is finer than this counts as grain
+
+
+def blank(image: np.ndarray) -> np.ndarray:
+    """An even image of the mean colour."""
+    return np.broadcast_to(np.rint(image.mean((0, 1))).astype(np.uint8), image.shape).copy()
+
+
+def noise(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The pixels in a random order: every colour as often as before."""
+    return rng.permutation(image.reshape(-1, image.shape[2]), axis=0).reshape(image.shape)
+
+
+def occluded(image: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The image with the region painted out: continued smoothly from around it, with the grain of what surrounds it.
+
+    mask: bool (h, w), not empty. The paint goes MARGIN beyond it and fades into the image there.
+    """
+    margin = max(2, round(MARGIN * mask.sum() ** 0.5))
+    top, bottom, left, right = _window(mask, 4 * margin)
+    part, inside = image[top:bottom, left:right].astype(float), mask[top:bottom, left:right]
+    distance = ndimage.distance_transform_edt(~inside)
+    if (distance <= margin).all():  # nothing is left to continue from
+        return blank(image)
+    hole, ring = distance <= margin, (distance > margin) & (distance <= 4 * margin)
+    fill = _continued(part, hole) + _grain(part, hole, ring, rng)
+    weight = np.clip(1 - distance / margin, 0, 1)[..., None]
+    result = image.copy()
+    result[top:bottom, left:right] = np.clip(np.rint(weight * fill + (1 - weight) * part), 0, 255).astype(np.uint8)
+    return result
+
+
+def only(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The region, with everything else in the mean colour of that."""
+    rest = ~mask
+    colour = image[rest].mean(0) if rest.any() else np.zeros(image.shape[2])
+    return np.where(mask[..., None], image, np.rint(colour).astype(np.uint8)).astype(np.uint8)
+
+
+def moved(mask: np.ndarray, dx: int, dy: int, *, mirror: bool) -> np.ndarray:
+    """The mask, mirrored if asked, then moved by whole pixels; what leaves the image is lost."""
+    shape = mask[:, ::-1] if mirror else mask
+    return ndimage.shift(shape.astype(np.uint8), (dy, dx), order=0, prefilter=False).astype(bool)
+
+
+def _window(mask: np.ndarray, by: int) -> tuple[int, int, int, int]:
+    """top, bottom, left, right of the region's box with `by` pixels around it, within the image."""
+    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+    top, left = max(0, rows[0] - by), max(0, columns[0] - by)
+    return top, min(len(mask), rows[-1] + 1 + by), left, min(mask.shape[1], columns[-1] + 1 + by)
+
+
+def _continued(part: np.ndarray, hole: np.ndarray) -> np.ndarray:
+    """The harmonic continuation of an image into a hole, computed on a small grid: shape as `part`."""
+    height, width = hole.shape
+    scale = min(1.0, FILLED / max(height, width))
+    size = (max(2, round(width * scale)), max(2, round(height * scale)))
+    unknown = np.asarray(Image.fromarray(hole.astype(np.uint8) * 255).resize(size, Image.Resampling.BOX)) > 0
+    if unknown.all():
+        return np.broadcast_to(part[~hole].mean(0), part.shape)
+    known = (~hole).astype(np.float32)
+    channels = []
+    for channel in np.moveaxis(part, 2, 0):
+        weighted, weight = (
+            np.asarray(Image.fromarray(values.astype(np.float32)).resize(size, Image.Resampling.BOX))
+            for values in (channel * known, known)
+        )
+        small = _harmonic(weighted / np.maximum(weight, 1e-6), unknown)
+        large = Image.fromarray(small.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
+        channels.append(np.asarray(large))
+    return np.stack(channels, axis=2).astype(float)
+
+
+def _harmonic(values: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+    """Values where each unknown one is the mean of its neighbours (Laplace's equation, no flow over the edge)."""
+    height, width = values.shape
+    number = np.arange(values.size).reshape(values.shape)
+    pairs = [(number[:, :-1], number[:, 1:]), (number[:-1], number[1:])]
+    first, second = (np.concatenate([pair[i].ravel() for pair in pairs]) for i in (0, 1))
+    edges = sparse.coo_array((np.ones(first.size), (first, second)), (height * width,) * 2)
+    links = (edges + edges.T).tocsr()
+    laplacian = sparse.diags_array(links.sum(1)).tocsr() - links
+    inner, outer = np.flatnonzero(unknown), np.flatnonzero(~unknown)
+    solved = values.ravel().astype(float)
+    solved[inner] = spsolve(laplacian[inner][:, inner].tocsc(), -laplacian[inner][:, outer] @ solved[outer])
+    return solved.reshape(values.shape)
+
+
+def _grain(part: np.ndarray, hole: np.ndarray, ring: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What is fine in the ring, drawn at random for every pixel: shape as `part`."""
+    if not ring.any():
+        return np.zeros(part.shape)
+    known = ~hole[..., None] * np.ones(part.shape)  # what is painted out must not be seen in its paint
+    smooth, weight = (ndimage.gaussian_filter(values, (GRAIN, GRAIN, 0)) for values in (part * known, known))
+    found = (part - smooth / np.maximum(weight, 1e-6))[ring]
+    size = np.abs(found).max(1)
+    plain = found[size <= 3 * np.median(size)]  # without edges
+    drawn = plain[rng.integers(len(plain), size=ring.size)]
+    return drawn.reshape(part.shape)

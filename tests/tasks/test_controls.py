@@ -1,0 +1,206 @@
+"""Controls: what happens to pixels, which donors and places are chosen, what cannot be made, and what a log keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medfaith.builders.registry import BENCHMARKS
+from medfaith.cli import main
+from medfaith.loaders import rle
+from medfaith.loaders.errors import InputError
+from medfaith.report.write import write_report
+from medfaith.tasks.contrabench import rows as contrabench
+from medfaith.tasks.controls import CONTROLS, described, paint
+from medfaith.tasks.controls.rows import _place_elsewhere
+from medfaith.tasks.heal import rows as heal
+from medfaith.tasks.surgx import rows as surgx
+from medfaith.tasks.wrong_lung import rows as wrong_lung
+from tests.report.report_logs import rows_of
+from tests.tasks.evaluating import samples_of
+
+SCENE = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+HOLE = np.zeros((40, 60), bool)
+HOLE[10:20, 30:45] = True
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+def test_pixels_of_blank_noise_and_only_the_target():
+    assert (paint.blank(SCENE) == np.rint(SCENE.mean((0, 1)))).all()
+    shuffled = paint.noise(SCENE, rng())
+    assert not (shuffled == SCENE).all()
+    assert sorted(map(tuple, shuffled.reshape(-1, 3))) == sorted(map(tuple, SCENE.reshape(-1, 3)))
+    shown = paint.only(SCENE, HOLE)
+    assert (shown[HOLE] == SCENE[HOLE]).all()
+    assert len(np.unique(shown[~HOLE], axis=0)) == 1
+
+
+def test_paint_continues_what_surrounds_it_and_changes_nothing_far_away():
+    """On a ramp, what is painted is the ramp again, whatever stood there; what is there leaves no trace."""
+    ramp = np.repeat(np.linspace(0, 200, 60).astype(np.uint8)[None, :, None], 40, 0).repeat(3, 2)
+    marked = ramp.copy()
+    marked[HOLE] = 255
+    painted = paint.occluded(marked, HOLE, rng())
+    assert np.abs(painted.astype(int) - ramp)[12:18, 32:43].max() < 12
+    far = np.ones_like(HOLE)
+    far[7:23, 27:48] = False
+    assert (painted[far] == marked[far]).all()
+    other = ramp.copy()
+    other[HOLE] = 0
+    assert (paint.occluded(other, HOLE, rng())[HOLE] == painted[HOLE]).all()
+    assert (paint.occluded(ramp, np.ones_like(HOLE), rng()) == paint.blank(ramp)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 99), st.integers(20, 90), st.integers(20, 90))
+def test_the_other_place_never_touches_the_target(seed, height, width):
+    drawn = np.random.default_rng(seed)
+    mask = np.zeros((height, width), bool)
+    for _ in range(int(drawn.integers(1, 4))):
+        top, left = int(drawn.integers(height - 8)), int(drawn.integers(width - 8))
+        mask[top : top + int(drawn.integers(2, 9)), left : left + int(drawn.integers(2, 9))] = True
+    place = _place_elsewhere({"id": str(seed), "target": rle.encode(mask)})
+    if place is not None:
+        there = paint.moved(mask, **place)
+        assert there.sum() == mask.sum()
+        assert not (there & mask).any()
+
+
+def stored(folder: Path, repository: str, config: str, split: str) -> dict[str, dict[str, Any]]:
+    from tests.builders.files import rows_of as table
+
+    return {row["id"]: row for row in table(folder / repository, config, split)}
+
+
+def load_heal(data: Path, roots: dict[str, Path], ask: str = "closed", **options: Any) -> Any:
+    places = {name: str(root) for name, root in roots.items()}
+    given = {"split": "test", "data": str(data), "roots": places, **options}
+    return heal.load("heal-medvqa-vindr_cxr", "vindr", ask, **given)["test"]
+
+
+@pytest.mark.parametrize(("control", "same"), [("other", False), ("other_same", True)])
+def test_donors_of_heal_have_the_answer_that_the_control_says(control, same, phantom_heal_build, phantom_heal_roots):
+    docs = load_heal(phantom_heal_build, phantom_heal_roots, control=control)
+    built = stored(phantom_heal_build, "heal-medvqa-vindr_cxr", "vindr", "test")
+    known = {}
+    for row in built.values():
+        if row["question_type"] == "closed":
+            known.setdefault((row["image"]["key"], row["anatomy"], *row["diseases"]), set()).add(row["answer"])
+    assert len(docs) > 10
+    for doc in docs:
+        key = str(doc["images"]).split(":")[1]
+        assert key != built[doc["id"]]["image"]["key"]
+        answers = known[key, doc["anatomy"], *doc["diseases"]]
+        assert (built[doc["id"]]["answer"] in answers) is same
+        assert doc["options"][doc["answer"]] == built[doc["id"]]["answer"]
+    again = load_heal(phantom_heal_build, phantom_heal_roots, control=control)
+    assert [str(doc["images"]) for doc in again] == [str(doc["images"]) for doc in docs]
+
+
+def test_donors_of_contrabench_have_an_alternative_and_not_the_answer(phantom_build):
+    given = {"config": "chexpert_presence", "split": "validation", "data": str(phantom_build)}
+    docs = contrabench.load("cxr-contrabench-chexpert", control="other", **given)["test"]
+    rows = stored(phantom_build, "cxr-contrabench-chexpert", "chexpert_presence", "validation").values()
+    present: dict[str, set[str]] = {}
+    for row in rows:
+        present.setdefault(row["images"][0]["key"].rsplit("/", 1)[0], set()).add(row["finding"])
+    assert len(docs) > 40
+    for doc in docs:
+        donor = str(doc["images"]).split()[0].split(":")[1].rsplit("/", 1)[0]
+        positive = {text.lower() for i, text in enumerate(doc["options"]) if i not in (doc["answer"], doc["negated"])}
+        assert doc["study_id"].split("/")[0] not in donor
+        assert doc["finding"] not in present[donor]
+        assert positive & present[donor]
+
+
+def test_what_is_asked_about_is_painted_out_and_nothing_else(phantom_heal_build, phantom_heal_roots):
+    plain = {doc["id"]: doc for doc in load_heal(phantom_heal_build, phantom_heal_roots)}
+    built = stored(phantom_heal_build, "heal-medvqa-vindr_cxr", "vindr", "test")
+    for control in ("occluded", "occluded_elsewhere", "only_target"):
+        doc = load_heal(phantom_heal_build, phantom_heal_roots, control=control)[4]
+        region = rle.decode(built[doc["id"]]["region"])
+        (before,), (after,) = (list(map(np.asarray, one["images"])) for one in (plain[doc["id"]], doc))
+        changed = (before != after).any(2)
+        assert changed.any()
+        inside = (changed & region).sum() / region.sum()
+        assert (inside > 0.5) if control == "occluded" else (inside < 0.02), control
+        if control == "only_target":
+            assert changed[~region].mean() > 0.9
+
+
+def test_flipped_questions_of_heal_have_the_answer_of_the_other_side(phantom_heal_build, phantom_heal_roots):
+    docs = load_heal(phantom_heal_build, phantom_heal_roots, control="flipped")
+    plain = {doc["id"]: doc for doc in load_heal(phantom_heal_build, phantom_heal_roots)}
+    for doc in docs:
+        side, other = ("left", "right") if "left" in doc["anatomy"] else ("right", "left")
+        (asked,) = [
+            one for one in plain.values()
+            if (one["image_id"], one["diseases"], one["anatomy"])
+            == (doc["image_id"], doc["diseases"], doc["anatomy"].replace(side, other))
+        ]  # fmt: skip
+        assert doc["answer"] == asked["answer"] != plain[doc["id"]]["answer"]
+        assert (np.asarray(doc["images"][0]) == np.asarray(plain[doc["id"]]["images"][0])[:, ::-1]).all()
+    assert len(docs) > 0
+
+
+@pytest.mark.parametrize(
+    ("load", "given", "fixture"),
+    [
+        (surgx.load, ("surgxbench-cholec80_boxes", "instruments", "instruments"), "phantom_surgx_build"),
+        (wrong_lung.load, ("wrong-lung-chest_imagenome", "gold"), "phantom_wrong_lung_build"),
+    ],
+)
+def test_boxes_are_flipped_with_the_image_and_no_mask_is_logged(load, given, fixture, request):
+    data = str(request.getfixturevalue(fixture))
+    plain, flipped, painted = (
+        load(*given, split="test", data=data, **how)["test"]
+        for how in ({}, {"control": "flipped"}, {"control": "occluded"})
+    )
+    doc, before = flipped[0], plain[0]
+    xywh = [box["xywh"] for box in before["boxes"]]
+    assert [box["xywh"][0] for box in doc["boxes"]] == [before["width"] - x - w for x, _, w, _ in xywh]
+    assert "counts" not in json.dumps({**painted[0]}, default=str)
+    assert (painted[0]["control"], painted[0]["prompt"]) == ("occluded", "b0, occluded")
+
+
+@pytest.mark.parametrize(
+    ("control", "words"),
+    [("blurred", "is 'blurred'"), ("occluded", "do not say where"), ("flipped", "ask about no side")],
+)
+def test_what_cannot_be_made_is_refused_before_the_first_answer(control, words, phantom_build):
+    given = {"config": "chexpert_presence", "split": "validation", "data": str(phantom_build)}
+    with pytest.raises(InputError, match=words):
+        contrabench.load("cxr-contrabench-chexpert", control=control, **given)
+
+
+def test_every_control_is_described_with_its_benchmarks(capsys):
+    assert main(["tasks", "--controls"]) == 0
+    printed = capsys.readouterr().out
+    for name, (text, benchmarks) in described().items():
+        assert name in CONTROLS
+        assert text in printed
+        assert set(benchmarks.split(", ")) <= set(BENCHMARKS)
+
+
+def test_the_command_keeps_the_control_of_every_answer_and_the_report_keeps_them_apart(phantom_build, tmp_path, capsys):
+    given = ["eval", "--data", str(phantom_build), "--model", "oracle", "--log_samples", "--limit", "5"]
+    task = ["--tasks", "medfaith_contrabench_chexpert_presence"]
+    for control in ([], ["--control", "none"]):
+        out = ["--output_path", str(tmp_path / f"logs{len(control)}")]
+        assert main([*given, *task, *control, *out]) == 0
+    samples = samples_of(tmp_path / "logs2", "chexpert_presence")
+    assert {(sample["doc"]["control"], sample["doc"]["images"]) for sample in samples} == {("none", "")}
+    assert not [sample for sample in samples if "<image>" in sample["arguments"]["gen_args_0"]["arg_0"]]
+    report = write_report([tmp_path / "logs0", tmp_path / "logs2"])
+    assert [row[1] for row in rows_of(report, "Table 9")] == ["B0", "B0 (control none)"]
+    assert main([*given, *task, "--control", "occluded", *out]) == 2
+    assert "medfaith tasks --controls" in capsys.readouterr().err
