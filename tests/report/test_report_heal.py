@@ -8,6 +8,7 @@ import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.loaders.errors import InputError
+from medfaith.report.results import read_results
 from medfaith.report.write import write_report
 from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, question, write_heal
 from tests.report.report_logs import csv_rows, rows_of
@@ -79,6 +80,8 @@ def test_f1_by_dice(tmp_path):
         ["open-ended", "all with a region", "2", "50.00", "0.500", "1.000"],
         ["open-ended", "no region", "2", "50.00", "–", "0.400"],
     ]
+    runs = {run.setting.ask: run for run in read_results([tmp_path / "logs"]).heal}
+    assert {row.id: row.response for row in runs["closed"].rows} == {doc["id"]: text for doc, text in CLOSED}
     blind, located = rows_of(report, ACCURACY)
     assert located[9:13] == blind[9:13], "the answers are the same"
     assert (tmp_path / "out" / "figure_heal_07.png").read_bytes()[:4] == b"\x89PNG"
