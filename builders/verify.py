@@ -106,6 +106,11 @@ def skipped(folder: Path) -> Mapping[str, int]:
     return _read_record(folder).get("skipped", {})
 
 
+def arguments(folder: Path) -> Mapping[str, Any]:
+    """The options that a repository was built with."""
+    return _read_record(folder)["arguments"]
+
+
 def faults_of_record(record: Any) -> list[str]:
     """What of a build.json is missing or not as medfaith build writes it: the names of its entries; none if all is.
 

@@ -19,7 +19,7 @@ from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
 from ..options import option
 from ..schemas.heal import QUESTION, TPT, VPT
-from ..verify import read_split
+from ..verify import arguments, read_split
 from ..write import Family, Split
 from . import mimic, perturbations, vindr
 from .checks import pair_violations, question_violations, tpt_violations, vpt_violations
@@ -45,7 +45,7 @@ class Options:
     """Options of a build.
 
     measure, threshold, places: when a disease lies at an anatomy (`relations.Rule`). agreement, labeler: see
-    `vindr_cxr.agree` and `mimic_cxr.read_labels`.
+    `vindr_cxr.agree` and `mimic_cxr.read_labels`. donor_diagnosis: see `perturbations.vpt`.
     """
 
     measure: str = field(
@@ -93,6 +93,14 @@ class Options:
     detection_threshold: float = field(
         default=0.25, metadata=option("lowest score of a detected box, from 0 to 1", within=(0, 1))
     )
+    donor_diagnosis: str = field(
+        default="image",
+        metadata=option(
+            "where an image that lends its region (VPT) must be free of the question's disease: image, anywhere; "
+            "region, at the anatomy that it lends",
+            choices=perturbations.DONOR_DIAGNOSES,
+        ),
+    )
 
 
 def family(config: str) -> Family:
@@ -121,9 +129,9 @@ def _make(config: str, roots: Mapping[str, Path], request: Request) -> Repositor
         skipped += left_out
     splits = []
     for split, of_one in made.items():
-        written, n_unused = _splits(config, split, of_one, request.seed)
+        written, unused = _splits(config, split, of_one, request.seed, options.donor_diagnosis)
         splits += written
-        skipped["images in no question (nothing to ask for, or beyond the balance of Yes and No)"] += n_unused
+        skipped += unused
     skipped = +skipped  # a reason that nothing was left out for says nothing
     if not splits:
         raise InputError(
@@ -155,20 +163,29 @@ def _pictures(
     return mimic.pictures(roots, views=options.views, labeler=options.labeler, detection_threshold=threshold)
 
 
-def _splits(config: str, split: str, of_split: Sequence[Scene], seed: int) -> tuple[list[Split], int]:
-    """The questions of one split and their partners, as far as there are any, and how many images are in none."""
+def _splits(
+    config: str, split: str, of_split: Sequence[Scene], seed: int, donor_diagnosis: str
+) -> tuple[list[Split], Counter[str]]:
+    """The questions of one split and their partners, as far as there are any, and how many of what is in none."""
     rows = questions(of_split, config, split, seed=seed)
-    n_used = len({row["image"]["key"] for row in rows})
+    transplants = perturbations.vpt(rows, of_split, seed=seed, donor_diagnosis=donor_diagnosis)
+    n_positive, n_used = sum(row["kind"] == "positive" for row in rows), len({row["image"]["key"] for row in rows})
+    unused = Counter(
+        {
+            "images in no question (nothing to ask for, or beyond the balance of Yes and No)": len(of_split) - n_used,
+            "positive questions for which no image can lend a region (VPT)": n_positive - len(transplants),
+        }
+    )
     tables = {
         config: (rows, QUESTION),
         f"{config}_tpt": (perturbations.tpt(rows, of_split, seed=seed), TPT),
-        f"{config}_vpt": (perturbations.vpt(rows, of_split, seed=seed), VPT),
+        f"{config}_vpt": (transplants, VPT),
     }
     # A split without a row cannot be loaded, and would take the others of its config with it.
     made = [
         Split(name, split, partial(_table, of_name, schema)) for name, (of_name, schema) in tables.items() if of_name
     ]
-    return made, len(of_split) - n_used
+    return made, unused
 
 
 def _table(rows: list[dict[str, Any]], schema: datasets.Features) -> pa.Table:
@@ -193,7 +210,8 @@ def partner_problems(folder: Path, config: str, split: str, sound: Collection[tu
         return []
     if (base, split) not in sound:
         return [f"its questions, {base}/{split}, are missing or faulty"]
-    return pair_violations(read_split(folder, base, split), read_split(folder, config, split))
+    rule = arguments(folder).get("donor_diagnosis", "image")
+    return pair_violations(read_split(folder, base, split), read_split(folder, config, split), rule)
 
 
 BENCHMARK = Benchmark(

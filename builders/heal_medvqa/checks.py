@@ -45,9 +45,17 @@ def vpt_violations(table: pa.Table) -> list[str]:
     return found
 
 
-def pair_violations(originals: pa.Table, perturbed: pa.Table) -> list[str]:
-    """Every perturbed row belongs to a positive question of the same split, and differs from it as its kind says."""
-    positive = {row["id"]: row for row in rows_of(originals) if row["kind"] == "positive"}
+def pair_violations(originals: pa.Table, perturbed: pa.Table, donor_diagnosis: str) -> list[str]:
+    """Every perturbed row belongs to a positive question of the same split, and differs from it as its kind says.
+
+    donor_diagnosis: the rule of the build (`perturbations.DONOR_DIAGNOSES`).
+    """
+    positive, diseased = {}, set()
+    for row in rows_of(originals):
+        if row["kind"] == "positive":
+            positive[row["id"]] = row
+        if row["kind"] in ("positive", "abnormal"):
+            diseased |= {(row["image"]["key"], row["anatomy"], disease) for disease in row["diseases"]}
     found = []
     for row in rows_of(perturbed):
         where, original = f"row {row['id']}", positive.get(row["original_id"])
@@ -58,6 +66,11 @@ def pair_violations(originals: pa.Table, perturbed: pa.Table) -> list[str]:
                 found.append(f"{where}: a region that is not its question's")
             if row["donor"] == original["image"]:
                 found.append(f"{where}: the question's own image as the donor")
+            disease = original["diseases"][0]
+            if (row["donor"]["key"], original["anatomy"], disease) in diseased:
+                found.append(f"{where}: a donor that has {disease!r} at the {original['anatomy']}, too")
+            if donor_diagnosis == "image" and disease in row["donor_diseases"]:
+                found.append(f"{where}: a donor image that has {disease!r}, too")
         else:
             swapped = {
                 "anatomy": row["anatomy"] != original["anatomy"],

@@ -4,10 +4,12 @@ TPT: the anatomy or the disease is replaced so that the new pair is logical (it 
 has no box that touches its anatomy in this image; where several would do, a hash chooses, each as likely as it is
 common, so that a swapped pair is no rarer than the original.
 
-VPT: a donor region of the same anatomy comes from another patient's image of the split in which no box of the disease
-touches that anatomy. Donors whose anatomy no box touches are preferred, then those of the same view; of what is left,
-the NEAREST donors by size (of the region's box as shares of the image, in logarithms) share the choice, by hash, so
-that no single image lends all regions.
+VPT: a donor region of the same anatomy comes from another patient's image of the split "that does not share the same
+diagnosis". A closed question names one disease: that is the diagnosis here. The donor image does not have it anywhere
+(`image`), or no box of it touches that anatomy there (`region`). Other diseases may be in both images: hardly a pair of
+sick images shares none. Donors whose anatomy no box touches are preferred ("a healthy localized anatomy", section 5),
+then those of the same view; of what is left, the NEAREST donors by size (of the region's box as shares of the image, in
+logarithms) share the choice, by hash, so that no single image lends all regions.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from .relations import Scene
 from .wording import closed_question
 
 NEAREST = 8
+DONOR_DIAGNOSES = ("image", "region")
 
 
 def tpt(rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int) -> list[dict[str, Any]]:
@@ -58,8 +61,13 @@ def tpt(rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int
     return swaps
 
 
-def vpt(rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int) -> list[dict[str, Any]]:
-    """One donor region a positive question, in the schema VPT; none where no image can lend one."""
+def vpt(
+    rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int, donor_diagnosis: str = "image"
+) -> list[dict[str, Any]]:
+    """One donor region a positive question, in the schema VPT; none where no image can lend one.
+
+    donor_diagnosis: where a donor must be free of the question's disease, one of DONOR_DIAGNOSES.
+    """
     of_image = {(s.picture.source, s.picture.key): s for s in scenes}
     donors: dict[str, _Donors] = {}
     pairs = []
@@ -67,7 +75,7 @@ def vpt(rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int
         scene, anatomy = _scene(row, of_image), row["anatomy"]
         if anatomy not in donors:
             in_order = sorted(scenes, key=lambda s: s.picture.image_id)  # equally near ones, whatever the file's order
-            donors[anatomy] = _Donors([s for s in in_order if anatomy in s.regions], anatomy)
+            donors[anatomy] = _Donors([s for s in in_order if anatomy in s.regions], anatomy, donor_diagnosis)
         row_id = f"{row['id']}/region"
         donor = donors[anatomy].choose(scene, row["diseases"][0], row_id, seed)
         if donor is not None:
@@ -78,6 +86,7 @@ def vpt(rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int
                     "region": row["region"],
                     "donor": reference(donor),
                     "donor_region": mask(donor.regions[anatomy]),
+                    "donor_diseases": sorted(donor.picture.diseases),
                 }
             )
     return pairs
@@ -94,15 +103,16 @@ def _scene(row: Mapping[str, Any], of_image: Mapping[tuple[str, str], Scene]) ->
 class _Donors:
     """All images with one anatomy, as arrays over them: a search over 15,000 images takes a millisecond."""
 
-    def __init__(self, scenes: Sequence[Scene], anatomy: str) -> None:
+    def __init__(self, scenes: Sequence[Scene], anatomy: str, donor_diagnosis: str) -> None:
         self._scenes, self._anatomy = scenes, anatomy
         self._extents = np.log([scene.extents[anatomy] for scene in scenes])
         self._patients = np.array([scene.picture.patient for scene in scenes])
         self._views = np.array([scene.picture.view for scene in scenes])
         touching = [{disease for of_anatomy, disease in scene.touched if of_anatomy == anatomy} for scene in scenes]
         self._clean = np.array([not diseases for diseases in touching])
-        known = set().union(*touching)
-        self._free = {disease: np.array([disease not in diseases for diseases in touching]) for disease in known}
+        barred = touching if donor_diagnosis == "region" else [scene.picture.diseases for scene in scenes]
+        known = set().union(*barred)
+        self._free = {disease: np.array([disease not in diseases for diseases in barred]) for disease in known}
 
     def choose(self, scene: Scene, disease: str, row_id: str, seed: int) -> Scene | None:
         eligible = (self._patients != scene.picture.patient) & self._free.get(disease, True)

@@ -75,6 +75,12 @@ class Picture:
     unlocated: tuple[str, ...] = ()
     contested: Boxes = NO_BOXES
 
+    @property
+    def diseases(self) -> frozenset[str]:
+        """All that the image may show, wherever: what a box of any reader, another reading of it or the report says."""
+        drawn = (*self.boxes.labels, *self.contested.labels)
+        return frozenset((*drawn, *self.unlocated, *(also for label in drawn for also in _ALSO.get(label, ()))))
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:

@@ -24,4 +24,13 @@ QUESTION = Features(
 )
 TPT = Features(dict.fromkeys(("id", "original_id", "kind", "question", "anatomy", "disease", "template"), _TEXT))
 # A region of the image, and the region of another image that takes its place.
-VPT = Features({"id": _TEXT, "original_id": _TEXT, "region": MASK, "donor": IMAGE_REF, "donor_region": MASK})
+VPT = Features(
+    {
+        "id": _TEXT,
+        "original_id": _TEXT,
+        "region": MASK,
+        "donor": IMAGE_REF,
+        "donor_region": MASK,
+        "donor_diseases": List(_TEXT),  # all that the donor image may show, wherever
+    }
+)

@@ -16,6 +16,8 @@ from medfaith.evaluate_metrics.vpt import score as vpt
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
+from medfaith.tasks.heal.adapter import CLOSED, OPEN
+from medfaith.tasks.heal.localization import read_reply
 
 from .tables import SEED
 
@@ -35,7 +37,11 @@ class HealSetting(NamedTuple):
 
 
 class HealRow(NamedTuple):
-    """One question and its response. answer: "yes", "no", or "" of an open question, whose gold is `diseases`."""
+    """One question and its response.
+
+    answer: "yes", "no", or "" of an open question, whose gold is `diseases`. dice: of the region that the model gives
+    and the anatomy's; NaN where its region cannot be read, None where it gives none.
+    """
 
     id: str
     image_id: str
@@ -45,6 +51,7 @@ class HealRow(NamedTuple):
     diseases: tuple[str, ...]
     response: str
     question: str = ""
+    dice: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +108,7 @@ class _HealLines(Rows):
 
     @staticmethod
     def row(sample: Mapping[str, Any]) -> HealRow:
-        return _row(sample["doc"], sample["filtered_resps"][0])
+        return _row(sample["doc"], sample["filtered_resps"][0], _dice(sample))
 
     def run(self, setting: HealSetting, file: SampleFile, *, single: bool) -> HealRun:
         if setting.ask == "paired":
@@ -119,7 +126,19 @@ class _HealLines(Rows):
         return tests[0]
 
 
-def _row(doc: Mapping[str, Any], response: Any) -> HealRow:
+def _dice(sample: Mapping[str, Any]) -> float | None:
+    """What the task measured of a reply with a region, in the record under its first metric."""
+    for where in (CLOSED.names[0], OPEN.names[0]):
+        record = sample.get(where)
+        if isinstance(record, dict) and "dice" in record:
+            dice = record["dice"]
+            if not isinstance(dice, float | int) or dice < 0 or dice > 1:  # NaN is neither
+                raise SampleError(f"{where}.dice", f"{dice!r} is not a number from 0 to 1, nor NaN")
+            return dice
+    return None
+
+
+def _row(doc: Mapping[str, Any], response: Any, dice: float | None) -> HealRow:
     check_texts(doc, ("id", "image_id", "original_id"), "doc")
     if not isinstance(response, str):
         raise SampleError("filtered_resps", f"{str(response)[:100]} is not a text")
@@ -135,4 +154,5 @@ def _row(doc: Mapping[str, Any], response: Any) -> HealRow:
     if not opened and answer not in {"yes", "no"}:
         raise SampleError("doc.answer", f"{answer!r} is neither Yes nor No")
     names = (doc["id"], doc["image_id"], doc["original_id"], doc["kind"])
-    return HealRow(*names, answer, tuple(doc["diseases"]), response, str(doc.get("question") or ""))
+    text = read_reply(response).text
+    return HealRow(*names, answer, tuple(doc["diseases"]), text, str(doc.get("question") or ""), dice)

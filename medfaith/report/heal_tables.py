@@ -10,6 +10,7 @@ from medfaith.evaluate_metrics.reading.diseases import extract_labels
 from medfaith.evaluate_metrics.tpt import score as tpt
 
 from .heal_extractors import Extractor
+from .heal_localization import localization_table
 from .heal_runs import SOURCES, HealRun
 from .tables import MODEL, SEED, SIZE, UNDEFINED, Column, Table, count, fraction, fraction_interval
 
@@ -24,7 +25,8 @@ def heal_tables(runs: Sequence[HealRun]) -> list[Table]:
     tables = [_runs_table(runs)] if runs else []
     tables += [_accuracy_table(runs)] if asked & {"closed", "open"} else []
     tables += [_tpt_table(runs)] if "tpt" in asked else []
-    return tables + ([_vpt_table(runs)] if "vpt" in asked else [])
+    tables += [_vpt_table(runs)] if "vpt" in asked else []
+    return tables + localization_table(runs)
 
 
 def extractors_table(runs: Sequence[HealRun], extractor: Extractor) -> Table | None:

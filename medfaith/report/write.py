@@ -20,6 +20,7 @@ from medfaith.loaders.whole import whole_folder
 from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
 from .heal_extractors import Extractor
+from .heal_localization import heal_pictures
 from .heal_runs import HealRun
 from .heal_tables import extractors_table, heal_tables
 from .results import Results, read_results
@@ -37,7 +38,7 @@ from .wrong_lung_tables import wrong_lung_tables
 REPORT = "report.md"
 _OWN_FILE = re.compile(
     r"report\.md|(casebook(_original)?|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
-    r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(surgx|wrong_lung)_\w+\.png"
+    r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(heal|surgx|wrong_lung)_\w+\.png"
 )
 _SCORES = {
     "CXR-ContraBench": "Accuracies and rates are percentages of all questions asked: a response that could not be read "
@@ -91,7 +92,11 @@ def write_report(
     notes += [note for _, of_part in more for note in of_part]
     pictures: dict[str, bytes] = {}
     if out is not None:
-        for drawn, left_out in (surgx_pictures(results.surgx, sheet), wrong_lung_pictures(lung)):
+        for drawn, left_out in (
+            heal_pictures(results.heal),
+            surgx_pictures(results.surgx, sheet),
+            wrong_lung_pictures(lung),
+        ):
             pictures |= drawn
             notes += left_out
     report = "\n\n".join([_introduction(results), *(table.markdown() for table in tables), *_notes(notes)]) + "\n"

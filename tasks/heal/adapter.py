@@ -11,6 +11,7 @@ from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_label
 from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt.score import score_predictions as tpt_scores
 from medfaith.evaluate_metrics.vpt.score import score_predictions as vpt_scores
+from medfaith.tasks.heal.localization import localized, read_reply
 from medfaith.tasks.scoring import Scorer
 
 Records = Sequence[Mapping[str, Any]]
@@ -23,16 +24,18 @@ PAIRED = ("n_pairs", "n_changed", "n_true_positives", *UNPARSED)
 
 def closed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a closed question."""
-    answer = doc["options"][doc["answer"]].casefold()
-    said = read_yes_no(results[0], doc["question"])
-    return CLOSED.values(doc, {"said": said, "answer": answer, "image_id": doc["image_id"]})
+    answer, reply = doc["options"][doc["answer"]].casefold(), read_reply(results[0])
+    record = {"said": read_yes_no(reply.text, doc["question"]), "answer": answer, "image_id": doc["image_id"]}
+    return CLOSED.values(doc, record | localized(doc, reply))
 
 
 def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of an open question, its labels read by the deterministic extractor."""
-    said = extract_labels(results[0])
+    reply = read_reply(results[0])
+    said = extract_labels(reply.text)
     record = {"outcome": said.outcome, "labels": sorted(said.labels)}
-    return OPEN.values(doc, record | {name: doc[name] for name in ("diseases", "image_id")})
+    record |= {name: doc[name] for name in ("diseases", "image_id")}
+    return OPEN.values(doc, record | localized(doc, reply))
 
 
 def tpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
@@ -46,7 +49,7 @@ def vpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
 
 
 def _paired(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    said = read_yes_no(results[0], doc["question"])
+    said = read_yes_no(read_reply(results[0]).text, doc["question"])
     return {"said": said, **{name: doc[name] for name in ("original_id", "kind", "image_id")}}
 
 

@@ -15,7 +15,9 @@ from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.tasks import rows
 from medfaith.tasks.controls import TARGET, Facts
+from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.heal.transplant import transplant
+from medfaith.tasks.unlogged import UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
 DOCUMENT = {
@@ -39,13 +41,18 @@ CLOSED_OPTIONS = ["Yes", "No"]
 NORMAL = "No abnormality"
 
 
-def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, datasets.Dataset]:
+def load(
+    repository: str, config: str, ask: str, heatmaps: str | None = None, **options: Any
+) -> dict[str, datasets.Dataset]:
     """`rows.load` of one config.
 
     Args:
         ask: "closed" or "open" questions; "tpt" or "vpt": positive questions and their partners of `<config>_<ask>`,
             each partner behind its original. A positive question without a partner is left out.
+        heatmaps: the folder in which the model keeps heatmaps of its answers to closed questions (its `store=`).
     """
+    single = ask in ("closed", "open")
+    shared = {"heatmaps": HeatmapReader(heatmaps)} if heatmaps and ask == "closed" else {}
 
     def documents(questions: datasets.Dataset) -> datasets.Dataset:
         asked = [_document(row) for row in cast(Iterable[dict[str, Any]], questions)]
@@ -53,8 +60,9 @@ def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, da
             "images": datasets.List(questions.features["image"]),
             TARGET: questions.features["region"],
         }
-        if ask in ("closed", "open"):
-            chosen = [doc for doc in asked if doc["question_type"] == ask]
+        if single:
+            features |= {"region": questions.features["region"]}
+            chosen = [doc | {"region": doc[TARGET]} for doc in asked if doc["question_type"] == ask]
         else:
             partners = rows.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
             perturb = _swapped if ask == "tpt" else _edited
@@ -67,7 +75,12 @@ def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, da
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
         return datasets.Dataset.from_list(chosen, features=datasets.Features(features))
 
-    return rows.load(repository, config=config, extend=documents, edit=TRANSPLANT, facts=facts, **options)
+    def attach(batch: dict[str, list]) -> dict[str, list]:
+        same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
+        return batch | same | ({"region": [UnloggedMask(mask) for mask in batch["region"]]} if single else {})
+
+    how = {"extend": documents, "attach": attach, "edit": TRANSPLANT, "facts": facts}
+    return rows.load(repository, config=config, **how, **options)
 
 
 def _document(row: Mapping[str, Any]) -> dict[str, Any]:

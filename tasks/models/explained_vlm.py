@@ -4,7 +4,8 @@ The text is hf-multimodal's. Where the document has `classes` (SurgXBench) and `
 answer are found by words, mapped to the answer's own tokens, and explained by Grad-CAM (appendix A.3); the map of a
 class is the mean of the maps of its tokens. Where it has a `sentence` (That's the Wrong Lung!), the word that answers,
 yes or no, is explained, and its map, divided by its sum, is the attention to the sentence. Heatmaps go to a store on
-disk, and the reply names them.
+disk, and the reply names them. So it is with yes or no to a question whose document has a reader of `heatmaps` alone
+(HEAL-MedVQA). A request of another kind gets plain text.
 """
 
 from __future__ import annotations
@@ -100,14 +101,14 @@ class ExplainedVLM(HFVisionLM):
         """
         if self._folder is not None:
             check_readers((request.doc for request in requests), self._folder)
-        if self._folder is None or not all(_is_explained(request) for request in requests):
-            return super().generate_until(requests, disable_tqdm)
-        replies: dict[int, str] = {}
-        shown = [_shown(request) for request in requests]
-        for number, request in enumerate(requests):
-            text = self._stored(request, shown[number])
+        plain = [n for n, request in enumerate(requests) if self._folder is None or not _is_explained(request)]
+        texts = super().generate_until([requests[n] for n in plain], disable_tqdm) if plain else []
+        replies = dict(zip(plain, texts, strict=True))
+        shown = {n: _shown(request) for n, request in enumerate(requests) if n not in replies}
+        for number, of_request in shown.items():
+            text = self._stored(requests[number], of_request)
             if text is not None:
-                replies[number] = self._reply(request, text, shown[number])
+                replies[number] = self._reply(requests[number], text, of_request)
         pending, same = self._pending(requests, shown, replies)
         quiet = True if disable_tqdm or self.rank != 0 else None  # None: no bar in a pipe
         with tqdm(total=len(pending), disable=quiet, desc="answer and explain") as bar:
@@ -120,7 +121,7 @@ class ExplainedVLM(HFVisionLM):
         return [replies[same.get(number, number)] for number in range(len(requests))]
 
     def _pending(
-        self, requests: Sequence[Instance], shown: Sequence[str], replies: Mapping[int, str]
+        self, requests: Sequence[Instance], shown: Mapping[int, str], replies: Mapping[int, str]
     ) -> tuple[list[tuple[int, Instance]], dict[int, int]]:
         """The requests without a reply, each row as it is shown once, and for its others the number of that one."""
         first: dict[tuple[str, str, str], int] = {}
@@ -337,7 +338,7 @@ def _is_explained(request: Instance) -> bool:
     return (
         len(cast(Any, request.args)) > 2
         and isinstance(doc, Mapping)
-        and bool(doc.get("classes") or doc.get("sentence"))
+        and bool(doc.get("classes") or doc.get("sentence") or doc.get("heatmaps"))
     )
 
 

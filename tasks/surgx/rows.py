@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import datasets
@@ -14,6 +14,7 @@ from medfaith.tasks.controls import REGIONS, TARGET, Facts
 from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, QUESTIONS
+from medfaith.tasks.unlogged import Unlogged, UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
 DOCUMENT = {
@@ -37,41 +38,6 @@ DOCUMENT = {
 CLASSES = {"instruments": cholec80_boxes.INSTRUMENTS, "triplets": tuple(map(str, TRIPLETS))}
 NONE = {"instruments": "No surgical tool is visible.", "triplets": "No action is visible."}
 TOP_K = {"instruments": 0, "triplets": 5}  # appendix C.1
-
-
-class Unlogged(Sequence[str]):
-    """A list of texts that all rows share, of which a sample log keeps the number only."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = tuple(texts)
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, index):
-        return self._texts[index]
-
-    def __str__(self) -> str:
-        return f"{len(self)} texts"
-
-
-class UnloggedMask(Mapping[str, Any]):
-    """A mask (RLE) that a sample log leaves out: the rows have it."""
-
-    def __init__(self, mask: Mapping[str, Any]) -> None:
-        self._mask = mask
-
-    def __getitem__(self, name: str) -> Any:
-        return self._mask[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._mask)
-
-    def __len__(self) -> int:
-        return len(self._mask)
-
-    def __str__(self) -> str:
-        return "a mask"
 
 
 def load(

@@ -28,11 +28,14 @@ def scene(
     view: str = "frontal",
     extents: Mapping[str, tuple[float, float]] | None = None,
 ) -> Scene:
-    """An image with one box for each of its relations; `touched` are the other pairs that its boxes touch."""
+    """An image with one box for each of its relations; `touched` are the pairs that a single reader's boxes touch."""
     pairs = sorted(related)
-    boxes = Boxes(tuple(disease for _, disease in pairs), np.tile([0.0, 0.0, 1.0, 1.0], (len(pairs), 1)))
+    boxes, contested = (
+        Boxes(tuple(disease for _, disease in of), np.tile([0.0, 0.0, 1.0, 1.0], (len(of), 1)))
+        for of in (pairs, sorted(touched))
+    )
     return Scene(
-        Picture(name, "vindr_cxr", f"train/{name}.dicom", view, patient or name, None, boxes),
+        Picture(name, "vindr_cxr", f"train/{name}.dicom", view, patient or name, None, boxes, (), contested),
         2,
         2,
         dict.fromkeys(anatomies, REGION),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from medfaith.builders.wrong_lung import ORIGINALS
-from medfaith.loaders import rle
+from medfaith.loaders import rle, vindr_cxr
 from tests.builders.files import forge, problems
 
 BUILDS = {
@@ -53,6 +53,21 @@ def empty(rows):
 def own_image(rows):
     """The question's image as its donor."""
     rows[0]["donor"]["key"] = f"test/{rows[0]['original_id'].split('/')[2]}.dicom"
+
+
+def sick_donor(rows):
+    """Donors that have every disease elsewhere."""
+    for row in rows:
+        row["donor_diseases"] = list(vindr_cxr.CLASSES)
+
+
+def lent_in_vain(rows):
+    """A donor with the disease where the question asks for it: the same question is asked of that image, too."""
+    of_place = {}
+    for row in rows:
+        _, _, image, _, place = row["original_id"].split("/", 4)
+        if of_place.setdefault(place, image) != image:
+            row["donor"]["key"] = f"test/{of_place[place]}.dicom"
 
 
 def sided(rows):
@@ -109,6 +124,8 @@ EDITS = {
         "a broken donor": (inside("donor_region", counts="0"), "donor_region: mask: counts of"),
         "a donor elsewhere": (inside("donor", key="../a.dicom"), f"image key '../a.dicom' {BELOW}"),
         "its own image": (own_image, "the question's own image as the donor"),
+        "a sick donor": (sick_donor, "a donor image that has '"),
+        "the disease at the donor's anatomy": (lent_in_vain, ", too"),
     },
     ("boxes", "instruments"): {
         "a box outside": (box(xywh=[0, 0, 900, 10]), "[0.0, 0.0, 900.0, 10.0] is not within the frame"),

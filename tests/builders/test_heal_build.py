@@ -104,11 +104,12 @@ def test_the_bytes_do_not_depend_on_the_workers_and_do_on_the_seed(phantom_heal_
 
 
 def test_options_are_recorded_and_change_the_rows(phantom_heal_build, phantom_heal_roots, tmp_path):
-    options = Options(measure="box", threshold=0.5, agreement="all", anatomies=("heart", "aorta", "left lower lung"))
+    anatomies = ("heart", "aorta", "left lower lung")
+    options = Options(measure="box", threshold=0.5, agreement="all", anatomies=anatomies, donor_diagnosis="region")
     folder = build(phantom_heal_roots, tmp_path, options=options)
     arguments = record_of(folder)["arguments"]
     assert (arguments["measure"], arguments["anatomies"]) == ("box", ["heart", "aorta", "left lower lung"])
-    assert {row["anatomy"] for row in rows_of(folder, "vindr", "train")} == set(options.anatomies)
+    assert {row["anatomy"] for row in rows_of(folder, "vindr", "train")} == set(anatomies)
     assert set(problems(folder).values()) == {()}
     before, after = (record_of(f)["splits"]["vindr/train"]["sha256"] for f in (phantom_heal_build / VINDR, folder))
     assert before != after

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.heal_medvqa.perturbations import NEAREST, tpt, vpt
+from medfaith.builders.heal_medvqa.perturbations import DONOR_DIAGNOSES, NEAREST, tpt, vpt
 from medfaith.builders.heal_medvqa.questions import UNASKED, questions
 from medfaith.builders.heal_medvqa.wording import closed_question
 from tests.builders.heal_scenes import FEW, scene, splits
@@ -53,12 +53,14 @@ def test_swaps(split, seed):
     assert not made  # none of another row
 
 
-def nearest_donors(split, own, anatomy, disease):
+def nearest_donors(split, own, anatomy, disease, rule):
     """The images that may lend a region, by the rules in words and a sort."""
     others = [
         s
         for s in split
-        if anatomy in s.regions and s.picture.patient != own.picture.patient and (anatomy, disease) not in s.touched
+        if anatomy in s.regions
+        and s.picture.patient != own.picture.patient
+        and disease not in {d for a, d in s.touched if rule == "image" or a == anatomy}
     ]
     clean = [s for s in others if anatomy not in {a for a, _ in s.touched}]
     others = clean or others
@@ -76,22 +78,23 @@ def nearest_donors(split, own, anatomy, disease):
 
 
 @FEW
-@given(splits(), SEEDS)
-def test_donors(split, seed):
+@given(splits(), SEEDS, st.sampled_from(DONOR_DIAGNOSES))
+def test_donors(split, seed, rule):
     rows, originals = positives(split, seed)
     scenes = {s.picture.key: s for s in split}
-    pairs = vpt(rows, split, seed=seed)
+    pairs = vpt(rows, split, seed=seed, donor_diagnosis=rule)
     made = {pair["original_id"]: pair for pair in pairs}
     assert len(made) == len(pairs)
     for row in originals.values():
         own = scenes[row["image"]["key"]]
-        allowed = {s.picture.key for s in nearest_donors(split, own, row["anatomy"], row["diseases"][0])}
+        allowed = {s.picture.key for s in nearest_donors(split, own, row["anatomy"], row["diseases"][0], rule)}
         pair = made.pop(row["id"], None)
         assert (pair is not None) == bool(allowed)
         if pair:
             assert pair["id"] == f"{row['id']}/region"
             assert pair["donor"]["key"] in allowed
             assert pair["region"] == row["region"]
+            assert {d for _, d in scenes[pair["donor"]["key"]].touched} <= set(pair["donor_diseases"])
             assert pair["donor_region"]["counts"] == scenes[pair["donor"]["key"]].regions[row["anatomy"]]["counts"]
     assert not made
 
@@ -116,6 +119,7 @@ def donor(name, *, touched=(), patient="", view="PA", extent=0.5, anatomies=("he
     )
 
 
+@pytest.mark.parametrize("rule", DONOR_DIAGNOSES)
 @pytest.mark.parametrize(
     ("donors", "chosen"),
     [
@@ -123,7 +127,8 @@ def donor(name, *, touched=(), patient="", view="PA", extent=0.5, anatomies=("he
         pytest.param([donor("a")], "a", id="a clean one"),
         pytest.param([donor("a", patient="p")], None, id="the same patient"),
         pytest.param([donor("a", touched=[ILL])], None, id="a box of the disease touches it"),
-        pytest.param([donor("a", touched=[("aorta", "Edema")])], "a", id="the disease elsewhere"),
+        pytest.param([donor("a", touched=[("aorta", "Edema")])], {"region": "a"}, id="the disease elsewhere"),
+        pytest.param([donor("a", touched=[("aorta", "ILD")])], "a", id="another disease elsewhere"),
         pytest.param([donor("a", anatomies=["aorta"])], None, id="without the anatomy"),
         pytest.param([donor("a", touched=[("heart", "ILD")])], "a", id="another disease there, for want of better"),
         pytest.param([donor("a", touched=[("heart", "ILD")]), donor("b", extent=0.1)], "b", id="a clean one first"),
@@ -133,12 +138,15 @@ def donor(name, *, touched=(), patient="", view="PA", extent=0.5, anatomies=("he
         ),
     ],
 )
-def test_which_donor(donors, chosen):
+def test_which_donor(donors, chosen, rule):
+    chosen = chosen.get(rule) if isinstance(chosen, dict) else chosen
     split = [TARGET, *donors]
     rows, _ = positives([*split, scene("elsewhere", [("aorta", "ILD")])], 0)
     rows = [row for row in rows if row["image"]["key"] == TARGET.picture.key]
     assert kinds_of(rows)["positive"] == 1
-    assert [pair["donor"]["key"] for pair in vpt(rows, split, seed=0)] == ([f"train/{chosen}.dicom"] if chosen else [])
+    assert [pair["donor"]["key"] for pair in vpt(rows, split, seed=0, donor_diagnosis=rule)] == (
+        [f"train/{chosen}.dicom"] if chosen else []
+    )
 
 
 def kinds_of(rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,22 @@ def pair(number: int, said: str, partners: Mapping[str, str], **columns: Any) ->
     return [(original, said)] + [(question(number, k, **columns, **changed), t) for k, t in partners.items()]
 
 
-def write_heal(folder: Path, ask: str, answers: Sequence[Answer], *, task: str = "", **how: Any) -> Path:
-    """The log of one task, and the results beside it."""
+def write_heal(
+    folder: Path,
+    ask: str,
+    answers: Sequence[Answer],
+    *,
+    task: str = "",
+    dice: Sequence[float | None] = (),
+    **how: Any,
+) -> Path:
+    """The log of one task, and the results beside it. dice: what the task has measured of each answer with a region."""
     task = task or f"medfaith_heal_{answers[0][0]['id'].split('/')[0]}_{ask}"
+    answers = located(answers, dice) if dice else answers
     samples = [{"doc": doc, "resps": [[text]], "filtered_resps": [text], "filter": "none"} for doc, text in answers]
+    where = {"closed": "yes_no_f1", "open": "open_f1"}.get(ask, "")
+    for sample, of_one in zip(samples, dice, strict=False):
+        sample[where] = {} if of_one is None else {"dice": of_one}
     return write_samples(folder, task, samples, **how)
 
 
@@ -68,6 +81,14 @@ TPT_PAIRS = [  # 3 true positives of 5; anatomy 2 of 3, disease 1 of 2; unread: 
     *pair(4, "Yes", {"anatomy": "No"}, image="d"),
 ]
 VPT_PAIRS = [*pair(0, "Yes", {"region": "No"}), *pair(1, "Yes", {"region": "Yes"}), *pair(2, "No", {"region": "No"})]
+
+
+def located(answers: Sequence[Answer], dice: Sequence[float | None]) -> list[Answer]:
+    """The same answers with a region, whose Dice the task has measured; None: without one."""
+    return [
+        (doc, text if of_one is None else json.dumps({"text": text, "heatmaps": "0/0"}))
+        for (doc, text), of_one in zip(answers, dice, strict=True)
+    ]
 
 
 def as_mimic(answers: Sequence[Answer]) -> list[Answer]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+from medfaith.loaders.errors import InputError
+from medfaith.report.results import read_results
 from medfaith.report.write import write_report
 from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, question, write_heal
 from tests.report.report_logs import csv_rows, rows_of
@@ -50,6 +54,45 @@ def test_the_papers_tables(tmp_path):
     (saved,) = csv_rows(tmp_path / "out" / "heal_table_03_tpt.csv")
     assert (saved["vindr_tpt"], saved["vindr_tpt_anatomy"]) == ("0.6", str(2 / 3))
     assert write_report([tmp_path / "logs"], tmp_path / "out") == report, "its own files are replaced"
+
+
+def test_f1_by_dice(tmp_path):
+    """Cells derived by hand: a limit is the upper bin's, 1 the last one's; a row without a region is in no bin."""
+    dice = [0.1, 1.0, 0.2, math.nan, 0.8, 0.81, None, 0.19, 0.0, 0.05]  # Yes, yes, No, unread | Yes, No ...
+    write_heal(tmp_path / "logs", "closed", CLOSED, dice=dice)
+    write_heal(tmp_path / "logs", "open", OPEN, dice=[0.5, None, 0.5, None])
+    write_heal(tmp_path / "other", "closed", CLOSED, model="blind")
+    report = write_report([tmp_path / "logs", tmp_path / "other"], tmp_path / "out")
+    rows = [[*row[2:7], row[7][:5]] for row in rows_of(report, "HEAL Figure 7")]
+    assert rows == [
+        ["yes/no", "0.0–0.2", "4", "40.00", "0.085", "1.000"],
+        ["yes/no", "0.2–0.4", "1", "10.00", "0.200", "0.000"],
+        ["yes/no", "0.4–0.6", "0", "0.00", "–", "–"],
+        ["yes/no", "0.6–0.8", "0", "0.00", "–", "–"],
+        ["yes/no", "0.8–1.0", "3", "30.00", "0.870", "0.667"],  # a true and a false yes
+        ["yes/no", "all with a region", "8", "80.00", "0.394", "0.667"],
+        ["yes/no", "no region", "2", "20.00", "–", "0.000"],
+        ["open-ended", "0.0–0.2", "0", "0.00", "–", "–"],
+        ["open-ended", "0.2–0.4", "0", "0.00", "–", "–"],
+        ["open-ended", "0.4–0.6", "2", "50.00", "0.500", "1.000"],
+        ["open-ended", "0.6–0.8", "0", "0.00", "–", "–"],
+        ["open-ended", "0.8–1.0", "0", "0.00", "–", "–"],
+        ["open-ended", "all with a region", "2", "50.00", "0.500", "1.000"],
+        ["open-ended", "no region", "2", "50.00", "–", "0.400"],
+    ]
+    runs = {run.setting.ask: run for run in read_results([tmp_path / "logs"]).heal}
+    assert {row.id: row.response for row in runs["closed"].rows} == {doc["id"]: text for doc, text in CLOSED}
+    blind, located = rows_of(report, ACCURACY)
+    assert located[9:13] == blind[9:13], "the answers are the same"
+    assert (tmp_path / "out" / "figure_heal_07.png").read_bytes()[:4] == b"\x89PNG"
+    assert write_report([tmp_path / "logs"], tmp_path / "out"), "its own picture is replaced"
+    assert "Figure 7" not in write_report([tmp_path / "other"])
+
+
+def test_a_dice_that_is_none_is_refused(tmp_path):
+    write_heal(tmp_path, "closed", CLOSED[:1], dice=[1.5])
+    with pytest.raises(InputError, match=r"yes_no_f1\.dice.*1\.5 is not a number from 0 to 1"):
+        write_report([tmp_path])
 
 
 @pytest.mark.parametrize(("task", "table"), [("medfaith_heal_vindr_tpt", TPT), ("medfaith_heal_vindr_vpt", VPT)])

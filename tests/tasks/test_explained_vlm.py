@@ -21,6 +21,7 @@ from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.token_cam import token_cam
+from medfaith.tasks.heal.localization import read_reply as read_localized
 from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in, weights_digest
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
@@ -262,6 +263,16 @@ def test_attention_is_the_map_of_the_answering_word(llava: Path, tmp_path: Path)
     assert open_store(tmp_path).read(second, "b").maps == {}  # neither yes nor no: nothing to explain
     (expected,) = by_transformers(llava, affirmed, json.loads(replies[0])["text"], ["Yes"])
     assert np.allclose(entry.maps[ATTENTION], expected / expected.sum(), atol=1e-6)
+
+
+def test_only_what_can_be_explained_is(llava: Path, tmp_path: Path):
+    """A yes or no to a question of HEAL-MedVQA, among requests of tasks that keep no heatmaps."""
+    question, reader = next(iter(ABOUT_SENTENCES)), HeatmapReader(str(tmp_path))
+    rows = [ask(0, question, id="a", classes=[]), ask(0, question, id="b", classes=[], heatmaps=reader)]
+    plain, explained = load(llava, store=str(tmp_path), batch_size=2).generate_until(rows)
+    reply = read_localized(explained)
+    assert plain == reply.text
+    assert reader.read(reply.heatmaps or "", "b", SIZE[::-1])[0][ATTENTION].max() > 0
 
 
 def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_path: Path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -147,6 +148,19 @@ def test_the_ends_of_the_scale(of_models, config):
     for ask in ("tpt", "vpt"):
         n_originals = sum(map(is_original, of_models["oracle"][f"{config}_{ask}"]["docs"]))
         assert oracle[ask]["n_true_positives"] == always[ask]["n_true_positives"] == n_originals > 10
+
+
+def test_a_region_in_a_reply_is_measured_and_its_answer_read(phantom_heal_build, of_models):
+    """always_yes's answers, each with the mask of the anatomy."""
+
+    def says(doc: dict[str, Any]) -> str:
+        text = "Yes" if doc["question_type"] == "closed" else CLASSES[0]
+        return json.dumps({"text": text, "region": dict(doc["region"])})
+
+    run = ask(Says(says), load([f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open")], phantom_heal_build))
+    for name, first in ("vindr_closed", "yes_no_f1"), ("vindr_open", "open_f1"):
+        assert {sample[first]["dice"] for sample in run[name]["samples"]} == {1}
+        assert run[name]["scores"] == of_models["always_yes"][name]["scores"]
 
 
 def test_majority_says_only_what_every_document_offers():
