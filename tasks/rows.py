@@ -18,6 +18,7 @@ from ..loaders.errors import ImageError, InputError, MedfaithError
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
+WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
 
 
@@ -103,8 +104,7 @@ def load(
     extend: Callable[[datasets.Dataset], datasets.Dataset] | None = None,
     attach: Callable[[dict[str, list]], dict[str, list]] | None = None,
     edit: Edit | None = None,
-    patients: str | None = None,
-    **_: Any,
+    **others: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
 
@@ -118,16 +118,18 @@ def load(
         extend: adds columns to the rows.
         attach: adds what no column can hold to each batch of rows when it is read.
         edit: what is done to the images of rows with a column `edit`.
-        patients: an option of That's the Wrong Lung!, whose tasks apply it themselves. Others refuse it (InputError): a
-            run that ignored it would look like a run about some patients only.
+        others: what lm-eval adds. Those of That's the Wrong Lung!, which its tasks apply themselves, are refused
+            (InputError): a run that ignored `patients` would look like a run about some patients only.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
     first image.
     """
-    if patients is not None:
-        found = f"is one of That's the Wrong Lung!; {repository} has no rows to leave out by it"
-        raise InputError("option patients", found, action="leave it out, or run only medfaith_wrong_lung tasks with it")
+    for option in sorted(WRONG_LUNG_ONLY & others.keys()):
+        found = f"is one of That's the Wrong Lung!; {repository} has no use for it"
+        raise InputError(
+            f"option {option}", found, action="leave it out, or run only medfaith_wrong_lung tasks with it"
+        )
     rows = read(repository, config, split, data)
     if extend is not None:
         rows = extend(rows)

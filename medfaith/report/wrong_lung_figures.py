@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .pictures import NONE, Drawn, Styles, figure_of, png, separate, styles_of
-from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores
+from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores, by_scoring, suffix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,18 +18,20 @@ _TITLES = {"delta_auroc": "Δ AUROC", "delta_average_precision": "Δ Avg. P"}
 
 
 def wrong_lung_pictures(models: Sequence[ModelScores]) -> Drawn:
-    """Pictures by file name, and notes on what is not drawn."""
+    """Pictures by file name, apart for each scoring, and notes on what is not drawn."""
     models = [model for model in models if model.deltas]
     if not models:
         return {}, []
     if importlib.util.find_spec("matplotlib") is None:
         needed = "need matplotlib and are left out: uv pip install 'medfaith[explain]'"
         return {}, [f"pictures of That's the Wrong Lung! {needed}"]
-    return {
-        "figure_wrong_lung_05.png": png(figure_5(models)),
-        "figure_wrong_lung_14.png": png(figure_14(models, "delta_auroc")),
-        "figure_wrong_lung_15.png": png(figure_14(models, "delta_average_precision")),
-    }, []
+    drawn = {}
+    for scoring, of in by_scoring(models):
+        figures = {
+            "05": figure_5(of), "14": figure_14(of, "delta_auroc"), "15": figure_14(of, "delta_average_precision"),
+        }  # fmt: skip
+        drawn |= {f"figure_wrong_lung_{number}{suffix(scoring)}.png": png(one) for number, one in figures.items()}
+    return drawn, []
 
 
 def figure_5(models: Sequence[ModelScores]) -> Figure:
