@@ -119,8 +119,8 @@ def parser() -> argparse.ArgumentParser:
     job.add_argument(
         "--precision-ties",
         choices=TIES,
-        help="whether the precision of That's the Wrong Lung! counts pixels that are tied with the threshold of the most "
-        f"attended ones; its code includes them (default: {TIES[0]})",
+        help="whether the precision of That's the Wrong Lung! counts pixels that are tied with its threshold; the code "
+        f"of the paper includes them (default: {TIES[0]})",
     )
     job.set_defaults(job=_eval)
 
