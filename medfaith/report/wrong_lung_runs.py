@@ -29,7 +29,7 @@ _TELLING = ("heatmap", "explainer", "attention", "tau", "layer", "target")
 
 
 class Scoring(NamedTuple):
-    """How attention was scored (`tasks.wrong_lung.rows.SCORING`). Figures of two scorings stand in no one table."""
+    """How attention was scored (`tasks.wrong_lung.adapter.SCORING`). Figures of two scorings stand in no one table."""
 
     upsampling: str = SCORING["upsampling"][0]
     precision_ties: str = SCORING["precision_ties"][0]
@@ -100,7 +100,7 @@ def in_wrong_lung_order(runs: list[WrongLungRun]) -> list[WrongLungRun]:
     return sorted(
         runs,
         key=lambda run: (
-            run.setting.scoring, run.model.casefold(), run.model, run.adapter, run.setting.variant,
+            run.setting.scoring.words, run.model.casefold(), run.model, run.adapter, run.setting.variant,
             configs.index(run.setting.config),
         ),
     )  # fmt: skip

@@ -74,10 +74,11 @@ def load_bert(name: str) -> BertModel:
         if config.model_type != "bert":
             raise InputError(where, f"is of the type {config.model_type}", expected=BERT_EXPECTED)
         _check_config(where, config)
-        model, report = BertModel.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
+        loaded: Any = BertModel.from_pretrained(name, dtype=torch.float32, output_loading_info=True)
     except (OSError, ValueError, RuntimeError, SafetensorError, pickle.UnpicklingError) as error:
         found = f"cannot be loaded ({str(error).splitlines()[0]})"
         raise InputError(where, found, expected=BERT_EXPECTED) from error
+    model, report = loaded
     if lost := sorted(key for key in report["missing_keys"] if not key.startswith("pooler.")):
         raise InputError(where, f"lacks {lost[0]} and {len(lost) - 1} others", expected=BERT_EXPECTED)
     return model

@@ -122,9 +122,10 @@ def start(
         torch.manual_seed(seed)
         bert = None if text_encoder is None else load_bert(text_encoder)
         tokenizer = load_tokenizer(text_model, bert.config.vocab_size if bert else VOCABULARY)
-        sizes = _tiny(len(tokenizer)) if tiny else {}
+        sizes: dict[str, Any] = _tiny(len(tokenizer)) if tiny else {}
         sizes |= {"layers": resnet.layers, "width": resnet.width} if resnet else {}
-        model = GloriaModel(**sizes | ({"bert": bert.config} if bert else {}))
+        sizes |= {"bert": bert.config} if bert else {}
+        model = GloriaModel(**sizes)
         if tiny:
             with torch.no_grad():
                 model.img_encoder.local_embedder.weight *= 0.05  # attention starts close to even, not on one region
