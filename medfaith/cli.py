@@ -12,11 +12,22 @@ from pathlib import Path
 
 from medfaith import build, publish, read
 from medfaith.annotate import command as annotate
+from medfaith.evaluate_metrics.localization.ranking import TIES
+from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
 from medfaith.report import command as report
 from medfaith.tasks.controls import CONTROLS, described
 from medfaith.training import command as training
+
+_METADATA = (
+    "data",
+    "control",
+    "heatmaps",
+    "patients",
+    "upsampling",
+    "precision_ties",
+)  # options that the tasks take as they are
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,6 +133,18 @@ def parser() -> argparse.ArgumentParser:
         help="ask That's the Wrong Lung! only about patients that a trained model has not seen; this is the record "
         "that medfaith train wrote beside the model (default: ask about all patients)",
     )
+    job.add_argument(
+        "--upsampling",
+        choices=UPSAMPLINGS,
+        help="how That's the Wrong Lung! spreads attention over pixels: bilinear, as its paper says, or nearest, as "
+        f"its code does (default: {UPSAMPLINGS[0]})",
+    )
+    job.add_argument(
+        "--precision-ties",
+        choices=TIES,
+        help="whether the precision of That's the Wrong Lung! counts pixels that are tied with its threshold; the code "
+        f"of the paper includes them (default: {TIES[0]})",
+    )
     job.set_defaults(job=_eval)
 
     report.add_jobs(jobs)
@@ -198,13 +221,10 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
 
     roots = sources.parse_root_arguments(arguments.root)
     metadata: Mapping[str, object] = {
-        **({"data": arguments.data} if arguments.data else {}),
         **({"roots": roots} if roots else {}),
         **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
         **({"images": arguments.images} if arguments.images != "all" else {}),
-        **({"control": arguments.control} if arguments.control else {}),
-        **({"heatmaps": arguments.heatmaps} if arguments.heatmaps else {}),
-        **({"patients": arguments.patients} if arguments.patients else {}),
+        **{name: value for name in _METADATA if (value := getattr(arguments, name))},
     }
     return run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
 

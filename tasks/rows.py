@@ -21,6 +21,7 @@ from .controls.rows import PLACE, change, controlled
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
+WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
 IMAGES = ("all", "first")  # of a row that are shown to the model
 UNLOGGED = ("edit", TARGET, PLACE)  # columns: a sample log has no use for masks
@@ -107,11 +108,10 @@ def load(
     extend: Callable[[datasets.Dataset], datasets.Dataset] | None = None,
     attach: Callable[[dict[str, list]], dict[str, list]] | None = None,
     edit: Edit | None = None,
-    patients: str | None = None,
     images: str = "all",
     control: str | None = None,
     facts: FactsOf | None = None,
-    **_: Any,
+    **others: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
 
@@ -125,20 +125,22 @@ def load(
         extend: adds columns to the rows.
         attach: adds what no column can hold to each batch of rows when it is read.
         edit: what is done to the images of rows with a column `edit`.
-        patients: an option of That's the Wrong Lung!, whose tasks apply it themselves. Others refuse it (InputError): a
-            run that ignored it would look like a run about some patients only.
         images: as `read`; kept in the column `images_shown`.
         control: one of `controls.CONTROLS`; kept in the columns `control` and `prompt`, so that no table mixes answers
             under different controls. Rows for which it cannot be made are left out, which is said on stderr.
         facts: what a control may know of a row.
+        others: what lm-eval adds. Those of That's the Wrong Lung!, which its tasks apply themselves, are refused
+             (InputError): a run that ignored `patients` would look like a run about some patients only.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
     first image.
     """
-    if patients is not None:
-        found = f"is one of That's the Wrong Lung!; {repository} has no rows to leave out by it"
-        raise InputError("option patients", found, action="leave it out, or run only medfaith_wrong_lung tasks with it")
+    for option in sorted(WRONG_LUNG_ONLY & others.keys()):
+        found = f"is one of That's the Wrong Lung!; {repository} has no use for it"
+        raise InputError(
+            f"option {option}", found, action="leave it out, or run only medfaith_wrong_lung tasks with it"
+        )
     rows = read(repository, config, split, data, images)
     if extend is not None:
         rows = extend(rows)

@@ -16,7 +16,7 @@ from ..loaders.errors import MedfaithError
 from . import BASELINES, include_path, register_models
 
 OURS = {
-    "--metadata": "--data, --root, --skip-missing-images and --patients",
+    "--metadata": "--data, --root, --skip-missing-images, --patients, --upsampling and --precision-ties",
     "--include_path": "lm_eval itself, with your own path",
 }
 

@@ -30,6 +30,9 @@ Args:
         cluster (str, the patient), size ([height, width] of the image), boxes (list of dict of label and xywh, in
         pixels), abnormal, one_lung and mdrb (bool, the subsets).
     upsampling: "bilinear" (default; the paper) or "nearest" (its code).
+    precision_ties: "included" (default; the paper's code): precision counts the pixels that are tied with the
+        threshold of the top T %; or "excluded": it does not, as IoU never does.
+    kl_no_attn: whether the attention on no region is a share of kl (False, as in the paper's code).
     n_resamples: number of bootstrap resamples of clusters (2000).
     seed: seed of the resampling (42).
     confidence_level: of the intervals, between 0 and 1 (0.95).

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from .pairs import RANDOM_SENTENCES, SUBSETS, candidate_accuracy, deltas, pairs, summarise
+from .ranking import TIES
 from .score import score_row, symmetric_kl
+from .view import UPSAMPLINGS
 
 ORIGINAL, PER_SAMPLE = "original", "per_sample"
 
@@ -17,7 +19,9 @@ def score_predictions(
     predictions: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
     *,
-    upsampling: str = "bilinear",
+    upsampling: str = UPSAMPLINGS[0],
+    precision_ties: str = TIES[0],
+    kl_no_attn: bool = False,
     n_resamples: int = 2000,
     seed: int = 42,
     confidence_level: float = 0.95,
@@ -31,7 +35,8 @@ def score_predictions(
             (similarity of image and sentence; None where unknown).
         references: n dicts of id, original_id and perturbation (None of an original), cluster (the patient), size
             ([height, width] of the image), boxes ([{"label", "xywh"}], pixels), abnormal, one_lung and mdrb (bool).
-        upsampling: "bilinear" or "nearest", see `view.scores`.
+        upsampling, precision_ties: as of `score.score_row`.
+        kl_no_attn: as of `score.symmetric_kl`.
         n_resamples, seed, confidence_level: of the bootstrap intervals, which draw whole clusters.
         per_sample: whether to return the rows as well.
 
@@ -47,10 +52,12 @@ def score_predictions(
     """
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions for {len(references)} references: give one for each")
-    rows = [_row(*pair, upsampling) for pair in zip(predictions, references, strict=True)]
+    how = {"upsampling": upsampling, "precision_ties": precision_ties}
+    rows = [_row(*pair, how) for pair in zip(predictions, references, strict=True)]
     attention = {row["id"]: prediction["attention"] for row, prediction in zip(rows, predictions, strict=True)}
     for row, original in pairs(rows):
-        row["values"]["kl"] = None if original is None else _kl(attention[row["id"]], attention[original["id"]])
+        both = attention[row["id"]], None if original is None else attention[original["id"]]
+        row["values"]["kl"] = _kl(*both, kl_no_attn=kl_no_attn)
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
     changed, candidates = deltas(rows, **options), candidate_accuracy(rows, **options)
     result: dict[str, Any] = {}
@@ -65,7 +72,7 @@ def score_predictions(
     return result
 
 
-def _row(prediction: Mapping[str, Any], reference: Mapping[str, Any], upsampling: str) -> dict[str, Any]:
+def _row(prediction: Mapping[str, Any], reference: Mapping[str, Any], how: Mapping[str, str]) -> dict[str, Any]:
     name = str(reference["id"])
     original_id, perturbation = reference["original_id"], reference["perturbation"]
     if (original_id is None) != (perturbation is None) or perturbation in {ORIGINAL, PER_SAMPLE}:
@@ -76,7 +83,7 @@ def _row(prediction: Mapping[str, Any], reference: Mapping[str, Any], upsampling
     size = tuple(reference["size"])
     window = (0, 0, *reversed(size)) if prediction["window"] is None else prediction["window"]
     boxes = [box["xywh"] for box in reference["boxes"]]
-    scored = score_row(prediction["attention"], window, size, boxes, upsampling=upsampling, name=name)
+    scored = score_row(prediction["attention"], window, size, boxes, **how, name=name)
     return {
         "id": reference["id"],
         "original_id": original_id,
@@ -88,7 +95,7 @@ def _row(prediction: Mapping[str, Any], reference: Mapping[str, Any], upsampling
     }
 
 
-def _kl(first: Any, second: Any) -> float | None:
+def _kl(first: Any, second: Any, *, kl_no_attn: bool) -> float | None:
     if first is None or second is None or np.shape(first) != np.shape(second):
         return None
-    return symmetric_kl(first, second)
+    return symmetric_kl(first, second, kl_no_attn=kl_no_attn)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 TOPS = (5, 10, 30)
+TIES = ("included", "excluded")  # of precision
 
 
 def names(tops: Sequence[int] = TOPS) -> tuple[str, ...]:
@@ -14,22 +15,27 @@ def names(tops: Sequence[int] = TOPS) -> tuple[str, ...]:
     return "auroc", "average_precision", *(f"{name}_{top}" for name in ("iou", "precision") for top in tops)
 
 
-def localization(scores: np.ndarray, labels: np.ndarray, tops: Sequence[int] = TOPS) -> dict[str, np.ndarray]:
+def localization(
+    scores: np.ndarray, labels: np.ndarray, tops: Sequence[int] = TOPS, precision_ties: str = TIES[0]
+) -> dict[str, np.ndarray]:
     """AUROC, average precision, and IoU and precision of the pixels ranked highest, of n maps.
 
     Args:
         scores: float (n, ...), one score a pixel; more is more likely in the region.
         labels: bool of the same shape, whether the pixel is in the region.
-        tops: percentages T, 0 < T < 100. Of P pixels the top T % are those strictly above the highest of the lowest
-            P - int(P * T / 100): fewer where scores are tied there, none where all above are.
+        tops: percentages T, 0 < T < 100. The threshold is the highest of the lowest P - int(P * T / 100) of P pixels.
+            IoU takes the pixels above it: fewer than T % where scores are tied there, none where all above are.
+        precision_ties: "included" (the paper's released code): precision takes the pixels at the threshold, too, so
+            that it is more than T % where scores are tied there. "excluded": the same pixels as IoU.
 
     Returns:
         name (see `names`) -> float64 (n,). All NaN where no pixel is labelled; AUROC where all are, too. Where no pixel
-        is above the threshold, precision is NaN and IoU 0. Tied pixels share a threshold, as in scikit-learn's
-        roc_auc_score and average_precision_score. Memory beyond the inputs is that of a few maps.
+        is above the threshold, IoU is 0, and precision NaN if ties are excluded. Tied pixels share a threshold, as in
+        scikit-learn's roc_auc_score and average_precision_score. Memory beyond the inputs is that of a few maps.
 
     Raises:
-        ValueError: shapes that differ, a score that is not finite, or a percentage out of its range.
+        ValueError: shapes that differ, a score that is not finite, a percentage out of its range, or another word for
+        ties.
 
     >>> found = localization(np.array([[3.0, 1.0, 2.0, 1.0]]), np.array([[True, True, False, False]]), tops=(50,))
     >>> {name: float(value[0].round(3)) for name, value in found.items()}
@@ -43,12 +49,14 @@ def localization(scores: np.ndarray, labels: np.ndarray, tops: Sequence[int] = T
         )
     if not all(0 < top < 100 for top in tops):
         raise ValueError(f"tops {list(tops)}; expected percentages between 0 and 100")
+    if precision_ties not in TIES:
+        raise ValueError(f"precision_ties {precision_ties!r}; expected {' or '.join(TIES)}")
     found = np.full((len(scores), 2 + 2 * len(tops)), np.nan)
     for row, (ranked, inside) in enumerate(zip(scores, labels, strict=True)):
         keys = _keys(ranked.ravel(), inside.ravel(), row)
         if inside.any():
             keys.sort()
-            found[row] = _values(keys, tops)
+            found[row] = _values(keys, tops, precision_ties)
     return dict(zip(names(tops), found.T.copy(), strict=True))
 
 
@@ -69,7 +77,7 @@ def _keys(ranked: np.ndarray, inside: np.ndarray, row: int) -> np.ndarray:
     return keys
 
 
-def _values(keys: np.ndarray, tops: Sequence[int]) -> np.ndarray:
+def _values(keys: np.ndarray, tops: Sequence[int], precision_ties: str) -> np.ndarray:
     """The values of one map in the order of `names`; keys: (P,), sorted, of `_keys`."""
     total, scores = len(keys), keys >> np.uint64(1)
     places = np.flatnonzero(keys & np.uint64(1))  # of the labelled pixels, and last among equal scores
@@ -88,7 +96,10 @@ def _values(keys: np.ndarray, tops: Sequence[int]) -> np.ndarray:
     auroc = (size * ((start + first) / 2 - below)).sum() / n_pairs if n_pairs else np.nan
     bounds = scores[[total - int(total * top / 100) - 1 for top in tops]]
     above = np.searchsorted(scores, bounds, side="right")
-    predicted, true = (total - above).astype(np.float64), n_labelled - np.searchsorted(places, above)
-    iou = true / (predicted + n_labelled - true)
-    precision = np.divide(true, predicted, out=np.full(len(tops), np.nan), where=predicted > 0)
+    true = n_labelled - np.searchsorted(places, above)
+    iou = true / (total - above + n_labelled - true)
+    if precision_ties == "included":
+        above = np.searchsorted(scores, bounds, side="left")
+        true = n_labelled - np.searchsorted(places, above)
+    precision = np.divide(true, total - above, out=np.full(len(tops), np.nan), where=above < total)
     return np.concatenate(([auroc, average_precision], iou, precision))

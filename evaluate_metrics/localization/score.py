@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .ranking import localization, names
-from .view import mask, scores
+from .ranking import TIES, localization, names
+from .view import UPSAMPLINGS, mask, scores
 
 RANKED = names()
 METRICS = (*RANKED, "entropy", "no_attn")
@@ -26,7 +26,8 @@ def score_row(
     size: tuple[int, int],
     boxes: Sequence[Sequence[float]],
     *,
-    upsampling: str = "bilinear",
+    upsampling: str = UPSAMPLINGS[0],
+    precision_ties: str = TIES[0],
     name: str = "row",
 ) -> dict[str, Any]:
     """The values of one sentence.
@@ -37,6 +38,7 @@ def score_row(
         size: (height, width) of the image.
         boxes: k times [x, y, width, height] in the image's pixels, what the sentence is about.
         upsampling: "bilinear" or "nearest", see `view.scores`.
+        precision_ties: "included" or "excluded", see `ranking.localization`.
         name: of the row, for errors.
 
     Returns:
@@ -65,7 +67,8 @@ def score_row(
             return values | {"state": DEGENERATE}
         if not inside.any():
             return values | {"state": WITHOUT_BOX}
-        ranked = localization(scores(grid, size, window, upsampling)[None], inside[None])
+        spread = scores(grid, size, window, upsampling)[None]
+        ranked = localization(spread, inside[None], precision_ties=precision_ties)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     return values | {metric: _known(value[0]) for metric, value in ranked.items()} | {"state": SCORED}
@@ -118,23 +121,29 @@ def no_attn(grid: Any) -> float:
     return float(distribution(grid)[-1])
 
 
-def symmetric_kl(first: Any, second: Any) -> float:
-    """Half the sum of both Kullback-Leibler divergences, in nats, over the cells and "No Attn" (section B.6).
+def symmetric_kl(first: Any, second: Any, *, kl_no_attn: bool = False) -> float:
+    """Half the sum of both Kullback-Leibler divergences, in nats, over the cells (section B.6).
 
-    Inside the logarithms a share is at least 2**-23, so that it is finite where a cell is 0 in one of them.
+    As in the paper's released code, the cells are not scaled to sum to 1: where a model attends to no region, its share
+    "No Attn" is left out, and the cells keep theirs. It is at least 0 all the same, each cell's part being so. Inside
+    the logarithms a share is at least 2**-23, so that it is finite where a cell is 0 in one of them.
 
     Args:
         first, second: (h, w) each, as for `distribution`.
+        kl_no_attn: whether "No Attn" is one share more, which makes both of them distributions.
 
     Raises:
         ValueError: shapes that differ, or as `distribution`.
 
     >>> round(symmetric_kl([[0.75, 0.25]], [[0.25, 0.75]]), 4)
     0.5493
+    >>> round(symmetric_kl([[0.5, 0.25]], [[0.25, 0.5]]), 4), round(symmetric_kl([[0.5]], [[0.25]], kl_no_attn=True), 4)
+    (0.1733, 0.1373)
     """
     if np.shape(first) != np.shape(second):
         raise ValueError(f"attention of shapes {np.shape(first)} and {np.shape(second)}; expected the same cells")
-    p, q = distribution(first), distribution(second)
+    shares = slice(None) if kl_no_attn else slice(-1)
+    p, q = distribution(first)[shares], distribution(second)[shares]
     return float(np.sum((p - q) * (np.log(np.maximum(p, FLOOR)) - np.log(np.maximum(q, FLOOR)))) / 2)
 
 

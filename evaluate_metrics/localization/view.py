@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 RESIZED, SIDE = 256, 224
+UPSAMPLINGS = ("bilinear", "nearest")
 
 Size = tuple[int, int]
 Window = tuple[float, float, float, float]
@@ -65,7 +66,7 @@ def mask(boxes: Sequence[Sequence[float]] | np.ndarray, size: Size) -> np.ndarra
     return inside
 
 
-def scores(grid: Any, size: Size, grid_window: Sequence[float], upsampling: str = "bilinear") -> np.ndarray:
+def scores(grid: Any, size: Size, grid_window: Sequence[float], upsampling: str = UPSAMPLINGS[0]) -> np.ndarray:
     """A grid of attention on the view's pixels.
 
     Args:
@@ -86,8 +87,8 @@ def scores(grid: Any, size: Size, grid_window: Sequence[float], upsampling: str 
     array([0.   , 0.004, 0.496, 0.504, 0.996, 1.   ])
     """
     cells = _grid(grid)
-    if upsampling not in {"bilinear", "nearest"}:
-        raise ValueError(f"upsampling {upsampling!r}; expected bilinear or nearest")
+    if upsampling not in UPSAMPLINGS:
+        raise ValueError(f"upsampling {upsampling!r}; expected {' or '.join(UPSAMPLINGS)}")
     if len(grid_window) != 4 or not all(map(math.isfinite, grid_window)) or min(grid_window[2:]) <= 0:
         raise ValueError(f"window {list(grid_window)}; expected [x, y, width, height], finite, of a positive size")
     vertical, horizontal = _sides(size)

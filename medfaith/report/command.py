@@ -36,12 +36,16 @@ def add_jobs(jobs: Any) -> None:
         "--annotations", type=Path, action="append", default=[], metavar="FILE",
         help="a file of answers that medfaith annotate wrote; adds tables of what people said (repeatable)",
     )  # fmt: skip
+    job.add_argument(
+        "--data",
+        help="the folder that medfaith build wrote, or a Hub organisation; with --annotations it adds Figure 16 of "
+        "That's the Wrong Lung!, with --heatmaps the contact sheet of SurgXBench (default: leave them out)",
+    )
     build.root_argument(job)
     sheet = job.add_argument_group(
-        "contact sheet of SurgXBench", "With --out and --root: a picture of frames under the models' heatmaps."
+        "contact sheet of SurgXBench", "With --out, --data and --root: a picture of frames under the models' heatmaps."
     )
     sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="the folder that medfaith eval --heatmaps filled")
-    sheet.add_argument("--data", help="the folder that medfaith build wrote, or a Hub organisation")
     extractor = job.add_argument_group(
         "a second reader of HEAL-MedVQA's open-ended answers",
         "A language model reads the same answers, and a table compares the two readings.",
@@ -66,7 +70,9 @@ def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from .write import write_report
 
     extractor, sheet = _extractor(arguments), _sheet(arguments)
-    print(write_report(arguments.results, arguments.out, extractor, sheet, arguments.annotations), end="")
+    print(
+        write_report(arguments.results, arguments.out, extractor, sheet, arguments.annotations, arguments.data), end=""
+    )
     return 0
 
 
@@ -74,7 +80,8 @@ def _sheet(arguments: argparse.Namespace) -> Sheet | None:
     """What SurgXBench's contact sheet is drawn from; None where none is asked for."""
     from .surgx_overlays import Sheet
 
-    if arguments.heatmaps is None and arguments.data is None and not arguments.root:
+    for_labels = arguments.data is None or arguments.annotations  # --data may be there for Figure 16 alone
+    if arguments.heatmaps is None and for_labels and not arguments.root:
         return None
     if arguments.heatmaps is None or arguments.data is None or arguments.out is None:
         action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"

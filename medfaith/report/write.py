@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from medfaith.annotate.answers import read_files
 from medfaith.loaders.errors import InputError, MedfaithError
@@ -29,6 +30,7 @@ from .surgx_overlays import Sheet
 from .surgx_tables import surgx_tables
 from .tables import Table
 from .unread import unread_notes
+from .wrong_lung_abnormalities import OfAbnormality, abnormality_tables, by_abnormality, read_affirmed
 from .wrong_lung_annotations import annotation_tables
 from .wrong_lung_correlations import annotation_correlations
 from .wrong_lung_figures import wrong_lung_pictures
@@ -62,6 +64,7 @@ def write_report(
     extractor: Extractor | None = None,
     sheet: Sheet | None = None,
     annotations: Sequence[Path] = (),
+    data: str | None = None,
 ) -> str:
     """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
 
@@ -71,10 +74,11 @@ def write_report(
         extractor: reads HEAL-MedVQA's open-ended answers a second time, for a table of its own.
         sheet: what a contact sheet of SurgXBench's heatmaps is drawn from; none is drawn without.
         annotations: files of what people answered to `medfaith annotate`.
+        data: the build with the labels of the sentences that they judged; None leaves out Wrong Lung Figure 16.
 
     Raises:
-        InputError: see `results.read_results`, `annotate.answers.read_files`; or `out` holds other files or cannot
-            be written.
+        InputError: see `results.read_results`, `annotate.answers.read_files`,
+            `wrong_lung_abnormalities.read_affirmed`; or `out` holds other files or cannot be written.
         MedfaithError: see `heal_extractors.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
@@ -87,7 +91,8 @@ def write_report(
     tables += in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)
-    more = [wrong_lung_tables(lung), _annotated(lung, annotations), _read_again(results.heal, extractor)]
+    annotated = _annotated(lung, annotations, data)
+    more = [wrong_lung_tables(lung), annotated[:2], _read_again(results.heal, extractor)]
     tables += [table for of_part, _ in more for table in of_part]
     notes += [note for _, of_part in more for note in of_part]
     pictures: dict[str, bytes] = {}
@@ -95,7 +100,7 @@ def write_report(
         for drawn, left_out in (
             heal_pictures(results.heal),
             surgx_pictures(results.surgx, sheet),
-            wrong_lung_pictures(lung),
+            wrong_lung_pictures(lung, annotated.abnormalities),
         ):
             pictures |= drawn
             notes += left_out
@@ -105,13 +110,26 @@ def write_report(
     return report
 
 
-def _annotated(lung: Sequence[ModelScores], annotations: Sequence[Path]) -> tuple[list[Table], list[str]]:
-    """Tables of what people said of heatmaps, and notes; none without files of answers."""
+class _Annotated(NamedTuple):
+    """What people said of heatmaps."""
+
+    tables: list[Table]
+    notes: list[str]
+    abnormalities: list[OfAbnormality]
+
+
+def _annotated(lung: Sequence[ModelScores], annotations: Sequence[Path], data: str | None) -> _Annotated:
+    """Nothing without files of answers; no abnormalities without the build that knows them."""
     if not annotations:
-        return [], []
+        return _Annotated([], [], [])
     judgements, of_files = read_files(annotations)
-    correlated, unmatched = annotation_correlations(lung, judgements)
-    return annotation_tables(judgements, of_files) + correlated, unmatched
+    correlated, notes = annotation_correlations(lung, judgements)
+    tables = annotation_tables(judgements, of_files) + correlated
+    if data is None:
+        return _Annotated(tables, [*notes, "Wrong Lung Figure 16 needs the labels of the judged sentences: --data"], [])
+    affirmed, unknown = read_affirmed(data, judgements)
+    abnormalities = by_abnormality(judgements, affirmed)
+    return _Annotated(tables + abnormality_tables(abnormalities), [*notes, *unknown], abnormalities)
 
 
 def _read_again(heal: Sequence[HealRun], extractor: Extractor | None) -> tuple[list[Table], list[str]]:

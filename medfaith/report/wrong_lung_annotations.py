@@ -34,7 +34,7 @@ def _scores_table(name: str, title: str, scores: Sequence[ModelScores], notes: S
     columns = [
         MODEL, Column("n", ("n",), count), Column("Images", ("n_instances",), count),
         Column("Annotators", ("n_annotators",), count),
-        *(Column(f"{of.capitalize()} [95% CI]", tuple(f"{of}{end}" for end in _CI), _interval) for of in NAMES),
+        *(Column(f"{of.capitalize()} [95% CI]", tuple(f"{of}{end}" for end in _CI), mean_interval) for of in NAMES),
     ]  # fmt: skip
     rows: list[list[Any]] = []
     for of in scores:
@@ -65,5 +65,5 @@ def _two(value: float) -> str:
     return UNDEFINED if as_text(value) == UNDEFINED else f"{value:.2f}"
 
 
-def _interval(value: float, low: float, high: float) -> str:
+def mean_interval(value: float, low: float, high: float) -> str:
     return UNDEFINED if _two(value) == UNDEFINED else f"{_two(value)} [{_two(low)}, {_two(high)}]"

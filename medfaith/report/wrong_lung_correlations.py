@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from medfaith.annotate.answers import Judgement
 from medfaith.evaluate_metrics.localization.pairs import Row, correlations
 
 from .tables import MODEL, SEED, UNDEFINED, Column, Table, count
-from .wrong_lung_scores import COMPARED, ModelScores, flagged
+from .wrong_lung_scores import COMPARED, ModelScores, flagged, marked
 from .wrong_lung_tables import TITLES
 
 _FEWEST = 3  # instances: through two points there is always a line
@@ -35,25 +36,31 @@ def annotation_correlations(
 ) -> tuple[list[Table], list[str]]:
     """Of each model the correlation of every value with every question, over what was judged of it; and notes.
 
-    The table is left out where no judged heatmap is one of these models'.
+    A table for each scoring; it is left out where no judged heatmap is one of its models'.
     """
     if not models:
         missing = "no sample log of That's the Wrong Lung! is there"
         return [], [f"{missing}: Wrong Lung Figure 6 needs those whose heatmaps were judged"]
     points = mean_points(judgements)
-    joined = [(model.name, judged(_originals(model), points)) for model in models]
-    rows = [row for name, of_model in joined if of_model for row in _rows(name, of_model)]
+    joined = [(model, judged(_originals(model), points)) for model in models]
+    tables = [
+        marked(_table([row for model, found in of for row in _rows(model.name, found)]), scoring)
+        for scoring, of in groupby([one for one in joined if one[1]], key=lambda one: one[0].scoring)
+    ]
+    notes = _unmatched(judgements, {(row["id"], row["heatmaps"]) for _, of_model in joined for row in of_model})
+    if without := [model.name for model, of_model in joined if not of_model]:
+        notes.append(f"{', '.join(without)}: none of its heatmaps was judged; left out of Wrong Lung Figure 6")
+    return tables, notes
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> Table:
     columns = [
         MODEL, Column("", ("value",)),
         *(Column(f"{of.capitalize()} [95% CI]", (of, f"{of}_ci_low", f"{of}_ci_high"), _interval) for of in NAMES),
         Column("n", ("n",), count),
     ]  # fmt: skip
     title = "Wrong Lung Figure 6: correlations with annotators' judgement"
-    table = Table("wrong_lung_figure_06_correlations", title, columns, rows, [_NOTE])
-    notes = _unmatched(judgements, {(row["id"], row["heatmaps"]) for _, of_model in joined for row in of_model})
-    if without := [name for name, of_model in joined if not of_model]:
-        notes.append(f"{', '.join(without)}: none of its heatmaps was judged; left out of Wrong Lung Figure 6")
-    return [table] if rows else [], notes
+    return Table("wrong_lung_figure_06_correlations", title, columns, rows, [_NOTE])
 
 
 def mean_points(judgements: Sequence[Judgement]) -> Points:

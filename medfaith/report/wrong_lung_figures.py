@@ -1,35 +1,45 @@
-"""Bar charts of what a perturbation changes (That's the Wrong Lung!, Figures 3, 5, 14 and 15), as PNG files."""
+"""Bar charts of That's the Wrong Lung!, as PNG files: what a perturbation changes (Figures 3, 5, 14 and 15), and how
+intuitive annotators find heatmaps by abnormality (Figure 16).
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from medfaith.annotate.answers import POINTS
 
 from .pictures import NONE, Drawn, Styles, figure_of, png, separate, styles_of
-from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores
+from .wrong_lung_abnormalities import QUESTION, OfAbnormality
+from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores, by_scoring, suffix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_T = TypeVar("_T")
+_NOTHING = (math.nan,) * 3
 _TITLES = {"delta_auroc": "Δ AUROC", "delta_average_precision": "Δ Avg. P"}
 
 
-def wrong_lung_pictures(models: Sequence[ModelScores]) -> Drawn:
-    """Pictures by file name, and notes on what is not drawn."""
+def wrong_lung_pictures(models: Sequence[ModelScores], judged: Sequence[OfAbnormality] = ()) -> Drawn:
+    """Pictures by file name, those of changes apart for each scoring, and notes on what is not drawn."""
     models = [model for model in models if model.deltas]
-    if not models:
+    if not models and not judged:
         return {}, []
     if importlib.util.find_spec("matplotlib") is None:
         needed = "need matplotlib and are left out: uv pip install 'medfaith[explain]'"
         return {}, [f"pictures of That's the Wrong Lung! {needed}"]
-    return {
-        "figure_wrong_lung_05.png": png(figure_5(models)),
-        "figure_wrong_lung_14.png": png(figure_14(models, "delta_auroc")),
-        "figure_wrong_lung_15.png": png(figure_14(models, "delta_average_precision")),
-    }, []
+    drawn = {"figure_wrong_lung_16.png": png(figure_16(judged))} if judged else {}
+    for scoring, of in by_scoring(models):
+        figures = {
+            "05": figure_5(of), "14": figure_14(of, "delta_auroc"), "15": figure_14(of, "delta_average_precision"),
+        }  # fmt: skip
+        drawn |= {f"figure_wrong_lung_{number}{suffix(scoring)}.png": png(one) for number, one in figures.items()}
+    return drawn, []
 
 
 def figure_5(models: Sequence[ModelScores]) -> Figure:
@@ -55,20 +65,48 @@ def figure_14(models: Sequence[ModelScores], score: str) -> Figure:
     return figure
 
 
+def figure_16(found: Sequence[OfAbnormality]) -> Figure:
+    """Mean intuitiveness of each model's heatmaps, by abnormality."""
+    styles = styles_of(sorted({model.model for of in found for model in of.models}))
+    figure = figure_of(4.5, styles)
+    axes = figure.subplots()
+    for group, of in enumerate(found):
+        means = {model.model: model.means[QUESTION] for model in of.models}
+        for place, width, name in _places(group, [*styles]):
+            _bar(axes, place, width, means[name][:3] if name in means else _NOTHING, styles[name])
+    wrapped = [textwrap.fill(of.name.replace("/", "/ "), 16).replace("/ ", "/") for of in found]  # also after a slash
+    names = [f"{name}\n(n = {of.n_sentences})" for name, of in zip(wrapped, found, strict=True)]
+    axes.set_xticks(range(len(found)), names, fontsize=9)
+    separate(axes, len(found))
+    axes.set_ylim(0, POINTS[-1])
+    axes.set_ylabel("Intuitiveness\n(1 to 5 points, 95% CI)")
+    return figure
+
+
 def _bars(axes: Axes, models: Sequence[ModelScores], score: str, subsets: Mapping[str, str], styles: Styles) -> None:
     """A bar a model for each perturbation, on its subset, in percentage points; a line for the interval."""
-    width = 0.8 / len(models)
     for group, (config, subset) in enumerate(subsets.items()):
-        for number, model in enumerate(models):
-            place = group - 0.4 + width * (number + 0.5)
+        for place, width, model in _places(group, models):
             scores: Mapping[str, Any] = model.deltas.get(config, {}).get(subset, {})
-            mean, low, high = (100 * scores.get(f"{score}{end}", math.nan) for end in ("", "_ci_low", "_ci_high"))
-            if math.isnan(mean):
-                axes.text(place, 0, NONE, ha="center", va="bottom", fontsize=12)
-                continue
-            axes.bar(place, mean, min(width, 0.3), linewidth=0.8, **styles[model.name])
-            if not math.isnan(low):
-                axes.vlines(place, low, high, color="black", linewidth=1.5)
+            shown = [100 * scores.get(f"{score}{end}", math.nan) for end in ("", "_ci_low", "_ci_high")]
+            _bar(axes, place, width, shown, styles[model.name])
     axes.axhline(0, color="black", linewidth=0.8)
     separate(axes, len(subsets))
     axes.set_ylabel(f"{_TITLES[score]}\n(points, 95% CI)")
+
+
+def _places(group: int, items: Sequence[_T]) -> Iterator[tuple[float, float, _T]]:
+    """Of each item of a group its place and its width, side by side."""
+    width = 0.8 / len(items)
+    return ((group - 0.4 + width * (number + 0.5), width, item) for number, item in enumerate(items))
+
+
+def _bar(axes: Axes, place: float, width: float, shown: Sequence[float], style: Mapping[str, Any]) -> None:
+    """A bar with a line for its interval. shown: mean, low and high; without a mean, a mark."""
+    mean, low, high = shown
+    if math.isnan(mean):
+        axes.text(place, 0, NONE, ha="center", va="bottom", fontsize=12)
+        return
+    axes.bar(place, mean, min(width, 0.3), linewidth=0.8, **style)
+    if not math.isnan(low):
+        axes.vlines(place, low, high, color="black", linewidth=1.5)

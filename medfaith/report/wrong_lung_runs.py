@@ -17,14 +17,28 @@ from medfaith.evaluate_metrics.localization.score import RANKED, SCORED, STATES,
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
-from medfaith.tasks.wrong_lung.adapter import read_reply, unpacked, with_divergence
+from medfaith.tasks.wrong_lung.adapter import SCORING, read_reply, unpacked, with_divergence
 
 GOLD, SYNTHETIC, SWAPPED, TRIMMED = "gold", "synthetic", "synthetic_swapped_conditions", "trimmed"
 CHANGED = ("swap_left_right", "shuffle_in_report", RANDOM_SENTENCES, "random_boxes", SYNTHETIC, SWAPPED, TRIMMED)
 TASK = "medfaith_wrong_lung_"
 HELD_OUT = "held-out patients"
+BEFORE = {"upsampling": "bilinear", "precision_ties": "excluded"}  # of logs that do not say: those of earlier versions
 # Arguments of the models of this package that change where the attention is said to lie.
 _TELLING = ("heatmap", "explainer", "attention", "tau", "layer", "target")
+
+
+class Scoring(NamedTuple):
+    """How attention was scored (`tasks.wrong_lung.adapter.SCORING`). Figures of two scorings stand in no one table."""
+
+    upsampling: str = SCORING["upsampling"][0]
+    precision_ties: str = SCORING["precision_ties"][0]
+
+    @property
+    def words(self) -> list[str]:
+        """What is not as by default."""
+        named = {"nearest": "nearest upsampling", "excluded": "precision without ties"}
+        return [named[value] for value in self if value in named]
 
 
 class WrongLungSetting(NamedTuple):
@@ -34,6 +48,7 @@ class WrongLungSetting(NamedTuple):
 
     config: str
     variant: str
+    scoring: Scoring = Scoring()
 
 
 class Sentence(NamedTuple):
@@ -67,8 +82,8 @@ class WrongLungRun(LoggedRows):
 
     @property
     def telling(self) -> list[str]:
-        """The model's telling arguments, and whether it was asked about held-out patients only."""
-        return [self.setting.variant] * bool(self.setting.variant)
+        """The model's telling arguments, whether it was asked about held-out patients only, and another scoring."""
+        return [*filter(None, [self.setting.variant]), *self.setting.scoring.words]
 
     @property
     def originals(self) -> list[Row]:
@@ -80,12 +95,13 @@ class WrongLungRun(LoggedRows):
 
 
 def in_wrong_lung_order(runs: list[WrongLungRun]) -> list[WrongLungRun]:
-    """By model and its arguments, then the gold sentences before CHANGED."""
+    """By scoring, by model and its arguments, then the gold sentences before CHANGED."""
     configs = [GOLD, *CHANGED]
     return sorted(
         runs,
         key=lambda run: (
-            run.model.casefold(), run.model, run.adapter, run.setting.variant, configs.index(run.setting.config),
+            run.setting.scoring.words, run.model.casefold(), run.model, run.adapter, run.setting.variant,
+            configs.index(run.setting.config),
         ),
     )  # fmt: skip
 
@@ -111,7 +127,11 @@ class _WrongLungLines(Rows):
             raise SampleError("doc", f"of the task {task}, which is none of {TASK}{GOLD}, {TASK}{', '.join(CHANGED)}")
         if doc["perturbation"] not in ((None,) if config == GOLD else (None, config)):
             raise SampleError("doc.perturbation", f"{doc['perturbation']!r} in the task {task}")
-        return WrongLungSetting(config, "")
+        scoring = Scoring(*(doc.get(name, before) for name, before in BEFORE.items()))
+        for name, choices in SCORING.items():
+            if (value := getattr(scoring, name)) not in choices:
+                raise SampleError(f"doc.{name}", f"{value!r} is none of {', '.join(choices)}")
+        return WrongLungSetting(config, "", scoring)
 
     @staticmethod
     def row(sample: Mapping[str, Any]) -> Sentence:

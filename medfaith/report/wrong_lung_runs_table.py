@@ -33,6 +33,7 @@ def runs_table(models: Sequence[ModelScores]) -> Table:
         Column("Without images", ("n_skipped",), count), Column("Other patients", ("n_left_out",), count),
         Column("scored", ("n_auroc",), count), *SIZES[1:],
         Column("Pairs", ("n_pairs",), count), Column("without Δ", ("n_pairs_undefined",), count),
+        Column("Upsampling", ("upsampling",)), Column("P ties", ("precision_ties",)),
         Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = [
@@ -40,7 +41,8 @@ def runs_table(models: Sequence[ModelScores]) -> Table:
         "that leaves out rows whose images are missing, or whose patients --patients leaves out (Other patients). "
         "scored: sentences with an AUROC. The others have no attention (without map), no attention on any region "
         "(degenerate), or boxes that hold no pixel of the view (without box) or all of them. Pairs: a changed sentence "
-        "with its original. without Δ: pairs in which one of the two has no AUROC."
+        "with its original. without Δ: pairs in which one of the two has no AUROC. P ties: whether precision counts "
+        "pixels tied with the threshold. Runs of another upsampling, or with other ties, have tables of their own."
     ]
     return Table("wrong_lung_runs", "Wrong Lung runs", columns, rows, notes)
 
@@ -53,8 +55,8 @@ def _run(run: WrongLungRun) -> list[Any]:
     return [
         run.name, run.setting.config, run.n, run.n_data, len({row["cluster"] for row in run.rows}), run.n_skipped,
         run.n_left_out, len(known), *(states.count(state) for state in (WITHOUT_MAP, DEGENERATE, WITHOUT_BOX)),
-        len(pairs), sum(not {row["id"], row["original_id"]} <= known for row in pairs), run.source.task,
-        run.source.date,
+        len(pairs), sum(not {row["id"], row["original_id"]} <= known for row in pairs), *run.setting.scoring,
+        run.source.task, run.source.date,
     ]  # fmt: skip
 
 

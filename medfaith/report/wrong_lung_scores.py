@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.localization.pairs import (
@@ -17,8 +19,8 @@ from medfaith.evaluate_metrics.localization.pairs import (
 )
 from medfaith.evaluate_metrics.localization.ranking import names
 
-from .tables import SEED
-from .wrong_lung_runs import CHANGED, GOLD, SWAPPED, SYNTHETIC, TRIMMED, WrongLungRun, in_wrong_lung_order
+from .tables import SEED, Table
+from .wrong_lung_runs import CHANGED, GOLD, SWAPPED, SYNTHETIC, TRIMMED, Scoring, WrongLungRun, in_wrong_lung_order
 
 ABNORMAL = "abnormal"
 COMPARED = (*VALUES, ABNORMAL)  # of the correlations
@@ -54,13 +56,37 @@ class ModelScores(NamedTuple):
     divergence: Scores
     correlations: Mapping[tuple[str, str], tuple[float, int]]
 
+    @property
+    def scoring(self) -> Scoring:
+        """That of its runs; a model that was scored in two ways counts as two."""
+        return next(iter(self.runs.values())).setting.scoring
+
 
 def score_models(runs: Sequence[WrongLungRun]) -> list[ModelScores]:
-    """By model and its arguments, in the report's order."""
+    """By scoring, model and its arguments, in the report's order."""
     models: dict[tuple, dict[str, WrongLungRun]] = {}
     for run in in_wrong_lung_order(list(runs)):
-        models.setdefault((run.model, run.adapter, run.setting.variant), {})[run.setting.config] = run
+        setting = run.setting
+        models.setdefault((setting.scoring, run.model, run.adapter, setting.variant), {})[setting.config] = run
     return [_score(of_model) for of_model in models.values()]
+
+
+def by_scoring(models: Sequence[ModelScores]) -> list[tuple[Scoring, list[ModelScores]]]:
+    """The models that one table or picture may hold side by side, for each scoring."""
+    return [(scoring, list(of)) for scoring, of in groupby(models, key=lambda model: model.scoring)]
+
+
+def marked(table: Table, scoring: Scoring) -> Table:
+    """The table with its figures' scoring in its title and in the name of its file, where it is not the default."""
+    if not scoring.words:
+        return table
+    title = table.title.replace(":", f" ({', '.join(scoring.words)}):", 1)
+    return replace(table, name=f"{table.name}{suffix(scoring)}", title=title)
+
+
+def suffix(scoring: Scoring) -> str:
+    """What the names of its files end with; empty by default."""
+    return "".join(f"_{word}" for words in scoring.words for word in words.split())
 
 
 def _score(runs: Mapping[str, WrongLungRun]) -> ModelScores:

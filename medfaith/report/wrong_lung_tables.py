@@ -23,7 +23,16 @@ from .tables import (
     points_interval,
 )
 from .wrong_lung_runs_table import SIZES, left_out, runs_table
-from .wrong_lung_scores import ABNORMAL, COMPARED, PERTURBATIONS, SUBSET_NAMES, ModelScores, Scores
+from .wrong_lung_scores import (
+    ABNORMAL,
+    COMPARED,
+    PERTURBATIONS,
+    SUBSET_NAMES,
+    ModelScores,
+    Scores,
+    by_scoring,
+    marked,
+)
 
 _CI = ("", "_ci_low", "_ci_high")
 _INTERVALS = f"95% intervals: bootstrap over patients, 2,000 resamples, seed {SEED}."
@@ -41,16 +50,21 @@ TITLES = {
 
 
 def wrong_lung_tables(models: Sequence[ModelScores]) -> tuple[list[Table], list[str]]:
-    """The tables that the runs give, none without runs; and notes on what is left out of which."""
+    """The tables that the runs give, none without runs, apart for each scoring; and notes on what is left out."""
     if not models:
         return [], []
+    scored = [marked(table, scoring) for scoring, of in by_scoring(models) for table in _of_scoring(of)]
+    return [runs_table(models), *scored], left_out(models)
+
+
+def _of_scoring(models: Sequence[ModelScores]) -> list[Table]:
     tables = [
-        runs_table(models), _localization(models), _subsets(models),
+        _localization(models), _subsets(models),
         _candidates(models, "04", (ALL, ABNORMAL)), _trimmed(models), _all_subsets(models), _divergence(models),
         _candidates(models, "09", ("one_lung", "mdrb")), _entropy(models), _at_tops(models, "11", "precision"),
         _at_tops(models, "12", "iou"), _deltas(models), *_correlations(models),
     ]  # fmt: skip
-    return [table for table in tables if table.rows], left_out(models)
+    return [table for table in tables if table.rows]
 
 
 def _localization(models: Sequence[ModelScores]) -> Table:
@@ -113,9 +127,10 @@ def _at_tops(models: Sequence[ModelScores], number: str, kind: str) -> Table:
     title = f"Wrong Lung Table {number}: {what} at 5/10/30%"
     ties = {
         "iou": "IOU is 0 where so many pixels are equal that none is among the top ones.",
-        "precision": "There is no precision where so many pixels are equal that none is among the top ones.",
-    }
-    about = f"Of the 5, 10 and 30% of the pixels that are attended most. {ties[kind]} n: the number of sentences"
+        "included": "Pixels that are tied with the least of them count, too, so that they may be more.",
+        "excluded": "There is no precision where so many pixels are equal that none is among the top ones.",
+    }[kind if kind == "iou" else models[0].scoring.precision_ties]
+    about = f"Of the 5, 10 and 30% of the pixels that are attended most. {ties} n: the number of sentences"
     about = f"{about} with a value, one for each share where these differ, “of” all where some have none."
     notes = [f"{about} Synth: as in Table 7. {_IN_CSV}"]
     given = _synthetic_or_not(models)
@@ -153,7 +168,8 @@ def _divergence(models: Sequence[ModelScores]) -> Table:
     title = "Wrong Lung Table 8: divergence of attention under a random sentence"
     notes = [
         "Symmetric Kullback-Leibler divergence in nats between the attention of a sentence and of a random one in the "
-        f"same image; 0 where the text does not matter. pairs: “a of b”, those with both attentions. {_INTERVALS}"
+        "same image, over its regions, without attention on no region; 0 where the text does not matter. "
+        f"pairs: “a of b”, those with both attentions. {_INTERVALS}"
     ]
     given = [([model.name], model.divergence) for model in models]
     return _wide("wrong_lung_table_08_divergence", title, given, columns, notes)

@@ -51,12 +51,28 @@ def add_jobs(jobs: Any) -> None:
         help="the checkpoint to start from; its record is read if it lies beside it (default: random weights)",
     )
     job.add_argument(
-        "--text-model",
-        default=TEXT_MODEL,
-        metavar="DIR",
-        help="folder or Hub name of the BERT whose tokenizer the model reads with (default: %(default)s)",
+        "--image-encoder",
+        metavar="NAME",
+        help="without --init: start the image encoder from the weights of this ResNet-50, a file of torchvision's or a "
+        "folder or Hub name of timm's; the paper's are timm/resnet50.tv_in1k (default: random weights)",
     )
-    job.add_argument("--tiny", action="store_true", help="without --init: train a small model, to try the command")
+    job.add_argument(
+        "--text-encoder",
+        metavar="NAME",
+        help="without --init: start the text encoder from the weights of the BERT in this folder or of this Hub name; "
+        f"the paper's are {TEXT_MODEL} (default: random weights)",
+    )
+    job.add_argument(
+        "--text-model",
+        metavar="NAME",
+        help="folder or Hub name of the BERT whose tokenizer the model reads with (default: that of --text-encoder, or "
+        f"{TEXT_MODEL})",
+    )
+    job.add_argument(
+        "--tiny",
+        action="store_true",
+        help="without --init: make every encoder small that has random weights, to try the command",
+    )
     job.add_argument(
         "--seed",
         type=whole(above=-1),
@@ -102,6 +118,12 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             "is not a file in a folder that exists",
             action="make the folder, or name another file",
         )
+    if arguments.init and (arguments.image_encoder or arguments.text_encoder):
+        raise InputError(
+            f"--init {arguments.init}",
+            "has both encoders",
+            action="leave out --image-encoder and --text-encoder, or --init",
+        )
     try:
         from .run import run
     except ImportError as error:
@@ -114,7 +136,9 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         arguments.out,
         config=arguments.config,
         init=arguments.init,
-        text_model=arguments.text_model,
+        text_model=arguments.text_model or arguments.text_encoder or TEXT_MODEL,
+        image_encoder=arguments.image_encoder,
+        text_encoder=arguments.text_encoder,
         tiny=arguments.tiny,
         limit=arguments.limit,
         cache=int(arguments.image_cache * 2**30),

@@ -20,6 +20,7 @@ from medfaith.tasks.models.gloria import GloriaModel, load_gloria, load_tokenize
 from medfaith.tasks.wrong_lung.held_out import read_seen
 
 from .data import Example, read
+from .encoders import load_bert, load_resnet
 from .recipes import GOLD, RECIPES, Options
 from .train import auroc, settle, train
 
@@ -35,6 +36,8 @@ def run(
     config: str = GOLD,
     init: Path | None = None,
     text_model: str,
+    image_encoder: str | None = None,
+    text_encoder: str | None = None,
     tiny: bool = False,
     limit: int | None = None,
     cache: int = 2**31,
@@ -45,7 +48,7 @@ def run(
 
     Args:
         name: of the recipe. data, roots, config, limit, cache, workers: as of `data.read`. out: the checkpoint.
-        init, text_model, tiny: as of `start`.
+        init, text_model, image_encoder, text_encoder, tiny: as of `start`.
 
     Raises:
         InputError: a device that is none, a start that has seen patients who are to be held out, or as `data.read`,
@@ -53,7 +56,8 @@ def run(
     """
     _check_device(options.device)
     recipe = RECIPES[name]
-    model, tokenizer = start(init, text_model, tiny=tiny, seed=options.seed)
+    encoders = {"image_encoder": image_encoder, "text_encoder": text_encoder}
+    model, tokenizer = start(init, text_model, **encoders, tiny=tiny, seed=options.seed)
     examples = read(data, roots, limit, config=config, cache=cache, workers=workers)
     parts = examples.parts
     before_this = seen_before(init)
@@ -69,6 +73,7 @@ def run(
         "recipe": {"name": name, **asdict(recipe)},
         "options": asdict(options),
         "init": None if init is None else init.name,
+        **{which: None if name is None else _without_place(name) for which, name in encoders.items()},
         "config": config,
         "limit": limit,
         "n_without_words": examples.n_without_words,
@@ -85,30 +90,58 @@ def run(
         print(f"AUROC of {mean['n']} held-out sentences ({subset}): {mean['before']:.4f} -> {mean['after']:.4f}")
 
 
-def start(init: Path | None, text_model: str, *, tiny: bool = False, seed: int = 0) -> tuple[GloriaModel, Any]:
-    """A checkpoint's model, or one of random weights, tiny or of the published sizes; and the tokenizer.
+def start(
+    init: Path | None,
+    text_model: str,
+    *,
+    image_encoder: str | None = None,
+    text_encoder: str | None = None,
+    tiny: bool = False,
+    seed: int = 0,
+) -> tuple[GloriaModel, Any]:
+    """A checkpoint's model, or a new one, and the tokenizer.
 
-    One of random weights has no batch-norm statistics yet: `train.settle` gives it those of the training images, so
-    that what training is compared with is a model that differs from the trained one in its weights alone.
+    A new one has the given encoders, of their sizes. What is not given has random weights, as the maps into the common
+    space always have, tiny or of the published sizes. It has no batch-norm statistics of these images yet:
+    `train.settle` gives it those of the training images, so that what training is compared with is a model that differs
+    from the trained one in its weights alone.
+
+    Args:
+        init: the checkpoint. text_model: folder or Hub name of the tokenizer.
+        image_encoder, text_encoder: without init, as of `encoders.load_resnet` and `encoders.load_bert`.
+        tiny, seed: of what is random.
 
     Raises:
-        InputError: as `load_gloria` and `load_tokenizer`.
+        InputError: as `load_gloria`, `load_tokenizer`, `load_resnet` and `load_bert`.
     """
     if init is not None:
         model = load_gloria(init)
         return model, load_tokenizer(text_model, model.text_encoder.model.config.vocab_size)
-    tokenizer = load_tokenizer(text_model, VOCABULARY)
+    resnet = None if image_encoder is None else load_resnet(image_encoder)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        if not tiny:
-            return GloriaModel(), tokenizer
-        bert = BertConfig(
-            vocab_size=len(tokenizer), hidden_size=64, intermediate_size=64, num_hidden_layers=4, num_attention_heads=1
-        )
-        model = GloriaModel(layers=(1, 1, 1, 1), width=4, bert=bert)
-        with torch.no_grad():
-            model.img_encoder.local_embedder.weight *= 0.05  # attention starts close to even instead of on one region
+        bert = None if text_encoder is None else load_bert(text_encoder)
+        tokenizer = load_tokenizer(text_model, bert.config.vocab_size if bert else VOCABULARY)
+        sizes: dict[str, Any] = _tiny(len(tokenizer)) if tiny else {}
+        sizes |= {"layers": resnet.layers, "width": resnet.width} if resnet else {}
+        sizes |= {"bert": bert.config} if bert else {}
+        model = GloriaModel(**sizes)
+        if tiny:
+            with torch.no_grad():
+                model.img_encoder.local_embedder.weight *= 0.05  # attention starts close to even, not on one region
+        if resnet:
+            model.img_encoder.model.load_state_dict(resnet.weights, strict=False)  # its names have been compared
+        if bert:
+            model.text_encoder.model = bert
         return model, tokenizer
+
+
+def _tiny(vocab_size: int) -> dict[str, Any]:
+    """Sizes of a small model."""
+    bert = BertConfig(
+        vocab_size=vocab_size, hidden_size=64, intermediate_size=64, num_hidden_layers=4, num_attention_heads=1
+    )
+    return {"layers": (1, 1, 1, 1), "width": 4, "bert": bert}
 
 
 def patients(examples: Sequence[Example], config: str) -> list[str] | dict[str, Any]:
@@ -173,6 +206,12 @@ def compared(examples: Sequence[Example], before: np.ndarray, after: np.ndarray)
 
 def _of(subset: str, examples: Sequence[Example]) -> np.ndarray:
     return np.array([subset in example.subsets for example in examples], dtype=bool)
+
+
+def _without_place(name: str) -> str:
+    """A Hub name as it is; of a file or folder its name alone, since where it lies is nobody else's."""
+    path = Path(name).expanduser()
+    return path.resolve().name if path.exists() else name
 
 
 def _record_of(checkpoint: Path) -> Path:

@@ -91,10 +91,10 @@ class Oracle(Baseline):
 
 
 class AlwaysYes(Baseline):
-    """Takes the first option, whatever it says: Yes to a closed question, A to a multiple choice."""
+    """Says A to a multiple choice, whatever stands there; in words it affirms the first thing that can be affirmed."""
 
     def choose(self, docs: list[dict[str, Any]]) -> list[int]:
-        return [0] * len(docs)
+        return [1 if doc.get("reply_in_words") and doc["negated"] == 0 else 0 for doc in docs]
 
 
 class NegationAttracted(Baseline):

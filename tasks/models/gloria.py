@@ -218,7 +218,7 @@ def load_gloria(path: str | Path, attention: str = "paper", tau: float = TAU) ->
     file = Path(path).expanduser()
     weights = _read(file)
     model = GloriaModel(**_sizes(file, weights), attention=attention, tau=tau)
-    _check_names(file, weights, model.state_dict())
+    check_names(file, weights, model.state_dict())
     model.load_state_dict(weights)
     return model
 
@@ -292,7 +292,7 @@ def _sizes(path: Path, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         vocab_size=vocab_size,
         hidden_size=hidden,
         num_hidden_layers=count(rf"{re.escape(bert)}encoder\.layer\.(\d+)\."),
-        num_attention_heads=hidden // 64 if hidden % 64 == 0 else 1,
+        num_attention_heads=bert_heads(hidden),
         intermediate_size=shape(f"{bert}encoder.layer.0.intermediate.dense.weight")[0],
         max_position_embeddings=shape(f"{bert}embeddings.position_embeddings.weight")[0],
         type_vocab_size=shape(f"{bert}embeddings.token_type_embeddings.weight")[0],
@@ -305,7 +305,17 @@ def _sizes(path: Path, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     }
 
 
-def _check_names(path: Path, weights: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> None:
+def bert_heads(hidden_size: int) -> int:
+    """How many heads the BERT of a checkpoint has, which does not say it: each has 64 dimensions."""
+    return hidden_size // 64 if hidden_size % 64 == 0 else 1
+
+
+def check_names(
+    where: str | Path,
+    weights: Mapping[str, torch.Tensor],
+    wanted: Mapping[str, torch.Tensor],
+    expected: str = EXPECTED,
+) -> None:
     """Raises InputError naming what is missing, unknown, or of another shape."""
     named = {
         "lacks": wanted.keys() - weights.keys(),
@@ -316,4 +326,4 @@ def _check_names(path: Path, weights: Mapping[str, torch.Tensor], wanted: Mappin
     }
     if any(named.values()):
         found = "; ".join(f"{what} {few(names)}" for what, names in named.items() if names)
-        raise InputError(path, found, expected=EXPECTED)
+        raise InputError(where, found, expected=expected)

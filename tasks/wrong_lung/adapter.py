@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from medfaith.evaluate_metrics.localization.pairs import candidate_accuracy, deltas, pairs, summarise
+from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.evaluate_metrics.localization.score import score_row, symmetric_kl
+from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.tasks.scoring import SKIPPED, Scorer
 
 Records = Sequence[Mapping[str, Any]]
 
+SCORING = {"upsampling": UPSAMPLINGS, "precision_ties": TIES}  # what a run may choose; by default the first
 COUNTS = (SKIPPED, "n_rows_left_out")  # of the task; every row repeats them
 ATTENTION = "attention"  # name of the one map of a row in the heatmap store
 ENDS = ("", "_ci_low", "_ci_high")
@@ -85,7 +88,8 @@ def _row(doc: Mapping[str, Any], results: Sequence[str], *, keep: bool = False) 
         entry = doc["heatmaps"].entry(reply.heatmaps, doc["id"], size)
         grid, window = entry.maps.get(ATTENTION), entry.geometry.window
     boxes = [box["xywh"] for box in doc["boxes"]]
-    scored = score_row(grid, window, size, boxes, upsampling=doc["upsampling"], name=doc["id"])
+    how = {name: doc[name] for name in SCORING}
+    scored = score_row(grid, window, size, boxes, **how, name=doc["id"])
     row = {
         "id": doc["id"],
         "original_id": doc["original_id"],

@@ -12,12 +12,12 @@ from medfaith.tasks import rows
 from medfaith.tasks.controls import REGIONS, TARGET, Facts
 from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
+from medfaith.tasks.wrong_lung.adapter import SCORING
 from medfaith.tasks.wrong_lung.held_out import of_patients
 from medfaith.tasks.wrong_lung.prompts import QUESTION
 
 GOLD = "gold"
 ORIGINALS = {"synthetic_swapped_conditions": "synthetic"}  # of the others they are in GOLD
-UPSAMPLING = ("bilinear", "nearest")
 SUBSETS = ("abnormal", "one_lung", "mdrb")
 _TEXT, _INDEX, _FLAG = datasets.Value("string"), datasets.Value("int32"), datasets.Value("bool")
 DOCUMENT = {
@@ -38,7 +38,7 @@ DOCUMENT = {
     "negated": _INDEX,
     "reply_in_words": _FLAG,
     "topic": _TEXT,
-    "upsampling": _TEXT,
+    **dict.fromkeys(SCORING, _TEXT),
     "n_rows_left_out": _INDEX,  # of the task, for the sake of `patients`; every row repeats it
 }
 SHARED = ("id", "patient_id", "study_id", "width", "height", "sentence", "subsets", "boxes")
@@ -48,7 +48,8 @@ def load(
     repository: str,
     config: str,
     heatmaps: str | None = None,
-    upsampling: str = "bilinear",
+    upsampling: str = SCORING["upsampling"][0],
+    precision_ties: str = SCORING["precision_ties"][0],
     patients: str | None = None,
     **options: Any,
 ) -> dict[str, datasets.Dataset]:
@@ -57,14 +58,18 @@ def load(
     Args:
         heatmaps: the folder in which the model keeps its attention (its `store=`).
         upsampling: of the attention on the view: "bilinear", as the paper says, or "nearest", as its code does.
+        precision_ties: whether precision counts pixels that are tied with its threshold: "included", as the paper's
+            code does, or "excluded".
         patients: the record that training writes beside a checkpoint: ask about those only that it has not seen.
 
     Raises:
-        InputError: a perturbed row whose original is not there, another upsampling, or as `of_patients`; for gold, a
-            record none of whose patients is in the data.
+        InputError: a perturbed row whose original is not there, a word that is not in SCORING, or as `of_patients`; for
+            gold, a record none of whose patients is in the data.
     """
-    if upsampling not in UPSAMPLING:
-        raise InputError("upsampling", f"is {upsampling!r}", expected=" or ".join(UPSAMPLING))
+    scoring = {"upsampling": upsampling, "precision_ties": precision_ties}
+    for name, value in scoring.items():
+        if value not in SCORING[name]:
+            raise InputError(f"option {name}", f"is {value!r}", expected=" or ".join(SCORING[name]))
     originals = None if config == GOLD else rows.read(
         repository, ORIGINALS.get(config, GOLD), options["split"], options.get("data")
     )  # fmt: skip
@@ -79,7 +84,7 @@ def load(
             of_id = {row["id"]: row for row in cast(Iterable[dict[str, Any]], originals)}
             docs = [doc for row in wanted for doc in _pair(row, of_id, f"{repository}, config {config!r}")]
         asked_of = docs if patients is None else of_patients(docs, patients, whole=config == GOLD)
-        of_run = {"upsampling": upsampling, "n_rows_left_out": len(docs) - len(asked_of)}
+        of_run = {**scoring, "n_rows_left_out": len(docs) - len(asked_of)}
         docs = [doc | of_run for doc in asked_of]
         if options.get("control") in REGIONS:
             features[TARGET] = MASK

@@ -49,7 +49,7 @@ class Scene(NamedTuple):
 def make_scene(folder: Path) -> Scene:
     roots = phantom.write(folder / "phantom", seed=0, sources=("mimic_cxr",))
     rows = _rows(roots["mimic_cxr"])
-    _write_rows(folder / "data", rows)
+    write_rows(folder / "data", rows)
     runs, references = {}, {}
     for number, model in enumerate(MODELS):
         references[model] = _write_heatmaps(folder / "heatmaps", model, rows, share=1 - 0.4 * number)
@@ -89,7 +89,8 @@ def _rows(root: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _write_rows(data: Path, rows: list[dict[str, Any]]) -> None:
+def write_rows(data: Path, rows: list[dict[str, Any]]) -> None:
+    """As a build of gold alone."""
     folder = data / "wrong-lung-chest_imagenome"
     (folder / "gold").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, SENTENCE.arrow_schema), folder / "gold" / "test.parquet")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import rel_entr
 from scipy.stats import entropy as scipy_entropy
 from scipy.stats import pearsonr
 from sklearn.metrics import roc_auc_score
@@ -64,22 +65,24 @@ def test_entropy_of_even_attention_is_the_published_one():
 
 
 @settings(max_examples=50)
-@given(st.data())
-def test_divergence_is_symmetric_never_negative_and_that_of_scipy(data):
+@given(st.data(), st.booleans())
+def test_divergence_is_symmetric_never_negative_and_that_of_scipy(data, kl_no_attn):
     shape = (3, 4)
     first, second = data.draw(grids(shape)), data.draw(grids(shape))
-    found = symmetric_kl(first, second)
-    assert found == symmetric_kl(second, first)
+    found = symmetric_kl(first, second, kl_no_attn=kl_no_attn)
+    assert found == symmetric_kl(second, first, kl_no_attn=kl_no_attn)
     assert found >= 0
-    assert symmetric_kl(first, first) == 0
+    assert symmetric_kl(first, first, kl_no_attn=kl_no_attn) == 0
     p, q = distribution(first), distribution(second)
     if min(p[:-1].min(), q[:-1].min()) > FLOOR and (p[-1] > 0) == (q[-1] > 0):
-        assert found == pytest.approx((scipy_entropy(p, q) + scipy_entropy(q, p)) / 2, abs=1e-9)
+        parts = (rel_entr(p, q) + rel_entr(q, p)) / 2  # scipy scales neither to sum to 1
+        assert found == pytest.approx(parts.sum() if kl_no_attn else parts[:-1].sum(), abs=1e-9)
 
 
-def test_divergence_is_finite_where_a_cell_is_zero_and_counts_no_attn_as_one():
+def test_divergence_is_finite_where_a_cell_is_zero_and_counts_no_attn_only_if_asked():
     assert symmetric_kl([[1, 0]], [[0, 1]]) == pytest.approx(23 * math.log(2))
-    assert symmetric_kl([[0.5]], [[0.25]]) == pytest.approx(0.25 * math.log(3) / 2)
+    assert symmetric_kl([[0.5]], [[0.25]]) == pytest.approx(0.25 * math.log(2) / 2)
+    assert symmetric_kl([[0.5]], [[0.25]], kl_no_attn=True) == pytest.approx(0.25 * math.log(3) / 2)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +131,18 @@ def test_rows_worked_out_by_hand(grid, boxes, state, auroc, nats, none):
     assert row["entropy"] == (None if nats is None else pytest.approx(nats))
     assert row["no_attn"] == none
     defined = state == "scored"
-    assert all(
-        (row[name] is None) != defined for name in RANKED if not name.startswith("precision") and name != "auroc"
-    )
+    assert all((row[name] is None) != defined for name in RANKED if name != "auroc")
+
+
+def test_options_reach_what_they_change():
+    kept = score_row(EVEN, window(SIZE), SIZE, [LEFT], upsampling="nearest", precision_ties="excluded")
+    assert kept["precision_5"] is None
+    assert score_row(EVEN, window(SIZE), SIZE, [LEFT], upsampling="nearest")["precision_5"] == 0.5
+    halves = [prediction(ON_LEFT / share) for share in (1, 2)]
+    references = [reference("b", [LEFT]), reference("b:r", [LEFT], "b", "random_sentences")]
+    found = [score_predictions(halves, references, kl_no_attn=asked) for asked in (False, True)]
+    assert found[0]["random_sentences"]["all"]["kl"] == pytest.approx(HALF / 4)
+    assert found[1]["random_sentences"]["all"]["kl"] > 1  # 0 and a half of the attention is on no region
 
 
 @pytest.mark.parametrize(
@@ -147,6 +159,7 @@ def test_rows_worked_out_by_hand(grid, boxes, state, auroc, nats, none):
         ({"window": None}, "a7: attention without a window"),
         ({"size": (0, 4)}, "a7: size"),
         ({"upsampling": "cubic"}, "a7: upsampling 'cubic'"),
+        ({"precision_ties": "some"}, "a7: precision_ties 'some'"),
     ],
 )
 def test_bad_rows_are_named(changes, message):
@@ -292,6 +305,7 @@ def test_predictions_by_hand():
     assert (random["local_accuracy"], random["n_local_accuracy"]) == (1, 1)
     assert (random["kl"], random["n_kl"]) == (pytest.approx(22 * HALF), 1)
     assert found["random_boxes"]["abnormal"]["kl"] == 0
+    assert (original["iou_5"], original["precision_5"]) == (0, 1)  # half of the pixels are tied at the top
     assert "local_accuracy" not in found["random_boxes"]["all"]
     assert [row["state"] for row in found["per_sample"]] == ["without_map", *["scored"] * 4]
     assert found["original"]["mdrb"]["n_rows"] == 0
@@ -306,7 +320,8 @@ def test_no_predictions():
 @pytest.mark.parametrize("first", range(5))  # whatever is missing in the first row
 def test_module_agrees_with_the_function(first):
     predictions, references = (rows[first:] + rows[:first] for rows in (PREDICTIONS, REFERENCES))
-    options = {"upsampling": "nearest", "per_sample": True, "n_resamples": 50}
+    options = {"upsampling": "nearest", "precision_ties": "excluded", "kl_no_attn": True, "per_sample": True}
+    options |= {"n_resamples": 50}
     expected = score_predictions(predictions, references, **options)
     assert repr(computed("localization", predictions, references, **options)) == repr(expected)
 

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, jaccard_score, precision_score, roc_auc_score
 
-from medfaith.evaluate_metrics.localization.ranking import TOPS, localization, names
+from medfaith.evaluate_metrics.localization.ranking import TIES, TOPS, localization, names
 
 NAN = float("nan")
 
 
-def plain(scores, labels, tops=TOPS):
+def plain(scores, labels, tops=TOPS, precision_ties="included"):
     """As one would write it down with scikit-learn."""
     scores, labels = scores.ravel(), labels.ravel()
     if not labels.any():
@@ -20,7 +20,8 @@ def plain(scores, labels, tops=TOPS):
     kept = [np.sort(scores)[: len(scores) - int(len(scores) * top / 100)].max() for top in tops]
     found += [jaccard_score(labels, scores > bound) for bound in kept]
     undefined: dict = {"zero_division": NAN}
-    return [*found, *(precision_score(labels, scores > bound, **undefined) for bound in kept)]
+    top = np.greater_equal if precision_ties == "included" else np.greater
+    return [*found, *(precision_score(labels, top(scores, bound), **undefined) for bound in kept)]
 
 
 @st.composite
@@ -38,42 +39,47 @@ def maps(draw):
     return scores, rng.random(shape) < draw(st.sampled_from([0, 0.1, 0.5, 1]))
 
 
-@given(maps())
-def test_equals_scikit_learn(batch):
+@given(maps(), st.sampled_from(TIES))
+def test_equals_scikit_learn(batch, ties):
     scores, labels = batch
     given_scores = scores.copy()
-    found = localization(scores, labels)
+    found = localization(scores, labels, precision_ties=ties)
     assert tuple(found) == names()
     assert np.array_equal(scores, given_scores)
     for row in range(len(scores)):
-        expected = plain(scores[row].astype(np.float64), labels[row])
+        expected = plain(scores[row].astype(np.float64), labels[row], precision_ties=ties)
         assert np.allclose([value[row] for value in found.values()], expected, rtol=0, atol=1e-12, equal_nan=True)
 
 
 @pytest.mark.parametrize(
     ("scores", "labels", "expected"),
     [
-        ([4, 3, 2, 1], [1, 1, 0, 0], (1, 1, 1, 1)),
-        ([1, 2, 3, 4], [1, 1, 0, 0], (0, (1 / 3 + 2 / 4) / 2, 0, 0)),
-        ([1, 1, 1, 1], [1, 1, 0, 0], (0.5, 0.5, 0, NAN)),  # nothing is above the threshold
-        ([3, 2, 2, 1], [1, 1, 0, 0], (0.875, (1 + 2 / 3) / 2, 0.5, 1)),  # the tie leaves one pixel in the top half
-        ([4, 3, 2, 1], [1, 1, 1, 1], (NAN, 1, 0.5, 1)),
-        ([4, 3, 2, 1], [0, 0, 0, 0], (NAN, NAN, NAN, NAN)),
+        # AUROC, AP, IoU, precision with the pixels at the threshold, and without them
+        ([4, 3, 2, 1], [1, 1, 0, 0], (1, 1, 1, 2 / 3, 1)),  # the threshold is a pixel's, the best of the lower half
+        ([1, 2, 3, 4], [1, 1, 0, 0], (0, (1 / 3 + 2 / 4) / 2, 0, 1 / 3, 0)),
+        ([1, 1, 1, 1], [1, 1, 0, 0], (0.5, 0.5, 0, 0.5, NAN)),  # nothing is above the threshold
+        ([3, 2, 2, 1], [1, 1, 0, 0], (0.875, (1 + 2 / 3) / 2, 0.5, 2 / 3, 1)),  # the tie leaves one pixel above
+        ([4, 3, 2, 1], [1, 1, 1, 1], (NAN, 1, 0.5, 1, 1)),
+        ([4, 3, 2, 1], [0, 0, 0, 0], (NAN, NAN, NAN, NAN, NAN)),
     ],
 )
 def test_cases_worked_out_by_hand(scores, labels, expected):
-    found = localization(np.array([scores], dtype=float), np.array([labels], dtype=bool), tops=(50,))
-    assert np.allclose([value[0] for value in found.values()], expected, equal_nan=True)
+    batch = np.array([scores], dtype=float), np.array([labels], dtype=bool)
+    for ties, precision in zip(TIES, expected[3:], strict=True):
+        found = localization(*batch, tops=(50,), precision_ties=ties)
+        assert np.allclose([value[0] for value in found.values()], (*expected[:3], precision), equal_nan=True)
 
 
 def test_sizes_of_the_view():
     rng = np.random.default_rng(0)
     scores, labels = rng.random((2, 224, 224)), rng.random((2, 224, 224)) < 0.3
     predicted = [int(50176 * top / 100) for top in TOPS]  # all scores differ
+    for ties, more in zip(TIES, (1, 0), strict=True):
+        found = localization(scores, labels, precision_ties=ties)
+        for top, count in zip(TOPS, predicted, strict=True):
+            true = found[f"precision_{top}"] * (count + more)
+            assert np.allclose(true, true.round(), rtol=0, atol=1e-6)
     found = localization(scores, labels)
-    for top, count in zip(TOPS, predicted, strict=True):
-        true = found[f"precision_{top}"] * count
-        assert np.allclose(true, true.round(), rtol=0, atol=1e-6)
     assert np.allclose([value[1] for value in found.values()], plain(scores[1], labels[1]), rtol=0, atol=1e-12)
 
 
@@ -92,6 +98,11 @@ def test_sizes_of_the_view():
 def test_bad_input_is_named(scores, labels, tops, message):
     with pytest.raises(ValueError, match=message):
         localization(scores, labels, tops)
+
+
+def test_another_word_for_ties_is_named():
+    with pytest.raises(ValueError, match="precision_ties 'some'; expected included or excluded"):
+        localization(np.ones((1, 2)), np.ones((1, 2), dtype=bool), precision_ties="some")
 
 
 def test_no_maps():

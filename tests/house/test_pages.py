@@ -195,7 +195,8 @@ def parse(words: Sequence[str]) -> None:
 def _parse_lm_eval(words: list[str]) -> None:
     words = [str(include_path()) if word == "$(medfaith tasks)" else word for word in words]
     arguments = lm_eval_parser().parse_args(["run", *words])
-    assert set(arguments.metadata) <= {"data", "roots", "skip_missing_images", "heatmaps", "patients"}
+    known = {"data", "roots", "skip_missing_images", "heatmaps", "patients", "upsampling", "precision_ties"}
+    assert set(arguments.metadata) <= known
     assert set(arguments.tasks if isinstance(arguments.tasks, list) else arguments.tasks.split(",")) <= set(
         task_names()
     )

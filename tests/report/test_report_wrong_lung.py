@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from medfaith.report.write import write_report
 from medfaith.tasks.wrong_lung.adapter import packed
-from tests.report.report_logs import DATE, csv_rows, rows_of
+from tests.report.report_logs import DATE, change_lines, csv_rows, rows_of
 from tests.report.surgx_logs import shown
 from tests.report.wrong_lung_logs import TASK, Row, changed, original, write_wrong_lung
 
@@ -49,8 +49,9 @@ def test_gold_by_hand(tmp_path):
     assert report.startswith("# That's the Wrong Lung! results\n")
     assert given(report) == {RUNS, FIRST, SUBSETS, WHOLE, ENTROPY, PRECISION, IOU}
     assert rows_of(report, RUNS) == [
-        ["m", "gold", "5 of 11", "3", "2", "0", "2", "1", "1", "0", "0", "0", f"{TASK}gold", DATE]
-    ]
+        ["m", "gold", "5 of 11", "3", "2", "0", "2", "1", "1", "0", "0", "0", "bilinear", "included",
+         f"{TASK}gold", DATE]
+    ]  # fmt: skip
     one = [shown([0.75, 0.25], [1, 1]), shown([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
     assert rows_of(report, FIRST) == [["m", *one, "2 of 5", "1", "1", "0"]]
     assert rows_of(report, SUBSETS) == [
@@ -85,6 +86,41 @@ def test_a_run_about_held_out_patients_is_not_held_beside_one_about_all(tmp_path
     assert [row[0] for row in rows_of(report, RUNS)] == ["m", "m (held-out patients)"]
     assert [row[0] for row in rows_of(report, FIRST)] == ["m", "m (held-out patients)"]
     assert {row[0] for row in rows_of(report, DELTAS)} == {"m (held-out patients)"}
+
+
+def test_two_scorings_of_one_model_share_no_table(tmp_path):
+    """Not even where the originals of one would stand in for those that the other lacks."""
+    pair = [GOLD[0], changed(GOLD[0], "swap_left_right", auroc=0.25)]
+    write_wrong_lung(tmp_path / "a", "gold", GOLD)
+    write_wrong_lung(tmp_path / "b", "swap_left_right", pair, upsampling="nearest")
+    write_wrong_lung(tmp_path / "c", "gold", GOLD[:2], upsampling="nearest", precision_ties="excluded")
+    words = "nearest upsampling", "precision without ties"
+    nearest, both = f"m ({words[0]})", f"m ({', '.join(words)})"
+    report = write_report([tmp_path / name for name in "abc"], tmp_path / "out")
+    assert {tuple(row[index] for index in (0, 12, 13)) for row in rows_of(report, RUNS)} == {
+        ("m", "bilinear", "included"), (nearest, "nearest", "included"), (both, "nearest", "excluded"),
+    }  # fmt: skip
+    for model, marks, n in (("m", (), "2 of 5"), (nearest, words[:1], "1"), (both, words, "2")):
+        mark = f" ({', '.join(marks)})" if marks else ""
+        (row,) = rows_of(report, f"{FIRST}{mark}: ")
+        assert (row[0], row[4]) == (model, n)
+        file = "_".join(["wrong_lung_table_01_03_localization", *marks]).replace(" ", "_")
+        assert [row["model"] for row in csv_rows(tmp_path / "out" / f"{file}.csv")] == [model]
+    assert {row[0] for row in rows_of(report, f"{DELTAS} (nearest upsampling)")} == {nearest}
+    assert report.count(f"\n## {DELTAS}") == 1, "the model has changes in one scoring alone"
+    assert "are tied with the least of them count" in report
+    assert "There is no precision where" in report
+    pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
+    assert pictures == [f"figure_wrong_lung_{number}_nearest_upsampling.png" for number in ("05", "14", "15")]
+
+
+def test_a_log_that_does_not_say_how_it_was_scored_left_ties_out(tmp_path):
+    """Those of earlier versions."""
+    log = write_wrong_lung(tmp_path, "gold", GOLD)
+    change_lines(log, lambda lines: [re.sub(r', "(upsampling|precision_ties)": "\w+"', "", line) for line in lines])
+    assert "upsampling" not in log.read_text()
+    report = write_report([tmp_path])
+    assert [row[0] for row in rows_of(report, f"{FIRST} (precision without ties): ")] == ["m (precision without ties)"]
 
 
 def test_correlations_by_hand(tmp_path):
@@ -149,7 +185,7 @@ def test_divergence_agrees_with_scipy(tmp_path):
         p, q = random.dirichlet(np.ones(13), size=2)
         grids = [packed(of[:12].reshape(3, 4)) for of in (p, q)]
         rows += [row | {"attention": grids[0]}, changed(row, "random_sentences") | {"attention": grids[1]}]
-        divergences.append((stats.entropy(p, q) + stats.entropy(q, p)) / 2)
+        divergences.append((special.rel_entr(p, q) + special.rel_entr(q, p))[:12].sum() / 2)  # without the 13th share
     rows[-1]["attention"] = None
     write_wrong_lung(tmp_path / "logs", "random_sentences", rows)
     report = write_report([tmp_path / "logs"], tmp_path / "out")

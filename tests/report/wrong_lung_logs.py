@@ -53,7 +53,8 @@ def document(row: Row, **columns: Any) -> dict[str, Any]:
         "patient_id": row["cluster"], "study_id": "s1", "image_id": "p1/s1/a.jpg", "width": 256, "height": 256,
         "sentence": "Left effusion.", "question": "Does this chest X-ray show it?", "options": ["Yes", "No"],
         "answer": 0, "negated": 1, "reply_in_words": True, "topic": "sentence", "images": "mimic_cxr:p1/s1/a.jpg",
-        "boxes": [box], "described": [box], "heatmaps": "Heatmaps", "n_rows_skipped": 0, **columns,
+        "boxes": [box], "described": [box], "heatmaps": "Heatmaps", "n_rows_skipped": 0,
+        "upsampling": "bilinear", "precision_ties": "included", **columns,
     }  # fmt: skip
 
 
@@ -62,13 +63,14 @@ def write_wrong_lung(
 ) -> Path:
     """The log of one task, and the results beside it; reply: to every question, with {id} for the row's.
 
-    how: `n_rows_skipped`, `n_rows_left_out`, and what `write_samples` takes.
+    how: `n_rows_skipped`, `n_rows_left_out`, `upsampling`, `precision_ties`, and what `write_samples` takes.
     """
-    counts = {name: how.pop(name, 0) for name in ("n_rows_skipped", "n_rows_left_out")}
+    columns = {name: how.pop(name, 0) for name in ("n_rows_skipped", "n_rows_left_out")}
+    columns |= {name: how.pop(name) for name in ("upsampling", "precision_ties") if name in how}
     first = "auroc" if config == "gold" else "delta_auroc"  # of the task's metrics: there a sample keeps its row
     samples = [
         {
-            "doc": document(row, **counts),
+            "doc": document(row, **columns),
             "filtered_resps": [reply.replace("{id}", row["id"])],
             "filter": "none",
             first: row,

@@ -47,8 +47,8 @@ def test_the_released_sizes_and_names_are_accepted():
         sizes = released._sizes(Path("gloria.ckpt"), weights)
         model = GloriaModel(**sizes)
         default = GloriaModel(no_attn=True)
-    released._check_names(Path("gloria.ckpt"), weights, model.state_dict())
-    released._check_names(Path("gloria.ckpt"), weights, default.state_dict())
+    released.check_names(Path("gloria.ckpt"), weights, model.state_dict())
+    released.check_names(Path("gloria.ckpt"), weights, default.state_dict())
     assert sizes["layers"] == [3, 4, 6, 3]
     assert sizes["bert"].num_attention_heads == 12
 

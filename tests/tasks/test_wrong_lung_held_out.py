@@ -32,10 +32,11 @@ def record(phantom_wrong_lung_build, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(record, phantom_wrong_lung_build) -> Path:
-    """What `medfaith eval --patients` writes."""
+    """What `medfaith eval --patients` writes, with every pixel scored as the paper's code does but for ties."""
     out = record.parent / "results"
+    scoring = ["--upsampling", "nearest", "--precision-ties", "excluded"]
     given = ["--model", "oracle", "--heatmaps", str(record.parent / "attention"), "--output_path", str(out)]
-    assert main([*asked_of(record, phantom_wrong_lung_build), *given]) == 0
+    assert main([*asked_of(record, phantom_wrong_lung_build), *given, *scoring]) == 0
     return out
 
 
@@ -80,6 +81,7 @@ def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_l
     scores = results_of(results)[f"{GROUP}_{task}"]
     assert scores["n_rows_left_out,none"] == pairs * (len(of_data) - len(mine))
     assert scores["n_rows_skipped,none"] == 0
+    assert {(doc["upsampling"], doc["precision_ties"]) for doc in docs} == {("nearest", "excluded")}
 
 
 def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp_path, capsys):
@@ -93,6 +95,7 @@ def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp
     assert (line["n"], line["n_data"], line["n_left_out"]) == (str(n), str(len(of_data)), str(len(of_data) - n))
     text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     assert f"| {n} of {len(of_data)} |" in text
+    assert "## Wrong Lung Table 2 (nearest upsampling, precision without ties): subsets" in text
 
 
 @pytest.fixture
@@ -154,13 +157,19 @@ def test_the_command_ends_with_status_2(phantom_wrong_lung_build, tmp_path, caps
     assert f"{path}: cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("task", ["contrabench_chexpert_presence", "heal_vindr_tpt"])
-def test_tasks_of_other_benchmarks_refuse_the_option(phantom_build, tmp_path, capsys, task):
+@pytest.mark.parametrize(
+    ("task", "option", "value"),
+    [
+        ("contrabench_chexpert_presence", "patients", "a.ckpt.json"),
+        ("contrabench_chexpert_presence", "precision_ties", "included"),
+        ("heal_vindr_tpt", "upsampling", "nearest"),
+    ],
+)
+def test_tasks_of_other_benchmarks_refuse_the_options(phantom_build, capsys, task, option, value):
     """They would ask about every patient, as if those of the record were left out."""
-    path = tmp_path / "a.ckpt.json"
-    path.write_text('{"seen": ["p1"]}')
-    command = ["eval", "--data", str(phantom_build), "--patients", str(path), "--model", "oracle"]
+    given = [f"--{option.replace('_', '-')}", value]
+    command = ["eval", "--data", str(phantom_build), "--model", "oracle", *given]
     assert main([*command, "--tasks", f"medfaith_{task}"]) == 2
     error = capsys.readouterr().err
-    assert "option patients: is one of That's the Wrong Lung!" in error
+    assert f"option {option}: is one of That's the Wrong Lung!" in error
     assert ("cxr-contrabench-chexpert" if "chexpert" in task else "heal-medvqa-vindr_cxr") in error

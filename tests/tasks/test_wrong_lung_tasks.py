@@ -109,12 +109,13 @@ def test_boxes_that_a_report_exchanges_do_not_move_it_on_average(runs):
     assert values[::2] != values[1::2]
 
 
-def test_uniform_attention_ranks_nothing(runs):
+def test_uniform_attention_ranks_nothing(runs, phantom_wrong_lung_build):
     scores = runs["uniform"]["gold"]["scores"]
     assert scores["auroc"] == 0.5
     assert scores["entropy"] == pytest.approx(math.log(361), abs=1e-6)
     assert scores["iou_5"] == scores["iou_30"] == 0
-    assert math.isnan(scores["precision_5"])
+    shares = [boxes_of(row).mean() for row in rows_of(phantom_wrong_lung_build, "gold")]
+    assert scores["precision_5"] == pytest.approx(mean(shares)), "all pixels are tied"
     for name in ("random_boxes", "synthetic_swapped_conditions"):
         assert runs["uniform"][name]["scores"]["delta_auroc"] == 0
 
@@ -259,17 +260,21 @@ def test_attention_is_spread_over_pixels_as_was_asked(phantom_wrong_lung_build, 
     named = {source: str(root) for source, root in phantom_wrong_lung_roots.items()}
     given = {"config": "gold", "split": "test", "data": str(phantom_wrong_lung_build), "roots": named}
     found = {}
-    for upsampling in rows.UPSAMPLING:
+    for upsampling in adapter.SCORING["upsampling"]:
         doc = rows.load(REPOSITORY, upsampling=upsampling, **given)["test"][0]
         grid, geometry = attention("image_only", doc)
         store = HeatmapStore(tmp_path, {"model": upsampling}, exact=True)
         store.write(doc["id"], "0" * 16, {"attention": grid}, geometry)
         reply = json.dumps({"heatmaps": store.reference("0" * 16)})
         doc["heatmaps"] = HeatmapReader(str(tmp_path))
-        found[upsampling] = adapter.gold_results(doc, [reply])["auroc"]["values"]["auroc"]
-    assert found["bilinear"] != found["nearest"]
-    with pytest.raises(InputError, match="upsampling: is 'cubic'"):
-        rows.load(REPOSITORY, upsampling="cubic", **given)
+        found[upsampling] = adapter.gold_results(doc, [reply])["auroc"]["values"]
+        without = adapter.gold_results(doc | {"precision_ties": "excluded"}, [reply])["auroc"]["values"]
+        changed = {name for name, value in without.items() if value != found[upsampling][name]}
+        assert {name.rpartition("_")[0] for name in changed} == {"precision"}
+    assert found["bilinear"]["auroc"] != found["nearest"]["auroc"]
+    for option, value in (("upsampling", "cubic"), ("precision_ties", "some")):
+        with pytest.raises(InputError, match=f"option {option}: is '{value}'"):
+            rows.load(REPOSITORY, **given, **{option: value})
 
 
 def test_only_the_oracle_knows_where_boxes_are(phantom_wrong_lung_build, tmp_path):

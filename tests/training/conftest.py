@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
+from torchvision.models.resnet import Bottleneck, ResNet
+from transformers import AutoTokenizer, BertConfig, BertModel
 
 from medfaith import cli
 from medfaith.builders import wrong_lung
@@ -44,6 +48,22 @@ def make_scene(folder: Path, n_studies: int) -> Scene:
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory) -> Scene:
     return make_scene(tmp_path_factory.mktemp("training"), N_STUDIES)
+
+
+@pytest.fixture(scope="session")
+def encoders(scene, tmp_path_factory) -> tuple[Path, Path]:
+    """A ResNet that has seen images, as torchvision keeps it, and a BERT with the scene's tokenizer in its folder."""
+    folder = tmp_path_factory.mktemp("encoders")
+    shutil.copytree(scene.text_model, folder / "bert")
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        resnet = ResNet(Bottleneck, [2, 1, 1, 1], width_per_group=8).train()
+        resnet(torch.rand(2, 3, SIDE, SIDE))
+        torch.save(resnet.state_dict(), folder / "resnet.pth")
+        sizes = {"hidden_size": 64, "num_attention_heads": 1, "intermediate_size": 32, "num_hidden_layers": 4}
+        n_tokens = len(AutoTokenizer.from_pretrained(folder / "bert"))
+        BertModel(BertConfig(**sizes, vocab_size=n_tokens)).save_pretrained(folder / "bert")
+    return folder / "resnet.pth", folder / "bert"
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
+from transformers import BertModel
 
 from medfaith.tasks import rows
-from medfaith.tasks.models.gloria import GloriaAligner
+from medfaith.tasks.models.gloria import GloriaAligner, load_gloria
 from medfaith.training.data import GOLD, REPOSITORY, SILVER, SPLITS
 
 LIMIT = 80
@@ -51,8 +53,9 @@ def first(limited, tmp_path) -> Path:
 def test_the_command_writes_what_medfaith_alignment_reads(scene, limited):
     record = record_of(limited)
     assert sorted(path.name for path in limited.parent.iterdir()) == ["first.ckpt", "first.ckpt.json"]
-    expected = ("no_attn", GOLD, LIMIT, None)
-    assert (record["recipe"]["name"], *(record[name] for name in ("config", "limit", "init"))) == expected
+    expected = ("no_attn", GOLD, LIMIT, None, None, None)
+    named = ("config", "limit", "init", "image_encoder", "text_encoder")
+    assert (record["recipe"]["name"], *(record[name] for name in named)) == expected
     assert [len(record["loss"][name]) for name in ("train", "validation")] == [1, 1]
     assert record["seen"] == sorted(learnt(record))
     assert not learnt(record) & set(record["patients"]["test"])
@@ -73,13 +76,20 @@ def test_no_patient_of_a_first_limited_training_is_held_out_by_the_second(comman
     assert {*record["seen"], *record["patients"]["test"]} == patients(scene, GOLD)
 
 
-def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene, first, tmp_path):
+def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene, first, encoders, tmp_path):
+    """At a rate that learns nothing, the checkpoint has the weights of the encoders that it was started from."""
     out, options = tmp_path / "silver.ckpt", ("--config", SILVER, "--batch-size", 4)
     assert command("retrained", out, *options, "--init", first) == 0
     assert record_of(out)["seen"] == record_of(first)["seen"]
-    assert command("clinical_masking", out, *options, "--image-cache", 0, "--workers", 2) == 0
-    record = record_of(out)
+    given = ("--image-encoder", encoders[0], "--text-encoder", encoders[1], "--lr", 1e-12)
+    assert command("clinical_masking", out, *options, *given, "--image-cache", 0, "--workers", 2) == 0
+    record, model = record_of(out), load_gloria(out)
     assert (record["config"], record["seen"]) == (SILVER, [])
+    assert [record[name] for name in ("init", "image_encoder", "text_encoder")] == [None, "resnet.pth", "bert"]
+    bert = dict(BertModel.from_pretrained(encoders[1]).named_parameters())
+    for network, weights in ((model.img_encoder.model, torch.load(encoders[0])), (model.text_encoder.model, bert)):
+        for name, weight in network.named_parameters():
+            torch.testing.assert_close(weight, weights[name])
     for split in SPLITS[SILVER]:
         ids = sorted(patients(scene, SILVER, split))
         digest = hashlib.sha256("".join(f"{one}\n" for one in ids).encode()).hexdigest()
@@ -117,6 +127,8 @@ def test_a_start_whose_record_cannot_be_read_is_refused(command, first, tmp_path
         ("--limit 1", "--limit: leaves no sentence"),
         ("--device none", "--device none: cannot be used"),
         ("--init /nowhere.ckpt", "/nowhere.ckpt: cannot be loaded"),
+        ("--init /nowhere.ckpt --text-encoder bert", "--init /nowhere.ckpt: has both encoders"),
+        ("--image-encoder /nowhere", "--image-encoder /nowhere: cannot be loaded"),
         ("--out /nowhere/trained.ckpt", "--out /nowhere/trained.ckpt: is not a file in a folder"),
         ("--root mimic_cxr=/nowhere", "/nowhere does not exist"),
         ("--data /nowhere", "cannot be loaded"),
