@@ -38,7 +38,9 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     build.root_argument(job)
     sheet = job.add_argument_group(
-        "contact sheet of SurgXBench", "With --out and --root: a picture of frames under the models' heatmaps."
+        "frames of SurgXBench",
+        "With --out and --root: pictures of frames under the models' heatmaps (a contact sheet), and of frames before "
+        "and after what a model looked at is painted black.",
     )
     sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="the folder that medfaith eval --heatmaps filled")
     sheet.add_argument("--data", help="the folder that medfaith build wrote, or a Hub organisation")
