@@ -171,15 +171,17 @@ class ContrastiveLM(ImageLM):
         of_all, chosen_of_all, tied_of_all = None, [], []
         if self._threshold == "per_class" and not job.top_k:
             of_all = self._scores_of_all(job, quiet)
-            chosen_of_all, tied_of_all = (of(of_all, 0, self._percentile, "per_class") for of in (predicted, tied))
+            chosen_of_all = predicted(of_all, 0, self._percentile, "per_class")
+            tied_of_all = tied(of_all, 0, self._percentile, "per_class")
         for rows in batches(range(len(job.requests)), self._batch_size, "frames", quiet):
             frames = [opened(job.requests[row], job.store) for row in rows]
             if of_all is None:
                 scores = self._scored(job, frames)
-                chosen, ties = (of(scores, job.top_k, self._percentile) for of in (predicted, tied))
+                chosen = predicted(scores, job.top_k, self._percentile)
+                ties = tied(scores, job.top_k, self._percentile)
             else:
-                scores = of_all[list(rows)]
-                chosen, ties = ([of[row] for row in rows] for of in (chosen_of_all, tied_of_all))
+                scores, chosen = of_all[list(rows)], [chosen_of_all[row] for row in rows]
+                ties = [tied_of_all[row] for row in rows]
             answers = self._replies(job, frames, scores, chosen)
             replies += [
                 json.dumps(reply | {"tied": True} if tie else reply) for reply, tie in zip(answers, ties, strict=True)
