@@ -2,7 +2,8 @@
 
 A heatmap L has one number a pixel. Its region is where L >= quantile(L, 1 - top_fraction) and L > 0, with the linear
 quantile of numpy; the paper's text and appendix C.1 take the top 20 % (its formula, read with tau = 0.8, would keep
-80 %). A map whose values are all equal, or of which none is positive, has no region: it is degenerate.
+80 %). A map whose values are all equal, or of which none is positive, has no region: it is degenerate. `L > 0` is not
+in the paper: where less than the top fraction is positive, equation 1 as it stands keeps pixels without attention, too.
 
 Batches are numpy or torch arrays (n, height, width). Tensors on a device stay there; only a few numbers a map leave it.
 """
@@ -53,7 +54,7 @@ def shares_inside(
     motion: Any = None,
     top_fraction: float = 0.2,
     ids: Sequence[str] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shares of each map's region that lie in a union of boxes, or in the motion mask.
 
     Args:
@@ -64,6 +65,7 @@ def shares_inside(
     Returns:
         shares: float64 (g, n), NaN for a degenerate map.
         degenerate: bool (n,).
+        cut: bool (n,), maps with a region from which `L > 0` takes pixels that equation 1 alone would keep.
 
     Raises:
         ValueError: as `attention_region`; boxes for another number of maps, or a box that is none.
@@ -83,7 +85,7 @@ def shares_inside(
     else:
         areas, inside = _device_counts(maps, rectangles, motion, top_fraction, names)
     with np.errstate(invalid="ignore"):
-        return inside / areas, areas == 0
+        return inside / areas, areas == 0, (areas > 0) & (areas < _fewest(size[0] * size[1], top_fraction))
 
 
 def _counts(
@@ -170,6 +172,12 @@ def _position(n: int, top_fraction: float) -> tuple[int, float]:
     place = (n - 1) * (1 - top_fraction)
     rank = min(math.floor(place), max(n - 2, 0))
     return rank, place - rank
+
+
+def _fewest(n: int, top_fraction: float) -> int:
+    """Of n pixels, how many at least are not below the quantile."""
+    rank, weight = _position(n, top_fraction)
+    return n - rank - (weight > 0)
 
 
 def _interpolated(lower: Any, upper: Any, weight: float) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .frames import boxes_of, each_frame, stacked
 from .regions import attention_region, shares_inside
-from .spread import by_group, spread
+from .spread import by_group, n_cut_at_zero, spread
 
 __all__ = ["attention_alignment", "attention_region", "score_frame", "score_predictions", "summarise"]
 
@@ -46,7 +46,7 @@ def attention_alignment(
     >>> attention_alignment(heatmap, [[[1, 1, 2, 1]]], [[[1, 1, 2, 1], [2, 1, 1, 2]]])[:2]
     (array([0.5]), array([0.75]))
     """
-    (aa, ac), degenerate = shares_inside(maps, [class_boxes, all_boxes], top_fraction=top_fraction, ids=ids)
+    (aa, ac), degenerate, _ = shares_inside(maps, [class_boxes, all_boxes], top_fraction=top_fraction, ids=ids)
     return aa, ac, degenerate
 
 
@@ -70,7 +70,7 @@ def score_frame(
 
     Returns:
         k dicts of video, label, outcome ("tp" or "fp"), state ("scored", "degenerate" or "without_map"), aa and ac (NaN
-        unless scored).
+        unless scored), and cut_at_zero (whether `L > 0` takes pixels from its region).
 
     Raises:
         ValueError: as `attention_alignment`; a class predicted twice, or not one map for each label.
@@ -85,21 +85,22 @@ def score_frame(
             "state": WITHOUT_MAP,
             "aa": float("nan"),
             "ac": float("nan"),
+            "cut_at_zero": False,
         }
         for label in labels
     ]
     given = [number for number, heatmap in enumerate(maps) if heatmap is not None]
     if given:
-        aa, ac, degenerate = attention_alignment(
+        (aa, ac), degenerate, cut = shares_inside(
             stacked(maps, given),
-            [boxes_of(boxes, labels[number]) for number in given],
-            [boxes_of(boxes)] * len(given),
+            [[boxes_of(boxes, labels[number]) for number in given], [boxes_of(boxes)] * len(given)],
             top_fraction=top_fraction,
             ids=[f"{name}, map of {labels[number]}" for number in given],
         )
         for at, number in enumerate(given):
             state = DEGENERATE if degenerate[at] else SCORED
-            records[number] |= {"state": state, "aa": float(aa[at]), "ac": float(ac[at])}
+            values = {"state": state, "aa": float(aa[at]), "ac": float(ac[at]), "cut_at_zero": bool(cut[at])}
+            records[number] |= values
     return records
 
 
@@ -119,7 +120,8 @@ def summarise(
     Returns:
         tp_aa, tp_ac and fp_ac, unrounded means over the scored predictions (NaN without any), each with the endings of
         `spread.spread` (interval and box plot); n_predictions, n_tp, n_fp, n_tp_scored, n_fp_scored, n_degenerate,
-        n_without_map and n_videos; and per_instrument, a dict of the same for each class that was predicted.
+        n_without_map, n_cut_at_zero and n_videos; and per_instrument, a dict of the same for each class that was
+        predicted.
     """
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
     result = _summary(records, options)
@@ -184,5 +186,6 @@ def _summary(records: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -
         "n_fp_scored": sum(record["state"] == SCORED for record in negative),
         "n_degenerate": sum(record["state"] == DEGENERATE for record in records),
         "n_without_map": sum(record["state"] == WITHOUT_MAP for record in records),
+        "n_cut_at_zero": n_cut_at_zero(records),
         "n_videos": len({record["video"] for record in records}),
     }

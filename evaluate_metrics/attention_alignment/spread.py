@@ -1,7 +1,8 @@
-"""A mean with its interval, and the five numbers of its box plot."""
+"""Sums over records: a mean with its interval and the five numbers of its box plot, groups, a count."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,11 @@ def by_group(records: Sequence[Mapping[str, Any]], key: str) -> dict[Any, list[M
     for record in records:
         found.setdefault(record[key], []).append(record)
     return dict(sorted(found.items()))
+
+
+def n_cut_at_zero(records: Sequence[Mapping[str, Any]]) -> float:
+    """How many records' maps `L > 0` takes pixels from; NaN where one, of an earlier version's log, does not say."""
+    return sum(record.get("cut_at_zero", math.nan) for record in records)
 
 
 def _box_plot(values: np.ndarray) -> list[float]:

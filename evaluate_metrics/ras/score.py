@@ -9,7 +9,7 @@ import numpy as np
 
 from ..attention_alignment.frames import boxes_of, each_frame, stacked
 from ..attention_alignment.regions import attention_region, shares_inside
-from ..attention_alignment.spread import spread
+from ..attention_alignment.spread import n_cut_at_zero, spread
 from ..confidence.score import bootstrap_mean
 from ..mask_overlap.masks import decoded
 from .levels import LEVELS, Triplet, is_null, match, parsed
@@ -55,13 +55,7 @@ def ras(
     >>> ras(heatmap, [[[1, 1, 1, 2]]], [[[1, 1, 2, 2]]], moving)[:2]
     (array([0.75]), array([1.]))
     """
-    maps = maps if hasattr(maps, "shape") else np.asarray(maps)
-    masks, known = _motion(motion, maps)
-    (local, everywhere), degenerate = shares_inside(
-        maps, [instrument_boxes, all_boxes], motion=masks, top_fraction=top_fraction, ids=ids
-    )
-    local[~known] = everywhere[~known] = np.nan
-    return local, everywhere, degenerate
+    return _ras(maps, instrument_boxes, all_boxes, motion, top_fraction, ids)[:3]
 
 
 def score_frame(
@@ -94,8 +88,9 @@ def score_frame(
     Returns:
         a dict for each true triplet: video, triplet, null (whether its instrument does nothing), has_box (whether its
         instrument has a box), level, rank (of the prediction, from 0; None if missed), state ("scored", or why not:
-        "without_motion", "without_prediction", "without_map", "degenerate"), ras (NaN unless scored) and n_left_out
-        (predictions left out of the mean of a missed one).
+        "without_motion", "without_prediction", "without_map", "degenerate"), ras (NaN unless scored), n_left_out
+        (predictions left out of the mean of a missed one) and cut_at_zero (whether `L > 0` takes pixels from the region
+        of a map behind its score, see `regions`).
 
     Raises:
         ValueError: as `ras`; text that is no triplet, one that occurs twice, or not one map for each prediction.
@@ -142,7 +137,7 @@ def summarise(
         true triplets of a level (NaN without any), each with the endings of `spread.spread`; share_<level>, of all
         true triplets, with _ci_low and _ci_high; n_<level> and n_<level>_scored; and the counts n_gold, n_null,
         n_null_left_out, n_without_motion, n_without_prediction, n_without_map, n_degenerate (true triplets without a
-        score, by reason), n_without_box, n_left_out_of_missed and n_videos.
+        score, by reason), n_cut_at_zero, n_without_box, n_left_out_of_missed and n_videos.
     """
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
     used = [record for record in records if null_triplets or not record["null"]]
@@ -168,6 +163,7 @@ def summarise(
         "n_null_left_out": len(records) - len(used),
         "n_without_box": sum(not record["has_box"] for record in used),
         "n_left_out_of_missed": sum(record["n_left_out"] for record in used),
+        "n_cut_at_zero": n_cut_at_zero(used),
         "n_videos": len(set(videos)),
     }
 
@@ -230,6 +226,19 @@ def score_predictions(
     return result
 
 
+def _ras(
+    maps: Any, instrument_boxes: Sequence, all_boxes: Sequence, motion: Any, top_fraction: float, ids: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """What `ras` returns, and bool (n,), maps from whose regions `L > 0` takes pixels."""
+    maps = maps if hasattr(maps, "shape") else np.asarray(maps)
+    masks, known = _motion(motion, maps)
+    (local, everywhere), degenerate, cut = shares_inside(
+        maps, [instrument_boxes, all_boxes], motion=masks, top_fraction=top_fraction, ids=ids
+    )
+    local[~known] = everywhere[~known] = np.nan
+    return local, everywhere, degenerate, cut
+
+
 def _scores(
     maps: Any,
     ranked: Sequence[Triplet],
@@ -238,15 +247,15 @@ def _scores(
     motion: Any,
     top_fraction: float,
     name: str,
-) -> dict[int, tuple[float, float, bool]]:
-    """(RAS_local, RAS_global, degenerate) of the ranks that are given."""
-    columns = ras(
+) -> dict[int, tuple[float, float, bool, bool]]:
+    """(RAS_local, RAS_global, degenerate, cut at zero) of the ranks that are given."""
+    columns = _ras(
         stacked(maps, given),
         [boxes_of(boxes, ranked[rank][0]) for rank in given],
         [boxes_of(boxes)] * len(given),
         None if motion is None else [motion] * len(given),
-        top_fraction=top_fraction,
-        ids=[f"{name}, map {rank + 1}" for rank in given],
+        top_fraction,
+        [f"{name}, map {rank + 1}" for rank in given],
     )
     return dict(zip(given, zip(*(column.tolist() for column in columns), strict=True), strict=True))
 
@@ -280,7 +289,7 @@ def _triplets(texts: Sequence[str], name: str) -> list[Triplet]:
 def _record(
     level: str, rank: int | None, n_ranked: int, scores: Mapping[int, tuple], has_motion: bool
 ) -> dict[str, Any]:
-    """Rank, score and state of a true triplet; scores: (local, global, degenerate) of the ranks that have maps."""
+    """Rank, score and state of a true triplet; scores: see `_scores`."""
     chosen = range(n_ranked) if rank is None else [rank]
     values = [scores[number][1 if rank is None else 0] for number in chosen if number in scores]
     known = [value for value in values if not np.isnan(value)]
@@ -294,4 +303,5 @@ def _record(
         "state": state,
         "ras": float(np.mean(known)) if known else float("nan"),
         "n_left_out": len(chosen) - len(known) if rank is None else 0,
+        "cut_at_zero": bool(known) and any(scores[number][3] for number in chosen if number in scores),
     }

@@ -94,8 +94,9 @@ class Reply(NamedTuple):
 
     text: what is to be read by words. predicted: class names. scores: one number a class. heatmaps: the reference under
     which the model keeps its heatmaps. occluded: what it says of the frame without the region that it looked at
-    (triplet, before, after, predicted). None: not given. unparsed: the answer begins like a JSON object and is broken,
-    or is one without an answer.
+    (triplet, before, after, predicted, and more). None: not given. tied: similarities tie, so that classes which would
+    be predicted cannot be named. unparsed: the answer begins like a JSON object and is broken, or is one without an
+    answer.
     """
 
     text: str | None = None
@@ -104,6 +105,7 @@ class Reply(NamedTuple):
     heatmaps: str | None = None
     unparsed: bool = False
     occluded: Mapping[str, Any] | None = None
+    tied: bool = False
 
 
 _NAMES = compiled(INSTRUMENT_SYNONYMS)
@@ -291,6 +293,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise TypeError
@@ -306,8 +314,12 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return numbers
 
 
+_CHANGE = {"triplet", "before", "after", "predicted"}
+_OF_CHANGE = {"top_after", "painted"}  # more, for the picture of it
+
+
 def _occluded(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or set(value) != {"triplet", "before", "after", "predicted"}:
+    if not isinstance(value, dict) or set(value) not in (_CHANGE, _CHANGE | _OF_CHANGE):
         raise TypeError
     _text(value["triplet"])
     _numbers([value["before"]])
@@ -316,7 +328,13 @@ def _occluded(value: Any) -> Mapping[str, Any]:
     if value["after"] is not None:
         _numbers([value["after"]])
         _texts(value["predicted"])
+        if len(_numbers(value.get("top_after", [0] * len(value["predicted"])))) != len(value["predicted"]):
+            raise TypeError
+    if value.get("painted") is not None:
+        _numbers([value["painted"]])
     return value
 
 
-_FIELDS = {"text": _text, "predicted": _texts, "scores": _numbers, "heatmaps": _text, "occluded": _occluded}
+_FIELDS = {
+    "text": _text, "predicted": _texts, "scores": _numbers, "heatmaps": _text, "occluded": _occluded, "tied": _flag,
+}  # fmt: skip

@@ -39,11 +39,13 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--data",
         help="the folder that medfaith build wrote, or a Hub organisation; with --annotations it adds Figure 16 of "
-        "That's the Wrong Lung!, with --heatmaps the contact sheet of SurgXBench (default: leave them out)",
+        "That's the Wrong Lung!, with --heatmaps the pictures of SurgXBench (default: leave them out)",
     )
     build.root_argument(job)
     sheet = job.add_argument_group(
-        "contact sheet of SurgXBench", "With --out, --data and --root: a picture of frames under the models' heatmaps."
+        "frames of SurgXBench",
+        "With --out, --data and --root: pictures of frames under the models' heatmaps (a contact sheet), and of frames "
+        "before and after what a model looked at is painted black.",
     )
     sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="the folder that medfaith eval --heatmaps filled")
     extractor = job.add_argument_group(

@@ -1,4 +1,4 @@
-"""SurgXBench's pictures: box plots of figures 3, 4 and 7 from the records themselves, and the contact sheet.
+"""SurgXBench's pictures: box plots of figures 3, 4 and 7 from the records themselves, and those of frames.
 
 PNG files as bytes, drawn with matplotlib's objects (no global state); a note stands for them without matplotlib.
 """
@@ -15,6 +15,7 @@ from medfaith.evaluate_metrics.ras.levels import LEVELS
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 
 from .pictures import NONE, Drawn, Styles, figure_of, png, separate, short, styles_of
+from .surgx_occlusions import occlusion_figure
 from .surgx_overlays import Sheet, contact_sheet
 from .surgx_runs import SOURCES, SurgXRun, in_surgx_order
 from .surgx_tables import ALL, LEVEL_NAMES
@@ -59,6 +60,10 @@ def surgx_pictures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> Draw
             notes.append("no answer has a heatmap with a score: no contact sheet of SurgXBench is drawn")
         else:
             pictures["figure_surgx_overlays.png"] = png(drawn)
+        drawn, left_out = occlusion_figure(runs, sheet)
+        notes += left_out
+        if drawn is not None:
+            pictures["figure_surgx_06.png"] = png(drawn)
     return pictures, notes
 
 

@@ -18,6 +18,7 @@ from .surgx_tables import LEVEL_NAMES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from PIL import Image
 
 CONFIGS = {"cholec80_boxes": "instruments", "cholect45": "triplets", "cholect50": "triplets_t50"}  # by source
 LARGEST = 12  # overlays on a sheet
@@ -78,7 +79,7 @@ def contact_sheet(runs: Sequence[SurgXRun], sheet: Sheet) -> Figure | None:
     needed: dict[str, set[str]] = {}
     for pick in chosen:
         needed.setdefault(pick.run.setting.source, set()).add(pick.row.id)
-    rows = {source: _rows(source, ids, sheet.data) for source, ids in needed.items()}
+    rows = {source: rows_of_data(source, ids, sheet.data) for source, ids in needed.items()}
     overlays = [_overlay(pick, rows[pick.run.setting.source][pick.row.id], sheet) for pick in chosen]
     return draw(overlays, f"{len(overlays)} of {n:,} scored: each model's highest, lowest and middle")
 
@@ -114,7 +115,7 @@ def _place(pick: Pick) -> tuple[float, str, str]:
     return pick.value, pick.row.id, pick.record.get("label", pick.record.get("triplet", ""))
 
 
-def _rows(source: str, needed: set[str], data: str) -> dict[str, dict[str, Any]]:
+def rows_of_data(source: str, needed: set[str], data: str) -> dict[str, dict[str, Any]]:
     """The rows of the data with these ids."""
     from medfaith.tasks.rows import read
 
@@ -129,7 +130,6 @@ def _rows(source: str, needed: set[str], data: str) -> dict[str, dict[str, Any]]
 
 
 def _overlay(pick: Pick, row: Mapping[str, Any], sheet: Sheet) -> Overlay:
-    from medfaith.loaders.images import open_image
     from medfaith.tasks.explain.reader import HeatmapReader
 
     size = (row["height"], row["width"])
@@ -139,12 +139,20 @@ def _overlay(pick: Pick, row: Mapping[str, Any], sheet: Sheet) -> Overlay:
     if shown is None:
         found = f"the heatmaps of row {pick.row.id} have none of {candidates[0]}"
         raise InputError(sheet.heatmaps, found, action="name the store that this run wrote")
-    frame = np.asarray(open_image(row["image"], sheet.roots))
-    if frame.shape[:2] != size:
-        found = f"{frame.shape[1]} x {frame.shape[0]} pixels"
-        raise InputError(row["image"]["key"], found, expected=f"{size[1]} x {size[0]}, as row {pick.row.id} says")
+    frame = np.asarray(frame_of(row, sheet))
     motion = rle.decode(row["motion"]) if row.get("motion") else None
     return Overlay(frame, maps[shown], row["boxes"], motion, pick.row.id, _title(pick, shown))
+
+
+def frame_of(row: Mapping[str, Any], sheet: Sheet) -> Image.Image:
+    """The frame of a row of the data. Raises InputError where it has another size than the row says."""
+    from medfaith.loaders.images import open_image
+
+    frame = open_image(row["image"], sheet.roots).convert("RGB")
+    if frame.size != (row["width"], row["height"]):
+        found, expected = (f"{width} x {height}" for width, height in (frame.size, (row["width"], row["height"])))
+        raise InputError(row["image"]["key"], f"{found} pixels", expected=f"{expected}, as row {row['id']} says")
+    return frame
 
 
 def _classes(pick: Pick) -> Sequence[str]:

@@ -16,6 +16,7 @@ from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import LoggedRows, Rows, SampleError, read_lines
+from medfaith.tasks.surgx.adapter import TIED
 
 SOURCES = {"cholec80_boxes": "Cholec80-Boxes", "cholect45": "CholecT45", "cholect50": "CholecT50"}  # of the frames
 FIRST_METRIC = {"instruments": "f1", "triplets": "coverage", "occlusion": "lost"}  # where a sample keeps its row
@@ -42,11 +43,13 @@ class SurgXRow(NamedTuple):
 
     gold, predicted: classes, those predicted best first; None for an answer that could not be read.
     records: of `attention_alignment.score_frame` (instruments) or `ras.score_frame` (triplets); none of occlusion.
-    scores: one number for each of the 100 triplets, None where the model ranks none.
+    tied: similarities tie, so that classes which would be predicted could not be named.
+    scores: one number for each of the 100 triplets, None where the model ranks none; of occlusion, before.
     heatmaps: what the answer's heatmaps are found by in the model's store, None where it keeps none.
     occluded: of a frame with a covered triplet, what is left of that when the region the model looked at is black:
     {"triplet", "before", "after" (its similarities), "predicted" (the best triplets after)}, the last two None where
-    the heatmap has no region; else None.
+    the heatmap has no region; else None. Logs of older versions have no more; others have "top_after" (similarities of
+    "predicted") and "painted" (share of the boxes of its instrument, as far as the model saw them, that is black).
     visible: of each true box in the frame its label and the share of it that the model could see, after its resizing
     and cropping; none where it keeps no heatmaps.
     """
@@ -55,6 +58,7 @@ class SurgXRow(NamedTuple):
     video: int
     gold: tuple[str, ...]
     predicted: tuple[str, ...] | None
+    tied: bool
     records: tuple[Mapping[str, Any], ...]
     scores: tuple[float, ...] | None
     heatmaps: str | None
@@ -146,7 +150,7 @@ def _row(sample: Mapping[str, Any]) -> SurgXRow:
         raise SampleError("filtered_resps", f"{str(reply)[:100]} is not a text")
     if not isinstance(row["video"], int):
         raise SampleError(f"{where}.video", f"{row['video']!r} is not a number")
-    instruments = ask == "instruments"
+    instruments, said = ask == "instruments", read_reply(reply)
     gold = _names(row["gold"], f"{where}.gold", INSTRUMENTS if instruments else TRIPLETS)
     predicted = None
     if row["predicted"] is not None:  # a language model may combine a triplet that is none of the 100
@@ -156,9 +160,10 @@ def _row(sample: Mapping[str, Any]) -> SurgXRow:
         row["video"],
         gold,
         predicted,
+        row.get("outcome") == TIED,
         _records(row, ask, (predicted or ()) if instruments else gold) if ask in _KEPT else (),
-        _scores(row["scores"], f"{where}.scores") if ask == "triplets" else None,
-        read_reply(reply).heatmaps,
+        None if instruments else _scores(row["scores"] if ask == "triplets" else said.scores, f"{where}.scores"),
+        said.heatmaps,
         None if instruments else _occluded(row.get("occluded"), gold, f"{where}.occluded"),
         _visible(row.get("visible"), doc["boxes"], f"{where}.visible"),
     )
@@ -232,6 +237,8 @@ def _occluded(occluded: Any, gold: tuple[str, ...], column: str) -> Mapping[str,
     for name in ("before", "after") if occluded["predicted"] is not None else ("before",):
         if not isinstance(occluded[name], float | int) or not math.isfinite(occluded[name]):
             raise SampleError(column, f"{name} is {occluded[name]!r}, not a similarity")
+    if occluded.get("top_after") is not None and len(occluded["top_after"]) != len(occluded["predicted"]):
+        raise SampleError(column, f"{len(occluded['top_after'])} similarities of {len(occluded['predicted'])} triplets")
     return occluded
 
 

@@ -27,6 +27,10 @@ _WHISKERS = ("_whisker_low", "_whisker_high")
 _INTERVALS = f"95% intervals: bootstrap over videos, 2,000 resamples, seed {SEED}."
 _DATA = Column("Data", ("data",))
 _VISIBLE = (Column("Visible %", ("visible_share",), percent), Column("boxes", ("n_boxes",), count))
+_CUT_NOTE = (
+    "Cut at 0: scores with a heatmap of which less than 20% is above 0; only that part counts, where equation 1 as it "
+    "stands would take the whole frame."
+)
 _VISIBLE_NOTE = (
     "Visible: the mean share of a true box that the model could see after it resized and cropped the frame. boxes: how "
     "many boxes that mean is over; only frames with heatmaps count."
@@ -51,19 +55,36 @@ def surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
 def _runs_table(runs: Sequence[SurgXRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.source], run.setting.ask, run.n, run.n_data, len(set(run.videos)),
-         run.n_skipped, sum(row.predicted is None for row in run.rows), run.source.task, run.source.date]
+         run.n_skipped, sum(row.predicted is None for row in run.rows), _n_tied(run), run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, _DATA, Column("Asked for", ("asked",)), SIZE, Column("Videos", ("n_videos",), count),
         Column("Without images", ("n_skipped",), count), Column("Unread", ("n_unparsed",), count),
-        Column("Task", ("task",)), Column("Date", ("date",)),
+        Column("Tied", ("n_tied",), count), Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = [
         "n: frames; “a of b” marks a run with --limit or without the rows whose images are missing. Unread: answers "
-        "that could not be read, which predict nothing."
+        "that could not be read, which predict nothing. Tied: frames whose similarities tie, so that not all of their "
+        "predictions can be named."
     ]
     return Table("surgx_runs", "SurgX runs", columns, rows, notes)
+
+
+def tied_notes(runs: Sequence[SurgXRun]) -> list[str]:
+    """A warning for each run with frames whose similarities tie."""
+    return [
+        f"WARNING: in {_n_tied(run):,} of {run.n:,} frames ({_n_tied(run) / run.n:.1%}) the similarities of {run.name} "
+        f"in {run.source.path.name} tie. Not all of its predictions can be named there; those count as not predicted. "
+        "What to do: see in the log which scores are equal; if all of a frame are, check the weights and the images; "
+        "if those of some prompts are, check that the tokenizer tells these prompts apart"
+        for run in in_surgx_order(list(runs))
+        if _n_tied(run)
+    ]
+
+
+def _n_tied(run: SurgXRun) -> int:
+    return sum(row.tied for row in run.rows)
 
 
 def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
@@ -92,7 +113,8 @@ def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
                 "F1 is a fraction; AA and AC are percentages of the 20% of the frame that the model looks at most: AA "
                 "on boxes of the predicted instrument, AC on boxes of any. TP, FP: true and false positives; "
                 "missed: instruments that are there and not predicted; degenerate: heatmaps that are equal everywhere; "
-                "without map: predictions for which the model gave none. The last two have no AA and AC. The row all "
+                "without map: predictions for which the model gave none. These two have no AA and AC. "
+                f"{_CUT_NOTE} The row all "
                 f"takes every prediction alike. {_VISIBLE_NOTE} {_INTERVALS}"
             ],
         ),
@@ -113,7 +135,8 @@ def _figure_3() -> list[Column]:
         ),
         Column("TP", ("n_tp",), count), Column("FP", ("n_fp",), count),
         Column("missed", ("n_false_negatives",), count),
-        Column("degenerate", ("n_degenerate",), count), Column("without map", ("n_without_map",), count), *_VISIBLE,
+        Column("degenerate", ("n_degenerate",), count), Column("without map", ("n_without_map",), count),
+        Column("cut at 0", ("n_cut_at_zero",), count), *_VISIBLE,
     ]  # fmt: skip
 
 
@@ -169,7 +192,7 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     counts = {
         "n_null": "without action", "n_without_box": "without box", "n_without_motion": "without motion",
         "n_without_prediction": "without prediction", "n_without_map": "without map", "n_degenerate": "degenerate",
-        "n_left_out_of_missed": "left out of missed",
+        "n_left_out_of_missed": "left out of missed", "n_cut_at_zero": "cut at 0",
     }  # fmt: skip
     columns = [
         MODEL, _DATA,
@@ -188,7 +211,8 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
         "Shares of all true triplets. Without action: instruments that do nothing (null_verb); without box: the "
         "instrument has none in the frame. A true triplet has no RAS where the frame's motion is not known, or where "
         "there is no prediction, no heatmap, or only degenerate heatmaps (equal everywhere). Left out of missed: "
-        f"predictions without a score, which the mean of a missed triplet leaves out. {_VISIBLE_NOTE} {_INTERVALS}"
+        f"predictions without a score, which the mean of a missed triplet leaves out. {_CUT_NOTE} {_VISIBLE_NOTE} "
+        f"{_INTERVALS}"
     ]
     return Table("surgx_figure_04b_levels", "SurgX Figure 4 (b): how true triplets are matched", columns, rows, notes)
 

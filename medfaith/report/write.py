@@ -27,7 +27,7 @@ from .heal_tables import extractors_table, heal_tables
 from .results import Results, read_results
 from .surgx_figures import surgx_pictures
 from .surgx_overlays import Sheet
-from .surgx_tables import surgx_tables
+from .surgx_tables import surgx_tables, tied_notes
 from .tables import Table
 from .unread import unread_notes
 from .wrong_lung_abnormalities import OfAbnormality, abnormality_tables, by_abnormality, read_affirmed
@@ -87,7 +87,8 @@ def write_report(
         _check_out(out)
     results = read_results(paths)
     tables = contrabench_tables(results.runs)
-    notes = [*unread_notes(results.runs, results.heal, results.surgx), *results.notes]
+    notes = [*unread_notes(results.runs, results.heal, results.surgx), *tied_notes(results.surgx)]
+    notes += results.notes
     tables += in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)

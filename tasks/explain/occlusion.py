@@ -3,34 +3,51 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image
 
-from medfaith.evaluate_metrics.attention_alignment.score import attention_region
+from medfaith.evaluate_metrics.attention_alignment.regions import attention_region
+from medfaith.loaders import rle
 
 Window = tuple[float, float, float, float]
 
 
-def occluded(
-    image: Image.Image, heatmap: np.ndarray, *, seen: Window | None = None, top_fraction: float = 0.2
-) -> Image.Image | None:
-    """The image with the top `top_fraction` of its heatmap (H, W) in black; None where the heatmap has no top region.
+def attended(heatmap: np.ndarray, *, seen: Window | None = None, top_fraction: float = 0.2) -> np.ndarray | None:
+    """The top `top_fraction` of a heatmap (H, W): bool (H, W); None where the heatmap has no top region.
 
     seen: (x, y, width, height), the part of the image that the model saw, of which the fraction is taken: of a model
     that crops, a fifth of the whole frame could be all that it sees. None is the whole image.
 
-    Raises ValueError where the heatmap has another size than the image, or a number that is not finite.
+    Raises ValueError where the heatmap has a number that is not finite.
     """
-    pixels = np.array(image.convert("RGB"))
-    if heatmap.shape != pixels.shape[:2]:
-        raise ValueError(f"a heatmap of {heatmap.shape} for an image of {pixels.shape[:2]} (height, width)")
+    region = np.zeros(heatmap.shape, dtype=bool)
     rows, columns = _seen(seen, heatmap.shape)
-    (region,) = attention_region(heatmap[None, rows, columns], top_fraction)
-    if not region.any():
-        return None
-    pixels[rows, columns][region] = 0
+    region[rows, columns] = attention_region(heatmap[None, rows, columns], top_fraction)[0]
+    return region if region.any() else None
+
+
+def occluded(image: Image.Image, region: np.ndarray) -> Image.Image:
+    """The image with a region (H, W) in black. Raises ValueError where the region has another size than the image."""
+    pixels = np.array(image.convert("RGB"))
+    if region.shape != pixels.shape[:2]:
+        raise ValueError(f"a region of {region.shape} for an image of {pixels.shape[:2]} (height, width)")
+    pixels[region] = 0
     return Image.fromarray(pixels)
+
+
+def share_of_boxes(region: np.ndarray, boxes: Sequence[Sequence[float]], seen: Window | None = None) -> float | None:
+    """The share of the boxes (xywh), as far as the model saw them, that lies in the region (H, W); None of nothing.
+
+    seen: as of `attended`.
+    """
+    rows, columns = _seen(seen, region.shape)
+    inside = np.zeros(region.shape, dtype=bool)
+    for mask in rle.from_boxes(np.array(boxes), region.shape) if boxes else ():
+        inside |= rle.decode(mask)
+    visible = inside[rows, columns]
+    return float(region[rows, columns][visible].mean()) if visible.any() else None
 
 
 def _seen(window: Window | None, size: tuple[int, ...]) -> tuple[slice, slice]:

@@ -22,7 +22,7 @@ from PIL import Image
 
 from ...loaders.errors import InputError, MedfaithError
 from ..explain.geometry import Geometry, to_frame
-from ..explain.occlusion import occluded
+from ..explain.occlusion import attended, occluded, share_of_boxes
 from ..explain.store import HeatmapStore, check_readers
 from .clinical_bert import TEXT_MODEL
 from .contrastive_encoders import (
@@ -34,7 +34,7 @@ from .contrastive_encoders import (
     short_name,
     usable_device,
 )
-from .contrastive_frames import THRESHOLDS, Frame, Job, batches, checked, first_right, opened, predicted
+from .contrastive_frames import THRESHOLDS, Frame, Job, batches, checked, first_right, opened, predicted, tied
 from .image_lm import ImageLM, number_at_once
 from .surgvlp import SurgVLPEncoder
 
@@ -49,7 +49,7 @@ class ContrastiveLM(ImageLM):
 
     The reply is JSON: {"heatmaps": a reference into the store or null, "predicted": classes, the most similar first,
     "scores": 100 x cosine, one for each of the document's classes}; for a document that asks to `occlude`, `occluded`,
-    too.
+    too; where similarities tie so that a class cannot be named, "tied": true.
 
     What the store has of a row and the same image is neither scored nor explained again. The store's key is a hash of
     the weights, the preprocessing, the explainer, the classes and the prompts (text and tokens).
@@ -168,23 +168,29 @@ class ContrastiveLM(ImageLM):
 
     def _answer(self, job: Job, quiet: bool) -> list[str]:
         replies: list[str] = []
-        of_all, chosen_of_all = None, []
+        of_all, chosen_of_all, tied_of_all = None, [], []
         if self._threshold == "per_class" and not job.top_k:
             of_all = self._scores_of_all(job, quiet)
             chosen_of_all = predicted(of_all, 0, self._percentile, "per_class")
+            tied_of_all = tied(of_all, 0, self._percentile, "per_class")
         for rows in batches(range(len(job.requests)), self._batch_size, "frames", quiet):
             frames = [opened(job.requests[row], job.store) for row in rows]
             if of_all is None:
                 scores = self._scored(job, frames)
                 chosen = predicted(scores, job.top_k, self._percentile)
+                ties = tied(scores, job.top_k, self._percentile)
             else:
                 scores, chosen = of_all[list(rows)], [chosen_of_all[row] for row in rows]
-            replies += self._replies(job, frames, scores, chosen)
+                ties = [tied_of_all[row] for row in rows]
+            answers = self._replies(job, frames, scores, chosen)
+            replies += [
+                json.dumps(reply | {"tied": True} if tie else reply) for reply, tie in zip(answers, ties, strict=True)
+            ]
         return replies
 
     def _replies(
         self, job: Job, frames: Sequence[Frame], scores: np.ndarray, chosen: Sequence[Sequence[int]]
-    ) -> list[str]:
+    ) -> list[dict[str, Any]]:
         """The replies of one batch, whose heatmaps are in the store then."""
         right = [
             first_right(job, frame.doc, own) if job.occlude else None for frame, own in zip(frames, chosen, strict=True)
@@ -202,7 +208,7 @@ class ContrastiveLM(ImageLM):
         if job.occlude:
             for reply, changed in zip(replies, self._occluded(job, frames, scores, right, maps), strict=True):
                 reply["occluded"] = changed
-        return [json.dumps(reply) for reply in replies]
+        return replies
 
     def _occluded(
         self,
@@ -214,28 +220,38 @@ class ContrastiveLM(ImageLM):
     ) -> list[dict[str, Any] | None]:
         """What becomes of the best ranked right prediction when the region that it looked at is black (4.3.2).
 
-        None for a frame without a right prediction; `after` and `predicted` are null where its heatmap has no region.
+        None for a frame without a right prediction. `before` and `after` are its similarities, `predicted` the
+        predictions afterwards and `top_after` their similarities; `painted` is the share of the boxes of its
+        instrument, as far as the model saw them, that is black. What is not defined is null.
         """
         found: list[dict[str, Any] | None] = [None] * len(frames)
         covered = [(n, index) for n, index in enumerate(right) if index is not None]
-        painted = [self._painted(frames[n], maps[n][job.classes[index]]) for n, index in covered]
-        after = iter(self.scores([image for image in painted if image is not None], job.prompts))
-        for (n, index), image in zip(covered, painted, strict=True):
-            change = {"triplet": job.classes[index], "before": float(scores[n, index])}
-            again = next(after) if image is not None else None
-            found[n] = change | {
-                "after": float(again[index]) if again is not None else None,
-                "predicted": self._names(job, again) if again is not None else None,
-            }
+        regions = [self._region(frames[n], maps[n][job.classes[index]]) for n, index in covered]
+        black = [occluded(frames[n].image, of) for (n, _), of in zip(covered, regions, strict=True) if of is not None]
+        after = iter(self.scores(black, job.prompts))
+        for (n, index), region in zip(covered, regions, strict=True):
+            change: dict[str, Any] = {"triplet": job.classes[index], "before": float(scores[n, index])}
+            change |= dict.fromkeys(("after", "predicted", "top_after", "painted"))
+            if region is not None:
+                again = next(after)
+                ((*then,),) = predicted(again[None], job.top_k, self._percentile)
+                change |= {
+                    "after": float(again[index]),
+                    "predicted": [job.classes[one] for one in then],
+                    "top_after": again[then].tolist(),
+                    "painted": self._share(job, frames[n], index, region),
+                }
+            found[n] = change
         return found
 
-    def _painted(self, frame: Frame, grid: np.ndarray) -> Image.Image | None:
+    def _region(self, frame: Frame, grid: np.ndarray) -> np.ndarray | None:
         geometry = self._encoder.geometry(frame.size)
-        return occluded(frame.image, to_frame(grid[None], geometry)[0], seen=geometry.window)
+        return attended(to_frame(grid[None], geometry)[0], seen=geometry.window)
 
-    def _names(self, job: Job, scores: np.ndarray) -> list[str]:
-        ((*indices,),) = predicted(scores[None], job.top_k, self._percentile)
-        return [job.classes[index] for index in indices]
+    def _share(self, job: Job, frame: Frame, index: int, region: np.ndarray) -> float | None:
+        instrument = job.classes[index].split(",")[0]
+        boxes = [box["xywh"] for box in frame.doc.get("boxes", ()) if box["label"] == instrument]
+        return share_of_boxes(region, boxes, self._encoder.geometry(frame.size).window)
 
     def _scores_of_all(self, job: Job, quiet: bool) -> np.ndarray:
         """The scores of all frames, which are in the store then."""

@@ -65,13 +65,15 @@ def predicted(
 ) -> list[list[int]]:
     """The predicted classes of each frame, the most similar first; of equal scores, the earlier class.
 
+    A class that ties with one that is left out is left out too: the order of the classes names nothing. See `tied`.
+
     Appendix C.1: "a class is predicted if its similarity score exceeds the 90th percentile". It does not say of what.
     `per_frame`: of the frame's own scores, which for seven classes is the arg-max (one prediction a frame), for a
     hundred the top ten. `per_class`: of the class's scores over all frames, so that every class is predicted in a tenth
     of the frames. The paper's figures decide for per_frame: a class that is present in a share p of the frames and
     predicted in a tenth of them has F1 <= 2 min(0.1, p) / (0.1 + p), and F1 = 0.7410 for the hook (section 5.1) would
     need a hook in no more than 17% of the frames, where Cholec80 has one in about half; 0.7962 for the irrigator would
-    need one in 6.6% to 15.1%. Documents with a `top_k` (triplets: 5) take the k highest instead.
+    need one in 6.6% to 15.1%. Documents with a `top_k` (triplets: 5) take the k highest instead: those above the next.
 
     Args:
         scores: (n, k). top_k: so many classes of each frame; 0: those above the percentile.
@@ -79,12 +81,29 @@ def predicted(
             `per_frame` or `per_class`.
     """
     order = np.argsort(-scores, axis=1, kind="stable")
+    above = scores > _bar(scores, top_k, percentile, threshold)
+    return [[int(index) for index in ranks if named[index]] for ranks, named in zip(order, above, strict=True)]
+
+
+def tied(scores: np.ndarray, top_k: int = 0, percentile: float = 90, threshold: str = "per_frame") -> list[bool]:
+    """Of which frames a tie leaves no class to predict, or fewer than `top_k`.
+
+    Arguments as of `predicted`. The tie is among a frame's classes, or for `per_class` among a class's frames.
+    """
+    bar = _bar(scores, top_k, percentile, threshold)
+    at = scores == bar
+    shared = at & (at.sum(axis=0 if threshold == "per_class" and not top_k else 1, keepdims=True) > 1)
+    lacking = (scores > bar).sum(axis=1) < max(top_k, 1)
+    return (lacking & shared.any(axis=1)).tolist()
+
+
+def _bar(scores: np.ndarray, top_k: int, percentile: float, threshold: str) -> np.ndarray:
+    """What the score of a predicted class exceeds; it broadcasts to the scores (n, k)."""
+    if top_k >= scores.shape[1] or not scores.size:
+        return np.full((1, 1), -np.inf)
     if top_k:
-        return order[:, :top_k].tolist()
-    if not scores.size:
-        return [[] for _ in scores]
-    bar = np.percentile(scores, percentile, axis=1 if threshold == "per_frame" else 0, keepdims=True)
-    return [[int(index) for index in ranks if above[index]] for ranks, above in zip(order, scores > bar, strict=True)]
+        return -np.sort(-scores, axis=1)[:, top_k : top_k + 1]
+    return np.percentile(scores, percentile, axis=1 if threshold == "per_frame" else 0, keepdims=True)
 
 
 def first_right(job: Job, doc: Mapping[str, Any], indices: Sequence[int]) -> int | None:

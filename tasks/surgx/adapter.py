@@ -33,6 +33,7 @@ Records = Sequence[Mapping[str, Any]]
 ENDS = ("", "_ci_low", "_ci_high")
 PARTS = ("ivt", "iv", "it", "i", "v", "t")
 LEVELS = ("ivt", "iv", "it", "i", "missed")
+TIED = "tied"  # the outcome of a frame whose similarities tie, so that not all of its predictions can be named
 RAS = ("ras_local_ivt", "ras_local_iv", "ras_local_it", "ras_local_i", "ras_global_missed")
 
 
@@ -82,7 +83,7 @@ def _said(doc: Mapping[str, Any], predicted: Sequence[str] | None, outcome: str)
 def _predicted(reply: Reply, read: Callable[[str | None], Reading | TripletReading]) -> tuple[list[str] | None, str]:
     """The classes that an answer names, best first, None where it cannot be read; and how it was read."""
     if reply.predicted is not None:
-        return list(dict.fromkeys(reply.predicted)), "given"
+        return list(dict.fromkeys(reply.predicted)), TIED if reply.tied else "given"
     reading = None if reply.unparsed else read(reply.text)
     if reading is None or reading.outcome == "unparsed":
         return None, "unparsed"
@@ -110,7 +111,7 @@ def _instrument_figures(records: Records) -> dict[str, float]:
     predicted, gold, videos = ([record[name] for record in records] for name in ("predicted", "gold", "video"))
     looks = summarise([look for record in records for look in record["looks"]])
     said = instrument_scores(predicted, gold, groups=videos)
-    return {**said, **looks, "visible_share": _visible_share(records)}
+    return {**said, **looks, "n_tied": _n_tied(records), "visible_share": _visible_share(records)}
 
 
 def _triplet_figures(records: Records) -> dict[str, float]:
@@ -120,12 +121,13 @@ def _triplet_figures(records: Records) -> dict[str, float]:
         **_average_precision(records),
         **summarise_ras([seen for record in records for seen in record["seen"]]),
         "n_unparsed": _n_unparsed(records),
+        "n_tied": _n_tied(records),
         "visible_share": _visible_share(records),
     }
 
 
 def _occlusion_figures(records: Records) -> dict[str, float]:
-    return {**occlusion_scores(records), "n_unparsed": _n_unparsed(records)}
+    return {**occlusion_scores(records), "n_unparsed": _n_unparsed(records), "n_tied": _n_tied(records)}
 
 
 def _average_precision(records: Records) -> dict[str, float]:
@@ -141,6 +143,10 @@ def _n_unparsed(records: Records) -> int:
     return sum(record["predicted"] is None for record in records)
 
 
+def _n_tied(records: Records) -> int:
+    return sum(record["outcome"] == TIED for record in records)
+
+
 def _visible_share(records: Records) -> float:
     """Mean share of a box that the model could see, after its resizing and cropping, of the frames with heatmaps."""
     shares = [share for record in records for share in record["visible"] or () if not math.isnan(share)]
@@ -152,29 +158,31 @@ INSTRUMENTS = Scorer(
     (
         *(f"f1{end}" for end in ENDS), "precision", "recall", "n_unparsed",
         *(f"{name}{end}" for name in ("tp_aa", "tp_ac", "fp_ac") for end in ENDS),
-        "n_tp", "n_fp", "n_degenerate", "n_without_map", "visible_share",
+        "n_tied", "n_tp", "n_fp", "n_degenerate", "n_cut_at_zero", "n_without_map", "visible_share",
     ),
-    lower=("n_unparsed", "n_fp", "n_degenerate", "n_without_map"),
+    lower=("n_unparsed", "n_tied", "n_fp", "n_degenerate", "n_cut_at_zero", "n_without_map"),
 )  # fmt: skip
 TRIPLETS = Scorer(
     _triplet_figures,
     (
         *(f"coverage{end}" for end in ENDS), "n_unparsed", *(f"ap_{part}" for part in PARTS),
         *(f"share_{level}{end}" for level in LEVELS for end in ENDS), *(f"{name}{end}" for name in RAS for end in ENDS),
-        "n_gold", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate", "visible_share",
+        "n_tied", "n_gold", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate",
+        "n_cut_at_zero", "visible_share",
     ),
     lower=(
         *(f"share_missed{end}" for end in ENDS),
-        "n_unparsed", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate",
+        "n_unparsed", "n_tied", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate",
+        "n_cut_at_zero",
     ),
 )  # fmt: skip
 OCCLUSION = Scorer(
     _occlusion_figures,
     (
         *(f"lost{end}" for end in ENDS), "n_covered", "n_lost", "n_without_region",
-        *(f"similarity_drop{end}" for end in ENDS), "n_unparsed",
+        *(f"similarity_drop{end}" for end in ENDS), "n_unparsed", "n_tied",
     ),
-    lower=("n_without_region", "n_unparsed"),
+    lower=("n_without_region", "n_unparsed", "n_tied"),
 )  # fmt: skip
 
 instruments_metrics, triplets_metrics, occlusion_metrics = (of.metric_list for of in (INSTRUMENTS, TRIPLETS, OCCLUSION))

@@ -111,7 +111,7 @@ def test_a_table_counted_by_hand():
         assert np.array_equal([r[2:] for r in ours], [r[2:] for r in expected], equal_nan=True)
     assert {name: value for name, value in scores.items() if name.startswith("n_")} == {
         "n_predictions": 6, "n_tp": 4, "n_fp": 2, "n_tp_scored": 3, "n_fp_scored": 1, "n_degenerate": 1,
-        "n_without_map": 1, "n_videos": 2, "n_frames": 4, "n_boxes": 6, "n_boxes_outside": 1,
+        "n_without_map": 1, "n_cut_at_zero": 4, "n_videos": 2, "n_frames": 4, "n_boxes": 6, "n_boxes_outside": 1,
     }  # fmt: skip
     assert (scores["tp_aa"], scores["tp_ac"], scores["fp_ac"]) == (1.75 / 3, 2.75 / 3, 0.5)
     assert (scores["tp_aa_q1"], scores["tp_aa_median"], scores["tp_aa_q3"]) == (0.375, 0.75, 0.875)

@@ -72,6 +72,12 @@ def test_interpolates_as_numpy_does(values, quantile):
     assert found.dtype == expected.dtype
 
 
+def is_cut(heatmap, top_fraction):
+    """Whether equation 1 as it stands keeps more than the region, where there is one."""
+    kept, region = heatmap >= np.quantile(heatmap, 1 - top_fraction), plain_region(heatmap, top_fraction)
+    return bool(region.any() and kept.sum() > region.sum())
+
+
 def on_device(maps, unions, motion=None, top_fraction=0.2):
     """The way of tensors that are not on the host, which no machine of the tests has, on the host's own tensors."""
     names = [f"row {row + 1}" for row in range(len(maps))]
@@ -98,12 +104,13 @@ def test_torch_equals_numpy(batch, top_fraction, dtype):
     assert np.array_equal((torch.from_numpy(maps) > bounds[:, None, None]).numpy(), region.numpy())
     for mask in (None, motion, torch.from_numpy(motion)):
         areas, inside = on_device(maps, [class_boxes, all_boxes], mask, top_fraction)
-        shares, degenerate = regions.shares_inside(
+        shares, degenerate, cut = regions.shares_inside(
             maps, [class_boxes, all_boxes], motion=mask, top_fraction=top_fraction
         )
         with np.errstate(invalid="ignore"):
             assert np.array_equal(inside / areas, shares, equal_nan=True)
         assert np.array_equal(areas == 0, degenerate)
+        assert cut.tolist() == [is_cut(heatmap, top_fraction) for heatmap in maps]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

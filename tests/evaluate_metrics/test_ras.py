@@ -188,7 +188,8 @@ def test_a_table_counted_by_hand():
         "n_ivt": 2, "n_ivt_scored": 1, "n_iv": 1, "n_iv_scored": 1, "n_it": 1, "n_it_scored": 1, "n_i": 2,
         "n_i_scored": 0, "n_missed": 4, "n_missed_scored": 1, "n_without_motion": 2, "n_without_prediction": 1,
         "n_without_map": 1, "n_degenerate": 2, "n_gold": 10, "n_null": 1, "n_null_left_out": 0, "n_without_box": 4,
-        "n_left_out_of_missed": 4, "n_videos": 2, "n_frames": 7, "n_boxes": 12, "n_boxes_outside": 0,
+        "n_left_out_of_missed": 4, "n_cut_at_zero": 4, "n_videos": 2, "n_frames": 7, "n_boxes": 12,
+        "n_boxes_outside": 0,
     }  # fmt: skip
     assert (scores["ras_local_ivt"], scores["ras_local_iv"], scores["ras_global_missed"]) == (1, 0, 0.5)
     assert math.isnan(scores["ras_local_i"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medfaith.tasks.explain.occlusion import occluded
+from medfaith.tasks.explain.occlusion import attended, occluded, share_of_boxes
 
 PIXELS = np.random.default_rng(0).integers(1, 256, (20, 30, 3), dtype=np.uint8)
 
@@ -12,8 +12,9 @@ PIXELS = np.random.default_rng(0).integers(1, 256, (20, 30, 3), dtype=np.uint8)
 def test_exactly_the_top_region_is_black():
     heatmap = np.zeros((20, 30))
     heatmap[5:9, 10:20] = np.linspace(1, 2, 40).reshape(4, 10)
-    result = occluded(Image.fromarray(PIXELS), heatmap)
-    assert result is not None
+    region = attended(heatmap)
+    assert region is not None
+    result = occluded(Image.fromarray(PIXELS), region)
     black = (np.asarray(result) == 0).all(axis=2)
     assert np.array_equal(black, heatmap > 0)
     assert np.array_equal(np.asarray(result)[~black], PIXELS[~black])
@@ -22,26 +23,25 @@ def test_exactly_the_top_region_is_black():
 @pytest.mark.parametrize("fraction", [0.1, 0.2, 0.5])
 def test_as_much_as_was_asked_for(fraction):
     heatmap = np.random.default_rng(1).permutation(600).reshape(20, 30) + 1.0
-    result = occluded(Image.fromarray(PIXELS), heatmap, top_fraction=fraction)
-    assert (np.asarray(result) == 0).all(axis=2).sum() == 600 * fraction
+    assert np.sum(attended(heatmap, top_fraction=fraction)) == 600 * fraction
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_a_heatmap_without_a_top_region_occludes_nothing(value):
-    assert occluded(Image.fromarray(PIXELS), np.full((20, 30), value)) is None
+    assert attended(np.full((20, 30), value)) is None
 
 
-def test_a_heatmap_of_another_size_is_refused():
+def test_a_region_of_another_size_is_refused():
     with pytest.raises(ValueError, match=r"\(30, 20\) for an image of \(20, 30\)"):
-        occluded(Image.fromarray(PIXELS), np.ones((30, 20)))
+        occluded(Image.fromarray(PIXELS), np.ones((30, 20), dtype=bool))
 
 
 def test_the_fraction_is_that_of_what_the_model_saw():
     """A model that sees a fifth of the frame would otherwise be left with nothing."""
     heatmap = np.zeros((20, 30))
     heatmap[4:16, 10:20] = np.random.default_rng(2).permutation(120).reshape(12, 10) + 1.0
-    result = occluded(Image.fromarray(PIXELS), heatmap, seen=(10, 4, 10, 12))
-    black = (np.asarray(result) == 0).all(axis=2)
+    black = attended(heatmap, seen=(10, 4, 10, 12))
+    assert black is not None
     assert black.sum() == 24
     assert black[4:16, 10:20].sum() == 24
     assert heatmap[black].min() > np.sort(heatmap, axis=None)[-25]
@@ -50,5 +50,19 @@ def test_the_fraction_is_that_of_what_the_model_saw():
 @pytest.mark.parametrize("seen", [(-5, -5, 40, 30), (0, 0, 30, 20), None])
 def test_a_window_beyond_the_image_is_the_image(seen):
     heatmap = np.random.default_rng(1).permutation(600).reshape(20, 30) + 1.0
-    black = (np.asarray(occluded(Image.fromarray(PIXELS), heatmap, seen=seen)) == 0).all(axis=2)
-    assert black.sum() == 120
+    assert np.sum(attended(heatmap, seen=seen)) == 120
+
+
+@pytest.mark.parametrize(
+    ("boxes", "seen", "expected"),
+    [
+        ([[0, 0, 10, 10]], None, 0.5),  # the region is the left 5 columns
+        ([[0, 0, 10, 10], [5, 0, 10, 10]], None, 50 / 150),  # their union
+        ([[0, 0, 10, 10]], (5, 0, 25, 20), 0),  # the model saw only what is not black
+        ([[0, 0, 10, 10]], (0, 0, 5, 20), 1),
+        ([[0, 0, 10, 10]], (20, 0, 10, 20), None),  # it saw nothing of the box
+        ([], None, None),
+    ],
+)
+def test_the_share_of_what_the_model_saw_of_the_boxes(boxes, seen, expected):
+    assert share_of_boxes(np.broadcast_to(np.arange(30) < 5, (20, 30)), boxes, seen) == expected

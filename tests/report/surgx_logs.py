@@ -20,7 +20,8 @@ Sample = tuple[dict[str, Any], dict[str, Any]]  # document, row
 def look(label: str, outcome: str, aa: float = NAN, ac: float = NAN, *, video: int = 41, state: str = "") -> dict:
     """A record of attention_alignment; without numbers the model gave no heatmap."""
     state = state or ("without_map" if math.isnan(ac) else "scored")
-    return {"video": str(video), "label": label, "outcome": outcome, "state": state, "aa": aa, "ac": ac}
+    return {"video": str(video), "label": label, "outcome": outcome, "state": state, "aa": aa, "ac": ac,
+            "cut_at_zero": aa == 0.25}  # fmt: skip
 
 
 def seen(triplet: str, level: str, ras: float = NAN, *, video: int = 42, state: str = "", **changes: Any) -> dict:
@@ -28,7 +29,7 @@ def seen(triplet: str, level: str, ras: float = NAN, *, video: int = 42, state: 
     record = {
         "video": str(video), "triplet": triplet, "null": "null_verb" in triplet, "has_box": True, "level": level,
         "rank": None if level == "missed" else 0, "state": state or ("without_motion" if math.isnan(ras) else "scored"),
-        "ras": ras, "n_left_out": 0,
+        "ras": ras, "n_left_out": 0, "cut_at_zero": ras == 0.75,
     }  # fmt: skip
     return record | changes
 
@@ -87,10 +88,22 @@ def document(ask: str, source: str, number: int, video: int, **columns: Any) -> 
 
 
 def write_surgx(
-    folder: Path, samples: Sequence[Sample], *, heatmaps: str = "", first: str = "", task: str = "", **how: Any
+    folder: Path,
+    samples: Sequence[Sample],
+    *,
+    heatmaps: str = "",
+    first: str = "",
+    task: str = "",
+    scores: Sequence[float] | None = None,
+    **how: Any,
 ) -> Path:
-    """The log of one task, and the results beside it; first: where its rows are, by default as the task has them."""
-    reply = json.dumps({"heatmaps": heatmaps, "text": "?"}) if heatmaps else "?"
+    """The log of one task, and the results beside it; first: where its rows are, by default as the task has them.
+
+    heatmaps, scores: in each answer.
+    """
+    told = {"heatmaps": heatmaps} if heatmaps else {}
+    told |= {"scores": list(scores)} if scores else {}
+    reply = json.dumps({**told, "text": "?"}) if told else "?"
     logged = [
         {"doc": doc, "filtered_resps": [reply], "filter": "none", first or FIRST[doc["ask"]]: row}
         for doc, row in samples

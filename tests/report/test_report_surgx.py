@@ -33,20 +33,32 @@ def test_instruments_by_hand(tmp_path):
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     assert report.startswith("# SurgXBench results\n")
     assert rows_of(report, RUNS) == [
-        ["m", "Cholec80-Boxes", "instruments", "4 of 9", "2", "0", "1", "medfaith_surgx_instruments", DATE]
+        ["m", "Cholec80-Boxes", "instruments", "4 of 9", "2", "0", "1", "0", "medfaith_surgx_instruments", DATE]
     ]
     rows = {row[1]: row[2:] for row in rows_of(report, LOOKS)}
     assert list(rows) == ["all", *INSTRUMENTS]
     # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10, of which video 42 has four zeros and no one.
     assert rows["all"] == [
         shown([1] * 6 + [0] * 4, [41] * 6 + [42] * 4, 1, 3), "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]",
-        "3", "2", "2", "1", "1", "–", "0",
+        "3", "2", "2", "1", "1", "1", "–", "0",
     ]  # fmt: skip
     assert rows["grasper"][0] == shown([1] * 4 + [0] * 2, [41] * 4 + [42] * 2, 1, 3)
-    assert rows["grasper"][1:] == ["37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]", "2", "1", "1", "0", "0", "–", "0"]
-    assert rows["hook"][1:] == ["–", "–", "–", "1", "0", "1", "1", "0", "–", "0"]
-    assert rows["scissors"] == ["0.000 [–, –]", "–", "–", "–", "0", "1", "0", "0", "1", "–", "0"]
-    assert rows["clipper"] == ["–", "–", "–", "–", "0", "0", "0", "0", "0", "–", "0"]
+    assert rows["grasper"][1:] == [
+        "37.50 [–, –]",
+        "50.00 [–, –]",
+        "50.00 [–, –]",
+        "2",
+        "1",
+        "1",
+        "0",
+        "0",
+        "1",
+        "–",
+        "0",
+    ]
+    assert rows["hook"][1:] == ["–", "–", "–", "1", "0", "1", "1", "0", "0", "–", "0"]
+    assert rows["scissors"] == ["0.000 [–, –]", "–", "–", "–", "0", "1", "0", "0", "1", "0", "–", "0"]
+    assert rows["clipper"] == ["–", "–", "–", "–", "0", "0", "0", "0", "0", "0", "–", "0"]
 
     rows = {row[1]: row[2:] for row in rows_of(report, SPREAD)}
     assert rows["all"][0][:5] == rows["all"][1][:5] == "0.600"
@@ -73,7 +85,7 @@ def test_triplets_by_hand(tmp_path):
     (levels,) = rows_of(report, LEVELS)
     shares = [(1, 0, 1, 0, 0, 0), (0, 0, 0, 0, 0, 1), (0,) * 6, (0, 0, 0, 0, 1, 0), (0, 1, 0, 1, 0, 0)]
     assert levels[2:7] == [shown(list(share), videos) for share in shares]
-    assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1", "–", "0"]
+    assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1", "1", "–", "0"]
     (parts,) = rows_of(report, PARTS)
     assert parts[2:] == [shown([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6]
     (occlusion,) = rows_of(report, OCCLUSION)
@@ -160,3 +172,19 @@ def test_results_hold_the_runs(tmp_path):
     assert [row.id for row in run.rows] == sorted(doc["id"] for doc, _ in FRAMES)
     assert {row.heatmaps for row in run.rows} == {"0123"}
     assert run.rows[3].predicted is None
+
+
+def test_frames_whose_similarities_tie_are_counted_and_warned_of(tmp_path):
+    (first, row), *others = FRAMES
+    write_surgx(tmp_path / "a", [(first, row | {"outcome": "tied"}), *others])
+    write_surgx(tmp_path / "b", ACTIONS)
+    report = write_report([tmp_path])
+    assert [row[7] for row in rows_of(report, RUNS)] == ["1", "0"]
+    assert report.count("WARNING: in 1 of 4 frames (25.0%) the similarities of m in samples_medfaith_surgx_instr") == 1
+    assert report.count(" tie. Not all of its predictions can be named") == 1
+
+
+def test_a_log_that_does_not_say_where_zero_cuts_has_no_count_of_it(tmp_path):
+    looks = [{name: value for name, value in look("hook", "tp", 0.5, 0.5).items() if name != "cut_at_zero"}]
+    write_surgx(tmp_path, [instruments(0, ["hook"], looks)])
+    assert rows_of(write_report([tmp_path]), LOOKS)[0][-3:] == ["–", "–", "0"]

@@ -13,9 +13,11 @@ import pytest
 from PIL import Image
 
 from medfaith.cli import main
+from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.report import pictures, surgx_figures
 from medfaith.report.pictures import short
+from medfaith.report.surgx_occlusions import COVERS, OTHER_TOOL, cases, occlusion_figure
 from medfaith.report.surgx_overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
 from medfaith.report.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
@@ -23,10 +25,12 @@ from medfaith.tasks.explain.store import HeatmapStore, digest_of
 from medfaith.tasks.rows import read
 from tests.report.surgx_logs import (
     ACTIONS,
+    CLIP,
     CUT,
     FRAMES,
     GRASP,
     NAN,
+    PACK,
     instruments,
     look,
     saw,
@@ -35,9 +39,10 @@ from tests.report.surgx_logs import (
     write_surgx,
 )
 
-pytest.importorskip("matplotlib")
+to_hex = pytest.importorskip("matplotlib").colors.to_hex
 GREEN = tuple(bytes.fromhex(BOX[1:]))
 SHOWN = digest_of(b"a frame")
+SCORES = [float(number) for number in range(100)]  # of the triplets, where they are asked for
 
 
 def pixels(content: bytes) -> np.ndarray:
@@ -350,3 +355,75 @@ def test_a_missed_triplet_shows_the_first_heatmap_of_its_frame_and_a_degenerate_
     write_surgx(tmp_path, [triplets(0, [GRASP], records)], heatmaps="0")
     chosen, n = picks(runs_of(tmp_path))
     assert [(pick.record["triplet"], n) for pick in chosen] == [(CUT, 1)]
+
+
+def frame_of_occlusion(number: int, gold: str, painted: float | None, after: Sequence[str], **changes: Any) -> Any:
+    """A frame of which the model names GRASP and CLIP, and afterwards these; one box of the instrument is there."""
+    change = {"triplet": gold, "before": 30.0, "after": 20.0, "predicted": list(after), "painted": painted}
+    change |= {"top_after": [25.0 - place for place in range(len(after))]} | changes
+    doc, row = triplets(number, [GRASP, CLIP], [seen(gold, "ivt", 0.5)], occluded=change)
+    return doc | {"occlude": True}, row
+
+
+def occlusion_run(folder: Path, samples: Sequence[Any], heatmaps: str = "0") -> Any:
+    path = write_surgx(folder, samples, first="lost", task="medfaith_surgx_occlusion", heatmaps=heatmaps, scores=SCORES)
+    (run,) = read_results([path]).surgx
+    return run
+
+
+def test_which_painted_frames_are_shown(tmp_path):
+    """Of the most common instrument the one with the least black of those that are lost, and the most of the kept."""
+    frames = [
+        (0, CUT, 0.0, [GRASP]), (1, GRASP, 0.25, [CLIP]), (2, GRASP, 0.125, [CLIP]), (3, GRASP, 0.125, []),
+        (4, GRASP, 0.75, [CLIP]),  # lost, and what is black is relevant: neither kind
+        (5, GRASP, 0.5, [CLIP, GRASP]), (6, GRASP, 1.0, [GRASP]), (7, CUT, 1.0, [CUT]),
+        (8, GRASP, 0.25, [GRASP]), (9, GRASP, None, [CLIP]),  # kept, little black; no box that the model saw
+    ]  # fmt: skip
+    run = occlusion_run(tmp_path, [frame_of_occlusion(*frame) for frame in frames])
+    found = [(case.irrelevant, case.row.id[-1], case.n) for case in cases(run)]
+    assert found == [(True, "2", 4), (False, "6", 3)]
+
+
+def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_there(shown, tmp_path):
+    (action,) = [run.rows[0] for run in read_results([shown.logs]).surgx if run.setting.ask == "triplets"]
+    row = next(row for row in rows_of_build(shown.data, "triplets") if row["id"] == action.id)
+    doc, answer = frame_of_occlusion(row["frame"], GRASP, 0.25, [CLIP, PACK])
+    sample = (doc | {"id": row["id"], "video": row["video"]}, answer | {"video": row["video"]})
+    run = occlusion_run(tmp_path, [sample], heatmaps=action.heatmaps)
+    roots = {name: Path(root) for name, root in (given.split("=", 1) for given in shown.roots)}
+    drawn, notes = occlusion_figure([run], Sheet(shown.store, str(shown.data), roots))
+    assert notes == [
+        "the picture of SurgXBench's occlusion lacks frames of m: no frame with a box that it saw keeps it although at "
+        "least half is"
+    ]
+    assert drawn is not None
+    texts = [text.get_text().replace("\n", " ") for text in drawn.texts]
+    said = texts[texts.index("best prompts before") : texts.index("best prompts after")]
+    assert said[1:] == [
+        "The grasper is used to grasp the gallbladder.", f"{SCORES[TRIPLETS.index(GRASP)]:.2f}",
+        "The clipper is used to clip the cystic duct.", f"{SCORES[TRIPLETS.index(CLIP)]:.2f}",
+    ]  # fmt: skip
+    said = texts[texts.index("best prompts after") + 1 :]
+    assert said[:6] == [
+        "The clipper is used to clip the cystic duct.", "25.00", "The grasper is used to pack the gallbladder.",
+        "24.00", "The grasper is used to grasp the gallbladder.", "20.00",
+    ]  # fmt: skip
+    behind: Any = [one for one in drawn.artists if hasattr(one, "get_linestyle")]
+    colours = [to_hex(one.get_facecolor()) if one.get_facecolor()[3] else "" for one in behind]
+    assert colours == [COVERS, OTHER_TOOL, OTHER_TOOL, "", COVERS]
+    assert [one.get_linestyle() for one in behind][-1] == ":"
+    sheet = pixels(pictures.png(drawn))
+    assert (sheet == GREEN).all(axis=2).sum() > 300, "the box"
+    assert (sheet == 0).all(axis=2).sum() > 0.1 * 330 * 185, "a fifth of the frame is black"
+
+
+def test_what_lacks_for_the_picture_of_the_occlusion_is_said(tmp_path):
+    old = frame_of_occlusion(0, GRASP, 0.0, [CLIP])
+    del old[1]["occluded"]["top_after"], old[1]["occluded"]["painted"]
+    where = Sheet(tmp_path, "data", {})
+    for number, (sample, heatmaps, found) in enumerate(
+        [(old, "0", "its log is of an earlier version"), (frame_of_occlusion(0, GRASP, 0.0, [CLIP]), "", "no heatmaps")]
+    ):
+        drawn, (note,) = occlusion_figure([occlusion_run(tmp_path / str(number), [sample], heatmaps)], where)
+        assert drawn is None
+        assert found in note

@@ -10,7 +10,7 @@ import torch
 import transformers
 from captum.attr import LayerGradCam
 
-from medfaith.tasks.models.contrastive import ContrastiveLM, predicted
+from medfaith.tasks.models.contrastive import ContrastiveLM, predicted, tied
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS
 
 
@@ -125,25 +125,31 @@ def test_each_distinct_prompt_is_encoded_once(models, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("scores", "options", "expected"),
+    ("scores", "options", "expected", "ties"),
     [
-        ([[1, 5, 3, 2, 2, 1, 0]], {}, [[1]]),  # 90th percentile of seven: between the two highest
-        ([[1, 5, 5, 2, 2, 1, 0]], {}, [[]]),  # two highest: neither exceeds the percentile
-        ([list(range(100))], {}, [[99, 98, 97, 96, 95, 94, 93, 92, 91, 90]]),
-        ([[1, 9], [2, 8], [3, 7]], {"threshold": "per_class"}, [[1], [], [0]]),
-        ([[1, 9], [2, 8], [3, 7]], {"threshold": "per_class", "percentile": 50}, [[1], [], [0]]),
+        ([[1, 5, 3, 2, 2, 1, 0]], {}, [[1]], [False]),  # 90th percentile of seven: between the two highest
+        ([[1, 5, 5, 2, 2, 1, 0]], {}, [[]], [True]),  # two highest: neither exceeds the percentile
+        ([list(range(100))], {}, [[99, 98, 97, 96, 95, 94, 93, 92, 91, 90]], [False]),
+        ([[1, 5, 3]], {"percentile": 100}, [[]], [False]),  # nothing can exceed the highest
+        ([[1, 9], [2, 8], [3, 7]], {"threshold": "per_class"}, [[1], [], [0]], [False] * 3),
+        ([[1, 9], [2, 8], [3, 7]], {"threshold": "per_class", "percentile": 50}, [[1], [], [0]], [False] * 3),
+        ([[1, 9], [1, 9], [1, 9]], {"threshold": "per_class"}, [[], [], []], [True] * 3),  # one picture thrice
         # the lowest of a class never exceeds itself
-        ([[1, 9], [3, 8], [2, 7]], {"threshold": "per_class", "percentile": 0}, [[1], [1, 0], [0]]),
-        ([[3, 1, 3, 2]], {"top_k": 3}, [[0, 2, 3]]),  # of equal scores the earlier
-        ([[3, 1]], {"top_k": 5}, [[0, 1]]),
-        ([[2, 2, 2]], {}, [[]]),
-        ([[4, 4]], {"threshold": "per_class"}, [[]]),  # one frame exceeds nothing
-        (np.zeros((0, 7)), {}, []),
-        (np.zeros((0, 7)), {"threshold": "per_class"}, []),
+        ([[1, 9], [3, 8], [2, 7]], {"threshold": "per_class", "percentile": 0}, [[1], [1, 0], [0]], [False] * 3),
+        ([[3, 1, 3, 2]], {"top_k": 3}, [[0, 2, 3]], [False]),  # of equal scores the earlier
+        ([[3, 1, 2, 2]], {"top_k": 2}, [[0]], [True]),  # nothing says which of two is the second
+        ([[2] * 9, [*range(9)]], {"top_k": 5}, [[], [8, 7, 6, 5, 4]], [True, False]),
+        ([[3, 1]], {"top_k": 5}, [[0, 1]], [False]),
+        ([[2, 2, 2]], {}, [[]], [True]),
+        ([[4, 4]], {"threshold": "per_class"}, [[]], [False]),  # one frame exceeds nothing
+        (np.zeros((0, 7)), {}, [], []),
+        (np.zeros((0, 7)), {"threshold": "per_class"}, [], []),
     ],
 )
-def test_which_classes_are_predicted(scores, options, expected):
-    assert predicted(np.array(scores, dtype=float), **options) == expected
+def test_which_classes_are_predicted_and_where_a_tie_leaves_none(scores, options, expected, ties):
+    table = np.array(scores, dtype=float)
+    assert predicted(table, **options) == expected
+    assert tied(table, **options) == ties
 
 
 @pytest.mark.parametrize("family", ["clip", "blip"])

@@ -18,7 +18,7 @@ from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.surgx.occlusion import occlusion_scores
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS
 from tests.tasks.evaluating import baseline, evaluate, load
-from tests.tasks.tiny_contrastive import save_clip
+from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
 
 
 def row(video: int, gold: list[str], occluded: Any) -> dict[str, Any]:
@@ -55,18 +55,30 @@ def test_without_a_right_prediction_nothing_is_defined():
 
 @pytest.mark.parametrize(
     "broken",
-    [{}, {"triplet": "a"}, change(1, 2, None), change(1, None, ["a"]), {**change(1, 2, ["a"]), "before": "x"}, [1]],
+    [
+        {},
+        {"triplet": "a"},
+        change(1, 2, None),
+        change(1, None, ["a"]),
+        {**change(1, 2, ["a"]), "before": "x"},
+        [1],
+        change(1, 2, ["a"]) | {"top_after": [2]},
+        change(1, 2, ["a"]) | {"top_after": [], "painted": 0},
+        change(1, 2, ["a"]) | {"top_after": None, "painted": 0},
+        change(1, 2, ["a"]) | {"top_after": [2], "painted": "x"},
+    ],
 )
 def test_a_reply_with_another_occlusion_is_unparsed(broken):
     assert read_reply(json.dumps({"predicted": ["a"], "occluded": broken})).unparsed
-    assert read_reply(json.dumps({"predicted": ["a"], "occluded": change(1, 2, ["a"])})).occluded == change(1, 2, ["a"])
+    whole = change(1, 2, ["a"]), change(1, 2, ["a"]) | {"top_after": [2], "painted": None}
+    assert [read_reply(json.dumps({"predicted": ["a"], "occluded": one})).occluded for one in whole] == [*whole]
 
 
 @pytest.fixture(scope="module")
 def clip_runs(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> dict[str, Any]:
     """A tiny random CLIP on all three tasks, with its heatmaps."""
     folder = tmp_path_factory.mktemp("clip")
-    pretrained, store = save_clip(folder / "model"), folder / "store"
+    pretrained, store = save_clip(folder / "model", prompts=SURGX_PROMPTS), folder / "store"
     settings = pretrained / "tokenizer_config.json"  # room for the triplets' sentences, which it would cut
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 40}))
     model = baseline("medfaith-contrastive", pretrained=str(pretrained), store=str(store))
@@ -77,6 +89,7 @@ def clip_runs(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> dic
 
 def test_a_contrastive_model_fills_every_table(clip_runs):
     instruments, triplets = (clip_runs[name]["scores"] for name in ("instruments", "triplets"))
+    assert instruments["n_tied"] == triplets["n_tied"] == clip_runs["occlusion"]["scores"]["n_tied"] == 0
     assert instruments["n_tp"] + instruments["n_fp"] == 60, "one instrument above the frame's 90th percentile"
     assert 0 <= instruments["fp_ac"] <= 1
     assert instruments["n_without_map"] == triplets["n_without_map"] == 0
@@ -129,5 +142,11 @@ def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_su
         assert occluded["after"] == pytest.approx(after[index], abs=1e-3)
         assert abs(occluded["after"] - occluded["before"]) > 0
         assert len(occluded["predicted"]) == 5
+        assert occluded["top_after"] == pytest.approx(np.sort(after)[:-6:-1], abs=1e-3)
+        instrument, inside = occluded["triplet"].split(",")[0], np.zeros_like(seen)
+        for left, top, wide, high in (box["xywh"] for box in doc["boxes"] if box["label"] == instrument):
+            inside |= (rows >= top) & (rows < top + high) & (columns >= left) & (columns < left + wide)
+        share = region[seen & inside].mean() if (seen & inside).any() else None
+        assert occluded["painted"] == pytest.approx(share)
         changed += 1
     assert changed > 3

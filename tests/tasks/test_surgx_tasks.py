@@ -143,7 +143,8 @@ def test_every_reference_model_runs_without_heatmaps(ask):
         ("I cannot tell.", {"n_unparsed": 60, "n_tp": 0, "n_fp": 0}),
         ('{"predicted": ["hook"', {"n_unparsed": 60, "n_tp": 0}),
         ("No tools are visible.", {"n_unparsed": 0, "n_tp": 0, "n_fp": 0, "recall": 0}),
-        ('{"heatmaps": null, "text": "There is a grasper."}', {"n_unparsed": 0}),
+        ('{"heatmaps": null, "text": "There is a grasper."}', {"n_unparsed": 0, "n_tied": 0}),
+        ('{"predicted": [], "tied": true}', {"n_unparsed": 0, "n_tied": 60, "n_tp": 0, "n_fp": 0, "recall": 0}),
     ],
 )
 def test_answers_without_classes(ask, reply, expected):

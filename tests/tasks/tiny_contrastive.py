@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,17 +14,19 @@ import numpy as np
 from lm_eval.api.instance import Instance
 from PIL import Image
 
+from medfaith.tasks.surgx.prompts import CLASS_PROMPTS
 from tests.tasks.tiny_gloria import SPECIAL
 
 CLASSES = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
 PROMPTS = [f"a photo of a {name} in the image" for name in CLASSES]
+SURGX_PROMPTS = [prompt for prompts in CLASS_PROMPTS.values() for prompt in prompts]  # of the tasks
 FAMILIES = ("clip", "blip", "open_clip", "surgvlp")
 VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
 TEXT = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 0}
 
 
 def _words(prompts: Sequence[str]) -> list[str]:
-    return sorted({word for prompt in prompts for word in prompt.replace(",", " , ").replace("_", " _ ").split()})
+    return sorted({word for prompt in prompts for word in re.sub("[,._]", r" \g<0> ", prompt).split()})
 
 
 def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
@@ -39,14 +42,17 @@ def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
     return tokenizer
 
 
-def save_clip(folder: Path, seed: int = 0) -> Path:
-    """A CLIPModel with a word tokenizer; its processor crops 28 x 28 of a frame whose shorter side is 32."""
+def save_clip(folder: Path, seed: int = 0, prompts: Sequence[str] = PROMPTS) -> Path:
+    """A CLIPModel with a word tokenizer; its processor crops 28 x 28 of a frame whose shorter side is 32.
+
+    It knows the words of the prompts. What it does not know it cannot tell apart: similarities then tie.
+    """
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, PreTrainedTokenizerFast
 
-    special = ["<pad>", "<start>", "<end>"]
-    vocabulary = {word: number for number, word in enumerate([*special, "<unk>", *_words(PROMPTS)])}
+    # The end is not 2: with 2, CLIP reads a text off at its highest word, and does not see what follows.
+    vocabulary = {word: number for number, word in enumerate(["<pad>", "<start>", "<unk>", *_words(prompts), "<end>"])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     ends = [(name, vocabulary[name]) for name in ("<start>", "<end>")]
@@ -55,7 +61,8 @@ def save_clip(folder: Path, seed: int = 0) -> Path:
         tokenizer_object=backend, pad_token="<pad>", eos_token="<end>", bos_token="<start>", model_max_length=16
     )
     torch.manual_seed(seed)
-    text = TEXT | {"vocab_size": len(vocabulary), "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2}
+    text = TEXT | {"vocab_size": len(vocabulary), "max_position_embeddings": 16, "bos_token_id": 1}
+    text |= {"eos_token_id": vocabulary["<end>"]}
     config = CLIPConfig(text_config=text, vision_config=VISION | {"image_size": 28, "patch_size": 7}, projection_dim=16)
     _louder(CLIPModel(config)).save_pretrained(folder)
     images = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28})
