@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from medfaith.evaluate_metrics.reading.diseases import extract_labels
-from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.logs.files import SampleFile
+from medfaith.logs.lines import responses
 
 from .contrabench_runs import Run
 from .heal_runs import HealRun
@@ -42,22 +40,19 @@ def _unread(run: Any) -> Iterator[str]:
     elif isinstance(run, SurgXRun):
         yield from (row.id for row in run.rows if row.predicted is None)
     elif run.setting.ask == "open":
-        yield from (row.id for row in run.rows if extract_labels(row.response).outcome == "unreadable")
+        read = zip(run.rows, run.named(), strict=True)
+        yield from (row.id for row, labels in read if labels.outcome == "unreadable")
     else:
-        read = ((row.id, read_yes_no(row.response, row.question)) for row in run.rows)
-        yield from (row_id for row_id, said in read if said not in ("yes", "no"))
+        yield from (row.id for row, said in zip(run.rows, run.said(), strict=True) if said not in ("yes", "no"))
 
 
 def _answers(file: SampleFile, ids: Collection[str]) -> list[str]:
     """Some different answers of these rows, as the model gave them: the end of each, in one line."""
     found: dict[str, None] = {}
-    with file.path.open(encoding="utf-8") as lines:
-        for line in lines:
-            sample = json.loads(line)
-            if sample["doc"].get("id") in ids:
-                given = sample.get("resps") or [sample["filtered_resps"]]
-                answer = " ".join(str(given[0][0]).split())
-                found[f"…{answer[-_LENGTH:]}" if len(answer) > _LENGTH else answer] = None
-            if len(found) == SHOWN:
-                break
+    for row_id, response in responses(file.path):
+        if row_id in ids:
+            answer = " ".join(response.split())
+            found[f"…{answer[-_LENGTH:]}" if len(answer) > _LENGTH else answer] = None
+        if len(found) == SHOWN:
+            break
     return list(found)

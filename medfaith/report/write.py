@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from medfaith.annotate.answers import read_files
+from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_folder
 
 from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables
-from .heal_extractors import Extractor
-from .heal_runs import HealRun
-from .heal_tables import extractors_table, heal_tables
+from .heal_tables import heal_tables
 from .results import Results, read_results
+from .second_readings import second_readings
 from .surgx_figures import surgx_pictures
 from .surgx_overlays import Sheet
 from .surgx_tables import surgx_tables
@@ -36,7 +36,7 @@ from .wrong_lung_tables import wrong_lung_tables
 
 REPORT = "report.md"
 _OWN_FILE = re.compile(
-    r"report\.md|(casebook|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
+    r"report\.md|(casebook|heal_extractors|(contrabench|heal)_readings|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
     r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(surgx|wrong_lung)_\w+\.png"
 )
 _SCORES = {
@@ -67,14 +67,14 @@ def write_report(
     Args:
         paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
         out: folder for the report: new, empty, or one with an earlier report, which is replaced as a whole.
-        extractor: reads HEAL-MedVQA's open-ended answers a second time, for a table of its own.
+        extractor: reads the answers of CXR-ContraBench and HEAL-MedVQA a second time, for tables of their own.
         sheet: what a contact sheet of SurgXBench's heatmaps is drawn from; none is drawn without.
         annotations: files of what people answered to `medfaith annotate`.
 
     Raises:
         InputError: see `results.read_results`, `annotate.answers.read_files`; or `out` holds other files or cannot
             be written.
-        MedfaithError: see `heal_extractors.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
+        MedfaithError: see `extractor.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
         raise MedfaithError("a contact sheet is a picture, which needs a place\n  what to do: give --out DIR, too")
@@ -86,7 +86,7 @@ def write_report(
     tables += [polarity_gap_table(results.scored)] if results.scored else []
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)
-    more = [wrong_lung_tables(lung), _annotated(lung, annotations), _read_again(results.heal, extractor)]
+    more = [wrong_lung_tables(lung), _annotated(lung, annotations), _read_again(results, extractor)]
     tables += [table for of_part, _ in more for table in of_part]
     notes += [note for _, of_part in more for note in of_part]
     pictures: dict[str, bytes] = {}
@@ -109,12 +109,9 @@ def _annotated(lung: Sequence[ModelScores], annotations: Sequence[Path]) -> tupl
     return annotation_tables(judgements, of_files) + correlated, unmatched
 
 
-def _read_again(heal: Sequence[HealRun], extractor: Extractor | None) -> tuple[list[Table], list[str]]:
-    """The table of two readers of the open-ended answers, or a note that there are none; neither without extractor."""
-    compared = extractors_table(heal, extractor) if extractor else None
-    if extractor is None or compared is not None:
-        return [compared] if compared else [], []
-    return [], [f"no open-ended answers of HEAL-MedVQA are there: the extractor {extractor.name} was not asked"]
+def _read_again(results: Results, extractor: Extractor | None) -> tuple[list[Table], list[str]]:
+    """`second_readings`; nothing without extractor."""
+    return second_readings(results.runs, results.heal, extractor) if extractor else ([], [])
 
 
 def _introduction(results: Results) -> str:
