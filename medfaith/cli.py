@@ -6,6 +6,7 @@ Exit status 0 when the job is done, 2 when the input or the environment has to b
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from medfaith import build, publish, read
 from medfaith.annotate import command as annotate
 from medfaith.loaders import sources
-from medfaith.loaders.errors import exit_status
+from medfaith.loaders.errors import MedfaithError, exit_status
 from medfaith.report import command as report
 from medfaith.training import command as training
 
@@ -184,7 +185,15 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         **({"heatmaps": arguments.heatmaps} if arguments.heatmaps else {}),
         **({"patients": arguments.patients} if arguments.patients else {}),
     }
-    return run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
+    logs = run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
+    if logs:
+        from medfaith.report.unread import unread_shares
+
+        try:
+            print(unread_shares(logs), end="")
+        except MedfaithError as error:  # the run is done, and its results are saved
+            print(f"medfaith: unread answers are not counted: {error}", file=sys.stderr)
+    return 0
 
 
 def _with_store(rest: Sequence[str], folder: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
@@ -63,13 +64,24 @@ class HealRun(LoggedRows):
     def scores(self) -> dict[str, Any]:
         """Of the metric that the setting asks for, of answers read by words."""
         if self.setting.ask == "open":
-            return self.open_scores(self.named())
-        return self.closed_scores(self.said())
+            return self.open_scores(self.named)
+        return self.closed_scores(self.said)
 
+    @property
+    def unread(self) -> list[str]:
+        """The ids of the questions whose answers could not be read by words."""
+        if self.setting.ask == "open":
+            readable = [labels.outcome != "unreadable" for labels in self.named]
+        else:
+            readable = [outcome in ("yes", "no") for outcome in self.said]
+        return [row.id for row, is_read in zip(self.rows, readable, strict=True) if not is_read]
+
+    @cached_property
     def said(self) -> list[Outcome]:
         """What words say to each yes/no question."""
         return [read_yes_no(row.response, row.question) for row in self.rows]
 
+    @cached_property
     def named(self) -> list[Extraction]:
         """What diseases words name in answer to each open-ended question."""
         return [extract_labels(row.response) for row in self.rows]

@@ -8,7 +8,8 @@ from typing import Any
 from medfaith.evaluate_metrics.tpt import score as tpt
 
 from .heal_runs import SOURCES, HealRun
-from .tables import MODEL, SEED, SIZE, UNDEFINED, Column, Table, count, fraction, fraction_interval
+from .tables import MODEL, SEED, SIZE, UNDEFINED, UNREAD, Column, Table, count, fraction, fraction_interval, share_of
+from .unread import unread_share
 
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
 INTERVALS = f"95% intervals: bootstrap over images, 2,000 resamples, seed {SEED}."
@@ -35,8 +36,8 @@ def _part(value: Any, total: Any) -> str:
     return UNDEFINED if total is None else f"{count(value)} of {count(total)}"
 
 
-def _total(*values: Any) -> str:
-    return UNDEFINED if None in values else count(sum(values))
+def _unread(originals: Any, perturbed: Any, n: Any) -> str:
+    return UNDEFINED if n is None else share_of(originals + perturbed, n)
 
 
 def _f1_columns(name: str, n_unread: str, n: str) -> list[Column]:
@@ -44,7 +45,7 @@ def _f1_columns(name: str, n_unread: str, n: str) -> list[Column]:
         Column("F1 [95% CI]", tuple(f"{name}_f1{end}" for end in ("", "_ci_low", "_ci_high")), fraction_interval),
         Column("precision", (f"{name}_precision",), fraction),
         Column("recall", (f"{name}_recall",), fraction),
-        Column("unread", (n_unread, n), _part),
+        Column("unread", (n_unread, n), share_of),
     ]
 
 
@@ -55,7 +56,7 @@ def _score_column(title: str | None, name: str) -> Column:
 _CLOSED_COLUMNS = _f1_columns("yes_no", "n_closed_unparsed", "n_closed")
 OPEN_COLUMNS = _f1_columns("open", "n_open_unreadable", "n_open")
 _TRUE_POSITIVES = Column("true positives", ("n_true_positives", "n_originals"), _part)
-_UNREAD = Column("unread", ("n_unparsed_originals", "n_unparsed_perturbed"), _total)
+_UNREAD = Column("unread", ("n_unparsed_originals", "n_unparsed_perturbed", "n_asked"), _unread)
 _PAIRED_NOTE = (
     "true positives: originals that the model answers Yes, of all that were asked; pairs: true positives and their "
     "perturbed partners. A partner that could not be read did not turn to No; unread counts these and the originals "
@@ -66,12 +67,12 @@ _PAIRED_NOTE = (
 def _runs_table(runs: Sequence[HealRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.config], ASKED[run.setting.ask], run.n, run.n_data, run.n_skipped,
-         run.source.task, run.source.date]
+         unread_share(run), run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, Column("Source", ("source",)), Column("Questions", ("questions",)), SIZE,
-        Column("Without images", ("n_skipped",), count), Column("Task", ("task",)), Column("Date", ("date",)),
+        Column("Without images", ("n_skipped",), count), UNREAD, Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = ["n: questions asked; “a of b” marks a run with --limit or without the rows whose images are missing."]
     return Table("heal_runs", "HEAL runs", columns, rows, notes)
@@ -122,7 +123,7 @@ def _table(
     for run in runs:
         if run.setting.ask in asked:
             key = (run.name, run.model, run.adapter, run.setting.prompt, run.setting.split)
-            of_model.setdefault(key, {})[run.setting.config, run.setting.ask] = run.scores()
+            of_model.setdefault(key, {})[run.setting.config, run.setting.ask] = run.scores() | {"n_asked": run.n}
     columns = [MODEL] + [
         Column(column.title and f"{source} {column.title}", tuple(f"{config}_{n}" for n in column.names), column.show)
         for config, source in SOURCES.items()

@@ -80,7 +80,7 @@ def _yes_no(runs: Sequence[HealRun], extractor: Extractor) -> Table:
     read = iter(language_model.yes_no(texts, questions, extractor.ask))
     rows = []
     for run in runs:
-        both = [run.said(), [next(read) for _ in run.rows]]
+        both = [run.said, [next(read) for _ in run.rows]]
         agreed = closed_agreement(*([said if said in ("yes", "no") else None for said in side] for side in both))
         gold = [row.answer for row in run.rows]
         accuracies = [np.mean([said == right for said, right in zip(side, gold, strict=True)]) for side in both]
@@ -106,7 +106,7 @@ def _diseases(runs: Sequence[HealRun], extractor: Extractor) -> Table:
     read = iter(language_model.diseases([row.response for run in runs for row in run.rows], extractor.ask))
     rows = []
     for run in runs:
-        both = [run.named(), [next(read) for _ in run.rows]]
+        both = [run.named, [next(read) for _ in run.rows]]
         agreed = agreement(*both)
         cells = [scores[name] for scores in map(run.open_scores, both) for c in OPEN_COLUMNS for name in c.names]
         rows.append([run.name, SOURCES[run.setting.config], run.n, run.n_data, *cells,

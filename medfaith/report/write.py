@@ -82,7 +82,7 @@ def write_report(
         _check_out(out)
     results = read_results(paths)
     tables = contrabench_tables(results.runs)
-    notes = [*unread_notes(results.runs, results.heal, results.surgx), *results.notes]
+    notes = [*unread_notes([*results.runs, *results.heal, *results.surgx]), *results.notes]
     tables += [polarity_gap_table(results.scored)] if results.scored else []
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)

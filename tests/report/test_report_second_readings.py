@@ -66,8 +66,8 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     first, second = rows_of(report, TWO)
     assert first[:3] == ["m", "VinDr", "4"]
     # By words 2 true positives, 1 false, 2 missed; by the model Edema, ILD, nothing, Edema: 3, 0, 1.
-    assert (first[3][:5], *first[4:7]) == ("0.571", "0.667", "0.500", "1 of 4")
-    assert (first[7][:5], *first[8:11]) == ("0.857", "1.000", "0.750", "0 of 4")
+    assert (first[3][:5], *first[4:7]) == ("0.571", "0.667", "0.500", "1 of 4 (25.00%)")
+    assert (first[7][:5], *first[8:11]) == ("0.857", "1.000", "0.750", "0 of 4 (0.00%)")
     words = [{"Edema"}, {"ILD", "Cardiomegaly"}, set(), set()]
     matrices = [[label in named for named in side for label in CLASSES] for side in (words, map(set, LABELS.values()))]
     # 2 of 4 equal; 2 of 4 labels shared; the model alone reads one.
@@ -191,4 +191,4 @@ def test_a_local_model_reads(logs, tmp_path, capsys):
     folder = save_tiny_llama(tmp_path / "llama")
     assert main(["report", str(logs), "--extractor-model", str(folder)]) == 0
     (row,) = rows_of(capsys.readouterr().out, TWO)
-    assert row[10:12] == ["4 of 4", "0.500"]  # without labels both: the normal region and the blurred picture
+    assert row[10:12] == ["4 of 4 (100.00%)", "0.500"]  # without labels both: the normal region and the blurred picture
