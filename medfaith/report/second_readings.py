@@ -107,7 +107,7 @@ def _diseases(runs: Sequence[HealRun], extractor: Extractor) -> Table:
     rows = []
     for run in runs:
         both = [run.named, [next(read) for _ in run.rows]]
-        agreed = agreement(*both)
+        agreed = agreement(both[0], both[1])
         cells = [scores[name] for scores in map(run.open_scores, both) for c in OPEN_COLUMNS for name in c.names]
         rows.append([run.name, SOURCES[run.setting.config], run.n, run.n_data, *cells,
                      *(agreed[name] for name in ("exact", "jaccard", "kappa", *_COUNTS[2:])),

@@ -74,13 +74,13 @@ def test_replies_of_one_letter_or_word(reply, choice, said):
 
 
 def test_the_prompts_hold_what_the_model_was_shown_and_said():
-    system, user = language_model.disease_messages("A {nodule}", ["Edema", "ILD"])
+    system, user = language_model.disease_messages("A {nodule}", ["Edema", "ILD"]) or []
     assert (system["role"], user["role"]) == ("system", "user")
     assert "- Edema\n- ILD\n" in system["content"]
     assert "A {nodule}" in user["content"]
-    _, user = language_model.choice_messages("I {say} B", "Which?", ["A. Edema", "B. No edema"])
+    _, user = language_model.choice_messages("I {say} B", "Which?", ["A. Edema", "B. No edema"]) or []
     assert user["content"] == "Question: Which?\nOptions:\nA. Edema\nB. No edema\nAnswer: I {say} B\nReply:"
-    _, user = language_model.yes_no_messages("None.", "Is there edema?")
+    _, user = language_model.yes_no_messages("None.", "Is there edema?") or []
     assert user["content"] == "Question: Is there edema?\nAnswer: None.\nReply:"
 
 
