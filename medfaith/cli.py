@@ -6,6 +6,7 @@ Exit status 0 when the job is done, 2 when the input or the environment has to b
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from medfaith.annotate import command as annotate
 from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import sources
-from medfaith.loaders.errors import exit_status
+from medfaith.loaders.errors import MedfaithError, exit_status
 from medfaith.report import command as report
 from medfaith.tasks.controls import CONTROLS, described
 from medfaith.training import command as training
@@ -226,7 +227,15 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         **({"images": arguments.images} if arguments.images != "all" else {}),
         **{name: value for name in _METADATA if (value := getattr(arguments, name))},
     }
-    return run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
+    logs = run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
+    if logs:
+        from medfaith.report.unread import unread_shares
+
+        try:
+            print(unread_shares(logs), end="")
+        except MedfaithError as error:  # the run is done, and its results are saved
+            print(f"medfaith: unread answers are not counted: {error}", file=sys.stderr)
+    return 0
 
 
 def _with_store(rest: Sequence[str], folder: str) -> list[str]:

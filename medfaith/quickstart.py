@@ -23,6 +23,11 @@ SOURCES = (
     "chexpert", "openi", *heal_medvqa.NEEDS["vindr"], *surgxbench.NEEDS["triplets"], *wrong_lung.NEEDS["gold"],
 )  # fmt: skip
 
+# The counts of answers that could not be read, by the tasks' metrics.
+_UNREAD = (
+    "n_closed_unparsed", "n_open_unreadable", "n_unparsed_originals", "n_unparsed_perturbed", "n_unparsed",
+)  # fmt: skip
+
 Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 
 
@@ -72,17 +77,17 @@ def contrabench_tables(results: Results, wording: Wording) -> str:
     tasks = [t for t in next(iter(results.values()))["results"] if t != CONTRABENCH]
     parts = []
     for task in tasks:
-        rows, header = [], ["model", "B0", "95% CI"]
+        rows, header = [], ["model", "B0", "95% CI", "unread"]
         for model, result in results.items():
             scores = result["results"][task]
             errors = next((n for n in ("n_reversals", "n_contradictions") if f"{n},b0" in scores), None)
-            cells = [model, *_with_interval(scores, "accuracy", "b0")]
+            cells = [model, *_with_interval(scores, "accuracy", "b0"), percent(scores["parse_failure_rate,b0"])]
             if errors:
                 cells += [str(scores[f"{errors},b0"])]
                 cells += [
                     cell for reading in ("m1", "m1_extended") for cell in _with_interval(scores, "accuracy", reading)
                 ]
-                header[3:] = [errors.removeprefix("n_"), "M1", "95% CI", "extended M1", "95% CI"]
+                header[4:] = [errors.removeprefix("n_"), "M1", "95% CI", "extended M1", "95% CI"]
             rows.append(cells)
         title = task.removeprefix(f"{CONTRABENCH}_")
         parts.append(f"\n{title} (n = {_size(results, task)}{order}), accuracy in %\n{table(header, rows)}\n")
@@ -97,9 +102,14 @@ def heal_table(results: Results) -> str:
         "TPT": (f"{HEAL}_tpt", "tpt"),
         "VPT": (f"{HEAL}_vpt", "vpt"),
     }
-    header = ["model", *(cell for name in columns for cell in (name, "95% CI"))]
+    header = ["model", *(cell for name in columns for cell in (name, "95% CI")), "unread"]
+    tasks = [task for task, _ in columns.values()]
     rows = [
-        [model, *(c for task, metric in columns.values() for c in _with_interval(result["results"][task], metric))]
+        [
+            model,
+            *(c for task, metric in columns.values() for c in _with_interval(result["results"][task], metric)),
+            _unread(result, tasks),
+        ]
         for model, result in results.items()
     ]
     sizes = ", ".join(f"{name} {_size(results, task)}" for name, (task, _) in columns.items())
@@ -123,12 +133,16 @@ def surgx_table(results: Results) -> str:
         "triplets found": (f"{SURGX}_triplets", "coverage"),
     }
     rows = [
-        [model, *(percent(result["results"][task][f"{metric},none"]) for task, metric in columns.values())]
+        [
+            model,
+            *(percent(result["results"][task][f"{metric},none"]) for task, metric in columns.values()),
+            _unread(result, [f"{SURGX}_instruments", f"{SURGX}_triplets"]),
+        ]
         for model, result in results.items()
     ]
     frames = f"{_size(results, f'{SURGX}_instruments')} and {_size(results, f'{SURGX}_triplets')} frames"
     return f"\nSurgXBench ({frames}): what is named, and how much of what is looked at lies on it, in %\n" + (
-        f"{table(['model, heatmap', *columns], rows)}\n"
+        f"{table(['model, heatmap', *columns, 'unread'], rows)}\n"
     )
 
 
@@ -164,6 +178,13 @@ def _size(results: Results, task: str) -> int:
     return next(iter(results.values()))["n-samples"][task]["effective"]
 
 
+def _unread(result: Mapping[str, Any], tasks: Sequence[str]) -> str:
+    """Of the answers to some tasks, the share that could not be read."""
+    counts = {f"{name},none" for name in _UNREAD}
+    n_unread = sum(value for task in tasks for key, value in result["results"][task].items() if key in counts)
+    return percent(n_unread / sum(result["n-samples"][task]["effective"] for task in tasks))
+
+
 def _with_interval(scores: Mapping[str, Any], metric: str, reading: str = "none") -> list[str]:
     value, low, high = (percent(scores[f"{metric}{end},{reading}"]) for end in ("", "_ci_low", "_ci_high"))
     return [value, f"[{low}, {high}]"]
@@ -176,6 +197,7 @@ def _closing(wording: Wording, out: Path) -> str:
             "\nThe original layout of CXR-ContraBench puts the target first, so always_yes and majority are right"
             "\nwithout looking. In the default layout, shuffled, they are right in about a third of the questions."
         )
+    note += "\nunread: share of the answers that could not be read, in %."
     note += "\n– means undefined. TPT and VPT are shares of the true positives; a model that always says No has none.\n"
     note += "A uniform heatmap looks at no place, so its AA and AC are undefined.\n"
     return f"{note}\nSynthetic data in {out}/phantom, rows in {out}/data, results in {out}/results.json."

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from medfaith import extractor
+from medfaith.evaluate_metrics.reading import language_model
+from medfaith.evaluate_metrics.reading.agreement import closed_agreement
 from medfaith.evaluate_metrics.reading.choice import parse_answer
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
 from medfaith.loaders import json_text
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_file
 from medfaith.printing import percent, table
+from medfaith.report.tables import fraction
 
 LEFT_OUT = ("borderline", "implied", "picked")  # answers of which a rate would say nothing
 VERDICTS = ("right", "wrong", "unread")
@@ -39,13 +44,15 @@ class Row(NamedTuple):
 
 class Result(NamedTuple):
     """A row and what the reader makes of it. verdict: "right", "wrong" (another answer, or one where none is clear) or
-    "unread" (none, where one is clear); why: the stage of the reader that decided.
+    "unread" (none, where one is clear); why: the stage of the reader that decided; model_read: what a language model
+    makes of it, None where none was asked.
     """
 
     row: Row
     read: int | str
     why: str
     verdict: str
+    model_read: int | str | None = None
 
 
 def add_jobs(jobs: Any) -> None:
@@ -69,14 +76,19 @@ def add_jobs(jobs: Any) -> None:
         help="folder for failures.jsonl: every answer that is not read rightly, and why (default: none is written)",
     )
     job.add_argument("--json", action="store_true", help="print only the counts of each kind, as one JSON object")
+    extractor.add_options(job)
     job.set_defaults(job=_read)
 
 
 def _read(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     results = [read_row(row) for row in read_rows(arguments.file)]
+    reader = extractor.from_options(arguments)
+    if reader:
+        again = read_again([result.row for result in results], reader.ask)
+        results = [result._replace(model_read=read) for result, read in zip(results, again, strict=True)]
     if arguments.out:
         write_failures(arguments.out, results)
-    print(json.dumps(counts(results)) if arguments.json else tables(results))
+    print(json.dumps(counts(results)) if arguments.json else tables(results, reader.name if reader else None))
     if arguments.out and not arguments.json:
         print(f"\nfailures: {arguments.out / 'failures.jsonl'}")
     return 0
@@ -139,7 +151,7 @@ def read_row(row: Row) -> Result:
     """What the reader makes of one answer.
 
     >>> row = Row("1", "yes_no", "Is there edema?", (), "None.", "no", "–", "–", True)
-    >>> read_row(row)[1:]
+    >>> read_row(row)[1:4]
     ('no', 'short', 'right')
     """
     read: int | str | None
@@ -150,29 +162,62 @@ def read_row(row: Row) -> Result:
         said = explain_yes_no(row.text, row.question)
         read, why = said.outcome if said.outcome in ("yes", "no") else None, said.why or said.outcome
     found = UNCLEAR if read is None else read
-    verdict = "right" if found == row.gold else "unread" if found == UNCLEAR else "wrong"
-    return Result(row, found, why, verdict)
+    return Result(row, found, why, _verdict(row, found))
 
 
-def counts(results: Sequence[Result]) -> dict[str, dict[str, int]]:
-    """{kind: {n, right, wrong, unread}} of the rows that count."""
+def read_again(rows: Sequence[Row], ask: language_model.Ask) -> list[int | str]:
+    """What a language model makes of each answer.
+
+    Raises: as `ask`.
+    """
+    of = {kind: [row for row in rows if row.kind == kind] for kind in ("choice", "yes_no")}
+    texts = {kind: [row.text for row in of_kind] for kind, of_kind in of.items()}
+    choices = language_model.choices(texts["choice"], [(row.question, row.options) for row in of["choice"]], ask)
+    said = language_model.yes_no(texts["yes_no"], [row.question for row in of["yes_no"]], ask)
+    left: dict[str, Iterator[Any]] = {"choice": iter(choices), "yes_no": iter(said)}
+    read = [next(left[row.kind]) for row in rows]
+    return [UNCLEAR if one in (None, "none") else one for one in read]
+
+
+def _verdict(row: Row, read: int | str) -> str:
+    return "right" if read == row.gold else "unread" if read == UNCLEAR else "wrong"
+
+
+def counts(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """{kind: {n, right, wrong, unread}} of the rows that count.
+
+    Where a language model read, too, also "model" with its right, wrong and unread, and "kappa" of both readings, None
+    where undefined.
+    """
     return {kind: _counted(found) for kind, found in _grouped(results, "kind").items()}
 
 
-def tables(results: Sequence[Result]) -> str:
-    """The counts and shares by kind, by source and by model, for the terminal."""
+def tables(results: Sequence[Result], model: str | None = None) -> str:
+    """The counts and shares by kind, by source and by model, for the terminal.
+
+    model: the name of the language model that read, too; None where none did.
+    """
+    shares = [f"{verdict} %" for verdict in VERDICTS]
+    header = ["answers", *shares, *([*(f"LM {share}" for share in shares), "κ"] if model else [])]
     parts = []
     for name in ("kind", "source", "model"):
         rows = []
         for label, found in _grouped(results, name).items():
             n = _counted(found)
-            rows.append([label, f"{n['n']:,}", *(percent(n[verdict] / n["n"]) for verdict in VERDICTS)])
-        parts.append(table([name, "answers", *(f"{verdict} %" for verdict in VERDICTS)], rows))
+            verdicts = [of[verdict] for of in ([n, n["model"]] if model else [n]) for verdict in VERDICTS]
+            kappa = [fraction(n["kappa"])] if model else []
+            rows.append([label, f"{n['n']:,}", *(percent(of / n["n"]) for of in verdicts), *kappa])
+        parts.append(table([name, *header], rows))
     left_out = sum(not result.row.counted for result in results)
     parts.append(
         "right: as the person reads it; wrong: as another answer, or as one where the person finds none clear;\n"
         f"unread: as none, where one is clear. Not counted: {left_out:,} answers that are {', '.join(LEFT_OUT)}."
     )
+    if model:
+        parts[-1] += (
+            f"\nLM: as {model} reads it. κ: Cohen's, of both readings; unread is a reading of its own. It is undefined "
+            "where\nanswers of two kinds stand together, and where all readings are the same one."
+        )
     return "\n\n".join(parts)
 
 
@@ -180,9 +225,10 @@ def write_failures(folder: Path, results: Sequence[Result]) -> None:
     """Writes failures.jsonl: each answer that counts and is not read rightly, with what was read, and why."""
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / "failures.jsonl") as path, path.open("w", encoding="utf-8") as file:
-        for row, read, why, verdict in results:
+        for row, read, why, verdict, model_read in results:
             if row.counted and verdict != "right":
                 shown = {**row._asdict(), "read": read, "why": why, "verdict": verdict}
+                shown |= {} if model_read is None else {"model_read": model_read}
                 del shown["counted"]
                 file.write(json.dumps(shown, ensure_ascii=False) + "\n")
 
@@ -196,6 +242,17 @@ def _grouped(results: Sequence[Result], name: str) -> Mapping[str, list[Result]]
     return dict(sorted(groups.items()))
 
 
-def _counted(results: Sequence[Result]) -> dict[str, int]:
-    verdicts = Counter(result.verdict for result in results)
-    return {"n": len(results), **{verdict: verdicts[verdict] for verdict in VERDICTS}}
+def _counted(results: Sequence[Result]) -> dict[str, Any]:
+    counted: dict[str, Any] = {"n": len(results), **_in_order(result.verdict for result in results)}
+    theirs = [(result.row, result.model_read) for result in results if result.model_read is not None]
+    if not theirs:
+        return counted
+    agreed = closed_agreement([result.read for result in results], [read for _, read in theirs])
+    comparable = len({row.kind for row, _ in theirs}) == 1 and not math.isnan(agreed["kappa"])
+    model = _in_order(_verdict(row, read) for row, read in theirs)
+    return counted | {"model": model, "kappa": agreed["kappa"] if comparable else None}
+
+
+def _in_order(verdicts: Iterable[str]) -> dict[str, int]:
+    found = Counter(verdicts)
+    return {verdict: found[verdict] for verdict in VERDICTS}

@@ -6,8 +6,10 @@ import contextlib
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from tqdm import tqdm
@@ -21,8 +23,10 @@ OURS = {
 }
 
 
-def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> int:
-    """`lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered; returns the exit status.
+def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[Path]:
+    """`lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered.
+
+    Returns the sample logs that it wrote, none without --log_samples.
 
     Raises MedfaithError for arguments that lm-eval or this package refuses.
     """
@@ -43,13 +47,23 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> int:
         except (ValueError, KeyError, FileNotFoundError) as error:
             raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
         _refuse_blind_caches(config)
+        before = _sample_logs(config.output_path)
         try:
             cli_evaluate()
         except ValueError as error:
             if not str(error).startswith(("Tasks not found", "No tasks specified")):
                 raise
             raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
-    return 0
+    first = os.environ.get("RANK", "0") == "0"  # of the processes of accelerate, the one that writes
+    return sorted(_sample_logs(config.output_path) - before) if first else []
+
+
+def _sample_logs(output: str | None) -> set[Path]:
+    """Those below lm-eval's --output_path, a folder or the name of a JSON file in one."""
+    if output is None:
+        return set()
+    folder = Path(output).parent if output.endswith(".json") else Path(output)
+    return {*folder.rglob("samples_*.jsonl")}
 
 
 def _refuse_blind_caches(config: Any) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean
+from medfaith.evaluate_metrics.reading.agreement import cohen_kappa
 
 from .answers import POINTS, Judgement
 from .wording import QUESTIONS
@@ -71,25 +72,9 @@ def agreement(judgements: Sequence[Judgement]) -> list[Agreement]:
             ratings[annotators.index(one.annotator), items.index(one.item)] = getattr(one, name)
         shared = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
         measure = "kappa" if len(annotators) == 2 else "alpha"
-        value = weighted_kappa(*shared) if measure == "kappa" else ordinal_alpha(shared)
+        value = cohen_kappa(*shared, squared=True) if measure == "kappa" else ordinal_alpha(shared)
         found.append(Agreement(name, measure, value, len(annotators), shared.shape[1]))
     return found
-
-
-def weighted_kappa(first: np.ndarray, second: np.ndarray) -> float:
-    """Cohen's kappa with quadratic weights of two annotators' points from 1 to 5, each of shape (n,).
-
-    NaN without items, or where both gave one and the same number of points to all of them.
-
-    >>> weighted_kappa(np.array([1, 2, 5]), np.array([1, 2, 5]))
-    1.0
-    """
-    first, second = (np.asarray(ratings, dtype=np.float64) for ratings in (first, second))
-    if not len(first):
-        return float("nan")
-    observed = np.mean((first - second) ** 2)
-    expected = np.mean((first[:, None] - second[None, :]) ** 2)
-    return float(1 - observed / expected) if expected else float("nan")
 
 
 def ordinal_alpha(ratings: np.ndarray) -> float:

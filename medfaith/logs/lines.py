@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -171,6 +171,15 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise _broken(path, number, "not a whole line of JSON") from error
+
+
+def responses(path: Path) -> Iterator[tuple[str, str]]:
+    """(question id, what the model answered) of each line of a log that `read_lines` has read; filters repeat them."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            sample = json.loads(line)
+            given = sample.get("resps") or [sample["filtered_resps"]]
+            yield sample["doc"]["id"], str(given[0][0])
 
 
 def check_texts(of: Mapping[str, Any], columns: Iterable[str], where: str) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medfaith import build
+from medfaith import build, extractor
 from medfaith.loaders.errors import MedfaithError
 
 if TYPE_CHECKING:
-    from .heal_extractors import Extractor
     from .surgx_overlays import Sheet
 
 
@@ -48,33 +46,15 @@ def add_jobs(jobs: Any) -> None:
         "before and after what a model looked at is painted black.",
     )
     sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="the folder that medfaith eval --heatmaps filled")
-    extractor = job.add_argument_group(
-        "a second reader of HEAL-MedVQA's open-ended answers",
-        "A language model reads the same answers, and a table compares the two readings.",
-    )
-    extractor.add_argument(
-        "--extractor-model", metavar="NAME",
-        help="the language model; transformers loads it unless --extractor-url is given",
-    )  # fmt: skip
-    extractor.add_argument(
-        "--extractor-url", metavar="URL",
-        help="an OpenAI-compatible endpoint that gets the answers, for example http://127.0.0.1:8000/v1; its key is "
-        "read from MEDFAITH_EXTRACTOR_KEY or OPENAI_API_KEY",
-    )  # fmt: skip
-    extractor.add_argument(
-        "--extractor-cache", type=Path, metavar="FILE",
-        help="keep the language model's replies in this file, so that an interrupted run can go on",
-    )  # fmt: skip
+    extractor.add_options(job)
     job.set_defaults(job=_report)
 
 
 def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from .write import write_report
 
-    extractor, sheet = _extractor(arguments), _sheet(arguments)
-    print(
-        write_report(arguments.results, arguments.out, extractor, sheet, arguments.annotations, arguments.data), end=""
-    )
+    reader, sheet = extractor.from_options(arguments), _sheet(arguments)
+    print(write_report(arguments.results, arguments.out, reader, sheet, arguments.annotations, arguments.data), end="")
     return 0
 
 
@@ -89,16 +69,3 @@ def _sheet(arguments: argparse.Namespace) -> Sheet | None:
         action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"
         raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a place\n  what to do: {action}")
     return Sheet(arguments.heatmaps, arguments.data, build.roots(arguments))
-
-
-def _extractor(arguments: argparse.Namespace) -> Extractor | None:
-    from .heal_extractors import language_model
-
-    name, url, cache = arguments.extractor_model, arguments.extractor_url, arguments.extractor_cache
-    if name:
-        key = os.environ.get("MEDFAITH_EXTRACTOR_KEY") or os.environ.get("OPENAI_API_KEY")
-        return language_model(name, url=url, api_key=key, cache=cache)
-    if url or cache:
-        option = "--extractor-url" if url else "--extractor-cache"
-        raise MedfaithError(f"{option} names no language model\n  what to do: give --extractor-model NAME, too")
-    return None

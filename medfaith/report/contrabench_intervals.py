@@ -62,8 +62,9 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
             ]
         )
         by_study.append(
-            [*name, whole[1].n_groups, scores["accuracy_delta"], *whole[0][1:3], tests[0], *whole[1][1:3], tests[1]]
-        )
+            [*name, whole[1].n_groups, scores["accuracy_delta"], *whole[0][1:3], tests[0], *whole[1][1:3], tests[1],
+              scores["parse_failure_rate"]]
+        )  # fmt: skip
     return [_table_4(by_example), _table_3(by_study)] if by_example else []
 
 
@@ -89,7 +90,7 @@ def _table_3(rows: list[list]) -> Table:
         Column("Example low", ("example_low",), percent), Column("high", ("example_high",), percent),
         Column("p", ("example_p",), p_value),
         Column("Study low", ("study_low",), percent), Column("high", ("study_high",), percent),
-        Column("p", ("study_p",), p_value),
+        Column("p", ("study_p",), p_value), UNREAD,
     ]  # fmt: skip
     notes = ["95% intervals of the accuracy gain from B0 to M1, in percentage points: resampling examples, and whole "
              "studies with all their records.", _P_NOTE]  # fmt: skip

@@ -75,6 +75,11 @@ class Run(Logged):
         return len(self.id)
 
     @property
+    def unread(self) -> list[str]:
+        """The ids of the questions whose answers could not be read."""
+        return list(self.id[self.base < 0])
+
+    @property
     def variant(self) -> tuple:
         """Model and prompt, so that they sort: by name, then B0, CoT, Instruct, few-shot, others."""
         place = _PROMPTS.index(self.setting.prompt) if self.setting.prompt in _PROMPTS else len(_PROMPTS)

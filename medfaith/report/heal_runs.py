@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
@@ -68,19 +69,40 @@ class HealRun(LoggedRows):
         return own + [self.setting.split] * (self.setting.split != "test")
 
     def scores(self) -> dict[str, Any]:
-        """Of the metric that the setting asks for; open-ended answers read by words."""
-        responses = [row.response for row in self.rows]
+        """Of the metric that the setting asks for, of answers read by words."""
         if self.setting.ask == "open":
-            return self.open_scores([extract_labels(response) for response in responses])
+            return self.open_scores(self.named)
+        return self.closed_scores(self.said)
+
+    @property
+    def unread(self) -> list[str]:
+        """The ids of the questions whose answers could not be read by words."""
+        if self.setting.ask == "open":
+            readable = [labels.outcome != "unreadable" for labels in self.named]
+        else:
+            readable = [outcome in ("yes", "no") for outcome in self.said]
+        return [row.id for row, is_read in zip(self.rows, readable, strict=True) if not is_read]
+
+    @cached_property
+    def said(self) -> list[Outcome]:
+        """What words say to each yes/no question."""
+        return [read_yes_no(row.response, row.question) for row in self.rows]
+
+    @cached_property
+    def named(self) -> list[Extraction]:
+        """What diseases words name in answer to each open-ended question."""
+        return [extract_labels(row.response) for row in self.rows]
+
+    def closed_scores(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        """Of yes/no answers as somebody read them, one outcome a row."""
         if self.setting.ask == "closed":
             gold, images = [row.answer for row in self.rows], [row.image_id for row in self.rows]
-            read: list[Outcome] = [read_yes_no(row.response, row.question) for row in self.rows]
-            return closed_scores(read, gold, groups=images, seed=SEED)
-        rows, questions = [row._asdict() for row in self.rows], [row.question for row in self.rows]
-        return _PAIRED[self.setting.ask].score_predictions(responses, rows, questions=questions, seed=SEED)
+            return closed_scores(outcomes, gold, groups=images, seed=SEED)
+        said = [outcome if outcome in ("yes", "no") else None for outcome in outcomes]
+        return _PAIRED[self.setting.ask].score_predictions(said, [row._asdict() for row in self.rows], seed=SEED)
 
     def open_scores(self, extractions: Sequence[Extraction]) -> dict[str, Any]:
-        """Of open-ended answers as an extractor read them, one extraction a row."""
+        """Of open-ended answers as somebody read them, one extraction a row."""
         images = [row.image_id for row in self.rows]
         return open_scores(extractions, [row.diseases for row in self.rows], groups=images, seed=SEED)
 

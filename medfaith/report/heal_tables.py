@@ -1,26 +1,24 @@
-"""HEAL-MedVQA's Tables 2, 3 and 4 (section 5), and a table of two readers of the open-ended answers."""
+"""HEAL-MedVQA's Tables 2, 3 and 4 (section 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import agreement
-from medfaith.evaluate_metrics.reading.diseases import extract_labels
 from medfaith.evaluate_metrics.tpt import score as tpt
 
-from .heal_extractors import Extractor
 from .heal_localization import localization_table
 from .heal_runs import SOURCES, HealRun
-from .tables import MODEL, SEED, SIZE, UNDEFINED, Column, Table, count, fraction, fraction_interval
+from .tables import MODEL, SEED, SIZE, UNDEFINED, UNREAD, Column, Table, count, fraction, fraction_interval, share_of
+from .unread import unread_share
 
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
-_INTERVALS = f"95% intervals: bootstrap over images, 2,000 resamples, seed {SEED}."
+INTERVALS = f"95% intervals: bootstrap over images, 2,000 resamples, seed {SEED}."
 
 
 def heal_tables(runs: Sequence[HealRun]) -> list[Table]:
     """The runs, and the tables of the paper that they give."""
-    runs = sorted(runs, key=_place)
+    runs = sorted(runs, key=place)
     asked = {run.setting.ask for run in runs}
     tables = [_runs_table(runs)] if runs else []
     tables += [_accuracy_table(runs)] if asked & {"closed", "open"} else []
@@ -29,40 +27,8 @@ def heal_tables(runs: Sequence[HealRun]) -> list[Table]:
     return tables + localization_table(runs)
 
 
-def extractors_table(runs: Sequence[HealRun], extractor: Extractor) -> Table | None:
-    """Open-ended scores by words and by the extractor, and how far the two agree; None without such answers."""
-    opened = sorted((run for run in runs if run.setting.ask == "open"), key=_place)
-    if not opened:
-        return None
-    read = iter(extractor.read([row.response for run in opened for row in run.rows]))
-    rows = []
-    for run in opened:
-        words = [extract_labels(row.response) for row in run.rows]
-        theirs = [next(read) for _ in run.rows]
-        agreed = agreement(words, theirs)
-        cells = [scores[name] for scores in map(run.open_scores, (words, theirs)) for name in _OPEN]
-        both = [agreed[name] for name in ("exact", "jaccard", "kappa")]
-        rows.append([run.name, SOURCES[run.setting.config], run.n, run.n_data, *cells, *both, run.source.task])
-    columns = [MODEL, Column("Source", ("source",)), SIZE]
-    for title, name in (("By words", "words"), ("By the model", "model")):
-        columns += [
-            column._replace(title=f"{title}: {column.title}", names=tuple(f"{name}_{n}" for n in column.names))
-            for column in _OPEN_COLUMNS
-        ]
-    columns += [
-        Column("Same labels", ("same_labels",), fraction), Column("Jaccard", ("jaccard",), fraction),
-        Column("κ", ("kappa",), fraction), Column(None, ("task",)),
-    ]  # fmt: skip
-    notes = [
-        f"By the model: labels read by {extractor.name}, asked with this package's prompt (the paper names Llama 3.1 "
-        "8B and prints none). By words: the scores of Table 2. Same labels: share of answers with equal label sets; "
-        "Jaccard: labels in both over labels in either; κ: Cohen's, over every answer and label. An answer that an "
-        f"extractor cannot read (unread) has no label. {_INTERVALS}"
-    ]
-    return Table("heal_extractors", "HEAL open-ended labels: two extractors", columns, rows, notes)
-
-
-def _place(run: HealRun) -> tuple:
+def place(run: HealRun) -> tuple:
+    """Sorts runs by model, prompt and split, then as `SOURCES` and `ASKED` have them."""
     setting = run.setting
     of_setting = [*SOURCES].index(setting.config), [*ASKED].index(setting.ask)
     return run.model.casefold(), run.model, run.adapter, setting.prompt, setting.split != "test", *of_setting
@@ -72,8 +38,8 @@ def _part(value: Any, total: Any) -> str:
     return UNDEFINED if total is None else f"{count(value)} of {count(total)}"
 
 
-def _total(*values: Any) -> str:
-    return UNDEFINED if None in values else count(sum(values))
+def _unread(originals: Any, perturbed: Any, n: Any) -> str:
+    return UNDEFINED if n is None else share_of(originals + perturbed, n)
 
 
 def _f1_columns(name: str, n_unread: str, n: str) -> list[Column]:
@@ -81,7 +47,7 @@ def _f1_columns(name: str, n_unread: str, n: str) -> list[Column]:
         Column("F1 [95% CI]", tuple(f"{name}_f1{end}" for end in ("", "_ci_low", "_ci_high")), fraction_interval),
         Column("precision", (f"{name}_precision",), fraction),
         Column("recall", (f"{name}_recall",), fraction),
-        Column("unread", (n_unread, n), _part),
+        Column("unread", (n_unread, n), share_of),
     ]
 
 
@@ -90,26 +56,25 @@ def _score_column(title: str | None, name: str) -> Column:
 
 
 _CLOSED_COLUMNS = _f1_columns("yes_no", "n_closed_unparsed", "n_closed")
-_OPEN_COLUMNS = _f1_columns("open", "n_open_unreadable", "n_open")
-_OPEN = [name for column in _OPEN_COLUMNS for name in column.names]
+OPEN_COLUMNS = _f1_columns("open", "n_open_unreadable", "n_open")
 _TRUE_POSITIVES = Column("true positives", ("n_true_positives", "n_originals"), _part)
-_UNREAD = Column("unread", ("n_unparsed_originals", "n_unparsed_perturbed"), _total)
+_UNREAD = Column("unread", ("n_unparsed_originals", "n_unparsed_perturbed", "n_asked"), _unread)
 _PAIRED_NOTE = (
     "true positives: originals that the model answers Yes, of all that were asked; pairs: true positives and their "
     "perturbed partners. A partner that could not be read did not turn to No; unread counts these and the originals "
-    f"that could not be read. {_INTERVALS}"
+    f"that could not be read. {INTERVALS}"
 )
 
 
 def _runs_table(runs: Sequence[HealRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.config], ASKED[run.setting.ask], run.n, run.n_data, run.n_skipped,
-         run.source.task, run.source.date]
+         unread_share(run), run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, Column("Source", ("source",)), Column("Questions", ("questions",)), SIZE,
-        Column("Without images", ("n_skipped",), count), Column("Task", ("task",)), Column("Date", ("date",)),
+        Column("Without images", ("n_skipped",), count), UNREAD, Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = ["n: questions asked; “a of b” marks a run with --limit or without the rows whose images are missing."]
     return Table("heal_runs", "HEAL runs", columns, rows, notes)
@@ -118,13 +83,13 @@ def _runs_table(runs: Sequence[HealRun]) -> Table:
 def _accuracy_table(runs: Sequence[HealRun]) -> Table:
     cells = [
         (ask, column._replace(title=f"{ASKED[ask]} {column.title}"))
-        for ask, columns in (("closed", _CLOSED_COLUMNS), ("open", _OPEN_COLUMNS))
+        for ask, columns in (("closed", _CLOSED_COLUMNS), ("open", OPEN_COLUMNS))
         for column in columns
     ]
     notes = [
         "Yes is the positive class of yes/no questions; open-ended ones have the multi-label micro F1 of the diseases "
         "that an answer names, read by words (the paper reads them with a language model). What could not be read is "
-        f"wrong, and names no disease. {_INTERVALS}"
+        f"wrong, and names no disease. {INTERVALS}"
     ]
     return _table("heal_table_02_accuracy", "HEAL Table 2: accuracy", cells, runs, notes)
 
@@ -160,7 +125,7 @@ def _table(
     for run in runs:
         if run.setting.ask in asked:
             key = (run.name, run.model, run.adapter, run.setting.prompt, run.setting.split)
-            of_model.setdefault(key, {})[run.setting.config, run.setting.ask] = run.scores()
+            of_model.setdefault(key, {})[run.setting.config, run.setting.ask] = run.scores() | {"n_asked": run.n}
     columns = [MODEL] + [
         Column(column.title and f"{source} {column.title}", tuple(f"{config}_{n}" for n in column.names), column.show)
         for config, source in SOURCES.items()

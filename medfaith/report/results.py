@@ -62,7 +62,7 @@ def read_results(paths: Sequence[Path]) -> Results:
         total=n_bytes, unit="B", unit_scale=True, desc="samples", disable=None, leave=False, file=sys.stderr
     ) as bar:
         for file in files:
-            found = _read(file, bar.update)
+            found = read_file(file, bar.update)
             for run in found:
                 _keep_newest(newest, run, notes)
             if not found:
@@ -91,7 +91,11 @@ def read_results(paths: Sequence[Path]) -> Results:
     return Results(in_order(runs), scored, *others, sorted(notes))
 
 
-def _read(file: SampleFile, progress: Callable[[int], Any]) -> Sequence[Logged]:
+def read_file(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> Sequence[Logged]:
+    """The runs in one sample log; none where it is of no benchmark of ours.
+
+    Args and Raises: as `logs.lines.read_lines`.
+    """
     if holds_scores(file):
         return read_scored_runs(file, progress)
     for read in _READERS:

@@ -84,6 +84,11 @@ class SurgXRun(LoggedRows):
         return own + [self.setting.prompt] * (self.setting.prompt != "b0")
 
     @property
+    def unread(self) -> list[str]:
+        """The ids of the frames whose answers could not be read."""
+        return [row.id for row in self.rows if row.predicted is None]
+
+    @property
     def videos(self) -> list[int]:
         """Of each row, what the intervals draw."""
         return [row.video for row in self.rows]

@@ -14,7 +14,21 @@ from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 from medfaith.tasks.surgx.occlusion import occlusion_scores
 
 from .surgx_runs import SOURCES, SurgXRun, in_surgx_order
-from .tables import MODEL, SEED, SIZE, UNDEFINED, Column, Table, count, count_of, fraction_interval, interval, percent
+from .tables import (
+    MODEL,
+    SEED,
+    SIZE,
+    UNDEFINED,
+    UNREAD,
+    Column,
+    Table,
+    count,
+    count_of,
+    fraction_interval,
+    interval,
+    percent,
+)
+from .unread import unread_share
 
 ALL = "all"
 LEVEL_NAMES = {"ivt": "IVT", "iv": "IV", "it": "IT", "i": "I", "missed": "missed"}
@@ -55,12 +69,12 @@ def surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
 def _runs_table(runs: Sequence[SurgXRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.source], run.setting.ask, run.n, run.n_data, len(set(run.videos)),
-         run.n_skipped, sum(row.predicted is None for row in run.rows), _n_tied(run), run.source.task, run.source.date]
+         run.n_skipped, len(run.unread), unread_share(run), _n_tied(run), run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, _DATA, Column("Asked for", ("asked",)), SIZE, Column("Videos", ("n_videos",), count),
-        Column("Without images", ("n_skipped",), count), Column("Unread", ("n_unparsed",), count),
+        Column("Without images", ("n_skipped",), count), Column(None, ("n_unparsed",)), UNREAD,
         Column("Tied", ("n_tied",), count), Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = [
@@ -100,7 +114,7 @@ def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
             scores = said | looked
             if name != ALL:
                 scores = said["per_class"][name] | looked["per_instrument"].get(name, unpredicted)
-            scores = scores | _visible(run, None if name == ALL else name)
+            scores = scores | _visible(run, None if name == ALL else name) | {"parse_failure_rate": unread_share(run)}
             for figure, of_figure in columns.items():
                 values = [scores[key] for column in of_figure for key in column.names]
                 rows[figure].append([run.name, name, *values])
@@ -134,9 +148,9 @@ def _figure_3() -> list[Column]:
             for name, title in LOOKS.items()
         ),
         Column("TP", ("n_tp",), count), Column("FP", ("n_fp",), count),
-        Column("missed", ("n_false_negatives",), count),
-        Column("degenerate", ("n_degenerate",), count), Column("without map", ("n_without_map",), count),
-        Column("cut at 0", ("n_cut_at_zero",), count), *_VISIBLE,
+        Column("missed", ("n_false_negatives",), count), Column("degenerate", ("n_degenerate",), count),
+        Column("without map", ("n_without_map",), count), Column("cut at 0", ("n_cut_at_zero",), count), *_VISIBLE,
+        UNREAD,
     ]  # fmt: skip
 
 
@@ -153,7 +167,7 @@ def _figure_7() -> list[Column]:
             for name in ("precision", "recall")
         ),
         *(column for name, title in LOOKS.items() for column in _spread(f"{title} %", name)),
-        Column("TP scored", ("n_tp_scored",), count), Column("FP scored", ("n_fp_scored",), count),
+        Column("TP scored", ("n_tp_scored",), count), Column("FP scored", ("n_fp_scored",), count), UNREAD,
     ]  # fmt: skip
 
 
@@ -169,13 +183,13 @@ def _ras_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     columns = [
         MODEL, _DATA, Column("Match", ("level",)), Column("Score", ("score",)),
         Column("Mean % [95% CI]", tuple(f"ras{end}" for end in _CI), interval),
-        *_spread("%", "ras"), Column("scored", ("n_scored", "n"), count_of),
+        *_spread("%", "ras"), Column("scored", ("n_scored", "n"), count_of), UNREAD,
     ]  # fmt: skip
     rows = [
         [run.name, SOURCES[run.setting.source], LEVEL_NAMES[level],
          "RAS_global" if level == "missed" else "RAS_local",
          *(scores[RAS[level] + end] for end in (*_CI, *_QUARTILES, *_WHISKERS)),
-         scores[f"n_{level}_scored"], scores[f"n_{level}"]]
+         scores[f"n_{level}_scored"], scores[f"n_{level}"], unread_share(run)]
         for run, scores in seen
         for level in LEVELS
     ]  # fmt: skip
@@ -201,11 +215,12 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
             for level in LEVELS
         ),
         Column("true triplets", ("n_gold",), count), *(Column(title, (name,), count) for name, title in counts.items()),
-        *_VISIBLE,
+        *_VISIBLE, UNREAD,
     ]  # fmt: skip
     rows = [
         [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
-        for run, scores in ((run, scores | _visible(run)) for run, scores in seen)
+        for run, found in seen
+        for scores in [found | _visible(run) | {"parse_failure_rate": unread_share(run)}]
     ]
     notes = [
         "Shares of all true triplets. Without action: instruments that do nothing (null_verb); without box: the "
@@ -221,13 +236,13 @@ def _triplets_table(runs: Sequence[SurgXRun]) -> Table:
     columns = [
         MODEL, _DATA, Column("Coverage % [95% CI]", tuple(f"coverage{end}" for end in _CI), interval),
         Column("covered", ("n_covered", "n_gold_triplets"), count_of),
-        *(Column(f"AP_{part.upper()} %", (f"ap_{part}",), percent) for part in PARTS),
+        *(Column(f"AP_{part.upper()} %", (f"ap_{part}",), percent) for part in PARTS), UNREAD,
     ]  # fmt: skip
     rows = []
     for run in runs:
         predicted, gold = [row.predicted or () for row in run.rows], [row.gold for row in run.rows]
         covered = triplet_coverage(predicted, gold, groups=run.videos, seed=SEED)
-        scores = covered | _precisions(run)
+        scores = covered | _precisions(run) | {"parse_failure_rate": unread_share(run)}
         rows.append(
             [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
         )
@@ -256,7 +271,7 @@ def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
         rows.append(
             [run.name, SOURCES[run.setting.source], run.n, n_matched, scores["n_without_region"], scores["n_lost"],
              *(scores[f"lost{end}"] for end in _CI), scores["n_covered"] - scores["n_lost"],
-             *(scores[f"similarity_drop{end}"] for end in _CI)]
+             *(scores[f"similarity_drop{end}"] for end in _CI), unread_share(run)]
         )  # fmt: skip
     columns = [
         MODEL, _DATA, Column("Frames", ("n",), count), Column("with an IVT match", ("n_matched",), count),
@@ -264,7 +279,7 @@ def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
         Column("lost", ("n_lost",), count),
         Column("lost % [95% CI]", tuple(f"lost{end}" for end in _CI), interval),
         Column("remaining", ("n_remaining",), count),
-        Column("Mean drop [95% CI]", tuple(f"similarity_drop{end}" for end in _CI), _similarity),
+        Column("Mean drop [95% CI]", tuple(f"similarity_drop{end}" for end in _CI), _similarity), UNREAD,
     ]  # fmt: skip
     notes = [
         "What the model looks at most is painted black and the frame is scored again. Lost: of the frames with a true "

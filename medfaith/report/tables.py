@@ -26,6 +26,12 @@ def count_of(value: Any, total: Any) -> str:
     return count(value) if value == total or _undefined(total) else f"{count(value)} of {count(total)}"
 
 
+def share_of(value: Any, total: Any) -> str:
+    """`3 of 62 (4.84%)`."""
+    share = f"({percent(value / total)}%)" if total else ""
+    return UNDEFINED if _undefined(total) else f"{count(value)} of {count(total)} {share}".rstrip()
+
+
 def percent(value: Any) -> str:
     """`0.31489` -> `31.49`."""
     return UNDEFINED if _undefined(value) else f"{100 * value:.2f}"

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from medfaith.annotate.answers import read_files
+from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_folder
 
 from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
-from .heal_extractors import Extractor
 from .heal_localization import heal_pictures
-from .heal_runs import HealRun
-from .heal_tables import extractors_table, heal_tables
+from .heal_tables import heal_tables
 from .results import Results, read_results
+from .second_readings import second_readings
 from .surgx_figures import surgx_pictures
 from .surgx_overlays import Sheet
 from .surgx_tables import surgx_tables, tied_notes
@@ -39,7 +39,8 @@ from .wrong_lung_tables import wrong_lung_tables
 
 REPORT = "report.md"
 _OWN_FILE = re.compile(
-    r"report\.md|(casebook(_original)?|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
+    r"report\.md|(casebook(_original)?|heal_extractors|(contrabench_readings(_original)?|heal_readings)|"
+    r"(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
     r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(heal|surgx|wrong_lung)_\w+\.png"
 )
 _SCORES = {
@@ -71,7 +72,7 @@ def write_report(
     Args:
         paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
         out: folder for the report: new, empty, or one with an earlier report, which is replaced as a whole.
-        extractor: reads HEAL-MedVQA's open-ended answers a second time, for a table of its own.
+        extractor: reads the answers of CXR-ContraBench and HEAL-MedVQA a second time, for tables of their own.
         sheet: what a contact sheet of SurgXBench's heatmaps is drawn from; none is drawn without.
         annotations: files of what people answered to `medfaith annotate`.
         data: the build with the labels of the sentences that they judged; None leaves out Wrong Lung Figure 16.
@@ -79,7 +80,7 @@ def write_report(
     Raises:
         InputError: see `results.read_results`, `annotate.answers.read_files`,
             `wrong_lung_abnormalities.read_affirmed`; or `out` holds other files or cannot be written.
-        MedfaithError: see `heal_extractors.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
+        MedfaithError: see `extractor.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
         raise MedfaithError("a contact sheet is a picture, which needs a place\n  what to do: give --out DIR, too")
@@ -87,13 +88,13 @@ def write_report(
         _check_out(out)
     results = read_results(paths)
     tables = contrabench_tables(results.runs)
-    notes = [*unread_notes(results.runs, results.heal, results.surgx), *tied_notes(results.surgx)]
+    notes = [*unread_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx)]
     notes += results.notes
     tables += in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)
     annotated = _annotated(lung, annotations, data)
-    more = [wrong_lung_tables(lung), annotated[:2], _read_again(results.heal, extractor)]
+    more = [wrong_lung_tables(lung), annotated[:2], _read_again(results, extractor)]
     tables += [table for of_part, _ in more for table in of_part]
     notes += [note for _, of_part in more for note in of_part]
     pictures: dict[str, bytes] = {}
@@ -133,12 +134,9 @@ def _annotated(lung: Sequence[ModelScores], annotations: Sequence[Path], data: s
     return _Annotated(tables + abnormality_tables(abnormalities), [*notes, *unknown], abnormalities)
 
 
-def _read_again(heal: Sequence[HealRun], extractor: Extractor | None) -> tuple[list[Table], list[str]]:
-    """The table of two readers of the open-ended answers, or a note that there are none; neither without extractor."""
-    compared = extractors_table(heal, extractor) if extractor else None
-    if extractor is None or compared is not None:
-        return [compared] if compared else [], []
-    return [], [f"no open-ended answers of HEAL-MedVQA are there: the extractor {extractor.name} was not asked"]
+def _read_again(results: Results, extractor: Extractor | None) -> tuple[list[Table], list[str]]:
+    """`second_readings`; nothing without extractor."""
+    return second_readings(results.runs, results.heal, extractor) if extractor else ([], [])
 
 
 def _introduction(results: Results) -> str:

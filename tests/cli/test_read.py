@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from sklearn.metrics import cohen_kappa_score
 
 from medfaith.cli import main
+from tests.chat import chat_server
 
 OPTIONS = ["Edema", "No edema", "Atelectasis"]
 
@@ -63,6 +65,33 @@ def test_the_tables_name_kinds_sources_and_models_and_failures_are_written(answe
         ("C", 2, "answer", "wrong"),
         ("It has n", "unclear", "none", "unread"),
     ]
+
+
+def test_a_language_model_reads_the_same_answers(answers, tmp_path, capsys):
+    """It takes the first letter or word of an answer for its meaning: "A or B" is A; of yes and no it tells nothing."""
+
+    def say(messages):
+        said = messages[-1]["content"].split("Answer: ")
+        return said[-1][0] if "Options:" in said[0] else "unclear"
+
+    with chat_server(say) as (url, requests):
+        options = ["--extractor-model", "llama", "--extractor-url", url, "--extractor-cache", str(tmp_path / "replies")]
+        assert main(["read", str(answers), "--json", *options]) == 0
+    assert len(requests) == len({row["text"] for row in ROWS})
+    found = json.loads(capsys.readouterr().out)
+    # Words: A, B, C, unread, unread, C; the model: A, B, T (none of the three), A, A, C. All yes/no are unread to it.
+    kappa = cohen_kappa_score([0, 1, 2, 9, 9, 2], [0, 1, 9, 0, 0, 2])
+    assert found["choice"] == COUNTS["choice"] | {
+        "model": {"right": 3, "wrong": 2, "unread": 1}, "kappa": pytest.approx(kappa)
+    }  # fmt: skip
+    assert found["yes_no"] == COUNTS["yes_no"] | {"model": {"right": 0, "wrong": 0, "unread": 2}, "kappa": 0}
+    assert main(["read", str(answers), "--out", str(tmp_path / "out"), *options]) == 0, "every reply is kept"
+    out = capsys.readouterr().out
+    assert f"choice        6    50.00    33.33     16.67       50.00       33.33        16.67  {kappa:.3f}" in out
+    assert "LM: as llama reads it" in out
+    first = json.loads((tmp_path / "out" / "failures.jsonl").read_text("utf-8").split("\n")[0])
+    assert (first["read"], first["model_read"]) == (2, "unclear")
+    assert main(["read", str(answers), "--extractor-url", url]) == 2
 
 
 @pytest.mark.parametrize(

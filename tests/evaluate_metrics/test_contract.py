@@ -20,7 +20,7 @@ HEADINGS = ("How to use", "Inputs", "Outputs", "Limits", "Citation")
 LIBRARIES = {
     "mask_overlap/masks.py": ({"pycocotools"}, False),
     "mask_overlap/score.py": ({"pycocotools"}, False),
-    "medvqa_f1/llm_extractor.py": ({"requests", "urllib3", "transformers"}, True),
+    "reading/chat.py": ({"requests", "urllib3", "transformers"}, True),
 }
 
 

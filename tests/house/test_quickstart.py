@@ -49,6 +49,7 @@ def quick(tmp_path_factory) -> tuple[Path, str]:
 def test_every_reference_model_is_in_every_table(quick):
     _, printed = quick
     assert {name: printed.count(f"\n{name}  ") for name in TABLES} == TABLES
+    assert printed.count("unread") == 4 + 1 + 1 + 1, "CXR-ContraBench's tables, HEAL-MedVQA's, SurgXBench's, the legend"
 
 
 def test_the_figures_that_can_be_derived_by_hand(quick):

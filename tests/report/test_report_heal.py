@@ -28,25 +28,27 @@ def test_the_papers_tables(tmp_path):
     (accuracy,) = rows_of(report, ACCURACY)
     assert accuracy[:9] == ["m"] + ["–"] * 8
     f1, precision, recall, unread, open_f1, open_precision, open_recall, open_unread = accuracy[9:]
-    assert (f1[:5], precision, recall, unread) == ("0.571", "0.667", "0.500", "1 of 10")  # 4 / (4 + 1 + 2)
-    assert (open_f1[:5], open_precision, open_recall, open_unread) == ("0.571", "0.667", "0.500", "1 of 4")
+    assert (f1[:5], precision, recall, unread) == ("0.571", "0.667", "0.500", "1 of 10 (10.00%)")  # 4 / (4 + 1 + 2)
+    assert (open_f1[:5], open_precision, open_recall, open_unread) == ("0.571", "0.667", "0.500", "1 of 4 (25.00%)")
 
     (tpt,) = rows_of(report, TPT)
     assert tpt[:7] == ["m"] + ["–"] * 6
     interval = bootstrap_mean([1, 0, 1], groups=["a", "a", "d"])
     assert tpt[7:] == [
-        f"0.667 [{interval.low:.3f}, {interval.high:.3f}]", "3", "0.500 [–, –]", "2", "3 of 5", "2",
+        f"0.667 [{interval.low:.3f}, {interval.high:.3f}]", "3", "0.500 [–, –]", "2", "3 of 5", "2 of 14 (14.29%)",
     ]  # fmt: skip
     interval = bootstrap_mean([1, 0])
     ends = f"[{interval.low:.3f}, {interval.high:.3f}]"
-    assert rows_of(report, VPT) == [["m", "1.000 [–, –]", "1", "1 of 1", "0", f"0.500 {ends}", "2", "2 of 3", "0"]]
+    assert rows_of(report, VPT) == [[
+        "m", "1.000 [–, –]", "1", "1 of 1", "0 of 2 (0.00%)", f"0.500 {ends}", "2", "2 of 3", "0 of 6 (0.00%)",
+    ]]  # fmt: skip
 
-    assert [row[:6] for row in rows_of(report, RUNS)] == [
-        ["m", "MIMIC", "VPT", "2", "0", "medfaith_heal_mimic_vpt"],
-        ["m", "VinDr", "yes/no", "10 of 12", "0", "medfaith_heal_vindr_closed"],
-        ["m", "VinDr", "open-ended", "4", "0", "medfaith_heal_vindr_open"],
-        ["m", "VinDr", "TPT", "14", "0", "medfaith_heal_vindr_tpt"],
-        ["m", "VinDr", "VPT", "6", "0", "medfaith_heal_vindr_vpt"],
+    assert [row[:7] for row in rows_of(report, RUNS)] == [
+        ["m", "MIMIC", "VPT", "2", "0", "0.00", "medfaith_heal_mimic_vpt"],
+        ["m", "VinDr", "yes/no", "10 of 12", "0", "10.00", "medfaith_heal_vindr_closed"],
+        ["m", "VinDr", "open-ended", "4", "0", "25.00", "medfaith_heal_vindr_open"],
+        ["m", "VinDr", "TPT", "14", "0", "14.29", "medfaith_heal_vindr_tpt"],
+        ["m", "VinDr", "VPT", "6", "0", "0.00", "medfaith_heal_vindr_vpt"],
     ]
     (saved,) = csv_rows(tmp_path / "out" / "heal_table_02_accuracy.csv")
     found = [saved[name] for name in ("vindr_yes_no_f1", "vindr_n_closed_unparsed", "mimic_yes_no_f1")]
@@ -100,7 +102,7 @@ def test_originals_alone_belong_to_the_test_that_their_task_names(tmp_path, task
     """As under --limit 1: a true positive without a pair."""
     write_heal(tmp_path, "", VPT_PAIRS[:1], task=task)
     (row,) = rows_of(write_report([tmp_path]), table)
-    assert row[-2:] == ["1 of 1", "0"]
+    assert row[-2:] == ["1 of 1", "0 of 1 (0.00%)"]
     assert {"–", "0"} >= set(row[1:-2])
 
 

@@ -175,7 +175,6 @@ def test_reference_models_are_the_floor_and_the_ceiling(evaluated, reported):
     report, tables = reported
     control = {row[0]: row for row in rows_of(report, "Table 16")}
     assert control["negation_attracted"][4] == "0.00"
-    assert control["oracle"][4:7] == ["100.00", "100.00", "+0.00"]
     assert {row[0]: row[1:3] for row in rows_of(report, "HEAL Table 4")}["negation_attracted"] == ["–", "0"]
     auroc = {row["model"]: row["auroc"] for row in tables["wrong_lung_table_01_03_localization"]}
     assert [*auroc] == [f"oracle (heatmap={kind})" for kind in ("box", "mirror", "uniform")]

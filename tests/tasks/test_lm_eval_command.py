@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,11 @@ def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     tasks = "medfaith_contrabench_chexpert_presence,medfaith_contrabench_chexpert_absence_train"
     given = ["--model", "negation_attracted", "--tasks", tasks, "--output_path", str(tmp_path), "--log_samples"]
     assert main(["eval", "--data", str(phantom_build), "--images", "first", *given]) == 0
-    assert "reversal_rate" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "reversal_rate" in out
+    shares = out.split("unread %\n")[1]
+    assert re.search(r"^medfaith_contrabench_chexpert_absence_train +\d+ +0 +0.00$", shares, re.MULTILINE)
+    assert "WARNING" not in out
     presence, absence = (results_of(tmp_path)[task] for task in tasks.split(","))
     assert presence["reversal_rate,b0"] == presence["accuracy,m1"] == absence["contradiction_rate,b0"] == 1
     assert {len(s["doc"]["images"].split()) for task in tasks.split(",") for s in samples_of(tmp_path, task)} == {1}

@@ -1,4 +1,4 @@
-"""The language-model extractor: replies, cache, a chat-completions server, a tiny local model, agreement."""
+"""What a language model reads: prompts, replies, cache, a chat-completions server, a tiny local model, agreement."""
 
 import json
 import sqlite3
@@ -9,14 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, cohen_kappa_score, jaccard_score
 
-from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import (
-    agreement,
-    chat_endpoint,
-    extract,
-    messages_for,
-    parse_reply,
-    transformers_chat,
-)
+from medfaith.evaluate_metrics.reading import language_model
+from medfaith.evaluate_metrics.reading.agreement import agreement, closed_agreement
+from medfaith.evaluate_metrics.reading.chat import chat_endpoint, replies, transformers_chat
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from tests.chat import chat_server, save_tiny_llama
@@ -51,14 +46,57 @@ def found(*labels):
     ],
 )
 def test_replies(reply, extraction):
-    assert parse_reply(reply) == extraction
+    assert language_model.parse_diseases(reply) == extraction
 
 
-def test_the_prompt_holds_the_vocabulary_and_the_answer():
-    system, user = messages_for("A {nodule}", ["Edema", "ILD"])
+@pytest.mark.parametrize(
+    ("reply", "choice", "said"),
+    [
+        ("B", 1, "none"),
+        ("b.", 1, "none"),
+        ("<think>A? No.</think>\n(C)", 2, "none"),
+        ('"**A**"', 0, "none"),
+        ("D", None, "none"),
+        ("none", None, "none"),
+        ("A or B", None, "none"),
+        ("Option B", None, "none"),
+        ("", None, "none"),
+        ("Yes.", None, "yes"),
+        ("NO", None, "no"),
+        ("unclear", None, "none"),
+        ("Yes, it is", None, "none"),
+        ("yes no", None, "none"),
+    ],
+)
+def test_replies_of_one_letter_or_word(reply, choice, said):
+    assert language_model.parse_choice(reply, 3) == choice
+    assert language_model.parse_yes_no(reply) == said
+
+
+def test_the_prompts_hold_what_the_model_was_shown_and_said():
+    system, user = language_model.disease_messages("A {nodule}", ["Edema", "ILD"]) or []
     assert (system["role"], user["role"]) == ("system", "user")
     assert "- Edema\n- ILD\n" in system["content"]
     assert "A {nodule}" in user["content"]
+    _, user = language_model.choice_messages("I {say} B", "Which?", ["A. Edema", "B. No edema"]) or []
+    assert user["content"] == "Question: Which?\nOptions:\nA. Edema\nB. No edema\nAnswer: I {say} B\nReply:"
+    _, user = language_model.yes_no_messages("None.", "Is there edema?") or []
+    assert user["content"] == "Question: Is there edema?\nAnswer: None.\nReply:"
+
+
+def test_closed_answers_are_asked_once_each_and_empty_ones_never():
+    asked = []
+
+    def ask(prompts):
+        return replies(prompts, lambda messages: asked.append(messages) or "B")
+
+    which, other = ("Which?", ["Edema", "No edema"]), ("Which?", ["Edema"])
+    assert language_model.choices(["B", "B", "B", " ", None], [which, which, other, which, which], ask) == [
+        1, 1, None, None, None,
+    ]  # fmt: skip
+    assert len(asked) == 2, "one for each question and answer"
+    assert language_model.yes_no(["", "A"], ["?", "?"], ask) == ["none", "none"]
+    assert len(asked) == 3
 
 
 def by_words(messages):
@@ -69,6 +107,10 @@ def by_words(messages):
 
 TEXTS = ["Edema and nodules", "The heart is normal", None, "Edema and nodules", " ", "Cardiomegaly"]
 READ = [found("Edema", "Nodule/Mass"), NORMAL, NOTHING, found("Edema", "Nodule/Mass"), NOTHING, found("Cardiomegaly")]
+
+
+def extract(texts, complete, vocabulary=CLASSES, **how):
+    return language_model.diseases(texts, lambda prompts: replies(prompts, complete, **how), vocabulary)
 
 
 class Counting:
@@ -129,7 +171,7 @@ def test_an_endpoint_is_asked_greedily(slash):
     assert {(request["model"], request["temperature"], request["key"]) for request in requests} == {
         ("llama", 0, "Bearer secret")
     }
-    assert requests[0]["messages"] == messages_for("Edema and nodules")
+    assert requests[0]["messages"] == language_model.disease_messages("Edema and nodules")
 
 
 def test_a_busy_endpoint_is_asked_again_and_no_key_is_sent_unasked():
@@ -163,7 +205,7 @@ def test_no_server():
 
 def test_a_local_model_replies_the_same_each_time(tmp_path):
     complete = transformers_chat(save_tiny_llama(tmp_path / "llama"), max_new_tokens=8)
-    replies = [complete(messages_for("Edema")) for _ in range(2)]
+    replies = [complete(language_model.disease_messages("Edema")) for _ in range(2)]
     assert isinstance(replies[0], str)
     assert replies[0] == replies[1] != ""
     assert "user:" not in replies[0]  # the reply, not the prompt
@@ -186,9 +228,30 @@ def test_agreement_agrees_with_scikit_learn(pairs):
         assert np.isnan([ours["jaccard"], ours["kappa"]]).all()
 
 
+READINGS = st.sampled_from([None, 0, 1, 2])
+
+
+@given(st.lists(st.tuples(READINGS, READINGS), min_size=1, max_size=20))
+def test_agreement_of_closed_answers_agrees_with_scikit_learn(pairs):
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    codes = [[-1 if reading is None else reading for reading in side] for side in (first, second)]
+    found = closed_agreement(first, second)
+    assert found["same"] == pytest.approx(accuracy_score(*codes))
+    expected = cohen_kappa_score(*codes) if len({*first, *second}) > 1 else float("nan")
+    assert found["kappa"] == pytest.approx(expected, nan_ok=True)
+    assert found["n_only_ours"] == sum(one is not None and two is None for one, two in pairs)
+    assert found["n_unread_theirs"] == second.count(None)
+
+
 def test_agreement_of_nothing_and_of_different_texts():
     nothing = agreement([], [])
     assert np.isnan([nothing["exact"], nothing["jaccard"], nothing["kappa"]]).all()
-    assert agreement([NOTHING, NORMAL], [NORMAL, NORMAL])["n_unreadable_ours"] == 1
-    with pytest.raises(ValueError, match="1 and 0 extractions"):
+    counts = agreement([NOTHING, NORMAL], [NORMAL, NORMAL])
+    assert [counts[f"n_{name}"] for name in ("unread_ours", "unread_theirs", "only_ours", "only_theirs")] == [
+        1,
+        0,
+        0,
+        1,
+    ]
+    with pytest.raises(ValueError, match="1 and 0 readings"):
         agreement([NORMAL], [])

@@ -1,4 +1,4 @@
-"""Open answers read a second time by a language model: a server on this machine, its faults, and a local model."""
+"""Answers read a second time by a language model: a server on this machine, its faults, and a local model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from sklearn.metrics import cohen_kappa_score
 from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from tests.chat import chat_server, save_tiny_llama
-from tests.report.heal_logs import CLOSED, OPEN, UNREADABLE, as_mimic, write_heal
-from tests.report.report_logs import csv_rows, rows_of
+from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, UNREADABLE, as_mimic, write_heal
+from tests.report.report_logs import answered, csv_rows, rows_of, write_log
+from tests.report.surgx_logs import FRAMES, write_surgx
 
 TWO = "HEAL open-ended labels"
 
@@ -23,16 +24,25 @@ LABELS = {  # what the model behind the server reads in each of the answers of O
     "No abnormality": [],
     UNREADABLE: ["Edema"],
 }
+CLOSER = {  # and in closed answers
+    "A": "A", "B. No edema": "a.", "The image does not allow a decision.": "C", "C": "I think C",
+    "Yes": "yes", "yes, it does": "Yes.", "No": "no", "no.": "no", UNREADABLE: "yes",
+}  # fmt: skip
 
 
 def answer_of(messages: list[dict[str, str]]) -> str:
-    return messages[-1]["content"].removeprefix("Answer: ").removesuffix("\nReply:")
+    return messages[-1]["content"].split("Answer: ")[1].removesuffix("\nReply:")
+
+
+def reply_to(messages: list[dict[str, str]]) -> str:
+    answer = answer_of(messages)
+    return CLOSER[answer] if messages[-1]["content"].startswith("Question: ") else json.dumps(LABELS[answer])
 
 
 def server(*, fails_from: float = math.inf):
-    """A model that reads LABELS; from one request on an error only."""
+    """A model that reads LABELS and CLOSER; from one request on an error only."""
     status = [404, 200]
-    return chat_server(lambda said: json.dumps(LABELS[answer_of(said)]), lambda n: status[n < fails_from])
+    return chat_server(reply_to, lambda n: status[n < fails_from])
 
 
 @pytest.fixture(autouse=True)
@@ -56,13 +66,14 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     first, second = rows_of(report, TWO)
     assert first[:3] == ["m", "VinDr", "4"]
     # By words 2 true positives, 1 false, 2 missed; by the model Edema, ILD, nothing, Edema: 3, 0, 1.
-    assert (first[3][:5], *first[4:7]) == ("0.571", "0.667", "0.500", "1 of 4")
-    assert (first[7][:5], *first[8:11]) == ("0.857", "1.000", "0.750", "0 of 4")
+    assert (first[3][:5], *first[4:7]) == ("0.571", "0.667", "0.500", "1 of 4 (25.00%)")
+    assert (first[7][:5], *first[8:11]) == ("0.857", "1.000", "0.750", "0 of 4 (0.00%)")
     words = [{"Edema"}, {"ILD", "Cardiomegaly"}, set(), set()]
     matrices = [[label in named for named in side for label in CLASSES] for side in (words, map(set, LABELS.values()))]
-    assert first[11:] == ["0.500", "0.500", f"{cohen_kappa_score(*matrices):.3f}"]  # 2 of 4 equal; 2 of 4 labels shared
+    # 2 of 4 equal; 2 of 4 labels shared; the model alone reads one.
+    assert first[11:] == ["0.500", "0.500", f"{cohen_kappa_score(*matrices):.3f}", "0", "1"]
     assert second[:3] == ["n", "MIMIC", "1"]
-    assert second[11:] == ["1.000", "1.000", "1.000"]
+    assert second[11:] == ["1.000", "1.000", "1.000", "0", "0"]
     assert "read by llama" in report
     assert {(request["model"], request["key"]) for request in requests} == {("llama", None)}
     assert sorted(answer_of(one["messages"]) for one in requests) == sorted(LABELS), "equal answers are asked once"
@@ -74,6 +85,29 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     assert report.startswith(without)
     assert report.rstrip().endswith(notes)
     assert not (tmp_path / "out" / "heal_extractors.csv").exists()
+
+
+def test_closed_answers_are_read_a_second_time(tmp_path, capsys):
+    """Choices by words A, A, A, B, unread, C, by the model A, A, A, A, C, unread. Unread yes/no: yes by the model."""
+    write_log(tmp_path / "a", "m", answered("chexpert_presence", 6, 3, 1, unread=1))
+    write_heal(tmp_path / "a", "closed", CLOSED)
+    write_heal(tmp_path / "a", "tpt", TPT_PAIRS)
+    with server() as (url, requests):
+        assert main(["report", str(tmp_path / "a"), "--extractor-url", url, "--extractor-model", "llama"]) == 0
+    report = capsys.readouterr().out
+    (choices,) = rows_of(report, "Choices read twice")
+    kappa = cohen_kappa_score([0, 0, 0, 1, -1, 2], [0, 0, 0, 0, 2, -1])
+    assert choices[4:] == ["6", "50.00", f"{kappa:.3f}", "1", "1", "1", "1", "50.00", "66.67"]
+    closed, tpt = rows_of(report, "HEAL yes/no answers read twice")
+    words = ["yes", "yes", "no", "", "yes", *["no"] * 5]
+    kappa = cohen_kappa_score(words, ["yes" if said == "" else said for said in words])
+    assert closed[2:12] == ["yes/no", "10", "0.900", f"{kappa:.3f}", "1", "0", "0", "1", "0.700", "0.800"]
+    assert (closed[12], closed[13][:5], closed[14][:5]) == ("F1", f"{4 / 7:.3f}", "0.750")
+    assert (tpt[2], tpt[6:10], tpt[12], tpt[13][:5], tpt[14][:5]) == (
+        "TPT", ["2", "0", "0", "2"], "TPT", "0.600", f"{5 / 7:.3f}",
+    )  # fmt: skip
+    assert sorted(answer_of(one["messages"]) for one in requests) == sorted(CLOSER), "equal answers are asked once"
+    assert not any(word in str(requests) for word in ("gold", "chexpert/validation", "patient0"))
 
 
 @pytest.mark.parametrize(
@@ -141,8 +175,8 @@ def test_a_key_that_no_header_takes(logs, monkeypatch, capsys):
     assert "and the key" in capsys.readouterr().err
 
 
-def test_without_open_answers_nothing_is_asked(tmp_path, capsys):
-    write_heal(tmp_path, "closed", CLOSED)
+def test_without_such_answers_nothing_is_asked(tmp_path, capsys):
+    write_surgx(tmp_path, FRAMES)
     with server() as (url, requests):
         assert main(["report", str(tmp_path), "--extractor-url", url, "--extractor-model", "llama"]) == 0
     report = capsys.readouterr().out
@@ -157,4 +191,4 @@ def test_a_local_model_reads(logs, tmp_path, capsys):
     folder = save_tiny_llama(tmp_path / "llama")
     assert main(["report", str(logs), "--extractor-model", str(folder)]) == 0
     (row,) = rows_of(capsys.readouterr().out, TWO)
-    assert row[10:12] == ["4 of 4", "0.500"]  # without labels both: the normal region and the blurred picture
+    assert row[10:12] == ["4 of 4 (100.00%)", "0.500"]  # without labels both: the normal region and the blurred picture

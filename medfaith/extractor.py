@@ -1,25 +1,18 @@
-"""A language model that reads the labels of open-ended answers, with errors that say what to do."""
+"""The language model that reads answers a second time: its options, and errors that say what to do."""
 
 from __future__ import annotations
 
+import argparse
 import functools
+import os
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jinja2 import TemplateError
-from tqdm import tqdm
-
-from medfaith.evaluate_metrics.medvqa_f1.llm_extractor import (
-    Complete,
-    Messages,
-    chat_endpoint,
-    extract,
-    transformers_chat,
-)
-from medfaith.evaluate_metrics.reading.diseases import Extraction
+from medfaith.evaluate_metrics.reading.chat import Complete, Messages, chat_endpoint, replies, transformers_chat
+from medfaith.evaluate_metrics.reading.language_model import Ask
 from medfaith.loaders.errors import InputError, MedfaithError
 
 _CONNECT = 10  # seconds in which a server has to answer at all
@@ -32,10 +25,48 @@ _ACTIONS = {
 
 
 class Extractor(NamedTuple):
-    """name: of the model; read: from n answers to n extractions."""
+    """name: of the model; ask: its replies to prompts, for `reading.language_model`."""
 
     name: str
-    read: Callable[[Sequence[str]], list[Extraction]]
+    ask: Ask
+
+
+def add_options(job: Any) -> None:
+    """Adds the options of the second reading to a job."""
+    group = job.add_argument_group(
+        "a second reading",
+        "A language model reads the same answers, and the results of both readings stand side by side.",
+    )
+    group.add_argument(
+        "--extractor-model", metavar="NAME",
+        help="the language model that reads answers a second time; transformers loads it unless --extractor-url is "
+        "given (default: none reads)",
+    )  # fmt: skip
+    group.add_argument(
+        "--extractor-url", metavar="URL",
+        help="an OpenAI-compatible endpoint that gets the answers, for example http://127.0.0.1:8000/v1; its key is "
+        "read from MEDFAITH_EXTRACTOR_KEY or OPENAI_API_KEY (default: none, the model is loaded here)",
+    )  # fmt: skip
+    group.add_argument(
+        "--extractor-cache", type=Path, metavar="FILE",
+        help="keep the language model's replies in this file, so that an interrupted run can go on (default: none is "
+        "kept)",
+    )  # fmt: skip
+
+
+def from_options(arguments: argparse.Namespace) -> Extractor | None:
+    """The language model that a job's options name; None where they name none.
+
+    Raises MedfaithError for options that lack the model's name.
+    """
+    name, url, cache = arguments.extractor_model, arguments.extractor_url, arguments.extractor_cache
+    if name:
+        key = os.environ.get("MEDFAITH_EXTRACTOR_KEY") or os.environ.get("OPENAI_API_KEY")
+        return language_model(name, url=url, api_key=key, cache=cache)
+    if url or cache:
+        option = "--extractor-url" if url else "--extractor-cache"
+        raise MedfaithError(f"{option} names no language model\n  what to do: give --extractor-model NAME, too")
+    return None
 
 
 def language_model(
@@ -50,9 +81,12 @@ def language_model(
         url: of the endpoint, up to and with its version. api_key: for the endpoint.
         cache: a file in which replies are kept, so that an interrupted run goes on where it stopped.
 
-    Raises (`read`):
+    Raises (`ask`):
         MedfaithError: no connection, no such model, a model that cannot answer, or a file that is no such cache.
     """
+    from jinja2 import TemplateError
+    from tqdm import tqdm
+
     kind = "endpoint" if url else "local"
     opened = functools.cache(functools.partial(_endpoint, url, model, api_key) if url else lambda: _local(model))
 
@@ -63,15 +97,15 @@ def language_model(
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise MedfaithError(f"extractor {model}: {reason}\n  what to do: {_ACTIONS[kind]}") from error
 
-    def read(answers: Sequence[str]) -> list[Extraction]:
+    def ask(prompts: Sequence[Messages | None]) -> list[str]:
         bar = functools.partial(tqdm, desc="extractor", unit=" answers", disable=None, leave=False, file=sys.stderr)
         try:
-            return extract(answers, complete, model=model, cache=cache, progress=bar)
+            return replies(prompts, complete, model=model, cache=cache, progress=bar)
         except (sqlite3.Error, ValueError) as error:
             action = "give --extractor-cache another name, in a folder that exists"
             raise InputError(cache or "", f"cannot keep replies ({error})", action=action) from error
 
-    return Extractor(model, read)
+    return Extractor(model, ask)
 
 
 def _endpoint(url: str, model: str, api_key: str | None) -> Complete:

@@ -1,0 +1,156 @@
+"""Asks a language model: one behind an OpenAI-compatible endpoint, or one that transformers loads; keeps its replies.
+
+A model is any callable from chat messages to a text. The libraries that a model needs are imported when it is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+Messages = list[dict[str, str]]
+Complete = Callable[[Messages], str]
+
+
+def replies(
+    prompts: Sequence[Messages | None],
+    complete: Complete,
+    *,
+    model: str = "",
+    cache: str | Path | None = None,
+    progress: Callable[[Sequence[str]], Any] | None = None,
+) -> list[str]:
+    """The model's reply to each prompt, in order. Equal prompts are asked once; the reply to None is "", unasked.
+
+    Args:
+        prompts: n prompts.
+        complete: asks the model: chat messages in, its reply out.
+        model: its name and version, part of the cache's key.
+        cache: SQLite file of replies by sha256 of model and prompt; it is made, and grows with each reply, so that a
+            stopped run goes on where it was.
+        progress: wraps the prompts' keys while they are asked, as tqdm does.
+
+    Raises:
+        ValueError: a cache without a model's name, or a file that is no such cache.
+    """
+    if cache is not None and not model:
+        raise ValueError("cache: name the model too; without it one model would be given another's replies")
+    keys = [None if prompt is None else _key(model, prompt) for prompt in prompts]
+    asked = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key and prompt}
+    found: dict[str, str] = {}
+    with _kept(cache) as (load, save):
+        for key in progress([*asked]) if progress else asked:
+            reply = load(key)
+            if reply is None:
+                reply = complete(asked[key])
+                save(key, reply)
+            found[key] = reply
+    return [found[key] if key else "" for key in keys]
+
+
+def chat_endpoint(
+    base_url: str,
+    model: str,
+    api_key: str | None = None,
+    *,
+    max_tokens: int = 256,
+    retries: int = 5,
+    backoff: float = 1.0,
+    timeout: float = 120.0,
+) -> Complete:
+    """A model behind an OpenAI-compatible endpoint, asked greedily.
+
+    Args:
+        base_url: up to and with the version, such as http://127.0.0.1:8000/v1
+        model: its name there.
+        api_key: sent as a bearer token, if there is one.
+        max_tokens: of a reply.
+        retries, backoff: how often a lost connection and the statuses 429 and 5xx are tried again, and the seconds of
+            the first pause, which doubles.
+        timeout: seconds to wait for a reply.
+
+    Raises (the callable):
+        ConnectionError: no connection, a status that says no, or a reply that is no chat completion.
+    """
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
+
+    statuses = [429, 500, 502, 503, 504]
+    policy = Retry(
+        total=retries, backoff_factor=backoff, status_forcelist=statuses, allowed_methods=None, raise_on_status=False
+    )
+    session = requests.Session()
+    session.mount(base_url, HTTPAdapter(max_retries=policy))
+    url = f"{base_url.rstrip('/')}/chat/completions"
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    def complete(messages: Messages) -> str:
+        body = {"model": model, "messages": messages, "temperature": 0, "max_tokens": max_tokens}
+        try:
+            response = session.post(url, json=body, headers=headers, timeout=timeout)
+        except requests.RequestException as error:
+            raise ConnectionError(f"{url}: no answer after {retries} retries ({error}); is the server up?") from error
+        if not response.ok:
+            raise ConnectionError(
+                f"{url}: status {response.status_code}: {response.text[:200]!r}; "
+                "check the address, the model's name and the key"
+            )
+        try:
+            return str(response.json()["choices"][0]["message"]["content"] or "")
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise ConnectionError(f"{url}: {response.text[:200]!r} is no chat completion") from error
+
+    return complete
+
+
+def transformers_chat(model: str | Path, *, max_new_tokens: int = 256, **pipeline_arguments: Any) -> Complete:
+    """A local model with a chat template, asked greedily through transformers.
+
+    Args:
+        model: its name or folder.
+        max_new_tokens: of a reply.
+        pipeline_arguments: of `transformers.pipeline`, such as device_map="auto" or dtype="bfloat16".
+    """
+    from transformers import pipeline
+
+    generate: Any = pipeline("text-generation", model=str(model), **pipeline_arguments)
+
+    def complete(messages: Messages) -> str:
+        (generated,) = generate(messages, max_new_tokens=max_new_tokens, do_sample=False)
+        return generated["generated_text"][-1]["content"]
+
+    return complete
+
+
+def _key(model: str, prompt: Messages) -> str:
+    return hashlib.sha256(json.dumps([model, prompt]).encode()).hexdigest()
+
+
+@contextmanager
+def _kept(cache: str | Path | None) -> Iterator[tuple[Callable[[str], str | None], Callable[[str, str], None]]]:
+    """load(key) and save(key, reply) of a cache file; each save is one transaction."""
+    if cache is None:
+        yield (lambda key: None), (lambda key, reply: None)
+        return
+    with closing(sqlite3.connect(cache)) as database:
+        try:
+            with database:
+                database.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{cache}: {error}; expected a cache of replies: name another file") from error
+
+        def load(key: str) -> str | None:
+            row = database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
+            return row[0] if row else None
+
+        def save(key: str, reply: str) -> None:
+            with database:
+                database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, reply))
+
+        yield load, save

@@ -1,0 +1,139 @@
+"""What a language model reads in the same answers: how far both readings agree, and the scores by each.
+
+By words is medfaith's own reading, which all other tables rest on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from medfaith.evaluate_metrics.reading import language_model
+from medfaith.evaluate_metrics.reading.agreement import agreement, closed_agreement
+from medfaith.extractor import Extractor
+from medfaith.logs.lines import responses
+
+from .contrabench_names import base_name, protocol_name
+from .contrabench_runs import Run
+from .contrabench_tables import in_each_layout
+from .heal_runs import SOURCES, HealRun
+from .heal_tables import ASKED, INTERVALS, OPEN_COLUMNS, place
+from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, fraction, fraction_interval, percent
+
+_COUNTS = ("n_unread_ours", "n_unread_theirs", "n_only_ours", "n_only_theirs")
+_TASK = Column(None, ("task",))
+_KAPPA = Column("κ", ("kappa",), fraction)
+_COUNTED = [
+    Column("Unread by words", ("n_unread_words",), count),
+    Column("Unread by the model", ("n_unread_model",), count),
+    Column("Read by words only", ("n_only_words",), count),
+    Column("Read by the model only", ("n_only_model",), count),
+]
+_HEADLINE = {"closed": ("F1", "yes_no_f1"), "tpt": ("TPT", "tpt"), "vpt": ("VPT", "vpt")}  # name and key of the score
+_CI = ("", "_ci_low", "_ci_high")
+
+
+def second_readings(
+    runs: Sequence[Run], heal: Sequence[HealRun], extractor: Extractor
+) -> tuple[list[Table], list[str]]:
+    """A table for choices, one for yes and no and one for diseases, each where there are such answers; or a note."""
+    closed = sorted((run for run in heal if run.setting.ask != "open"), key=place)
+    opened = sorted((run for run in heal if run.setting.ask == "open"), key=place)
+    tables = [
+        *in_each_layout(runs, lambda of_layout: [_choices(of_layout, extractor)] if of_layout else []),
+        *([_yes_no(closed, extractor)] if closed else []),
+        *([_diseases(opened, extractor)] if opened else []),
+    ]
+    note = f"no answers that a language model could read are there: the extractor {extractor.name} was not asked"
+    return tables, [] if tables else [note]
+
+
+def _choices(runs: Sequence[Run], extractor: Extractor) -> Table:
+    texts, asked = [], []
+    for run in runs:
+        said = dict(responses(run.source.path))
+        texts += [said[row_id] for row_id in run.id]
+        asked += [run.wordings[wording] for wording in run.wording]
+    read = iter(language_model.choices(texts, asked, extractor.ask))
+    rows = []
+    for run in runs:
+        theirs = [next(read) for _ in run.id]
+        again = replace(run, base=np.array([-1 if choice is None else choice for choice in theirs], dtype=np.int32))
+        agreed = closed_agreement([None if choice < 0 else int(choice) for choice in run.base], theirs)
+        rows.append([run.model_name, base_name(run.setting), protocol_name(run), run.changed_values,
+                     run.n, run.n_data, *(agreed[name] for name in ("same", "kappa", *_COUNTS)),
+                     *(np.mean(reading.correct()) for reading in (run, again)), run.source.task])  # fmt: skip
+    columns = [
+        MODEL, PROMPT, PROTOCOL, Column("Changed wording", ("forms",)), SIZE,
+        Column("Same choice %", ("same_choice",), percent), _KAPPA, *_COUNTED,
+        Column("Base acc. by words", ("words_accuracy",), percent),
+        Column("Base acc. by the model", ("model_accuracy",), percent), _TASK,
+    ]  # fmt: skip
+    title = "Choices read twice: by words and by a language model"
+    return Table("contrabench_readings", title, columns, rows, [_note(extractor, "choices")])
+
+
+def _yes_no(runs: Sequence[HealRun], extractor: Extractor) -> Table:
+    answers = [row for run in runs for row in run.rows]
+    texts, questions = [row.response for row in answers], [row.question for row in answers]
+    read = iter(language_model.yes_no(texts, questions, extractor.ask))
+    rows = []
+    for run in runs:
+        both = [run.said, [next(read) for _ in run.rows]]
+        agreed = closed_agreement(*([said if said in ("yes", "no") else None for said in side] for side in both))
+        gold = [row.answer for row in run.rows]
+        accuracies = [np.mean([said == right for said, right in zip(side, gold, strict=True)]) for side in both]
+        title, key = _HEADLINE[run.setting.ask]
+        scores = [of[f"{key}{end}"] for of in map(run.closed_scores, both) for end in _CI]
+        rows.append([run.name, SOURCES[run.setting.config], ASKED[run.setting.ask], run.n, run.n_data,
+                     *(agreed[name] for name in ("same", "kappa", *_COUNTS)), *accuracies, title, *scores,
+                     run.source.task])  # fmt: skip
+    columns = [
+        MODEL, Column("Source", ("source",)), Column("Questions", ("questions",)), SIZE,
+        Column("Same answer", ("same_answer",), fraction), _KAPPA, *_COUNTED,
+        Column("Accuracy by words", ("words_accuracy",), fraction),
+        Column("Accuracy by the model", ("model_accuracy",), fraction), Column("Score", ("score",)),
+        *(Column(f"by {of} [95% CI]", tuple(f"{name}_score{end}" for end in _CI), fraction_interval)
+          for of, name in (("words", "words"), ("the model", "model"))), _TASK,
+    ]  # fmt: skip
+    title = "HEAL yes/no answers read twice: by words and by a language model"
+    about = "Accuracy: share of all answers that are right, perturbed ones among them. Score: that of Tables 2 to 4."
+    return Table("heal_readings", title, columns, rows, [f"{_note(extractor, 'answers')} {about} {INTERVALS}"])
+
+
+def _diseases(runs: Sequence[HealRun], extractor: Extractor) -> Table:
+    read = iter(language_model.diseases([row.response for run in runs for row in run.rows], extractor.ask))
+    rows = []
+    for run in runs:
+        both = [run.named, [next(read) for _ in run.rows]]
+        agreed = agreement(both[0], both[1])
+        cells = [scores[name] for scores in map(run.open_scores, both) for c in OPEN_COLUMNS for name in c.names]
+        rows.append([run.name, SOURCES[run.setting.config], run.n, run.n_data, *cells,
+                     *(agreed[name] for name in ("exact", "jaccard", "kappa", *_COUNTS[2:])),
+                     run.source.task])  # fmt: skip
+    columns = [MODEL, Column("Source", ("source",)), SIZE]
+    for title, name in (("By words", "words"), ("By the model", "model")):
+        columns += [
+            column._replace(title=f"{title}: {column.title}", names=tuple(f"{name}_{n}" for n in column.names))
+            for column in OPEN_COLUMNS
+        ]
+    columns += [
+        Column("Same labels", ("same_labels",), fraction), Column("Jaccard", ("jaccard",), fraction), _KAPPA,
+        *_COUNTED[2:], _TASK,
+    ]  # fmt: skip
+    notes = [
+        f"By the model: labels read by {extractor.name}, asked with this package's prompt (the paper names Llama 3.1 "
+        "8B and prints none). By words: the scores of Table 2. Same labels: share of answers with equal label sets; "
+        "Jaccard: labels in both over labels in either; κ: Cohen's, over every answer and label. An answer that is "
+        f"unread has no label. {INTERVALS}"
+    ]
+    return Table("heal_extractors", "HEAL open-ended labels: two extractors", columns, rows, notes)
+
+
+def _note(extractor: Extractor, what: str) -> str:
+    return (
+        f"By the model: {what} read by {extractor.name}, asked with this package's prompt. κ: Cohen's. In both, unread "
+        "is a reading of its own. Read by one only: the other could not read it."
+    )
