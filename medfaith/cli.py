@@ -12,6 +12,7 @@ from pathlib import Path
 
 from medfaith import build, publish, read
 from medfaith.annotate import command as annotate
+from medfaith.compare import command as compare
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
 from medfaith.report import command as report
@@ -116,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
     job.set_defaults(job=_eval)
 
     report.add_jobs(jobs)
+    compare.add_jobs(jobs)
     annotate.add_jobs(jobs)
     training.add_jobs(jobs)
     read.add_jobs(jobs)

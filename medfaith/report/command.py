@@ -36,6 +36,10 @@ def add_jobs(jobs: Any) -> None:
         "--annotations", type=Path, action="append", default=[], metavar="FILE",
         help="a file of answers that medfaith annotate wrote; adds tables of what people said (repeatable)",
     )  # fmt: skip
+    job.add_argument(
+        "--compare", action="store_true",
+        help="add a table that compares the model of each RESULTS with that of the first, as medfaith compare does",
+    )  # fmt: skip
     build.root_argument(job)
     sheet = job.add_argument_group(
         "contact sheet of SurgXBench", "With --out and --root: a picture of frames under the models' heatmaps."
@@ -66,7 +70,8 @@ def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from .write import write_report
 
     extractor, sheet = _extractor(arguments), _sheet(arguments)
-    print(write_report(arguments.results, arguments.out, extractor, sheet, arguments.annotations), end="")
+    how = {"annotations": arguments.annotations, "compared": arguments.compare}
+    print(write_report(arguments.results, arguments.out, extractor, sheet, **how), end="")
     return 0
 
 

@@ -62,15 +62,23 @@ class HealRun(LoggedRows):
 
     def scores(self) -> dict[str, Any]:
         """Of the metric that the setting asks for; open-ended answers read by words."""
-        responses = [row.response for row in self.rows]
         if self.setting.ask == "open":
-            return self.open_scores([extract_labels(response) for response in responses])
+            return self.open_scores([extract_labels(row.response) for row in self.rows])
         if self.setting.ask == "closed":
             gold, images = [row.answer for row in self.rows], [row.image_id for row in self.rows]
             read: list[Outcome] = [read_yes_no(row.response, row.question) for row in self.rows]
             return closed_scores(read, gold, groups=images, seed=SEED)
+        return self._paired_scores()
+
+    def changed(self) -> list[float]:
+        """Of each row of TPT or VPT 1 where the answer to a true positive turned to No, 0 where not; else NaN."""
+        samples = self._paired_scores(n_resamples=1, per_sample=True)["per_sample"]
+        return [float("nan") if sample["changed"] is None else float(sample["changed"]) for sample in samples]
+
+    def _paired_scores(self, **options: Any) -> dict[str, Any]:
         rows, questions = [row._asdict() for row in self.rows], [row.question for row in self.rows]
-        return _PAIRED[self.setting.ask].score_predictions(responses, rows, questions=questions, seed=SEED)
+        score = _PAIRED[self.setting.ask].score_predictions
+        return score([row.response for row in self.rows], rows, questions=questions, seed=SEED, **options)
 
     def open_scores(self, extractions: Sequence[Extraction]) -> dict[str, Any]:
         """Of open-ended answers as an extractor read them, one extraction a row."""

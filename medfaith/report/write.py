@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from medfaith.annotate.answers import read_files
+from medfaith.compare.tables import compare
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_folder
 
@@ -36,7 +37,7 @@ from .wrong_lung_tables import wrong_lung_tables
 
 REPORT = "report.md"
 _OWN_FILE = re.compile(
-    r"report\.md|(casebook(_original)?|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
+    r"report\.md|(comparison|casebook(_original)?|heal_extractors|(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
     r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(surgx|wrong_lung)_\w+\.png"
 )
 _SCORES = {
@@ -61,6 +62,7 @@ def write_report(
     extractor: Extractor | None = None,
     sheet: Sheet | None = None,
     annotations: Sequence[Path] = (),
+    compared: bool = False,
 ) -> str:
     """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
 
@@ -70,10 +72,11 @@ def write_report(
         extractor: reads HEAL-MedVQA's open-ended answers a second time, for a table of its own.
         sheet: what a contact sheet of SurgXBench's heatmaps is drawn from; none is drawn without.
         annotations: files of what people answered to `medfaith annotate`.
+        compared: whether to add a table that compares the model of each path with that of the first.
 
     Raises:
-        InputError: see `results.read_results`, `annotate.answers.read_files`; or `out` holds other files or cannot
-            be written.
+        InputError: see `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare`; or `out` holds
+            other files or cannot be written.
         MedfaithError: see `heal_extractors.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
@@ -87,6 +90,7 @@ def write_report(
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)
     more = [wrong_lung_tables(lung), _annotated(lung, annotations), _read_again(results.heal, extractor)]
+    more += [_compared(paths)] if compared else []
     tables += [table for of_part, _ in more for table in of_part]
     notes += [note for _, of_part in more for note in of_part]
     pictures: dict[str, bytes] = {}
@@ -115,6 +119,11 @@ def _read_again(heal: Sequence[HealRun], extractor: Extractor | None) -> tuple[l
     if extractor is None or compared is not None:
         return [compared] if compared else [], []
     return [], [f"no open-ended answers of HEAL-MedVQA are there: the extractor {extractor.name} was not asked"]
+
+
+def _compared(paths: Sequence[Path]) -> tuple[list[Table], list[str]]:
+    found = compare(paths)
+    return [found.table()], found.notes
 
 
 def _introduction(results: Results) -> str:
