@@ -76,8 +76,8 @@ def paired_difference(
     else:
         how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
         way, (low, high) = "bootstrap", bootstrap_mean(after - before, groups=labels, **how)[1:3]
-    means = (float(values.mean()) if len(values) else math.nan for values in (before, after))
-    return Difference(*means, difference, low, high, way, len(after), n_nan, len(sums), n_differ)
+    first, second = (float(values.mean()) if len(values) else math.nan for values in (before, after))
+    return Difference(first, second, difference, low, high, way, len(after), n_nan, len(sums), n_differ)
 
 
 def wilson(mean: float, n: float, confidence_level: float = 0.95) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,31 +66,33 @@ def match(first: Side, other: Side, *, common: bool = False) -> tuple[list[Pair]
     Raises:
         InputError: no task of both, or tasks that were put in another way or to other rows; it names what differs.
     """
-    tasks = [_tasks(side) for side in (first, other)]
-    both = [task for task in tasks[0] if task in tasks[1]]
+    mine, theirs = _tasks(first), _tasks(other)
+    both = [task for task in mine if task in theirs]
     if not both:
-        has = "; ".join(
-            f"{side.path} has {', '.join(t for t, _ in of)}" for side, of in zip((first, other), tasks, strict=True)
-        )
-        raise InputError(other.path, f"has no task of {first.path}", expected=f"a common task ({has})")
+        expected = f"a task of {first.path}: {', '.join(task for task, _ in mine)}"
+        lacks = f"has none of its tasks, but {', '.join(task for task, _ in theirs)}"
+        raise InputError(other.path, lacks, expected=expected, action="run lm-eval again with a task of both")
     notes = [
         f"{task} ({metric}) is left out: only {side.path} has it"
-        for side, of in zip((first, other), tasks, strict=True)
-        for task, metric in of
+        for side, tasks in ((first, mine), (other, theirs))
+        for task, metric in tasks
         if (task, metric) not in both
     ]
     found, faults = [], []
     for task in both:
-        of_task, differing, unmatched = _same_how(tasks[0][task], tasks[1][task])
-        faults += differing
-        notes += [f"{task[0]} ({how}) is left out: only one run has it" for how in unmatched]
-        for one, two in of_task:
-            paired, difference = _same_rows(one, two)
-            if difference and (not common or not len(paired.groups)):
-                faults.append(f"{task[0]}: {difference}")
+        alike = [(one, two) for one in mine[task] for two in theirs[task] if one.how == two.how]
+        if not alike:
+            faults.append(_difference(mine[task][0], theirs[task][0]))
+        notes += _unmatched([*mine[task], *theirs[task]], [one.how for one, _ in alike])
+        for one, two in alike:
+            pair, difference = _same_rows(one, two)
+            if len(alike) > 1:
+                pair = pair._replace(task=f"{pair.task} ({_telling(one.how, [other.how for other, _ in alike])})")
+            if difference and (not common or not len(pair.groups)):
+                faults.append(f"{pair.task}: {difference}")
             elif difference:
-                notes.append(f"{task[0]}: {len(paired.groups):,} common rows are compared; {difference}")
-            found.append(paired)
+                notes.append(f"{pair.task}: {len(pair.groups):,} common rows are compared; {difference}")
+            found.append(pair)
     if faults:
         raise InputError(
             other.path,
@@ -108,21 +110,19 @@ def _tasks(side: Side) -> dict[tuple[str, str], list[Answers]]:
     return tasks
 
 
-def _same_how(
-    first: Sequence[Answers], other: Sequence[Answers]
-) -> tuple[list[tuple[Answers, Answers]], list[str], list[str]]:
-    """Pairs that were put in the same way; what differs where there are none; else how the unmatched ones were put."""
-    pairs = [(one, two) for one in first for two in other if one.how == two.how]
-    if not pairs:
-        return [], [_difference(first[0], other[0])], []
-    matched = [one.how for one, _ in pairs]
-    shown = matched[0]
-    unmatched = [one.how for one in (*first, *other) if one.how not in matched]
-    return pairs, [], [", ".join(v for k, v in how.items() if v != shown.get(k)) for how in unmatched]
+def _telling(how: Mapping[str, str], others: Sequence[Mapping[str, str]]) -> str:
+    """What tells this way to put a task from others: "original", where only the layouts differ."""
+    return ", ".join(value for name, value in how.items() if any(other.get(name) != value for other in others))
+
+
+def _unmatched(answers: Sequence[Answers], matched: Sequence[Mapping[str, str]]) -> list[str]:
+    """Notes on answers to a task that only one of the runs has put in this way, while both have put it in another."""
+    alone = [one for one in answers if matched and one.how not in matched]
+    return [f"{one.task} ({_telling(one.how, matched)}) is left out: only one run has it" for one in alone]
 
 
 def _difference(one: Answers, two: Answers) -> str:
-    """ "CheXpert absence: layout shuffled, the other original"."""
+    """In what the second run of a task was put in another way than the first."""
     names = [name for name in {**one.how, **two.how} if one.how.get(name) != two.how.get(name)]
     told = (f"{name} {two.how.get(name, 'none')}, not {one.how.get(name, 'none')}" for name in names)
     return f"{one.task}: {'; '.join(told).replace('_', ' ')}"

@@ -199,7 +199,7 @@ def test_what_cannot_be_compared_is_said(runs, tmp_path, capsys):
     for names, message in (
         (["a"], "a: one run has nothing that it could be compared with"),
         (["a", "two"], "two: holds runs of 2 models (a, b)"),
-        (["a", "heal"], "heal: has no task of"),
+        (["a", "heal"], "heal: has none of its tasks, but HEAL-MedVQA VinDr closed"),
         (["lung", "a"], "lung: holds no run that can be compared"),
         (["twice", "a"], "twice: holds Cholec80-Boxes instruments twice, with heatmap=box and heatmap=centre"),
         (["a", "empty"], "empty: no sample log of lm-eval is there"),
@@ -221,6 +221,11 @@ def test_of_a_run_with_two_layouts_the_common_one_is_compared(tmp_path):
     found = compare([tmp_path / "a", tmp_path / "b"])
     assert [line.found.after for line in found.lines] == [0.45]
     assert found.notes == [f"{ABSENCE} (original) is left out: only one run has it"]
+    absence(tmp_path, "a", 20, layout="original", task=f"{TASK}_original")
+    found = compare([tmp_path / "a", tmp_path / "b"])
+    assert {line.task: line.found.before for line in found.lines} == {
+        f"{ABSENCE} (shuffled)": 0.5, f"{ABSENCE} (original)": 0.1,
+    }  # fmt: skip
 
 
 def test_one_model_twice_is_told_apart_and_no_difference_has_a_width(tmp_path):
