@@ -109,15 +109,15 @@ def require_once(
 
     codes: shape (n,), numbers that are equal where values have to count as equal; by default where they are equal.
     """
-    if codes is None:
-        codes = values.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
-    first = np.unique(codes, return_index=True)[1]
-    if first.size == codes.size:
+    texts = values.combine_chunks() if codes is None else None
+    numbers: Any = codes if texts is None else texts.dictionary_encode(null_encoding="encode").indices.to_numpy()
+    first = np.unique(numbers, return_index=True)[1]
+    if first.size == numbers.size:
         return
-    repeats = np.ones(codes.size, dtype=bool)
+    repeats = np.ones(numbers.size, dtype=bool)
     repeats[first] = False
     row = int(np.flatnonzero(repeats)[0])
-    before = int(np.flatnonzero(codes == codes[row])[0])
+    before = int(np.flatnonzero(numbers == numbers[row])[0])
     found = f"{values[row].as_py()!r} repeats row {before + 1}"
     raise InputError(path, found, row=row + 1, column=column, expected="each value once", action=action)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from medfaith import build, publish, read
 from medfaith.annotate import command as annotate
+from medfaith.compare import command as compare
 from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import sources
@@ -21,14 +22,8 @@ from medfaith.report import command as report
 from medfaith.tasks.controls import CONTROLS, described
 from medfaith.training import command as training
 
-_METADATA = (
-    "data",
-    "control",
-    "heatmaps",
-    "patients",
-    "upsampling",
-    "precision_ties",
-)  # options that the tasks take as they are
+# Options that the tasks take as they are.
+_METADATA = ("data", "control", "heatmaps", "patients", "upsampling", "precision_ties")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -149,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
     job.set_defaults(job=_eval)
 
     report.add_jobs(jobs)
+    compare.add_jobs(jobs)
     annotate.add_jobs(jobs)
     training.add_jobs(jobs)
     read.add_jobs(jobs)

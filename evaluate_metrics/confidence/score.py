@@ -74,7 +74,7 @@ def bootstrap_mean(
         raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, as 0.95")
     known = ~np.isnan(values)
     values, labels = values[known], None if labels is None else labels[known]
-    sums, sizes = _by_group(values, labels)
+    sums, sizes = by_group(values, labels)
     low = high = float("nan")
     if len(sums) >= 2:
         means = _resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed))
@@ -113,15 +113,10 @@ def permutation_test(
     >>> permutation_test([1, 1, 1, 1], [1, 1, 1, 1]).p_value
     1.0
     """
-    after, before = _vector(after, "after"), _vector(before, "before")
-    if len(after) != len(before):
-        raise ValueError(f"after has {len(after)} numbers and before {len(before)}: give both on the same examples")
-    labels = _labels(groups, len(after))
-    _check_test(n_resamples, alternative, permutation, labels is not None)
-    known = ~(np.isnan(after) | np.isnan(before))
-    after, before, labels = after[known], before[known], None if labels is None else labels[known]
-    n, n_nan = len(after), int(np.sum(~known))
-    sums, _ = _by_group(after - before, labels)
+    _check_test(n_resamples, alternative, permutation, groups is not None)
+    after, before, labels, n_nan = known_pairs(after, before, groups)
+    n = len(after)
+    sums, _ = by_group(after - before, labels)
     if not n:
         return PermutationTest(float("nan"), float("nan"), 0, n_nan, 0)
     rng = np.random.default_rng(seed)
@@ -139,6 +134,30 @@ def permutation_test(
     }[alternative]
     p_value = (1 + int(np.sum(extreme))) / (1 + n_resamples)
     return PermutationTest(observed / n, p_value, n, n_nan, len(sums))
+
+
+def known_pairs(
+    after: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray, groups: Sequence | np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, int]:
+    """after, before and groups where both numbers are known, shape (k,), and how many pairs are left out.
+
+    Raises:
+        ValueError: arrays of another shape, or infinite values.
+    """
+    after, before = _vector(after, "after"), _vector(before, "before")
+    if len(after) != len(before):
+        raise ValueError(f"after has {len(after)} numbers and before {len(before)}: give both on the same examples")
+    labels = _labels(groups, len(after))
+    known = ~(np.isnan(after) | np.isnan(before))
+    return after[known], before[known], None if labels is None else labels[known], int(np.sum(~known))
+
+
+def by_group(values: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and size of each group, shape (g,); every value is one without labels."""
+    if labels is None:
+        return values, np.ones(len(values))
+    _, group = np.unique(labels, return_inverse=True)
+    return np.bincount(group, weights=values), np.bincount(group).astype(float)
 
 
 def _resampled_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -201,13 +220,6 @@ def _shuffled_differences(
         drawn = rng.multivariate_hypergeometric(count, len(after), size=stop - start, method="marginals")
         sums[start:stop] = 2 * (drawn @ kinds) - pooled.sum()
     return sums
-
-
-def _by_group(values: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    if labels is None:
-        return values, np.ones(len(values))
-    _, group = np.unique(labels, return_inverse=True)
-    return np.bincount(group, weights=values), np.bincount(group).astype(float)
 
 
 def _vector(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:

@@ -28,6 +28,7 @@ class SampleFile(NamedTuple):
     arguments: the model's other arguments, to tell runs apart. n_data, n_run: rows that the task has and rows that were
     run (fewer under --limit); None where the results do not say.
     states_path: where the run says that it kept the options' hidden states, "" if it kept none.
+    told: what else decides how the task was put, by name: its version, and what lm-eval was told beside it.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class SampleFile(NamedTuple):
     n_data: int | None
     n_run: int | None
     states_path: str = ""
+    told: tuple[tuple[str, str], ...] = ()
 
     def telling(self, names: Sequence[str]) -> str:
         """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""
@@ -109,7 +111,8 @@ def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
     sizes = content.get("n-samples")
     size = sizes.get(named["task"]) if isinstance(sizes, Mapping) else None
     n_data, n_run = (_count(size, key) for key in ("original", "effective"))
-    return SampleFile(path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path)
+    told = _told(content, named["task"])
+    return SampleFile(path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path, told)
 
 
 def _results(path: Path) -> dict[str, Any]:
@@ -142,6 +145,25 @@ def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
     known = {"pretrained", "model", "peft", "states_path"}
     rest = json.dumps({k: v for k, v in arguments.items() if k not in known}, sort_keys=True, default=str)
     return str(name), str(arguments.get("peft") or ""), rest, str(arguments.get("states_path") or "")
+
+
+def _told(content: Mapping[str, Any], task: str) -> tuple[tuple[str, str], ...]:
+    """The version of the task, its control, and what else lm-eval was told, where there is any."""
+
+    def inside(*names: str) -> Any:
+        value: Any = content
+        for name in names:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value
+
+    told = {
+        "version": inside("versions", task),
+        "control": inside("configs", task, "metadata", "control"),
+        "system instruction": inside("system_instruction"),
+        "examples shown": inside("n-shot", task),
+        "generation": inside("config", "gen_kwargs"),
+    }
+    return tuple((name, str(value)) for name, value in told.items() if value)
 
 
 def _count(size: Any, key: str) -> int | None:

@@ -39,6 +39,10 @@ def add_jobs(jobs: Any) -> None:
         help="the folder that medfaith build wrote, or a Hub organisation; with --annotations it adds Figure 16 of "
         "That's the Wrong Lung!, with --heatmaps the pictures of SurgXBench (default: leave them out)",
     )
+    job.add_argument(
+        "--compare", action="store_true",
+        help="add a table that compares the model of each RESULTS with that of the first, as medfaith compare does",
+    )  # fmt: skip
     build.root_argument(job)
     sheet = job.add_argument_group(
         "frames of SurgXBench",
@@ -54,7 +58,8 @@ def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from .write import write_report
 
     reader, sheet = extractor.from_options(arguments), _sheet(arguments)
-    print(write_report(arguments.results, arguments.out, reader, sheet, arguments.annotations, arguments.data), end="")
+    how = {"annotations": arguments.annotations, "data": arguments.data, "compared": arguments.compare}
+    print(write_report(arguments.results, arguments.out, reader, sheet, **how), end="")
     return 0
 
 

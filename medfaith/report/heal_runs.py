@@ -98,8 +98,17 @@ class HealRun(LoggedRows):
         if self.setting.ask == "closed":
             gold, images = [row.answer for row in self.rows], [row.image_id for row in self.rows]
             return closed_scores(outcomes, gold, groups=images, seed=SEED)
+        return self._paired_scores(outcomes)
+
+    def changed(self) -> list[float]:
+        """Of each row of TPT or VPT 1 where the answer to a true positive turned to No, 0 where not; else NaN."""
+        samples = self._paired_scores(self.said, n_resamples=1, per_sample=True)["per_sample"]
+        return [float("nan") if sample["changed"] is None else float(sample["changed"]) for sample in samples]
+
+    def _paired_scores(self, outcomes: Sequence[Outcome], **options: Any) -> dict[str, Any]:
         said = [outcome if outcome in ("yes", "no") else None for outcome in outcomes]
-        return _PAIRED[self.setting.ask].score_predictions(said, [row._asdict() for row in self.rows], seed=SEED)
+        rows = [row._asdict() for row in self.rows]
+        return _PAIRED[self.setting.ask].score_predictions(said, rows, seed=SEED, **options)
 
     def open_scores(self, extractions: Sequence[Extraction]) -> dict[str, Any]:
         """Of open-ended answers as somebody read them, one extraction a row."""

@@ -104,12 +104,17 @@ class Table:
     notes: Sequence[str] = ()
     n_printed: int | None = None
 
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """The titles and the rows that are printed, as texts."""
+        titles = [column.title for column in self.columns if column.title is not None]
+        return titles, [self._cells(row) for row in self.rows[: self.n_printed]]
+
     def markdown(self) -> str:
-        shown = [column for column in self.columns if column.title is not None]
+        titles, rows = self.cells()
         lines = [
-            "| " + " | ".join(_escape(column.title or "") for column in shown) + " |",
-            "|" + "|".join("---" if column.show is text else "---:" for column in shown) + "|",
-            *("| " + " | ".join(self._cells(row)) + " |" for row in self.rows[: self.n_printed]),
+            "| " + " | ".join(map(_escape, titles)) + " |",
+            "|" + "|".join("---" if c.show is text else "---:" for c in self.columns if c.title is not None) + "|",
+            *("| " + " | ".join(map(_escape, row)) + " |" for row in rows),
         ]
         if self.n_printed is not None and self.n_printed < len(self.rows):
             lines += ["", f"The first {self.n_printed} of {len(self.rows):,} rows; {self.name}.csv has all of them."]
@@ -129,7 +134,7 @@ class Table:
         for column in self.columns:
             own = [next(values) for _ in column.names]
             if column.title is not None:
-                cells.append(_escape(column.show(*own)))
+                cells.append(column.show(*own))
         return cells
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from medfaith.annotate.answers import read_files
+from medfaith.compare.tables import compare
 from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_folder
@@ -39,7 +40,7 @@ from .wrong_lung_tables import wrong_lung_tables
 
 REPORT = "report.md"
 _OWN_FILE = re.compile(
-    r"report\.md|(casebook(_original)?|heal_extractors|(contrabench_readings(_original)?|heal_readings)|"
+    r"report\.md|(comparison|casebook(_original)?|heal_extractors|contrabench_readings(_original)?|heal_readings|"
     r"(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
     r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(heal|surgx|wrong_lung)_\w+\.png"
 )
@@ -66,6 +67,7 @@ def write_report(
     sheet: Sheet | None = None,
     annotations: Sequence[Path] = (),
     data: str | None = None,
+    compared: bool = False,
 ) -> str:
     """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
 
@@ -76,9 +78,10 @@ def write_report(
         sheet: what a contact sheet of SurgXBench's heatmaps is drawn from; none is drawn without.
         annotations: files of what people answered to `medfaith annotate`.
         data: the build with the labels of the sentences that they judged; None leaves out Wrong Lung Figure 16.
+        compared: whether to add a table that compares the model of each path with that of the first.
 
     Raises:
-        InputError: see `results.read_results`, `annotate.answers.read_files`,
+        InputError: see `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare`,
             `wrong_lung_abnormalities.read_affirmed`; or `out` holds other files or cannot be written.
         MedfaithError: see `extractor.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
@@ -95,6 +98,7 @@ def write_report(
     lung = score_models(results.wrong_lung)
     annotated = _annotated(lung, annotations, data)
     more = [wrong_lung_tables(lung), annotated[:2], _read_again(results, extractor)]
+    more += [_compared(paths)] if compared else []
     tables += [table for of_part, _ in more for table in of_part]
     notes += [note for _, of_part in more for note in of_part]
     pictures: dict[str, bytes] = {}
@@ -137,6 +141,11 @@ def _annotated(lung: Sequence[ModelScores], annotations: Sequence[Path], data: s
 def _read_again(results: Results, extractor: Extractor | None) -> tuple[list[Table], list[str]]:
     """`second_readings`; nothing without extractor."""
     return second_readings(results.runs, results.heal, extractor) if extractor else ([], [])
+
+
+def _compared(paths: Sequence[Path]) -> tuple[list[Table], list[str]]:
+    found = compare(paths)
+    return [found.table()], found.notes
 
 
 def _introduction(results: Results) -> str:

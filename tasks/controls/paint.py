@@ -30,7 +30,7 @@ def occluded(image: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> n
     margin = max(2, round(MARGIN * mask.sum() ** 0.5))
     top, bottom, left, right = _window(mask, 4 * margin)
     part, inside = image[top:bottom, left:right].astype(float), mask[top:bottom, left:right]
-    distance = ndimage.distance_transform_edt(~inside)
+    distance = np.asarray(ndimage.distance_transform_edt(~inside))
     if (distance <= margin).all():  # nothing is left to continue from
         return blank(image)
     hole, ring = distance <= margin, (distance > margin) & (distance <= 4 * margin)

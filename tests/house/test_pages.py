@@ -43,6 +43,7 @@ ONLY_PARSED = {
     "medfaith build --flow": "RAFT's weights are a download; tests/builders runs it with others",
     "medfaith report --extractor-model": "it asks a model server; tests/report has one",
     "medfaith read --extractor-model": "it asks a model server; tests/cli/test_read.py has one",
+    "medfaith compare": "it needs two runs; tests/compare has some",
     "medfaith report --annotations": "a person writes that file; tests/report has some",
     "lm_eval run": "tests/tasks/test_lm_eval_command.py runs it",
     "inspect": "it takes a process of its own; tests/tasks/test_harness_inspect.py runs it",

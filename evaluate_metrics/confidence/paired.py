@@ -1,0 +1,190 @@
+"""Two systems on the same examples: their difference, how sure it is, and what could have been found.
+
+All functions but `holm` resample or count whole groups (patient, study, video) as `score` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from .score import bootstrap_mean, by_group, known_pairs
+
+FEW = 30  # groups that differ, below which the bootstrap's percentiles are too narrow
+POWER = 0.8
+
+
+class Difference(NamedTuple):
+    """Means of two systems over the n pairs where both are known, and mean(after) - mean(before) in [low, high].
+
+    way: "bootstrap" or "wilson". n_nan: pairs left out; n_groups: units that are resampled; n_differ: those of them in
+    which the two systems' sums differ. NaN where undefined.
+    """
+
+    before: float
+    after: float
+    difference: float
+    low: float
+    high: float
+    way: str
+    n: int
+    n_nan: int
+    n_groups: int
+    n_differ: int
+
+
+def paired_difference(
+    after: Sequence[float] | np.ndarray,
+    before: Sequence[float] | np.ndarray,
+    *,
+    groups: Sequence | np.ndarray | None = None,
+    n_resamples: int = 2000,
+    seed: int = 42,
+    confidence_level: float = 0.95,
+) -> Difference:
+    """Interval of mean(after) - mean(before): percentile bootstrap, or Wilson's scores where few groups differ.
+
+    Args:
+        after, before: shape (n,), two systems' numbers in [0, 1] on the same examples; pairs with a NaN are left out.
+        groups: shape (n,), one label an example; whole groups are resampled.
+        n_resamples, seed, confidence_level: see `score.bootstrap_mean`.
+
+    Returns:
+        the difference. With fewer than FEW groups that differ its interval is Newcombe's, which has a width where no
+        group differs (`wilson_difference`); low and high are NaN with fewer than two groups.
+
+    Raises:
+        ValueError: see `score.permutation_test`; or a number outside [0, 1].
+
+    >>> found = paired_difference([1, 1, 1, 0], [1, 0, 1, 0])
+    >>> found.difference, found.n_differ, found.way
+    (0.25, 1, 'wilson')
+    """
+    after, before, labels, n_nan = known_pairs(after, before, groups)
+    for name, values in (("after", after), ("before", before)):
+        if len(values) and (values.min() < 0 or values.max() > 1):
+            raise ValueError(f"{name}: {values.min():g} to {values.max():g}; expected numbers in [0, 1]")
+    sums, _ = by_group(after - before, labels)
+    n_differ = int(np.sum(np.abs(sums) > 1e-12))
+    difference = float(np.mean(after - before)) if len(after) else math.nan
+    if n_differ < FEW:
+        way, (low, high) = "wilson", wilson_difference(after, before, labels, confidence_level)
+    else:
+        how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
+        way, (low, high) = "bootstrap", bootstrap_mean(after - before, groups=labels, **how)[1:3]
+    first, second = (float(values.mean()) if len(values) else math.nan for values in (before, after))
+    return Difference(first, second, difference, low, high, way, len(after), n_nan, len(sums), n_differ)
+
+
+def wilson(mean: float, n: float, confidence_level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a proportion among n, which need not be whole; NaN without any.
+
+    >>> tuple(round(bound, 3) for bound in wilson(1.0, 10))
+    (0.722, 1.0)
+    """
+    if not n > 0:
+        return math.nan, math.nan
+    z2 = _quantile(confidence_level) ** 2
+    middle = (mean + z2 / (2 * n)) / (1 + z2 / n)
+    half = math.sqrt(z2 * (mean * (1 - mean) / n + z2 / (4 * n**2))) / (1 + z2 / n)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def wilson_difference(
+    after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, confidence_level: float = 0.95
+) -> tuple[float, float]:
+    """Newcombe's interval of a paired difference (Statistics in Medicine 17, 1998, method 10).
+
+    It joins the two means' Wilson intervals by their correlation. Numbers between 0 and 1 vary less than zeros and ones
+    of the same mean, so that it is wide for them. In groups, n is the effective one of Korn and Graubard (Survey
+    Methodology 24, 1998): examples over the design effect, with the groups' degrees of freedom.
+
+    Args:
+        after, before: shape (n,), numbers in [0, 1] without NaN; labels: shape (n,), groups, or None.
+
+    Returns:
+        low and high; NaN with fewer than two groups.
+    """
+    n = _effective_n(after - before, labels)
+    if not n > 0:
+        return math.nan, math.nan
+    p, q = float(after.mean()), float(before.mean())
+    (p_low, p_high), (q_low, q_high) = (wilson(mean, n, confidence_level) for mean in (p, q))
+    together = float(np.mean(after * before)) - p * q
+    if together > 0:  # the continuity correction of method 10
+        together = max(0.0, together - 1 / (2 * n))
+    spread = math.sqrt(max(0.0, p * (1 - p) * q * (1 - q)))
+    phi = together / spread if spread else 0.0
+
+    def joined(one: float, other: float) -> float:
+        return math.sqrt(max(0.0, one**2 - 2 * phi * one * other + other**2))
+
+    return p - q - joined(p - p_low, q_high - q), p - q + joined(p_high - p, q - q_low)
+
+
+def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """p-values of one family, adjusted by Holm's step-down method (1979); NaN stays and counts as no test. Shape (m,).
+
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=float)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    adjusted = np.full(p.shape, np.nan)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
+    return adjusted
+
+
+def equivalence_level(n_tests: int = 1, alpha: float = 0.05) -> float:
+    """Confidence level of the interval that has to lie within the margin for two systems to count as equal.
+
+    That is the pair of one-sided tests at level alpha (Schuirmann 1987), by Bonferroni where there are several.
+
+    >>> equivalence_level()
+    0.9
+    """
+    return 1 - 2 * alpha / n_tests
+
+
+def detectable(low: float, high: float, confidence_level: float = 0.95, power: float = POWER) -> float:
+    """The smallest true difference that a two-sided test finds with this power, from the width of the interval.
+
+    >>> round(detectable(-0.05, 0.05), 4)
+    0.0715
+    """
+    z = _quantile(confidence_level)
+    return (high - low) / 2 * (1 + NormalDist().inv_cdf(power) / z)
+
+
+def enough(n: int, found: float, wanted: float) -> float:
+    """How many examples would find a difference `wanted` as surely as n of them find one of `found`; NaN if undefined.
+
+    >>> enough(100, 0.1, 0.05)
+    400
+    """
+    return math.nan if math.isnan(found) or wanted <= 0 else math.ceil(round(n * (found / wanted) ** 2, 6))
+
+
+def _effective_n(differences: np.ndarray, labels: np.ndarray | None) -> float:
+    """How many independent examples tell as much: n without groups, at least one a group where none differ."""
+    sums, sizes = by_group(differences, labels)
+    if len(sums) < 2:
+        return math.nan
+    n = len(differences)
+    if len(sums) == n:
+        return n
+    from scipy.stats import t
+
+    mean = differences.mean()
+    alone, together = np.sum((differences - mean) ** 2), np.sum((sums - sizes * mean) ** 2)
+    effect = max(1.0, together / alone) if alone > 0 else n / len(sums)
+    return float(n / effect * (t.ppf(0.975, n - 1) / t.ppf(0.975, len(sums) - 1)) ** 2)
+
+
+def _quantile(confidence_level: float) -> float:
+    return NormalDist().inv_cdf((1 + confidence_level) / 2)

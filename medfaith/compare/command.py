@@ -1,0 +1,78 @@
+"""`medfaith compare`: whether one model answers the same rows better than another, and how sure that is."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .tables import Comparison
+
+_WORSE = 3  # the exit status of a gate that does not open
+
+
+def add_jobs(jobs: Any) -> None:
+    """Adds `compare` to the command's jobs."""
+    job = jobs.add_parser(
+        "compare",
+        help="compare models on the same rows: difference, interval, p-value, and what could have been found",
+        description="Compares each run with the first one, on the same rows, patient by patient. lm_eval has to run "
+        "with --output_path DIR and --log_samples. Runs that differ in rows, prompt, layout, control or version are "
+        "refused.",
+        epilog="Example: medfaith compare results/old results/new --fail-below 2",
+    )
+    job.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN",
+        help="folder, results file or sample log of one model; all other runs are compared with the first one",
+    )  # fmt: skip
+    job.add_argument(
+        "--common", action="store_true",
+        help="compare the rows that both runs have, and say how many (default: refuse runs of other rows)",
+    )  # fmt: skip
+    job.add_argument(
+        "--margin", type=_points, default=2.0, metavar="POINTS",
+        help="two models are the same where they differ by fewer percentage points than this (default: %(default)g)",
+    )  # fmt: skip
+    job.add_argument(
+        "--fail-below", type=_points, metavar="POINTS",
+        help="end with exit status 3 where a model is worse by more percentage points than this, and not by chance; "
+        "0 counts every loss (default: exit status 0 whatever is found)",
+    )  # fmt: skip
+    job.set_defaults(job=_compare)
+
+
+def _points(text: str) -> float:
+    try:
+        points = float(text)
+    except ValueError:
+        points = -1.0
+    if not 0 <= points <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected percentage points from 0 to 100, as 2 or 0.5")
+    return points
+
+
+def _compare(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.printing import table
+
+    from .tables import compare
+
+    found = compare(arguments.runs, common=arguments.common, margin=arguments.margin / 100)
+    printed = found.table()
+    notes = (textwrap.fill(note, 120) for note in printed.notes)
+    print("\n\n".join([printed.title, table(*printed.cells()), *notes]))
+    if found.notes:
+        print("\n" + "\n".join(f"- {note}" for note in found.notes))
+    return 0 if arguments.fail_below is None else _gate(found, arguments.fail_below)
+
+
+def _gate(found: Comparison, points: float) -> int:
+    """Prints which tasks are worse by more, and which had too few rows to tell."""
+    worse, blind = found.worse(points / 100), found.blind(points / 100)
+    print(f"\nWorse by more than {points:g} points: {', '.join(map(found.named, worse)) or 'none'}")
+    if blind:
+        names = ", ".join(map(found.named, blind))
+        print(textwrap.fill(f"Too few rows to be sure to see such a loss: {names}", 120))
+    return _WORSE if worse else 0

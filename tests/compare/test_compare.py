@@ -1,0 +1,240 @@
+"""`medfaith compare`: figures counted by hand for each benchmark, what is refused, and the gate."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from medfaith.cli import main
+from medfaith.compare.tables import compare
+from medfaith.evaluate_metrics.confidence.paired import paired_difference
+from medfaith.evaluate_metrics.confidence.score import permutation_test
+from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
+from tests.report.report_logs import DATE, answered, csv_rows, rows_of, write_log
+from tests.report.surgx_logs import ACTIONS, FRAMES, GRASP, instruments, look, write_surgx
+from tests.report.wrong_lung_logs import PAIR, original, write_wrong_lung
+
+ABSENCE, PRESENCE = "CheXpert report-style absence", "CheXpert direct presence"
+
+
+def absence(folder, name, correct, n=200, **how):
+    """The first `correct` of n answers are right."""
+    columns = {key: how.pop(key) for key in ("layout", "prompt") if key in how}
+    return write_log(folder / name, name, answered("chexpert_absence", n, correct, 0, **columns), **how)
+
+
+def saying(answers, text):
+    return [(doc, text) for doc, _ in answers]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two models on all benchmarks."""
+    folder = tmp_path_factory.mktemp("runs")
+    absence(folder, "old", 100)
+    absence(folder, "new", 60)
+    for name, closed, opened, tpt in (
+        ("old", CLOSED, OPEN, TPT_PAIRS),
+        ("new", saying(CLOSED, "No"), saying(OPEN, "Edema."), saying(TPT_PAIRS, "Yes")),
+    ):
+        for ask, answers in (("closed", closed), ("open", opened), ("tpt", tpt)):
+            write_heal(folder / name, ask, answers, model=name)
+    better = [*FRAMES[:3], instruments(3, ["grasper"], [look("grasper", "tp", 0.5, 0.5)], video=42)]
+    found = [(doc, row | {"predicted": [GRASP]}) for doc, row in ACTIONS]
+    for name, frames, actions, aurocs in (
+        ("old", FRAMES, ACTIONS, (0.5, 0.25, None)),
+        ("new", better, found, (0.75, 0.5, 0.5)),
+    ):
+        write_surgx(folder / name, frames, model=name)
+        write_surgx(folder / name, actions, model=name)
+        lung = [original(i, f"p{i}", auroc=auroc) for i, auroc in enumerate(aurocs)]
+        write_wrong_lung(folder / name, "gold", lung, model=name)
+    return folder
+
+
+# task: metric, rows with both values, groups, rows without, the two models' means
+FIGURES = {
+    ABSENCE: ("accuracy", 200, 200, 0, 0.5, 0.3),
+    "HEAL-MedVQA VinDr closed": ("accuracy", 10, 6, 0, 0.7, 0.6),  # 7 of 10 are right; all No: 6
+    "HEAL-MedVQA VinDr open": ("F1 of a row", 4, 4, 0, (1 + 1 / 2 + 1 + 0) / 4, (1 + 2 / 3 + 0 + 1) / 4),
+    "HEAL-MedVQA VinDr TPT": ("TPT", 5, 2, 4, 3 / 5, 0),  # pairs of originals that both read Yes: 0 and 1 of a, 4 of d
+    "Cholec80-Boxes instruments": ("F1 of a frame", 4, 2, 0, (1 + 1 + 0 + 0) / 4, (1 + 1 + 0 + 1) / 4),
+    "CholecT45 triplets": ("triplets found", 3, 2, 1, (1 / 2 + 1 / 2 + 0) / 3, (1 / 2 + 0 + 1 / 2) / 3),
+    "That's the Wrong Lung! gold": ("AUROC", 2, 2, 1, 0.375, 0.625),
+}
+
+
+def test_each_benchmark_has_its_figure_a_row(runs):
+    found = compare([runs / "old", runs / "new"])
+    counts = {line.task: (line.metric, line.found.n, line.found.n_groups, line.found.n_nan) for line in found.lines}
+    assert counts == {task: figures[:4] for task, figures in FIGURES.items()}
+    for line in found.lines:
+        assert line.found[:2] == pytest.approx(FIGURES[line.task][4:]), line.task
+    line = next(line for line in found.lines if line.task == ABSENCE)
+    old, new = [1.0] * 100 + [0.0] * 100, [1.0] * 60 + [0.0] * 140
+    assert line.found[2:5] == pytest.approx(paired_difference(new, old)[2:5], abs=0.01)
+    assert line.p == permutation_test(new, old).p_value
+    assert line.p_holm == pytest.approx(line.p * 7)  # it is the smallest of seven
+    assert [one.verdict(0.02) for one in found.lines].count("worse") == 1
+
+
+def test_the_command_prints_the_table_and_is_a_gate(runs, capsys):
+    paths = [str(runs / "old"), str(runs / "new")]
+    assert main(["compare", *paths]) == 0
+    out = capsys.readouterr().out
+    assert "Comparison of new with old" in out
+    line = next(line for line in out.splitlines() if line.startswith(ABSENCE))
+    assert " 200     200  50.00  30.00  -20.00 [" in line
+    assert line.endswith("worse")
+    assert "Worse by more than" not in out
+    assert main(["compare", *paths, "--fail-below", "2"]) == 3
+    out = capsys.readouterr().out
+    assert f"Worse by more than 2 points: {ABSENCE}\nToo few rows to be sure to see such a loss: HEAL" in out
+    assert main(["compare", *paths, "--fail-below", "20"]) == 0  # it is worse by 20 points, and not by more
+    assert "Worse by more than 20 points: none" in capsys.readouterr().out
+    assert main(["compare", *reversed(paths), "--fail-below", "0"]) == 0
+
+
+def test_the_report_has_the_same_table(runs, tmp_path, capsys):
+    paths, out = [str(runs / "old"), str(runs / "new")], tmp_path / "out"
+    out.mkdir()
+    for earlier in ("report.md", "comparison.csv"):  # a report, which may be replaced
+        (out / earlier).touch()
+    assert main(["report", *paths, "--compare", "--out", str(out)]) == 0
+    table = rows_of(capsys.readouterr().out, "Comparison of new with old")
+    assert {row[0]: row[1] for row in table} == {task: figures[0] for task, figures in FIGURES.items()}
+    saved = {row["task"]: row for row in csv_rows(out / "comparison.csv")}
+    assert float(saved[ABSENCE]["difference"]) == pytest.approx(-0.2)
+    assert (saved[ABSENCE]["interval"], saved["HEAL-MedVQA VinDr TPT"]["n_undefined"]) == ("bootstrap", "4")
+    assert main(["report", paths[0], "--compare"]) == 2
+
+
+def test_several_models_are_compared_with_the_first_each_by_itself(tmp_path):
+    for name, correct in (("a", 100), ("b", 101), ("c", 20)):
+        absence(tmp_path, name, correct)
+    write_log(tmp_path / "a", "a", answered("chexpert_presence", 40, 10, 5))
+    write_log(tmp_path / "c", "c", answered("chexpert_presence", 40, 10, 5))
+    found = compare([tmp_path / name for name in "abc"], margin=0.05)
+    verdicts = {(line.model, line.task): line.verdict(0.05) for line in found.lines}
+    assert verdicts == {
+        ("b", ABSENCE): "same, within ±5", ("c", ABSENCE): "worse", ("c", PRESENCE): "undecided",
+    }  # fmt: skip
+    assert found.notes == [f"{PRESENCE} (accuracy) is left out: only {tmp_path / 'a'} has it"]
+    (alone,) = compare([tmp_path / "a", tmp_path / "b"]).lines
+    assert alone.p_holm == found.lines[0].p_holm  # a third model changes nothing
+    assert [row[0] for row in found.table().cells()[1]] == ["b", "c", "c"]
+    needed = next(note for note in found.table().notes if note.startswith("Rows that would show"))
+    assert f"{PRESENCE} of c" in needed
+
+
+def test_the_interval_draws_patients(tmp_path):
+    """Two studies of each patient are one group: CheXpert's study is patient/study."""
+    answers = answered("chexpert_absence", 80, 40, 0)
+    for i, (doc, _) in enumerate(answers):
+        doc["study_id"] = f"patient{i // 2:05d}/study{i % 2}"
+    write_log(tmp_path / "a", "a", answers)
+    write_log(tmp_path / "b", "b", saying(answers, "C"))
+    (line,) = compare([tmp_path / "a", tmp_path / "b"]).lines
+    assert (line.found.n, line.found.n_groups, line.found.n_differ) == (80, 40, 20)
+
+
+def told(path, **content):
+    """Changes what the results say of the run."""
+    results = path.with_name(f"results_{DATE}.json")
+    results.write_text(json.dumps(json.loads(results.read_text()) | content))
+
+
+TASK = "medfaith_contrabench_chexpert_absence"
+# what is done to the second run: what the refusal says
+REFUSED = {
+    "layout": (lambda folder: absence(folder, "b", 60, layout="original"), "layout original, not shuffled"),
+    "prompt": (lambda folder: absence(folder, "b", 60, prompt="cot"), "prompt cot, not b0"),
+    "version": (lambda folder: told(absence(folder, "b", 60), versions={TASK: 9.0}), "version 9.0, not none"),
+    "control": (
+        lambda folder: told(absence(folder, "b", 60), configs={TASK: {"metadata": {"control": "black"}}}),
+        "control black, not none",
+    ),
+    "system": (lambda folder: told(absence(folder, "b", 60), system_instruction="Hi"), "system instruction Hi, not"),
+    "rows": (lambda folder: absence(folder, "b", 60, n=150), "50 rows are only in the first run"),
+    "more rows": (lambda folder: absence(folder, "b", 60, n=230), "30 rows are only in the second"),
+    "wording": (
+        lambda folder: write_log(
+            folder / "b", "b", [(d | {"question": "Which?"} if i < 7 else d, t)
+                                for i, (d, t) in enumerate(answered("chexpert_absence", 200, 60, 0))]),
+        "7 rows have another question, options or gold answer",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_runs_that_differ_are_refused_with_what_differs(tmp_path, capsys, kind):
+    change, message = REFUSED[kind]
+    absence(tmp_path, "a", 100)
+    change(tmp_path)
+    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main(["compare", *paths]) == 2
+    error = capsys.readouterr().err
+    assert f"{paths[1]}: cannot be compared with {paths[0]}:\n    {ABSENCE}: {message}" in error
+    status = main(["compare", *paths, "--common"])
+    out = capsys.readouterr().out
+    if "rows" in message:
+        assert status == 0
+        common = {"rows": 150, "more rows": 200, "wording": 193}[kind]
+        assert f"- {ABSENCE}: {common} common rows are compared; {message}" in out
+    else:
+        assert status == 2
+
+
+def test_what_cannot_be_compared_is_said(runs, tmp_path, capsys):
+    absence(tmp_path, "a", 10, n=20)
+    absence(tmp_path / "two", "a", 10, n=20)
+    absence(tmp_path / "two", "b", 10, n=20)
+    write_heal(tmp_path / "heal", "closed", CLOSED)
+    write_wrong_lung(tmp_path / "lung", "random_sentences", PAIR)
+    for variant in ("box", "centre"):
+        how = {"model_args": {"pretrained": "m", "heatmap": variant}}
+        write_surgx(tmp_path / "twice" / variant, FRAMES, **how)
+    (tmp_path / "empty").mkdir()
+    for names, message in (
+        (["a"], "a: one run has nothing that it could be compared with"),
+        (["a", "two"], "two: holds runs of 2 models (a, b)"),
+        (["a", "heal"], "heal: has none of its tasks, but HEAL-MedVQA VinDr closed"),
+        (["lung", "a"], "lung: holds no run that can be compared"),
+        (["twice", "a"], "twice: holds Cholec80-Boxes instruments twice, with heatmap=box and heatmap=centre"),
+        (["a", "empty"], "empty: no sample log of lm-eval is there"),
+        (["a", "nowhere"], "nowhere: there is no such file or folder"),
+    ):
+        assert main(["compare", *(str(tmp_path / name) for name in names)]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert "what to do: " in error or "expected: " in error
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "a", "b", "--fail-below", "-1"])
+    assert "expected percentage points from 0 to 100" in capsys.readouterr().err
+
+
+def test_of_a_run_with_two_layouts_the_common_one_is_compared(tmp_path):
+    absence(tmp_path, "a", 100)
+    absence(tmp_path, "b", 90)
+    absence(tmp_path, "b", 10, layout="original", task=f"{TASK}_original")
+    found = compare([tmp_path / "a", tmp_path / "b"])
+    assert [line.found.after for line in found.lines] == [0.45]
+    assert found.notes == [f"{ABSENCE} (original) is left out: only one run has it"]
+    absence(tmp_path, "a", 20, layout="original", task=f"{TASK}_original")
+    found = compare([tmp_path / "a", tmp_path / "b"])
+    assert {line.task: line.found.before for line in found.lines} == {
+        f"{ABSENCE} (shuffled)": 0.5, f"{ABSENCE} (original)": 0.1,
+    }  # fmt: skip
+
+
+def test_one_model_twice_is_told_apart_and_no_difference_has_a_width(tmp_path):
+    for n, verdict in ((50, "undecided"), (150, "same, within ±2")):
+        absence(tmp_path, "m", n // 2, n=n)
+        found = compare([tmp_path / "m", tmp_path / "m"])
+        (line,) = found.lines
+        assert found.first == f"m [{tmp_path / 'm'}]"
+        assert (line.found.difference, line.found.way, line.verdict(0.02)) == (0, "wilson", verdict)
+        assert line.found.high == pytest.approx(-line.found.low)
+        assert line.found.high > 0
+        assert line.n_enough > 50

@@ -1,0 +1,156 @@
+"""Two systems on the same examples: against scipy, statsmodels and published intervals, and undefined cases."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.weightstats import ttost_paired
+
+from medfaith.evaluate_metrics.confidence.paired import (
+    FEW,
+    detectable,
+    enough,
+    equivalence_level,
+    holm,
+    paired_difference,
+    wilson,
+    wilson_difference,
+)
+
+NAN = math.nan
+
+
+def table_of(both, only_after, only_before, neither):
+    """after and before of a two-by-two table."""
+    counts = [both, only_after, only_before, neither]
+    return np.repeat([1.0, 1.0, 0.0, 0.0], counts), np.repeat([1.0, 0.0, 1.0, 0.0], counts)
+
+
+def clustered(seed, n_groups, shift=0.0, size=4):
+    """Zeros and ones of two systems, each of which go together within a group."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(n_groups), rng.integers(1, size + 1, size=n_groups))
+    of_group, noise = 2 * rng.normal(size=(2, n_groups))[:, groups], rng.normal(size=(2, len(groups)))
+    return *((of_group[i] + noise[i] > i * shift).astype(float) for i in (0, 1)), groups
+
+
+@pytest.mark.parametrize(("mean", "n"), [(0.5, 20), (0.0, 7), (1.0, 300), (0.9, 10), (0.31, 12.7)])
+def test_wilson_agrees_with_statsmodels(mean, n):
+    expected = [proportion_confint(mean * n, n, alpha=alpha, method="wilson") for alpha in (0.05, 0.1)]
+    assert [wilson(mean, n, level) for level in (0.95, 0.9)] == [pytest.approx(bounds, abs=1e-9) for bounds in expected]
+
+
+@pytest.mark.parametrize(
+    ("table", "printed", "digits"),
+    [  # Altman et al., Statistics with Confidence (2000), Table 6.2, as biostatUZH prints it
+        ((14, 5, 0, 22), (0.011, 0.226), 3),
+        # the same with the systems exchanged
+        ((14, 0, 5, 22), (-0.226, -0.011), 3),
+    ],
+)
+def test_newcombes_interval_is_the_published_one(table, printed, digits):
+    assert tuple(round(bound, digits) for bound in wilson_difference(*table_of(*table), None)) == printed
+
+
+@pytest.mark.parametrize(("p", "q", "n_groups", "size"), [(0.9, 0.8, 12, 1), (0.8, 0.6, 10, 5), (0.95, 0.95, 20, 3)])
+def test_the_interval_of_few_groups_covers_the_truth(p, q, n_groups, size):
+    """Groups of one patient, in which the answers go together: the truth lies inside about 95 times in 100."""
+    rng, labels, hits = np.random.default_rng(7), np.repeat(np.arange(n_groups), size), 0
+    for _ in range(300):
+        shared = rng.normal(size=(n_groups, 1)) * 0.7
+        after, before = (shared + rng.normal(size=(n_groups, size)) * math.sqrt(0.51) for _ in range(2))
+        after, before = (after < stats.norm.ppf(p)).ravel() * 1.0, (before < stats.norm.ppf(q)).ravel() * 1.0
+        low, high = wilson_difference(after, before, labels)
+        hits += low <= p - q <= high
+    assert hits >= 0.92 * 300  # 2.5 standard errors below 95%
+
+
+def test_the_clustered_bootstrap_agrees_with_scipy():
+    after, before, groups = clustered(1, 300, shift=0.3)
+    ours = paired_difference(after, before, groups=groups)
+    sums = np.bincount(groups, weights=after - before), np.bincount(groups).astype(float)
+
+    def ratio(total, size, axis):
+        return total.sum(axis=axis) / size.sum(axis=axis)
+
+    scipys = stats.bootstrap(sums, ratio, paired=True, n_resamples=2000, method="percentile", rng=1)
+    assert (ours.way, ours.n, ours.n_groups) == ("bootstrap", len(groups), 300)
+    assert ours.difference == pytest.approx(ours.after - ours.before) == pytest.approx(np.mean(after - before))
+    assert ours[3:5] == pytest.approx(scipys.confidence_interval, abs=0.3 * float(scipys.standard_error))
+    alone = paired_difference(after, before)
+    assert ours.high - ours.low > 1.3 * (alone.high - alone.low)  # records of a group are not independent
+
+
+def test_wilson_and_bootstrap_meet_where_enough_groups_differ():
+    """The way changes at FEW groups that differ, and the interval hardly does."""
+    found = [paired_difference(*table_of(200, few, 10, 100)) for few in (FEW - 11, FEW - 10)]
+    assert [one.way for one in found] == ["wilson", "bootstrap"]
+    assert found[0][3:5] == pytest.approx(found[1][3:5], abs=0.012)
+
+
+def test_where_nothing_differs_the_interval_has_a_width():
+    for n in (5, 50):
+        found = paired_difference(np.ones(n), np.ones(n))
+        assert found.low == pytest.approx(-found.high) == wilson(1, n)[0] - 1
+    many = paired_difference(np.ones(20), np.ones(20), groups=np.repeat(np.arange(5), 4))
+    assert many.high > paired_difference(np.ones(5), np.ones(5)).high * 0.99  # five patients say no more than five rows
+
+
+@pytest.mark.parametrize(
+    "p_values",
+    [[0.01, 0.04, 0.03, 0.005], [0.5], [0.2, 0.2, 0.9], np.random.default_rng(0).random(40) ** 3],
+)
+def test_holm_agrees_with_statsmodels(p_values):
+    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
+    with_nan = holm([NAN, *p_values])
+    assert math.isnan(with_nan[0])
+    assert with_nan[1:] == pytest.approx(holm(p_values))
+
+
+@pytest.mark.parametrize("margin", [0.005, 0.02, 0.03, 0.05, 0.1])
+def test_the_interval_decides_as_two_one_sided_tests_do(margin):
+    """Of many cases away from the border p = 0.05, where a resampled bound may fall on either side."""
+    decided = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        before = rng.random(800) < 0.6
+        after = np.where(rng.random(800) < 0.85, before, rng.random(800) < 0.6)
+        p = ttost_paired(after * 1.0, before * 1.0, -margin, margin)[0]
+        found = paired_difference(after, before, confidence_level=equivalence_level())
+        if not 0.035 < p < 0.07:
+            decided += 1
+            assert (-margin < found.low and found.high < margin) == (p < 0.05), (seed, p)
+    assert decided >= 4
+
+
+def test_what_could_be_found_agrees_with_the_power_of_a_t_test():
+    after, before = table_of(500, 120, 100, 280)
+    found = paired_difference(after, before)
+    effect = TTestPower().solve_power(effect_size=None, nobs=1000, alpha=0.05, power=0.8)
+    expected = float(effect) * np.std(after - before)
+    could = detectable(found.low, found.high)
+    assert could == pytest.approx(expected, rel=0.08)  # the interval's width is resampled
+    needed = TTestPower().solve_power(effect_size=0.02 / np.std(after - before), nobs=None, alpha=0.05, power=0.8)
+    assert enough(1000, could, 0.02) == pytest.approx(float(np.squeeze(needed)), rel=0.16)
+
+
+def test_undefined_values_are_left_out_and_counted():
+    found = paired_difference([1, NAN, 0, 1], [0, 1, NAN, 1], groups=["a", "a", "b", "c"])
+    assert (found.n, found.n_nan, found.n_groups, found.n_differ, found.difference) == (2, 2, 2, 1, 0.5)
+    for values, groups in (([], None), ([NAN], None), ([1.0], None), ([1.0, 0.0], ["a", "a"])):
+        assert math.isnan(paired_difference(values, values, groups=groups).low)
+    assert math.isnan(paired_difference([], []).difference)
+    assert math.isnan(enough(0, NAN, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "message"),
+    [([2.0], [1.0], r"after: 2 to 2; expected numbers in \[0, 1\]"), ([1.0], [1.0, 0.0], "after has 1 numbers")],
+)
+def test_bad_input_is_named(after, before, message):
+    with pytest.raises(ValueError, match=message):
+        paired_difference(after, before)
