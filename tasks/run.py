@@ -15,10 +15,11 @@ from typing import Any, cast
 from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
-from . import BASELINES, include_path, register_models
+from . import BASELINES, EXPLAINED, include_path, register_models
 
+NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES))
 OURS = {
-    "--metadata": "--data, --root, --skip-missing-images, --patients, --upsampling and --precision-ties",
+    "--metadata": "--control, --data, --root, --skip-missing-images, --patients, --upsampling and --precision-ties",
     "--include_path": "lm_eval itself, with your own path",
 }
 
@@ -47,6 +48,7 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
         except (ValueError, KeyError, FileNotFoundError) as error:
             raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
         _refuse_blind_caches(config)
+        _refuse_no_image(config.model, metadata.get("control"))
         before = _sample_logs(config.output_path)
         try:
             cli_evaluate()
@@ -77,6 +79,15 @@ def _refuse_blind_caches(config: Any) -> None:
                 f"{option}: lm-eval's cache does not look at the image or at the data, and one run can get another's\n"
                 "  what to do: leave it out"
             )
+
+
+def _refuse_no_image(model: str, control: Any) -> None:
+    """Of models that cannot answer without an image."""
+    if control == "none" and model in NEED_AN_IMAGE:
+        raise MedfaithError(
+            f"--control none: the model type {model} cannot answer without an image\n"
+            "  what to do: use --control blank, or --model medfaith-hf-vlm"
+        )
 
 
 @contextlib.contextmanager

@@ -124,6 +124,17 @@ class HFVisionLM(HFMultimodalLM):
                 )
         return super().generate_until(requests, disable_tqdm)  # pyright: ignore[reportCallIssue]
 
+    def tok_batch_multimodal_encode(self, strings: list[str], images: list[list], *given: Any, **options: Any) -> Any:
+        """lm-eval's, which fails where no prompt has an image (control `none`): those are text alone.
+
+        Shapes: input_ids and attention_mask (n, tokens), padded on the left.
+        """
+        if any(len(of_one) for of_one in images):
+            return super().tok_batch_multimodal_encode(strings, images, *given, **options)  # pyright: ignore[reportCallIssue]
+        side = options.get("padding_side", "left")
+        encoded = self.tokenizer(strings, padding="longest", padding_side=side, return_tensors="pt")
+        return encoded.to(self.device)
+
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """(log-likelihood in nats, whether greedy) a request; requests without images go to lm-eval's own method.
 

@@ -204,3 +204,5 @@ def test_the_command_keeps_the_control_of_every_answer_and_the_report_keeps_them
     assert [row[1] for row in rows_of(report, "Table 9")] == ["B0", "B0 (control none)"]
     assert main([*given, *task, "--control", "occluded", *out]) == 2
     assert "medfaith tasks --controls" in capsys.readouterr().err
+    assert main(["eval", "--model", "hf-multimodal", *task, "--control", "none", *out]) == 2
+    assert "--control blank, or --model medfaith-hf-vlm" in capsys.readouterr().err

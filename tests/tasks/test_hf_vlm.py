@@ -38,6 +38,19 @@ def noise(size: tuple[int, int] = (60, 60), seed: int = 0) -> Image.Image:
     return Image.fromarray(pixels)
 
 
+def test_prompts_without_any_image_are_answered_as_transformers_does(vlms):
+    lm: Any = HFVisionLM(str(vlms["llava"]), dtype="float32", device="cpu", batch_size=2)
+    prompts = ["Which of the following findings is present?", "Edema?"]
+    given = {"until": [], "do_sample": False, "max_gen_toks": 4}
+    asked = [Instance("generate_until", {"id": p}, (p, dict(given), {"visual": []}), 0, ("t", 0, 1)) for p in prompts]
+    expected = []
+    for prompt in prompts:
+        encoded = lm.tokenizer(prompt, return_tensors="pt")
+        tokens = lm.model.generate(**encoded, max_new_tokens=4, do_sample=False)[0, encoded["input_ids"].shape[1] :]
+        expected.append(lm.tokenizer.decode(tokens, skip_special_tokens=True))
+    assert lm.generate_until(asked) == expected
+
+
 def scored(context: str, continuation: str, images: list[Image.Image], row: str = "r7", index: int = 0) -> Instance:
     """A request for the probability of a continuation."""
     arguments = (context, continuation, {"visual": images})
