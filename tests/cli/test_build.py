@@ -40,14 +40,15 @@ def given(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
 # Benchmark -> words of a build, and build.json's arguments where they are not the defaults.
 TOLD = {
     "cxr-contrabench": (
-        "--config chexpert_presence --negation-form clear_of --question-form p2 --layout shuffled",
-        {"negation_form": "clear_of", "question_form": "p2", "layout": "shuffled"},
+        "--config chexpert_presence --negation-form clear_of --question-form p2 --layout original",
+        {"negation_form": "clear_of", "question_form": "p2", "layout": "original"},
     ),
     "heal-medvqa": (
         "--config mimic --measure box --threshold 0.3 --places anatomical --anatomy heart --anatomy aorta --view AP "
-        "--labeler negbio --detection-threshold 0.1 --agreement any",
+        "--labeler negbio --detection-threshold 0.1 --agreement any --donor-diagnosis region",
         {"measure": "box", "threshold": 0.3, "places": "anatomical", "agreement": "any",
-         "anatomies": ["heart", "aorta"], "views": ["AP"], "labeler": "negbio", "detection_threshold": 0.1},
+         "anatomies": ["heart", "aorta"], "views": ["AP"], "labeler": "negbio", "detection_threshold": 0.1,
+         "donor_diagnosis": "region"},
     ),
     "surgxbench": (
         "--config instruments --boxes-step 25 --boxes-first 0",

@@ -13,6 +13,8 @@ import transformers
 from lm_eval.api.instance import Instance
 from PIL import Image
 
+from medfaith.builders import cxr_contrabench
+from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.cli import main
 from medfaith.evaluate_metrics.polarity.option_scores import concept_difference, gap_summary
 from medfaith.loaders.errors import InputError
@@ -264,11 +266,16 @@ GROUP = "medfaith_contrabench_option_scores"
 COLUMNS = ("answer", "negated", "counterpart")
 
 
-def test_lm_eval_scores_options_with_images(vlms, phantom_build, phantom_roots, tmp_path):
-    """The group, its log, its hidden states and Figure 5 of the report, against the functions and each other."""
-    states, out = tmp_path / "states.npz", tmp_path / "results"
+def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
+    """The group, its log, its hidden states and Figure 5 of the report, against the functions and each other.
+
+    In the original layout the options are X, No X and the distractor.
+    """
+    states, out, data = tmp_path / "states.npz", tmp_path / "results", tmp_path / "data"
+    configs = ("chexpert_presence", "openi_report_absence")
+    cxr_contrabench.build(phantom_roots, data, configs=configs, options=Wording(layout="original"))
     command = [
-        *("eval", "--data", str(phantom_build), *root_words(phantom_roots), "--output_path", str(out), "--log_samples"),
+        *("eval", "--data", str(data), *root_words(phantom_roots), "--output_path", str(out), "--log_samples"),
         *("--model_args", f"pretrained={vlms['qwen2_5_vl']},dtype=float32,max_length=2048,states_path={states}"),
         *("--model", "medfaith-hf-vlm", "--device", "cpu", "--apply_chat_template"),
         *("--tasks", GROUP, "--batch_size", "6", "--limit", "12"),
