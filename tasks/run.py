@@ -44,11 +44,11 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
     with _arguments(["lm_eval", "run", *arguments, *extra]):
         try:
             config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
+            _refuse_no_image(config.model, metadata.get("control"))
             get_model(config.model)
         except (ValueError, KeyError, FileNotFoundError) as error:
             raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
         _refuse_blind_caches(config)
-        _refuse_no_image(config.model, metadata.get("control"))
         before = _sample_logs(config.output_path)
         try:
             cli_evaluate()

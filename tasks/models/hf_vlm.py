@@ -93,7 +93,6 @@ class HFVisionLM(HFMultimodalLM):
     chat_applied: bool
     tok_encode: Callable[..., list[int]]
     tok_decode: Callable[..., str]
-    tok_batch_multimodal_encode: Callable[..., Any]
 
     def __init__(self, pretrained: Any, states_path: str | None = None, **kwargs: Any) -> None:
         super().__init__(pretrained, **kwargs)  # pyright: ignore[reportCallIssue] (lm-eval's decorator hides the class)
@@ -130,7 +129,7 @@ class HFVisionLM(HFMultimodalLM):
         Shapes: input_ids and attention_mask (n, tokens), padded on the left.
         """
         if any(len(of_one) for of_one in images):
-            return super().tok_batch_multimodal_encode(strings, images, *given, **options)  # pyright: ignore[reportCallIssue]
+            return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *given, **options)
         side = options.get("padding_side", "left")
         encoded = self.tokenizer(strings, padding="longest", padding_side=side, return_tensors="pt")
         return encoded.to(self.device)
