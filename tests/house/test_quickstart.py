@@ -160,7 +160,7 @@ def test_a_partner_with_its_original_opens_as_the_model_sees_it(quick):
         open_images(partner, roots)
     originals = load_dataset(f"{data}/{name}", "vindr", split="test")
     (original,) = (row for row in originals if row["id"] == partner["original_id"])
-    (edited,), (whole,) = open_images(original | partner, roots), open_images(original, roots)
+    (edited,), (whole,) = open_images({**original, **partner}, roots), open_images(original, roots)
     named = {source: str(root) for source, root in roots.items()}
     asked = heal_rows.load(name, "vindr", "vpt", split="test", data=data, roots=named)["test"]
     (seen,) = (doc["images"][0] for doc in asked if doc["id"] == partner["id"])
