@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import build, publish, read
+from medfaith import build, phantom, publish, read
 from medfaith.annotate import command as annotate
 from medfaith.compare import command as compare
 from medfaith.evaluate_metrics.localization.ranking import TIES
@@ -149,6 +149,8 @@ def parser() -> argparse.ArgumentParser:
     training.add_jobs(jobs)
     read.add_jobs(jobs)
 
+    phantom.add_jobs(jobs)
+
     text = "try everything on synthetic data, offline: build, verify, score reference models, print the tables"
     job = jobs.add_parser("quickstart", help=text, description=_sentence(text))
     job.add_argument(
@@ -156,7 +158,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("medfaith-quickstart"),
         metavar="DIR",
-        help="folder for the synthetic data, the rows and the results (default: %(default)s)",
+        help="folder for the synthetic data, the rows, the results and the sample logs (default: %(default)s)",
     )
     job.fill = build.add_wording
     job.set_defaults(job=_quickstart)

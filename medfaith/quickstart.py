@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from medfaith import cards
-from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
+from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
+from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_folder
 from medfaith.printing import percent, table
+from medfaith.tasks import BASELINES
 from medfaith.tasks.run import run_baselines
 
 CONTRABENCH, HEAL, SURGX = "medfaith_contrabench", "medfaith_heal_vindr", "medfaith_surgx"
 GOLD, SWAPPED = "medfaith_wrong_lung_gold", "medfaith_wrong_lung_swap_left_right"
-LUNG_CONFIGS = ("gold", "swap_left_right")
-SOURCES = (
-    "chexpert", "openi", *heal_medvqa.NEEDS["vindr"], *surgxbench.NEEDS["triplets"], *wrong_lung.NEEDS["gold"],
-)  # fmt: skip
 
 # The counts of answers that could not be read, by the tasks' metrics.
 _UNREAD = (
@@ -34,23 +33,28 @@ Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
     """Phantom sources -> build -> verify -> lm-eval with the reference models; returns the tables.
 
-    Writes `phantom/`, `data/`, `heatmaps/` and `results.json` below `out`.
+    Writes `phantom/`, `data/`, `heatmaps/`, `logs/` and `results.json` below `out`. The data serve every task.
     """
+    _refuse_others(out / "phantom", phantom.SOURCES)
+    _refuse_others(out / "logs", BASELINES)
     print("1/4  synthetic sources in the official layouts")
     roots = _phantom(out / "phantom")
     print("2/4  build")
-    folders = cxr_contrabench.build(roots, out / "data", options=wording, card=cards.body)
-    folders += heal_medvqa.build(roots, out / "data", card=cards.body)
-    folders += surgxbench.build(roots, out / "data", card=cards.body)
-    folders += wrong_lung.build(roots, out / "data", configs=LUNG_CONFIGS, card=cards.body)
+    options = {cxr_contrabench.NAME: wording}
+    folders = [
+        folder
+        for name, benchmark in BENCHMARKS.items()
+        for folder in benchmark.build(roots, out / "data", options=options.get(name), card=cards.body)
+    ]
     print("3/4  verify")
     verify(folders)
     print("4/4  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
-    results = {group: run_baselines(group, metadata) for group in (CONTRABENCH, HEAL)}
     kept = metadata | {"heatmaps": str(out / "heatmaps")}
-    results[SURGX] = run_baselines(SURGX, kept, _looking(out / "heatmaps"))
-    results |= {task: run_baselines(task, kept, _attending(out / "heatmaps")) for task in (GOLD, SWAPPED)}
+    with whole_folder(out / "logs") as logs:
+        results = {group: run_baselines(group, metadata, logs=logs) for group in (CONTRABENCH, HEAL)}
+        results[SURGX] = run_baselines(SURGX, kept, _looking(out / "heatmaps"), logs)
+        results |= {task: run_baselines(task, kept, _attending(out / "heatmaps"), logs) for task in (GOLD, SWAPPED)}
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
     return (
         contrabench_tables(results[CONTRABENCH], wording)
@@ -61,12 +65,18 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     )
 
 
+def _refuse_others(folder: Path, own: Collection[str]) -> None:
+    """Raises InputError for a folder that quickstart would replace although it did not write all that is in it."""
+    if folder.exists() and (others := {path.name for path in folder.iterdir()} - set(own)):
+        found = f"holds {min(others)!r}, which no quickstart wrote there, and would be replaced"
+        raise InputError(folder, found, action="choose another --out")
+
+
 def _phantom(folder: Path) -> dict[str, Path]:
     """Writes fresh synthetic sources to `folder`, which replace those of an earlier quickstart; returns their roots."""
-    if folder.exists() and not {path.name for path in folder.iterdir()} <= set(SOURCES):
-        raise InputError(folder, "holds other things than synthetic sources", action="choose another --out")
+    needed = {source for benchmark in BENCHMARKS.values() for need in benchmark.needs.values() for source in need}
     with whole_folder(folder) as partial:
-        roots = phantom.write(partial, seed=0, sources=SOURCES)
+        roots = phantom.write(partial, seed=0, sources=sorted(needed))
         places = {source_id: root.relative_to(partial) for source_id, root in roots.items()}
     return {source_id: folder / place for source_id, place in places.items()}
 
@@ -119,7 +129,7 @@ def heal_table(results: Results) -> str:
 def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
     """Row of the table -> model and its arguments: an oracle that looks at the right place or elsewhere, and others."""
     kinds = {f"oracle, {kind}": ("oracle", {"heatmap": kind}) for kind in ("box", "centre", "corner", "uniform")}
-    models = {**kinds, "always_yes": ("always_yes", {}), "random": ("random", {})}
+    models = {**kinds, "always_yes": ("always_yes", {}), "random, box": ("random", {"heatmap": "box"})}
     return {row: (name, given | {"store": str(store)}) for row, (name, given) in models.items()}
 
 
@@ -200,4 +210,14 @@ def _closing(wording: Wording, out: Path) -> str:
     note += "\nunread: share of the answers that could not be read, in %."
     note += "\n– means undefined. TPT and VPT are shares of the true positives; a model that always says No has none.\n"
     note += "A uniform heatmap looks at no place, so its AA and AC are undefined.\n"
-    return f"{note}\nSynthetic data in {out}/phantom, rows in {out}/data, results in {out}/results.json."
+    note += (
+        f"\nSynthetic data in {out}/phantom, rows in {out}/data, results in {out}/results.json, logs in {out}/logs.\n"
+    )
+    named = shlex.quote(str(out))
+    group = "medfaith_contrabench_3shot"
+    return (
+        f"{note}\nNext:"
+        f"\n  medfaith report {named}  # the papers' tables of these models"
+        f"\n  medfaith eval --data {named}/data --model random --tasks {group} --output_path results --log_samples"
+        "\n  medfaith sources  # the licensed sources: which of them you have, and how to get the others"
+    )

@@ -49,6 +49,7 @@ class LazyImages(Sequence[Image.Image]):
     lm-eval's multimodal models iterate over or slice what a document gives them; both open the images in mode RGB.
 
     edit: of an image and an opener for further ones, the image that is shown in its place.
+    hint: what an error adds about an image that cannot be opened.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class LazyImages(Sequence[Image.Image]):
         references: Sequence[Reference],
         roots: Mapping[str, Path],
         edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
+        hint: str = LEAVE_OUT,
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
+        self._hint = hint
 
     def __len__(self) -> int:
         return len(self._references)
@@ -92,8 +95,8 @@ class LazyImages(Sequence[Image.Image]):
         try:
             return images.open_image(reference, self._roots)
         except MedfaithError as error:
-            leave_out = LEAVE_OUT if isinstance(error, ImageError) else ""
-            raise type(error)(f"row {self._row_id}: {error}{leave_out}") from error
+            hint = self._hint if isinstance(error, ImageError) else ""
+            raise type(error)(f"row {self._row_id}: {error}{hint}") from error
 
 
 def load(

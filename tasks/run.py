@@ -105,12 +105,15 @@ def run_baselines(
     task: str,
     metadata: Mapping[str, Any],
     models: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
+    logs: Path | None = None,
 ) -> dict[str, dict[str, Any]]:
     """lm-eval's results of each model on `task` (a task or a group), which is loaded once.
 
     Args:
         metadata: what the tasks take: data, roots and so on (tasks.rows.load).
         models: name -> model and its arguments; by default every baseline, without arguments.
+        logs: where to keep each model's results and sample logs, as lm-eval writes them, in a folder of the model's
+            name; by default nowhere.
     """
     import lm_eval
     from lm_eval.api.registry import get_model
@@ -128,9 +131,23 @@ def run_baselines(
     for name, (model, arguments) in tqdm(chosen.items(), desc="models", disable=None, leave=False, file=sys.stderr):
         with contextlib.redirect_stderr(io.StringIO()):
             answering = cast(Any, get_model(model))(**arguments)
-            result = evaluate(answering, task_dict=loaded, bootstrap_iters=0, log_samples=False)
+            result = evaluate(answering, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None)
+        if logs is not None:
+            _log(result | {"config": {"model": model, "model_args": dict(arguments)}}, logs / model)
         results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}
     return results
+
+
+def _log(result: dict[str, Any], folder: Path) -> None:
+    """Writes one run's `results_<date>.json` and sample logs to `folder`, as `lm_eval run --log_samples` does."""
+    from lm_eval.loggers import EvaluationTracker
+
+    samples = result.pop("samples")
+    # Without the file's name lm-eval would make up a folder for a model that is not `pretrained`.
+    tracker = EvaluationTracker(output_path=str(folder / "results.json"))
+    tracker.save_results_aggregated(results=result, samples=samples)
+    for task, of_task in samples.items():
+        tracker.save_results_samples(task_name=task, samples=of_task)
 
 
 def task_names() -> list[str]:

@@ -27,8 +27,17 @@ def test_sources_lists_every_source_and_how_to_get_the_missing_ones(phantom_root
         ("verify .", ["holds no build"]),
         ("quickstart --out .", ["choose another --out"]),
         ("quickstart --out file", ["file"]),
+        ("phantom phantom", ["phantom: is not an empty folder", "name a new folder"]),
+        ("phantom file", ["file: is not an empty folder"]),
     ],
-    ids=["no folder", "no build", "a folder with a user's own files", "a file"],
+    ids=[
+        "no folder",
+        "no build",
+        "a user's own files",
+        "a file",
+        "synthetic among a user's own",
+        "synthetic in a file",
+    ],
 )
 def test_a_wrong_argument_is_explained_with_status_2(arguments, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -16,6 +16,7 @@ CLOSED = {
     "medfaith build heal-medvqa": {"--config", "--measure", "--places", "--agreement", "--labeler"},
     "medfaith build surgxbench": {"--config", "--successor"},
     "medfaith build wrong-lung": {"--config", "--swap", "--random-boxes"},
+    "medfaith phantom": {"--source"},
     "medfaith quickstart": {"--negation-form", "--question-form", "--layout"},
     "medfaith train": {"RECIPE", "--config"},
 }

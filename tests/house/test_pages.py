@@ -232,7 +232,12 @@ def test_what_a_page_shows_works(page, place, monkeypatch):
     monkeypatch.chdir(folder)
     for language, text in blocks(page):
         if language == PYTHON:
-            exec(compile(text, f"{page.name}: {text.splitlines()[0]}", "exec"), {"__name__": "page"})
+            # a root in a Python block is written "SOURCE": "/data/..."
+            named = {whole: here([f"{source}="])[0] for whole, source in re.findall(r'("(\w+)": "/data/[^"]*")', text)}
+            placed = text
+            for whole, given in named.items():
+                placed = placed.replace(whole, '"{}": "{}"'.format(*given.split("=")))
+            exec(compile(placed, f"{page.name}: {text.splitlines()[0]}", "exec"), {"__name__": "page"})
         for words in commands(text) if language == SHELL else []:
             print(f"{page.name}: {shlex.join(words)}")
             if only_parsed(words):

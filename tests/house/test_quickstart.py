@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from datasets import load_dataset
+from PIL import Image
+
+from medfaith import open_images
+from medfaith.cli import main, parser
+from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks import include_path
+from medfaith.tasks.heal import rows as heal_rows
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = (
@@ -29,8 +40,18 @@ from medfaith.cli import main
 raise SystemExit(main(sys.argv[1:]))
 """
 GROUPS = ("medfaith_contrabench", "medfaith_heal_vindr")
-TABLES = {"oracle": 5, "always_yes": 6, "negation_attracted": 5, "random": 6, "majority": 5, "question_prior": 5}
-TABLES |= {"oracle, box": 2, "oracle, uniform": 2, "oracle, centre": 1, "oracle, mirror": 1, "oracle, image_only": 1}
+TABLES = {"oracle": 5, "always_yes": 6, "negation_attracted": 5, "random": 5, "majority": 5, "question_prior": 5}
+TABLES |= {
+    "oracle, box": 2,
+    "oracle, uniform": 2,
+    "oracle, centre": 1,
+    "oracle, mirror": 1,
+    "oracle, image_only": 1,
+    "random, box": 1,
+}
+REPORTED = {"oracle", "always_yes", "negation_attracted", "random", "majority", "question_prior"}
+REPORTED |= {f"oracle (heatmap={kind})" for kind in ("box", "centre", "corner", "uniform", "mirror", "image_only")}
+REPORTED |= {"random (heatmap=box)"}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +60,8 @@ def quick(tmp_path_factory) -> tuple[Path, str]:
     out = tmp_path_factory.mktemp("quick")
     (out / "phantom" / "chexpert").mkdir(parents=True)
     (out / "phantom" / "chexpert" / "stale.txt").touch()  # of an earlier quickstart
+    (out / "logs" / "oracle").mkdir(parents=True)
+    (out / "logs" / "oracle" / "results_2020-01-01T00-00-00.json").write_text("{}")
     command = [sys.executable, "-c", LIGHT, "quickstart", "--out", str(out)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     result = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, check=False)
@@ -66,8 +89,112 @@ def test_the_figures_that_can_be_derived_by_hand(quick):
 
 def test_it_leaves_nothing_of_an_earlier_one(quick):
     out, _ = quick
-    assert {path.name for path in out.iterdir()} == {"phantom", "data", "heatmaps", "results.json"}
+    assert {path.name for path in out.iterdir()} == {"phantom", "data", "heatmaps", "logs", "results.json"}
     assert not (out / "phantom" / "chexpert" / "stale.txt").exists()
+    assert list((out / "logs").rglob("results_2020*")) == []
+
+
+def test_the_report_of_its_folder_has_every_model_in_the_tables_of_every_benchmark(quick, capsys):
+    out, _ = quick
+    results = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert main(["report", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        set(re.findall(r"^\| ((?:\w+|\w+ \(heatmap=\w+\))) \| .* \| medfaith_\w+ \|", printed, re.MULTILINE))
+        == REPORTED
+    )
+    for title in ("Table 9: cross", "HEAL Table 3", "SurgX Figure 3", "Wrong Lung Tables 1 and 3"):
+        assert printed.count(f"## {title}") == 1
+    for name, heatmap in (("oracle, centre", "centre"), ("oracle, corner", "corner")):  # the same figures as printed
+        scores = results["medfaith_surgx"][name]["results"]["medfaith_surgx_instruments"]
+        assert (
+            f"| oracle (heatmap={heatmap}) | all | 1.000 [1.000, 1.000] | {100 * scores['tp_aa,none']:.2f} [" in printed
+        )
+
+
+def test_its_data_serve_every_task(quick):
+    out, _ = quick
+    named = re.compile(r"repository: ([\w-]+),?\s+(?:pool_)?config: (\w+)")
+    needed = {n for file in include_path().rglob("*yaml") for n in named.findall(file.read_text(encoding="utf-8"))}
+    assert len(needed) > 40
+    assert [f"{name}/{config}" for name, config in sorted(needed) if not (out / "data" / name / config).is_dir()] == []
+
+
+def test_it_ends_with_three_commands(quick):
+    out, printed = quick
+    following = [shlex.split(line, comments=True) for line in printed.split("\nNext:\n")[1].splitlines()]
+    jobs = [parser().parse_known_args(words[1:])[0] for words in following]
+    assert [words[:2] for words in following] == [["medfaith", job] for job in ("report", "eval", "sources")]
+    assert (jobs[0].results, jobs[1].data) == ([out], str(out / "data"))
+
+
+def roots_in(out: Path) -> dict[str, Path]:
+    return {root.name: root for root in (out / "phantom").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("repository", "config", "split"),
+    [
+        ("cxr-contrabench-rexvqa", "rexvqa_1k", "test"),
+        ("heal-medvqa-mimic_cxr", "mimic", "test"),
+        ("surgxbench-cholect45", "triplets", "test"),
+        ("wrong-lung-chest_imagenome", "gold", "test"),
+    ],
+)
+def test_the_images_of_a_row_open(repository, config, split, quick):
+    out, _ = quick
+    row = load_dataset(str(out / "data" / repository), config, split=split)[0]
+    references = row["images"] if "images" in row else [row["image"]]
+    opened = open_images(row, roots_in(out))
+    assert len(opened) == len(references)
+    for image, reference in zip(opened, references, strict=True):
+        (file,) = (out / "phantom" / reference["source"]).rglob(reference["key"].split("/", 1)[-1])
+        with Image.open(file) as stored:
+            assert np.array_equal(np.asarray(image), np.asarray(stored.convert("RGB")))
+
+
+def test_a_partner_with_its_original_opens_as_the_model_sees_it(quick):
+    out, _ = quick
+    name, data, roots = "heal-medvqa-vindr_cxr", str(out / "data"), roots_in(out)
+    partner = load_dataset(f"{data}/{name}", "vindr_vpt", split="test")[0]
+    with pytest.raises(MedfaithError, match=r"names no image[\s\S]*pass original \| partner"):
+        open_images(partner, roots)
+    originals = load_dataset(f"{data}/{name}", "vindr", split="test")
+    (original,) = (row for row in originals if row["id"] == partner["original_id"])
+    (edited,), (whole,) = open_images({**original, **partner}, roots), open_images(original, roots)
+    named = {source: str(root) for source, root in roots.items()}
+    asked = heal_rows.load(name, "vindr", "vpt", split="test", data=data, roots=named)["test"]
+    (seen,) = (doc["images"][0] for doc in asked if doc["id"] == partner["id"])
+    assert np.array_equal(np.asarray(edited), np.asarray(seen))
+    assert not np.array_equal(np.asarray(edited), np.asarray(whole))
+
+
+@pytest.mark.parametrize(
+    ("roots", "words"),
+    [
+        ({}, "CheXpert .* needed and its place is not known"),
+        ({"chexpert": "/nowhere"}, "/nowhere does not exist"),
+        ({"chexperts": "."}, "no such source"),
+        ({"chexpert": "."}, r"row r1: image 'valid/a\.jpg' of source 'chexpert': no such file below (?![\s\S]*--skip)"),
+    ],
+)
+def test_an_image_that_cannot_be_opened_is_explained(roots, words, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    row = {"id": "r1", "images": [{"source": "chexpert", "key": "valid/a.jpg", "view": "frontal"}]}
+    with pytest.raises(MedfaithError, match=words):
+        open_images(row, roots)
+
+
+def test_synthetic_sources_are_written_with_the_command_that_builds_from_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["phantom", "a b", "--source", "chexstruct", "--source", "mimic_cxr_reports"]) == 0
+    first, *_, build = capsys.readouterr().out.splitlines()
+    assert first == "--root chexstruct='a b/chexstruct'"
+    assert main(shlex.split(build)[1:]) == 0
+    assert (tmp_path / "medfaith-synthetic" / "cxr-contrabench-chexstruct").is_dir()
+    assert main(["phantom", "c", "--source", "mimic_cxr_detections"]) == 0
+    assert "medfaith build heal-medvqa also needs --source mimic_cxr " in capsys.readouterr().out
 
 
 def test_the_table_of_the_readme_is_what_it_prints(quick):

@@ -1,0 +1,71 @@
+"""`medfaith phantom`: synthetic sources in the official layouts, and the builds that they serve."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medfaith.loaders import phantom
+from medfaith.loaders.errors import InputError
+
+FIRST = ("chexpert", "openi")  # written unasked: those with which the guide begins
+
+
+def add_jobs(jobs: Any) -> None:
+    """Adds `phantom` to the command's jobs."""
+    job = jobs.add_parser(
+        "phantom",
+        help="write synthetic sources in the official layouts, to try a build without licensed data",
+        description="Writes synthetic sources in the official layouts, each into a folder of its name, and prints the "
+        "commands that build from them. No patient is in them.",
+        epilog="Example: medfaith phantom synthetic --source vindr_cxr --source vindr_cxr_anatomy",
+    )
+    job.add_argument("directory", type=Path, metavar="DIR", help="folder to write to; it must be new or empty")
+    chosen = job.add_mutually_exclusive_group()
+    chosen.add_argument("--all", action="store_true", help=f"write every source (default: {' and '.join(FIRST)} only)")
+    chosen.add_argument(
+        "--source",
+        action="append",
+        choices=phantom.SOURCES,
+        metavar="NAME",
+        help=f"write this source only (repeatable; default: {' and '.join(FIRST)}); one of "
+        f"{', '.join(phantom.SOURCES)}",
+    )
+    job.add_argument(
+        "--seed", type=int, default=0, help="what the images and labels are drawn from (default: %(default)s)"
+    )
+    job.set_defaults(job=_phantom)
+
+
+def _phantom(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    folder = arguments.directory
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        action = "name a new folder: real and synthetic data must not mix"
+        raise InputError(folder, "is not an empty folder", action=action)
+    sources = phantom.SOURCES if arguments.all else tuple(dict.fromkeys(arguments.source or FIRST))
+    roots = phantom.write(folder, seed=arguments.seed, sources=sources)
+    print("\n".join([*(_root(source_id, roots) for source_id in roots), "", "Next:", *_builds(roots)]))
+    return 0
+
+
+def _root(source_id: str, roots: Mapping[str, Path]) -> str:
+    return f"--root {source_id}={shlex.quote(str(roots[source_id]))}"
+
+
+def _builds(roots: Mapping[str, Path]) -> Iterator[str]:
+    """The command that builds each benchmark which these sources suffice for; where there is none, what is lacking."""
+    from medfaith.builders.registry import BENCHMARKS
+
+    commands: list[str] = []
+    lacking: dict[str, None] = {}  # in order, each once
+    for name, benchmark in BENCHMARKS.items():
+        ready = {source for need in benchmark.needs.values() if set(need) <= set(roots) for source in need}
+        if ready:
+            named = [_root(source_id, roots) for source_id in roots if source_id in ready]
+            commands.append(f"  medfaith build {name} {' '.join(named)} --out medfaith-synthetic")
+        for missing in benchmark.incomplete(roots).values():
+            lacking[f"  medfaith build {name} also needs --source {' --source '.join(missing)}"] = None
+    yield from commands or lacking or ["  these sources only add to others; medfaith phantom DIR --all writes all"]
