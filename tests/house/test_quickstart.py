@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -156,12 +157,12 @@ def test_the_images_of_a_row_open(repository, config, split, quick):
 def test_a_partner_with_its_original_opens_as_the_model_sees_it(quick):
     out, _ = quick
     name, data, roots = "heal-medvqa-vindr_cxr", str(out / "data"), roots_in(out)
-    partner = load_dataset(f"{data}/{name}", "vindr_vpt", split="test")[0]
+    partner: Any = load_dataset(f"{data}/{name}", "vindr_vpt", split="test")[0]
     with pytest.raises(MedfaithError, match=r"names no image[\s\S]*pass original \| partner"):
         open_images(partner, roots)
     originals = load_dataset(f"{data}/{name}", "vindr", split="test")
-    (original,) = (row for row in originals if row["id"] == partner["original_id"])
-    (edited,), (whole,) = open_images({**original, **partner}, roots), open_images(original, roots)
+    original: Any = next(row for row in originals if row["id"] == partner["original_id"])
+    (edited,), (whole,) = open_images(original | partner, roots), open_images(original, roots)
     named = {source: str(root) for source, root in roots.items()}
     asked = heal_rows.load(name, "vindr", "vpt", split="test", data=data, roots=named)["test"]
     (seen,) = (doc["images"][0] for doc in asked if doc["id"] == partner["id"])
