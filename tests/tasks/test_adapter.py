@@ -192,6 +192,7 @@ def test_baselines_have_the_scores_that_can_be_derived_by_hand(results, group, p
     for model, (accuracy, error_rate, verified, extended) in expected.items():
         scores = results(model, task)["scores"]
         assert scores["accuracy,b0"] == pytest.approx(accuracy)
+        assert scores["always_a_accuracy,b0"] == pytest.approx(sum(first_right) / n)
         assert scores[f"{error}_rate,b0"] == pytest.approx(error_rate)
         assert scores[f"n_{error}s,b0"] == round(error_rate * scores["sample_len"])
         assert (scores["accuracy,m1"], scores["accuracy,m1_extended"]) == pytest.approx((verified, extended))

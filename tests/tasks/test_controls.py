@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.cli import main
@@ -17,8 +19,8 @@ from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
 from medfaith.report.write import write_report
 from medfaith.tasks.contrabench import rows as contrabench
-from medfaith.tasks.controls import CONTROLS, described, paint
-from medfaith.tasks.controls.rows import _place_elsewhere
+from medfaith.tasks.controls import CONTROLS, Facts, described, paint
+from medfaith.tasks.controls.rows import _place_elsewhere, change, controlled
 from medfaith.tasks.heal import rows as heal
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
@@ -120,6 +122,38 @@ def test_donors_of_contrabench_have_an_alternative_and_not_the_answer(phantom_bu
         assert doc["study_id"].split("/")[0] not in donor
         assert doc["finding"] not in present[donor]
         assert positive & present[donor]
+
+
+def row_of(number: int, view: str, answer: int, size: tuple[int, int] = (9, 8)) -> dict[str, Any]:
+    images = [{"source": "s", "key": f"{number}.png", "view": view}]
+    return {"id": f"r{number}", "images": images, "answer": answer, "width": size[0], "height": size[1]}
+
+
+def test_a_donor_has_the_view_of_the_row_and_is_shown_at_its_size():
+    rows = Dataset.from_list([row_of(0, "PA", 0), row_of(1, "AP", 1), row_of(2, "PA", 1), row_of(3, "AP", 0)])
+    found = controlled(rows, "other", lambda row: Facts(row["id"], "asked", str(row["answer"])))
+    assert {row["id"]: row["images"][0]["key"] for row in found} == {
+        "r0": "2.png", "r2": "0.png", "r1": "3.png", "r3": "1.png",
+    }  # fmt: skip
+    shown = change("other", row_of(0, "PA", 0, (30, 20)))
+    assert shown is not None
+    assert shown(Image.fromarray(SCENE)).size == (30, 20)
+
+
+def test_noise_differs_from_row_to_row_and_not_from_run_to_run():
+    once, again, other = (change("noise", {"id": name}) for name in ("a", "a", "b"))
+    image = Image.fromarray(SCENE)
+    assert once is not None
+    assert again is not None
+    assert other is not None
+    pixels = once(image).tobytes()
+    assert pixels == again(image).tobytes() != other(image).tobytes()
+
+
+def test_without_an_image_nothing_is_edited(phantom_heal_build, phantom_heal_roots):
+    docs = load_heal(phantom_heal_build, phantom_heal_roots, "vpt", control="none")
+    assert {len(doc["images"]) for doc in docs} == {0}
+    assert {doc["kind"] for doc in docs} == {"original", "region"}
 
 
 def test_what_is_asked_about_is_painted_out_and_nothing_else(phantom_heal_build, phantom_heal_roots):
