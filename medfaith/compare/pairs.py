@@ -124,7 +124,7 @@ def _unmatched(answers: Sequence[Answers], matched: Sequence[Mapping[str, str]])
 def _difference(one: Answers, two: Answers) -> str:
     """In what the second run of a task was put in another way than the first."""
     names = [name for name in {**one.how, **two.how} if one.how.get(name) != two.how.get(name)]
-    told = (f"{name} {two.how.get(name, 'none')}, not {one.how.get(name, 'none')}" for name in names)
+    told = (f"{name} {two.how.get(name, 'unset')}, not {one.how.get(name, 'unset')}" for name in names)
     return f"{one.task}: {'; '.join(told).replace('_', ' ')}"
 
 

@@ -150,10 +150,10 @@ TASK = "medfaith_contrabench_chexpert_absence"
 REFUSED = {
     "layout": (lambda folder: absence(folder, "b", 60, layout="original"), "layout original, not shuffled"),
     "prompt": (lambda folder: absence(folder, "b", 60, prompt="cot"), "prompt cot, not b0"),
-    "version": (lambda folder: told(absence(folder, "b", 60), versions={TASK: 9.0}), "version 9.0, not none"),
+    "version": (lambda folder: told(absence(folder, "b", 60), versions={TASK: 9.0}), "version 9.0, not unset"),
     "control": (
         lambda folder: told(absence(folder, "b", 60), configs={TASK: {"metadata": {"control": "black"}}}),
-        "control black, not none",
+        "control black, not unset",
     ),
     "system": (lambda folder: told(absence(folder, "b", 60), system_instruction="Hi"), "system instruction Hi, not"),
     "rows": (lambda folder: absence(folder, "b", 60, n=150), "50 rows are only in the first run"),
