@@ -6,31 +6,27 @@ Exit status 0 when the job is done, 2 when the input or the environment has to b
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from medfaith import build, phantom, publish, read
+from medfaith import eval as evaluation
 from medfaith.annotate import command as annotate
+from medfaith.audit import command as audit
 from medfaith.compare import command as compare
-from medfaith.evaluate_metrics.localization.ranking import TIES
-from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import sources
-from medfaith.loaders.errors import MedfaithError, exit_status
+from medfaith.loaders.errors import exit_status
 from medfaith.report import command as report
-from medfaith.tasks.controls import CONTROLS, described
+from medfaith.tasks.controls import described
 from medfaith.training import command as training
-
-# Options that the tasks take as they are.
-_METADATA = ("data", "control", "heatmaps", "patients", "upsampling", "precision_ties")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one sub-command; returns the exit status."""
     command = parser()
     arguments, rest = command.parse_known_args(argv)
-    if rest and arguments.job is not _eval:
+    if rest and not getattr(arguments, "passes_on", False):
         command.error(f"unrecognized arguments: {' '.join(rest)}")
     return exit_status(partial(arguments.job, arguments, rest))
 
@@ -84,65 +80,8 @@ def parser() -> argparse.ArgumentParser:
     instead.add_argument("--controls", action="store_true", help="print the controls of medfaith eval instead")
     job.set_defaults(job=_tasks)
 
-    job = jobs.add_parser(
-        "eval",
-        help="score a model with lm_eval run and medfaith's tasks and models",
-        description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to "
-        "lm_eval run; lm_eval run --help lists those.",
-        epilog="Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal "
-        "--model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
-    )
-    job.add_argument(
-        "--data",
-        metavar="DIR|ORG",
-        help="folder that medfaith build wrote, or an organisation on the Hub that published the rows (every task of "
-        "medfaith needs it)",
-    )
-    build.root_argument(job)
-    job.add_argument(
-        "--skip-missing-images",
-        action="store_true",
-        help="leave out and count rows whose images are missing (default: a missing image stops the run)",
-    )
-    job.add_argument(
-        "--images",
-        choices=("all", "first"),
-        default="all",
-        help="which images of a study the model sees; first is for models that take one image, as in the paper of "
-        "CXR-ContraBench (default: %(default)s)",
-    )
-    job.add_argument(
-        "--control",
-        choices=tuple(CONTROLS),
-        help="change what the model sees, to find out what it owes to the image; medfaith tasks --controls describes "
-        "each control (default: the images as they are)",
-    )
-    job.add_argument(
-        "--heatmaps",
-        metavar="DIR",
-        help="folder for heatmaps of where the model looks; a repeated run computes only the missing ones (default: "
-        "make no heatmaps; models that cannot make any ignore this option)",
-    )
-    job.add_argument(
-        "--patients",
-        metavar="FILE.ckpt.json",
-        help="ask That's the Wrong Lung! only about patients that a trained model has not seen; this is the record "
-        "that medfaith train wrote beside the model (default: ask about all patients)",
-    )
-    job.add_argument(
-        "--upsampling",
-        choices=UPSAMPLINGS,
-        help="how That's the Wrong Lung! spreads attention over pixels: bilinear, as its paper says, or nearest, as "
-        f"its code does (default: {UPSAMPLINGS[0]})",
-    )
-    job.add_argument(
-        "--precision-ties",
-        choices=TIES,
-        help="whether the precision of That's the Wrong Lung! counts pixels that are tied with its threshold; the code "
-        f"of the paper includes them (default: {TIES[0]})",
-    )
-    job.set_defaults(job=_eval)
-
+    evaluation.add_jobs(jobs)
+    audit.add_jobs(jobs)
     report.add_jobs(jobs)
     compare.add_jobs(jobs)
     annotate.add_jobs(jobs)
@@ -213,37 +152,6 @@ def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     else:
         print(include_path())
     return 0
-
-
-def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
-    from medfaith.tasks.run import run_lm_eval
-
-    roots = sources.parse_root_arguments(arguments.root)
-    metadata: Mapping[str, object] = {
-        **({"roots": roots} if roots else {}),
-        **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
-        **({"images": arguments.images} if arguments.images != "all" else {}),
-        **{name: value for name in _METADATA if (value := getattr(arguments, name))},
-    }
-    logs = run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
-    if logs:
-        from medfaith.report.unread import unread_shares
-
-        try:
-            print(unread_shares(logs), end="")
-        except MedfaithError as error:  # the run is done, and its results are saved
-            print(f"medfaith: unread answers are not counted: {error}", file=sys.stderr)
-    return 0
-
-
-def _with_store(rest: Sequence[str], folder: str) -> list[str]:
-    """lm_eval's arguments with the heatmaps' folder among those of the model, where it is one that makes heatmaps."""
-    from medfaith.tasks import EXPLAINED
-
-    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    named.add_argument("--model", "-M")
-    model = named.parse_known_args(list(rest))[0].model
-    return [*rest, "--model_args", f"store={folder}"] if model in EXPLAINED else list(rest)
 
 
 def _quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from medfaith import cards
+from medfaith.audit import CONTROLS, TASKS
+from medfaith.audit.figures import audited
+from medfaith.audit.plan import ROWS, plan
+from medfaith.audit.run import RECORD, ask
+from medfaith.audit.tables import Judged, judge, overview
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.builders.registry import BENCHMARKS
@@ -17,9 +24,12 @@ from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_folder
 from medfaith.printing import percent, table
 from medfaith.tasks import BASELINES
-from medfaith.tasks.run import run_baselines
+from medfaith.tasks.run import reference_model, run_baselines
 
 CONTRABENCH, HEAL, SURGX = "medfaith_contrabench", "medfaith_heal_vindr", "medfaith_surgx"
+AUDITED = ("looks", "mirage", "looks_elsewhere", "question_prior", "always_yes")
+AUDITED_ROWS = 60  # of each task
+MARGIN = 0.05
 GOLD, SWAPPED = "medfaith_wrong_lung_gold", "medfaith_wrong_lung_swap_left_right"
 
 # The counts of answers that could not be read, by the tasks' metrics.
@@ -31,36 +41,40 @@ Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 
 
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
-    """Phantom sources -> build -> verify -> lm-eval with the reference models; returns the tables.
+    """Phantom sources -> build -> verify -> lm-eval with the reference models -> audit; returns the tables.
 
-    Writes `phantom/`, `data/`, `heatmaps/`, `logs/` and `results.json` below `out`. The data serve every task.
+    Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `audit/` and `results.json` below `out`. The data serve all tasks.
     """
     _refuse_others(out / "phantom", phantom.SOURCES)
     _refuse_others(out / "logs", BASELINES)
-    print("1/4  synthetic sources in the official layouts")
+    _refuse_others(out / "audit", (RECORD, ROWS, "logs"))
+    print("1/5  synthetic sources in the official layouts")
     roots = _phantom(out / "phantom")
-    print("2/4  build")
+    print("2/5  build")
     options = {cxr_contrabench.NAME: wording}
     folders = [
         folder
         for name, benchmark in BENCHMARKS.items()
         for folder in benchmark.build(roots, out / "data", options=options.get(name), card=cards.body)
     ]
-    print("3/4  verify")
+    print("3/5  verify")
     verify(folders)
-    print("4/4  lm-eval with the reference models")
+    print("4/5  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
     kept = metadata | {"heatmaps": str(out / "heatmaps")}
     with whole_folder(out / "logs") as logs:
         results = {group: run_baselines(group, metadata, logs=logs) for group in (CONTRABENCH, HEAL)}
         results[SURGX] = run_baselines(SURGX, kept, _looking(out / "heatmaps"), logs)
         results |= {task: run_baselines(task, kept, _attending(out / "heatmaps"), logs) for task in (GOLD, SWAPPED)}
+    print("5/5  audit: which of the models use the image?")
+    judged = _audit(out / "audit", kept)
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
     return (
         contrabench_tables(results[CONTRABENCH], wording)
         + heal_table(results[HEAL])
         + surgx_table(results[SURGX])
         + wrong_lung_table(results[GOLD], results[SWAPPED])
+        + audit_table(judged)
         + _closing(wording, out)
     )
 
@@ -182,6 +196,24 @@ def wrong_lung_table(gold: Results, swapped: Results) -> str:
         f"That's the Wrong Lung! ({sentences} sentences): where attention lies, and whether it follows the text, in %"
     )
     return f"\n{title}\n{table(['attention', *columns], rows)}\n"
+
+
+def _audit(out: Path, metadata: Mapping[str, Any]) -> list[Judged]:
+    """What the audit says of models whose use of the image is known."""
+    with whole_folder(out) as partial, contextlib.redirect_stderr(io.StringIO()):
+        tasks, _ = plan(tuple(TASKS), metadata, AUDITED_ROWS)
+        models = {name: reference_model(name, store=metadata["heatmaps"]) for name in AUDITED}
+        ask(models, tasks, CONTROLS, metadata, partial, say=lambda _: None)
+        return judge(audited(partial, AUDITED, tasks, MARGIN), MARGIN)
+
+
+def audit_table(judged: Sequence[Judged]) -> str:
+    """One row a model and benchmark: its score with the image and without, and whether it uses the image."""
+    titles, rows = overview(judged, MARGIN).cells()
+    shown = [number for number, title in enumerate(titles) if title not in ("Rows", "Unrelated")]
+    cells = [[row[number] for number in shown] for row in rows]
+    title = "Does the model use the image? (scores with the image and, best, without; in %)"
+    return f"\n{title}\n{table([titles[number] for number in shown], cells)}\n"
 
 
 def _size(results: Results, task: str) -> int:

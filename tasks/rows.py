@@ -12,12 +12,14 @@ from typing import Any, NamedTuple, cast, overload
 import datasets
 from datasets.exceptions import DatasetsError
 from PIL import Image
+from pyarrow import parquet
 from tqdm import tqdm
 
 from ..loaders import images, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError
-from .controls import TARGET, FactsOf
-from .controls.rows import PLACE, change, controlled
+from ..loaders.row_ids import read_ids, require_known
+from .controls import TARGET, FactsOf, UnsupportedControlError
+from .controls.rows import OF_OTHERS, PLACE, change, controlled
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
@@ -114,6 +116,7 @@ def load(
     images: str = "all",
     control: str | None = None,
     facts: FactsOf | None = None,
+    row_ids: str | None = None,
     **others: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
@@ -132,6 +135,7 @@ def load(
         control: one of `controls.CONTROLS`; kept in the columns `control` and `prompt`, so that no table mixes answers
             under different controls. Rows for which it cannot be made are left out, which is said on stderr.
         facts: what a control may know of a row.
+        row_ids: a file that names rows (loaders.row_ids): only those are asked, a pair where it names either of it.
         others: what lm-eval adds. Those of That's the Wrong Lung!, which its tasks apply themselves, are refused
              (InputError): a run that ignored `patients` would look like a run about some patients only.
 
@@ -147,12 +151,11 @@ def load(
     rows = read(repository, config, split, data, images)
     if extend is not None:
         rows = extend(rows)
-    if control is not None:
-        n_rows = len(rows)
-        rows, prompt = controlled(rows, control, facts), f"{prompt}, {control}"
-        if len(rows) < n_rows:
-            print(f"control {control}: {n_rows - len(rows)} of {n_rows} rows are left out of {config}", file=sys.stderr)
-        rows = rows.add_column("control", [control] * len(rows))
+    chosen = rows if row_ids is None else _named(rows, row_ids, config)
+    if control is None:
+        rows = chosen
+    else:
+        rows, prompt = _controlled(rows, chosen, control, facts, config), f"{prompt}, {control}"
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
     for column, value in (("n_rows_skipped", n_skipped), ("prompt", prompt), ("images_shown", images)):
@@ -163,6 +166,53 @@ def load(
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
+
+
+def check_row_ids(file: Path, data: str | None) -> None:
+    """Raises InputError for a file that names rows which no repository in the folder `data` has.
+
+    Of data on the Hub, each task says only whether the file names any of its rows.
+    """
+    folder = Path(data).expanduser() if data else None
+    if folder is None or not folder.is_dir():
+        read_ids(file)
+        return
+    columns = [parquet.read_table(path, columns=["id"])["id"] for path in sorted(folder.rglob("*.parquet"))]
+    require_known(file, {row_id for column in columns for row_id in column.to_pylist()}, str(folder))
+
+
+def _named(rows: datasets.Dataset, file: str, config: str) -> datasets.Dataset:
+    """The rows that the file names, with their partners: a pair is asked together."""
+    ids, originals = rows["id"], rows["original_id"] if "original_id" in rows.column_names else rows["id"]
+    wanted = read_ids(file)
+    pairs = {
+        original or own for own, original in zip(ids, originals, strict=True) if own in wanted or original in wanted
+    }
+    kept = [n for n, (own, original) in enumerate(zip(ids, originals, strict=True)) if (original or own) in pairs]
+    if not kept:
+        action = "leave the task out, or name rows of it"
+        raise InputError(file, f"names no row of {config}", column="id", expected="ids of its rows", action=action)
+    return rows.select(kept)
+
+
+def _controlled(
+    rows: datasets.Dataset, chosen: datasets.Dataset, control: str, facts: FactsOf | None, config: str
+) -> datasets.Dataset:
+    """The chosen rows under a control, for which all rows may give images or answers."""
+    if control in OF_OTHERS:
+        ids = {*chosen["id"]}
+        rows = controlled(rows, control, facts)
+        rows = rows.select([n for n, row_id in enumerate(rows["id"]) if row_id in ids])
+        if not len(rows):
+            found = "can be made for none of the chosen rows"
+            raise UnsupportedControlError(
+                f"option control={control}", found, action="choose other rows, or another control"
+            )
+    else:
+        rows = controlled(chosen, control, facts)
+    if n_left_out := len(chosen) - len(rows):
+        print(f"control {control}: {n_left_out} of {len(chosen)} rows are left out of {config}", file=sys.stderr)
+    return rows.add_column("control", [control] * len(rows))
 
 
 def read(repository: str, config: str, split: str, data: str | None, images: str = "all") -> datasets.Dataset:

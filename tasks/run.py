@@ -7,11 +7,15 @@ import io
 import json
 import logging
 import os
+import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
@@ -19,7 +23,8 @@ from . import BASELINES, EXPLAINED, include_path, register_models
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES))
 OURS = {
-    "--metadata": "--control, --data, --root, --skip-missing-images, --patients, --upsampling and --precision-ties",
+    "--metadata": "--control, --data, --root, --rows, --images, --skip-missing-images, --patients, --upsampling and "
+    "--precision-ties",
     "--include_path": "lm_eval itself, with your own path",
 }
 
@@ -42,12 +47,10 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
     register_models()
     extra = ["--include_path", str(include_path()), "--metadata", json.dumps(metadata)]
     with _arguments(["lm_eval", "run", *arguments, *extra]):
-        try:
+        with _told_by_lm_eval():
             config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
             _refuse_no_image(config.model, metadata.get("control"))
             get_model(config.model)
-        except (ValueError, KeyError, FileNotFoundError) as error:
-            raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
         _refuse_blind_caches(config)
         before = _sample_logs(config.output_path)
         try:
@@ -58,6 +61,15 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
             raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
     first = os.environ.get("RANK", "0") == "0"  # of the processes of accelerate, the one that writes
     return sorted(_sample_logs(config.output_path) - before) if first else []
+
+
+@contextlib.contextmanager
+def _told_by_lm_eval() -> Iterator[None]:
+    """What lm-eval says of wrong options, as a MedfaithError."""
+    try:
+        yield
+    except (ValueError, KeyError, FileNotFoundError) as error:
+        raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
 
 
 def _sample_logs(output: str | None) -> set[Path]:
@@ -101,6 +113,93 @@ def _arguments(argv: list[str]) -> Iterator[None]:
         sys.argv = before
 
 
+@dataclass(frozen=True)
+class Model:
+    """A model of lm-eval, and how it is asked.
+
+    name, arguments: as the results name it. make: makes it. options: of `lm_eval.evaluate`. generation: what was told
+    beside the tasks' own settings of generation. seeds: of random, numpy and torch.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    make: Callable[[], Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    seeds: Sequence[int | None] = (0, 1234, 1234)
+
+    @cached_property
+    def answering(self) -> Any:
+        """lm-eval's model, made when it is first asked: its weights may take minutes to load."""
+        return self.make()
+
+
+def named_model(arguments: Sequence[str]) -> Model:
+    """The model that options of `lm_eval run` describe: --model, --model_args, --apply_chat_template and so on.
+
+    Raises MedfaithError for options that lm-eval or this package refuses.
+    """
+    from lm_eval._cli import HarnessCLI
+    from lm_eval.api.registry import get_model
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    register_models()
+    with _arguments(["lm_eval", "run", *arguments, "--tasks", "medfaith"]), _told_by_lm_eval():
+        config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
+        made = get_model(config.model)
+    _refuse_blind_caches(config)
+    told = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
+    options = {
+        name: value
+        for name in ("apply_chat_template", "fewshot_as_multiturn", "system_instruction", "confirm_run_unsafe_code")
+        if (value := getattr(config, name)) is not None
+    }
+    make = partial(cast(Any, made).create_from_arg_obj, dict(config.model_args), told)
+    return Model(config.model, config.model_args, make, options, config.gen_kwargs or {}, config.seed[:3])
+
+
+def reference_model(name: str, **arguments: Any) -> Model:
+    """A model of this package that needs no weights, such as a baseline."""
+    from lm_eval.api.registry import get_model
+
+    register_models()
+    return Model(name, arguments, partial(cast(Any, get_model(name)), **arguments))
+
+
+def load_tasks(task: str, metadata: Mapping[str, Any]) -> Any:
+    """What lm-eval loads of a task or a group.
+
+    metadata: what the tasks take: data, roots and so on (tasks.rows.load).
+    """
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=dict(metadata))
+    return manager.load([task])
+
+
+def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any]:
+    """lm-eval's results of a model on the tasks of `load_tasks`.
+
+    logs: where to keep results and sample logs, as lm-eval writes them; by default nowhere.
+    """
+    import lm_eval
+
+    evaluate: Any = lm_eval.evaluate  # its decorator hides its signature from type checkers
+    for task in loaded["tasks"].values():
+        if model.generation and task.get_config("output_type") == "generate_until":
+            task.set_config(key="generation_kwargs", value=dict(model.generation), update=True)
+    _seed(model.seeds)
+    result = evaluate(
+        model.answering, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, **model.options
+    )
+    if logs is not None:
+        told = {"model": model.name, "model_args": dict(model.arguments), "gen_kwargs": dict(model.generation)}
+        system = {"system_instruction": model.options.get("system_instruction")}
+        _log(result | system | {"config": told}, logs)
+    return result
+
+
 def run_baselines(
     task: str,
     metadata: Mapping[str, Any],
@@ -110,32 +209,32 @@ def run_baselines(
     """lm-eval's results of each model on `task` (a task or a group), which is loaded once.
 
     Args:
-        metadata: what the tasks take: data, roots and so on (tasks.rows.load).
+        metadata: see `load_tasks`.
         models: name -> model and its arguments; by default every baseline, without arguments.
         logs: where to keep each model's results and sample logs, as lm-eval writes them, in a folder of the model's
             name; by default nowhere.
     """
-    import lm_eval
-    from lm_eval.api.registry import get_model
-    from lm_eval.tasks import TaskManager
-
-    register_models()
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
     chosen = models or {name: (name, {}) for name in BASELINES}
-    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=dict(metadata))
-    evaluate: Any = lm_eval.evaluate  # its decorator hides its signature from type checkers
     results = {}
     with contextlib.redirect_stderr(io.StringIO()):
-        loaded = manager.load([task])
+        loaded = load_tasks(task, metadata)
     # lm-eval shows a bar for every model and task; one over the models says as much, on a terminal only.
     for name, (model, arguments) in tqdm(chosen.items(), desc="models", disable=None, leave=False, file=sys.stderr):
         with contextlib.redirect_stderr(io.StringIO()):
-            answering = cast(Any, get_model(model))(**arguments)
-            result = evaluate(answering, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None)
-        if logs is not None:
-            _log(result | {"config": {"model": model, "model_args": dict(arguments)}}, logs / model)
+            result = answer(loaded, reference_model(model, **arguments), None if logs is None else logs / model)
         results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}
     return results
+
+
+def _seed(seeds: Sequence[int | None]) -> None:
+    """As lm-eval does before a run. torch is seeded only where a model has imported it."""
+    of_python, of_numpy, of_torch = seeds
+    if of_python is not None:
+        random.seed(of_python)
+    if of_numpy is not None:
+        np.random.seed(of_numpy)  # noqa: NPY002 - what models draw from
+    if of_torch is not None and "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(of_torch)
 
 
 def _log(result: dict[str, Any], folder: Path) -> None:

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from medfaith.evaluate_metrics.reading.diseases import extract_labels
-from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
 from medfaith.logs.lines import Logged
 from medfaith.report.contrabench_names import protocol_name
@@ -32,8 +30,8 @@ class Answers(NamedTuple):
 
     model: its name; variant: its telling arguments. task, metric: what is compared only with its like. how: how it was
     put, which has to be equal, too. ids: shape (n,). asked: of each row what was asked, which tells rows of one id
-    apart. values: shape (n,), in [0, 1], 1 best, NaN where a row has none. groups: of each row its patient, or else
-    the study, the image or the video.
+    apart. values: shape (n,), in [0, 1], 1 best, NaN where a row has none. said: what was read of each answer, None of
+    one that cannot be read. groups: of each row its patient, or else the study, the image or the video.
     """
 
     model: str
@@ -44,6 +42,7 @@ class Answers(NamedTuple):
     ids: Sequence[str]
     asked: Sequence[Hashable]
     values: np.ndarray
+    said: Sequence[Hashable]
     groups: Sequence[Hashable]
 
 
@@ -72,25 +71,30 @@ def patient(place: str) -> str:
 def _contrabench(run: Run) -> Answers:
     metric = "accuracy of scores" if isinstance(run, ScoredRun) else "accuracy"
     asked = [run.wordings[wording] for wording in run.wording]
+    said = [options[choice] if choice >= 0 else None for (_, options), choice in zip(asked, run.base, strict=True)]
     groups = [patient(study) for study in run.study]
-    return _answers(run, protocol_name(run), metric, list(run.id), asked, run.correct(), groups)
+    return _answers(run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, groups)
 
 
 def _heal(run: HealRun) -> Answers:
     """Of the perturbation tests the perturbed rows: without a Yes to its original, a row has no value."""
     ask, rows = run.setting.ask, run.rows
-    if ask == "closed":
-        metric, values = "accuracy", [read_yes_no(row.response, row.question) == row.answer for row in rows]
-    elif ask == "open":
-        metric, values = "F1 of a row", [_open_f1(row.response, row.diseases) for row in rows]
+    if ask == "open":
+        said = [None if found.outcome == "unreadable" else found.labels for found in run.named]
+        metric, values = "F1 of a row", [_f1(labels, row.diseases) for labels, row in zip(said, rows, strict=True)]
     else:
-        metric = ask = ask.upper()
-        perturbed = [(row, value) for row, value in zip(rows, run.changed(), strict=True) if row.kind != ORIGINAL]
-        rows, values = [row for row, _ in perturbed], [value for _, value in perturbed]
+        said = [outcome if outcome in ("yes", "no") else None for outcome in run.said]
+        if ask == "closed":
+            metric, values = "accuracy", [answer == row.answer for answer, row in zip(said, rows, strict=True)]
+        else:
+            metric = ask = ask.upper()
+            perturbed = [n for n, row in enumerate(rows) if row.kind != ORIGINAL]
+            rows, said, values = ([of[n] for n in perturbed] for of in (rows, said, run.changed()))
     split = run.setting.split
     name = f"HEAL-MedVQA {HEAL_SOURCES[run.setting.config]} {ask}" + (f" ({split})" if split != "test" else "")
     asked = [(row.question, row.answer, row.diseases) for row in rows]
-    return _answers(run, name, metric, [row.id for row in rows], asked, values, [patient(row.image_id) for row in rows])
+    groups = [patient(row.image_id) for row in rows]
+    return _answers(run, name, metric, [row.id for row in rows], asked, values, said, groups)
 
 
 def _surgx(run: SurgXRun) -> Answers:
@@ -99,33 +103,31 @@ def _surgx(run: SurgXRun) -> Answers:
     else:
         metric, values = "triplets found", [_found(row.predicted, row.gold) for row in run.rows]
     name = f"{SURGX_SOURCES[run.setting.source]} {run.setting.ask}"
-    return _answers(run, name, metric, [row.id for row in run.rows], [row.gold for row in run.rows], values, run.videos)
+    said = [None if row.predicted is None else frozenset(row.predicted) for row in run.rows]
+    asked = [row.gold for row in run.rows]
+    return _answers(run, name, metric, [row.id for row in run.rows], asked, values, said, run.videos)
 
 
 def _wrong_lung(run: WrongLungRun) -> Answers:
-    """A row's subsets are what its log tells of what was asked."""
+    """A row's subsets are what its log tells of what was asked. Attention says nothing in words."""
     rows = run.originals if run.setting.config == GOLD else run.changed
     values = [row["values"]["auroc"] for row in rows]
     asked = [tuple(row["subsets"].values()) for row in rows]
     name = f"That's the Wrong Lung! {run.setting.config}"
-    return _answers(run, name, "AUROC", [row["id"] for row in rows], asked, values, [row["cluster"] for row in rows])
+    ids, groups = ([row[column] for row in rows] for column in ("id", "cluster"))
+    return _answers(run, name, "AUROC", ids, asked, values, [None] * len(rows), groups)
 
 
 def _answers(
     run: Logged, task: str, metric: str, ids: Sequence[str], asked: Sequence[Hashable], values: Any,
-    groups: Sequence[Hashable],
+    said: Sequence[Hashable], groups: Sequence[Hashable],
 ) -> Answers:  # fmt: skip
     setting = {name: str(value) for name, value in run.setting._asdict().items()}
     variant = setting.pop("variant", "")
     how = {name: value for name, value in setting.items() if name not in _ASKED} | dict(run.source.told)
     return Answers(
-        run.model_name, variant, task, metric, how, ids, asked, np.array(values, dtype=float), groups
+        run.model_name, variant, task, metric, how, ids, asked, np.array(values, dtype=float), said, groups
     )  # None becomes NaN
-
-
-def _open_f1(response: str, diseases: Collection[str]) -> float:
-    said = extract_labels(response)
-    return _f1(None if said.outcome == "unreadable" else said.labels, diseases)
 
 
 def _f1(said: Collection[str] | None, gold: Collection[str]) -> float:

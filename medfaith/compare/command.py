@@ -33,18 +33,19 @@ def add_jobs(jobs: Any) -> None:
         help="compare the rows that both runs have, and say how many (default: refuse runs of other rows)",
     )  # fmt: skip
     job.add_argument(
-        "--margin", type=_points, default=2.0, metavar="POINTS",
+        "--margin", type=points, default=2.0, metavar="POINTS",
         help="two models are the same where they differ by fewer percentage points than this (default: %(default)g)",
     )  # fmt: skip
     job.add_argument(
-        "--fail-below", type=_points, metavar="POINTS",
+        "--fail-below", type=points, metavar="POINTS",
         help="end with exit status 3 where a model is worse by more percentage points than this, and not by chance; "
         "0 counts every loss (default: exit status 0 whatever is found)",
     )  # fmt: skip
     job.set_defaults(job=_compare)
 
 
-def _points(text: str) -> float:
+def points(text: str) -> float:
+    """Reads an option that is a number of percentage points."""
     try:
         points = float(text)
     except ValueError:

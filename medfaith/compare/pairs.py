@@ -35,13 +35,13 @@ class Pair(NamedTuple):
     groups: np.ndarray
 
 
-def read_side(path: Path) -> Side:
-    """The answers in a folder, results file or sample log.
+def read_side(path: Path, rows: Path | None = None) -> Side:
+    """The answers in a folder, results file or sample log; rows: see `results.read_results`.
 
     Raises:
         InputError: see `results.read_results`; or it holds several models, or one model twice.
     """
-    results = read_results([path])
+    results = read_results([path], rows)
     answers, notes = all_answers(results)
     if not answers:
         raise InputError(path, "holds no run that can be compared", expected="a task in which more is better")

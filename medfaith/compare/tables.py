@@ -122,12 +122,14 @@ class Comparison(NamedTuple):
         ]
 
 
-def compare(paths: Sequence[Path], *, common: bool = False, margin: float = MARGIN) -> Comparison:
+def compare(
+    paths: Sequence[Path], *, common: bool = False, margin: float = MARGIN, rows: Path | None = None
+) -> Comparison:
     """Each run beside the first one, task by task.
 
     Args:
         paths: of two runs or more, as `pairs.read_side` takes them. common: see `pairs.match`.
-        margin: a smaller difference makes no difference; a fraction.
+        margin: a smaller difference makes no difference; a fraction. rows: see `report.results.read_results`.
 
     Raises:
         MedfaithError: fewer than two runs; InputError: see `pairs.read_side` and `pairs.match`.
@@ -137,7 +139,7 @@ def compare(paths: Sequence[Path], *, common: bool = False, margin: float = MARG
             f"{', '.join(map(str, paths)) or 'no run'}: one run has nothing that it could be compared with\n"
             "  what to do: name two runs or more, first the one that the others are compared with"
         )
-    first, *others = _named([read_side(path) for path in paths])
+    first, *others = _named([read_side(path, rows) for path in paths])
     lines, notes = [], list(first.notes)
     for other in others:
         pairs, left_out = match(first, other, common=common)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ class SampleFile(NamedTuple):
     run (fewer under --limit); None where the results do not say.
     states_path: where the run says that it kept the options' hidden states, "" if it kept none.
     told: what else decides how the task was put, by name: its version, and what lm-eval was told beside it.
+    rows: ids of the rows that count; None: all.
     """
 
     path: Path
@@ -41,6 +42,7 @@ class SampleFile(NamedTuple):
     n_run: int | None
     states_path: str = ""
     told: tuple[tuple[str, str], ...] = ()
+    rows: Collection[str] | None = None
 
     def telling(self, names: Sequence[str]) -> str:
         """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""

@@ -74,6 +74,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
             missing under another, or fewer questions than lm-eval says it ran.
     """
     settings: dict[Any, Kept[_Run_co]] = {}
+    left_out: set[str] = set()
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             progress(len(line))
@@ -81,18 +82,26 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
             if not settings and not kind.holds(sample):
                 return []
             try:
+                if file.rows is not None and not _counts(sample["doc"], file.rows):
+                    left_out.add(sample["doc"]["id"])
+                    continue
                 settings.setdefault(kind.setting(sample["doc"], file.task), kind()).add(sample)
             except SampleError as error:
                 raise _broken(file.path, number, error.found, column=error.column) from error
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 found = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
                 raise _broken(file.path, number, found) from error
-    n = sum(len(kept.rows) for kept in settings.values())
+    n = sum(len(kept.rows) for kept in settings.values()) + len(left_out)
     if not n:
         raise InputError(file.path, "is empty", expected="a line for each question and filter", action=AGAIN)
     if file.n_run is not None and n < file.n_run:
         raise InputError(file.path, f"has {n} questions", expected=f"the {file.n_run} that lm-eval ran", action=AGAIN)
     return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
+
+
+def _counts(doc: Mapping[str, Any], rows: Collection[str]) -> bool:
+    """Whether the row, or the one that it is paired with, is among those that count."""
+    return doc["id"] in rows or doc.get("original_id") in rows
 
 
 class SampleError(Exception):
@@ -160,7 +169,7 @@ class Rows(ABC):
 
 def logged(file: SampleFile, n: int, n_skipped: int, *, single: bool) -> dict[str, Any]:
     """What `Logged` keeps of a log with n questions; single: see `Kept.run`."""
-    n_data = max((file.n_data or 0) if single else 0, n) + n_skipped
+    n_data = max((file.n_data or 0) if single and file.rows is None else 0, n) + n_skipped
     return {
         "model": file.model, "adapter": file.adapter, "source": file, "n_data": n_data, "n_skipped": n_skipped,
     }  # fmt: skip

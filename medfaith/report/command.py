@@ -43,6 +43,11 @@ def add_jobs(jobs: Any) -> None:
         "--compare", action="store_true",
         help="add a table that compares the model of each RESULTS with that of the first, as medfaith compare does",
     )  # fmt: skip
+    job.add_argument(
+        "--rows", type=Path, metavar="FILE",
+        help="count only the rows that this csv names in its column id, as blind_clean.csv of medfaith audit does "
+        "(default: count all rows)",
+    )  # fmt: skip
     build.root_argument(job)
     sheet = job.add_argument_group(
         "frames of SurgXBench",
@@ -59,6 +64,7 @@ def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
     reader, sheet = extractor.from_options(arguments), _sheet(arguments)
     how = {"annotations": arguments.annotations, "data": arguments.data, "compared": arguments.compare}
+    how |= {"rows": arguments.rows}
     print(write_report(arguments.results, arguments.out, reader, sheet, **how), end="")
     return 0
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.row_ids import read_ids
 from medfaith.logs.files import SampleFile, find_sample_files
 from medfaith.logs.lines import Logged
 
@@ -46,14 +47,18 @@ class Results(NamedTuple):
     notes: list[str]
 
 
-def read_results(paths: Sequence[Path]) -> Results:
+def read_results(paths: Sequence[Path], rows: Path | None = None) -> Results:
     """What the sample logs hold.
+
+    rows: a file that names the rows that count (loaders.row_ids); None: all.
 
     Raises:
         InputError: no log is of these benchmarks; or see `logs.files.find_sample_files`, `logs.lines.read_lines`,
-            `contrabench_option_scores.read_states`.
+            `contrabench_option_scores.read_states`; or no log has a row that `rows` names.
     """
     files, notes = find_sample_files([Path(path) for path in paths])
+    if rows is not None:
+        files = [file._replace(rows=read_ids(rows).keys()) for file in files]
     newest: _Newest = {}
     foreign: set[str] = set()
     n_foreign = 0
@@ -70,7 +75,10 @@ def read_results(paths: Sequence[Path]) -> Results:
                 n_foreign += 1
         scored = _with_states(_of(ScoredRun, newest), bar, notes)
     if foreign:
-        notes.append(f"{n_foreign} sample logs of other tasks are left out: {', '.join(sorted(foreign))}")
+        other = "tasks" if rows is None else "tasks or rows"
+        notes.append(f"{n_foreign} sample logs of other {other} are left out: {', '.join(sorted(foreign))}")
+    if rows is not None:
+        notes += _not_asked(rows, newest.values())
     if not newest:
         raise InputError(
             ", ".join(str(path) for path in paths),
@@ -102,6 +110,22 @@ def read_file(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes:
         if found := read(file, progress):
             return found
     return []
+
+
+def _not_asked(rows: Path, runs: Iterable[Logged]) -> list[str]:
+    """A note on ids of the file that no run has; InputError where none of them is there."""
+    found = {row_id for run in runs for row_id in _ids(run)}
+    unknown = [row_id for row_id in read_ids(rows) if row_id not in found]
+    if not found:
+        action = "name the logs of its rows, or another file"
+        raise InputError(rows, "names no row of these logs", column="id", expected="ids of their rows", action=action)
+    return [f"{rows}: {len(unknown):,} of its rows are in no log, the first {unknown[0]}"] if unknown else []
+
+
+def _ids(run: Any) -> Iterable[str]:
+    if isinstance(run, Run):
+        return run.id
+    return (row["id"] if isinstance(row, Mapping) else row.id for row in run.rows)
 
 
 def _of(kind: type[_R], newest: Mapping[tuple, Any]) -> list[_R]:

@@ -119,13 +119,16 @@ def read_surgx_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_
     return read_lines(file, _SurgXLines, progress)
 
 
+_OF_CONFIG = {"instruments": "cholec80_boxes", "triplets": "cholect45", "triplets_t50": "cholect50"}
+
+
 class _SurgXLines(Rows):
     columns = ("ask", "gold", "boxes", "top_k", "video")
 
     @staticmethod
     def setting(doc: Mapping[str, Any], task: str) -> SurgXSetting:
         """Without the model's arguments, which `run` knows."""
-        source = doc["images"].split(":")[0]  # CholecT45 and CholecT50 number their frames alike: the ids do not tell
+        source = doc["images"].split(":")[0] or _OF_CONFIG.get(doc["id"].split("/")[0], "")  # none are shown: the id
         if source not in SOURCES:
             raise SampleError("doc.images", f"{doc['images']!r:.100} begins with none of {', '.join(SOURCES)}")
         if doc["ask"] not in _KEPT or (doc["ask"] == "instruments") != (source == "cholec80_boxes"):

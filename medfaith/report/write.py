@@ -68,6 +68,7 @@ def write_report(
     annotations: Sequence[Path] = (),
     data: str | None = None,
     compared: bool = False,
+    rows: Path | None = None,
 ) -> str:
     """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
 
@@ -79,6 +80,7 @@ def write_report(
         annotations: files of what people answered to `medfaith annotate`.
         data: the build with the labels of the sentences that they judged; None leaves out Wrong Lung Figure 16.
         compared: whether to add a table that compares the model of each path with that of the first.
+        rows: a file that names the rows that count (loaders.row_ids); None: all.
 
     Raises:
         InputError: see `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare`,
@@ -89,7 +91,7 @@ def write_report(
         raise MedfaithError("a contact sheet is a picture, which needs a place\n  what to do: give --out DIR, too")
     if out is not None:
         _check_out(out)
-    results = read_results(paths)
+    results = read_results(paths, rows)
     tables = contrabench_tables(results.runs)
     notes = [*unread_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx)]
     notes += results.notes
@@ -98,7 +100,7 @@ def write_report(
     lung = score_models(results.wrong_lung)
     annotated = _annotated(lung, annotations, data)
     more = [wrong_lung_tables(lung), annotated[:2], _read_again(results, extractor)]
-    more += [_compared(paths)] if compared else []
+    more += [_compared(paths, rows)] if compared else []
     tables += [table for of_part, _ in more for table in of_part]
     notes += [note for _, of_part in more for note in of_part]
     pictures: dict[str, bytes] = {}
@@ -143,8 +145,8 @@ def _read_again(results: Results, extractor: Extractor | None) -> tuple[list[Tab
     return second_readings(results.runs, results.heal, extractor) if extractor else ([], [])
 
 
-def _compared(paths: Sequence[Path]) -> tuple[list[Table], list[str]]:
-    found = compare(paths)
+def _compared(paths: Sequence[Path], rows: Path | None) -> tuple[list[Table], list[str]]:
+    found = compare(paths, rows=rows)
     return [found.table()], found.notes
 
 

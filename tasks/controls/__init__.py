@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...loaders.errors import InputError
+
 CONTROLS = {  # name -> what the model sees
     "none": "no image, only the question",
     "blank": "an even image of the image's mean colour",
@@ -26,6 +28,7 @@ _BENCHMARKS = {  # which benchmarks' rows hold what a control needs
     "surgxbench": tuple(CONTROLS),
     "wrong-lung": tuple(CONTROLS),
 }
+BLIND = ("none", "blank", "noise")  # nothing of what is asked can be seen
 DONORS = ("other", "other_same")
 REGIONS = ("occluded", "occluded_elsewhere", "only_target")
 TARGET = "target"  # column with the region of what is asked about (RLE); a sample log does not keep it
@@ -37,6 +40,10 @@ def described() -> dict[str, tuple[str, str]]:
         name: (text, ", ".join(benchmark for benchmark, names in _BENCHMARKS.items() if name in names))
         for name, text in CONTROLS.items()
     }
+
+
+class UnsupportedControlError(InputError):
+    """The rows of a task do not hold what a control needs."""
 
 
 class Facts(NamedTuple):

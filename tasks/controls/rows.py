@@ -17,26 +17,27 @@ from scipy import ndimage, signal
 
 from ...loaders import rle
 from ...loaders.errors import InputError
-from . import CONTROLS, DONORS, REGIONS, TARGET, Facts, FactsOf, paint
+from . import CONTROLS, DONORS, REGIONS, TARGET, Facts, FactsOf, UnsupportedControlError, paint
 
 PLACE = "control_place"  # column: where the region that is painted lies, relative to the target
 _AT_THE_TARGET = {"dx": 0, "dy": 0, "mirror": False}
 _PLACE = {"dx": datasets.Value("int32"), "dy": datasets.Value("int32"), "mirror": datasets.Value("bool")}
 MASK = {"size": datasets.List(datasets.Value("int32"), 2), "counts": datasets.Value("string")}
+OF_OTHERS = (*DONORS, "flipped")  # controls for which other rows say what is right
 _GRID = 64  # places tried along the longer side
 
 
 def controlled(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -> datasets.Dataset:
     """The rows that a control can be made for, with other images, places to paint or answers where it needs them.
 
-    Raises InputError for a control that there is not, or that no row supports.
+    Raises InputError for a control that there is not; UnsupportedControlError for one that no row supports.
     """
     if control not in CONTROLS:
         raise InputError("option control", f"is {control!r}", expected=f"one of {', '.join(CONTROLS)}")
     reason = _unsupported(rows, control, facts_of)
     if reason:
         action = "choose another control; medfaith tasks --controls shows which there are for each benchmark"
-        raise InputError(f"option control={control}", reason, action=action)
+        raise UnsupportedControlError(f"option control={control}", reason, action=action)
     if control in DONORS:
         changed = _with_donors(rows, same=control == "other_same", facts_of=cast(FactsOf, facts_of))
     elif control in REGIONS:
@@ -49,7 +50,7 @@ def controlled(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -
             without = {"images": []} | ({"edit": None} if "edit" in rows.column_names else {})
             changed = [row | without for row in changed]
     if not changed:
-        raise InputError(
+        raise UnsupportedControlError(
             f"option control={control}", "can be made for no row of this task", action="choose another one"
         )
     features = rows.features | ({PLACE: _PLACE} if control in REGIONS else {})

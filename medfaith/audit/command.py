@@ -1,0 +1,117 @@
+"""`medfaith audit`: the same rows with the image and under controls, and whether the model uses the image."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medfaith import eval as evaluation
+from medfaith.builders.options import whole
+from medfaith.compare.command import points
+from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks import EXPLAINED
+from medfaith.tasks.controls import CONTROLS as ALL_CONTROLS
+
+from . import CONTROLS, TASKS
+
+if TYPE_CHECKING:
+    from .plan import Task
+
+_OURS = ("--tasks", "--output_path", "--log_samples", "--metadata", "--include_path", "--num_fewshot", "--samples")
+
+
+def add_jobs(jobs: Any) -> None:
+    """Adds `audit` to the command's jobs."""
+    job = jobs.add_parser(
+        "audit",
+        help="ask a model the same rows with and without the image, and say whether it uses the image",
+        description="Asks a model the same rows with the image and under controls, and says whether it uses the image. "
+        "Every option that is not listed here goes to lm_eval run, as --model, --model_args, --batch_size and "
+        "--apply_chat_template. A run that was stopped goes on where it stopped when it is started again.",
+        epilog="Example: medfaith audit --data medfaith-data --root vindr_cxr=PATH --model hf-multimodal "
+        "--model_args pretrained=MODEL --apply_chat_template --limit 500 --out audit",
+    )
+    evaluation.task_options(job)
+    job.add_argument(
+        "--benchmarks", nargs="+", choices=tuple(TASKS), metavar="BENCHMARK",
+        help=f"which benchmarks to ask: {', '.join(TASKS)} (default: all of which --data has rows)",
+    )  # fmt: skip
+    job.add_argument(
+        "--controls", nargs="+", choices=tuple(ALL_CONTROLS), default=list(CONTROLS), metavar="CONTROL",
+        help="under which controls to ask; medfaith tasks --controls describes them, and those that the rows of a "
+        f"benchmark cannot support are left out (default: {' '.join(CONTROLS)})",
+    )  # fmt: skip
+    job.add_argument(
+        "--limit", type=whole(0), metavar="N",
+        help="ask this many rows of each task, drawn in proportion to right answers and findings (default: all rows)",
+    )  # fmt: skip
+    job.add_argument(
+        "--margin", type=points, default=5.0, metavar="POINTS",
+        help="a difference of fewer percentage points than this makes no difference (default: %(default)g)",
+    )  # fmt: skip
+    job.add_argument(
+        "--also", type=Path, action="append", default=[], metavar="DIR",
+        help="folder of a finished audit of another model on the same rows: blind_clean.csv then has only rows that "
+        "neither answers right without the image (repeatable; default: this model alone)",
+    )  # fmt: skip
+    job.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the logs and the tables")
+    job.set_defaults(job=_audit, passes_on=True)
+
+
+def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    for option in _OURS:
+        if any(argument.split("=", 1)[0] == option for argument in rest):
+            raise MedfaithError(f"{option}: medfaith audit sets it\n  what to do: leave it out; --out names the folder")
+    name = evaluation.model_named(rest)
+    if name is None:
+        raise MedfaithError("--model: none is named\n  what to do: name a type of model, as --model hf-multimodal")
+    from .plan import plan
+    from .run import refuse_others
+
+    refuse_others(arguments.out)
+    evaluation.no_bars_in_a_pipe()
+    store = str(arguments.out / "heatmaps") if name in EXPLAINED else None
+    metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
+    benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]
+    tasks, notes = plan(benchmarks, metadata, arguments.limit, explicit=arguments.benchmarks is not None)
+    _print_lines(notes)
+    return _ask_and_tell(arguments, evaluation.with_store(rest, store) if store else rest, tasks, metadata)
+
+
+def _ask_and_tell(
+    arguments: argparse.Namespace, rest: Sequence[str], tasks: Sequence[Task], metadata: Mapping[str, Any]
+) -> int:
+    from medfaith.printing import table
+    from medfaith.tasks.run import named_model
+
+    from .figures import audited
+    from .run import ask, name_of
+    from .tables import details, in_words, judge, overview
+    from .write import read_others, write_blind_clean, write_tables
+
+    margin, out = arguments.margin / 100, arguments.out
+    others = read_others(arguments.also, tasks, margin)
+    model = named_model(rest)
+    ask({name_of(model): model}, tasks, arguments.controls, metadata, out)
+    found = audited(out, [name_of(model)], tasks, margin)
+    judged = judge(found, margin)
+    write_tables(out, judged, margin)
+    n_clean, n = write_blind_clean(out, found, others)
+    for one in judged:
+        of = details(one)
+        print("\n" + of.title, table(*of.cells()), sep="\n")
+        _print_lines(["", *in_words(one, margin)])
+    summary = overview(judged, margin)
+    print("\n" + summary.title, table(*summary.cells()), sep="\n")
+    _print_lines(["", *summary.notes])
+    print(f"\n{n_clean:,} of {n:,} rows are answered right under no blind control: {out}/blind_clean.csv")
+    print(f"Tables in {out}/audit.md, logs in {out}/logs")
+    return 0
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(textwrap.fill(line, 120))

@@ -1,0 +1,87 @@
+"""What an audit asks: the tasks of each benchmark, and the rows of each task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from medfaith.loaders.errors import InputError
+from medfaith.loaders.row_ids import write_ids
+from medfaith.tasks.run import load_tasks
+
+from . import TASKS
+
+ROWS = "rows.csv"
+
+
+class Task(NamedTuple):
+    """A task and the rows that are asked. digest: of what they ask, which tells rows of two builds apart."""
+
+    name: str
+    benchmark: str
+    ids: tuple[str, ...]
+    digest: str
+
+
+def plan(
+    benchmarks: Sequence[str], metadata: Mapping[str, Any], limit: int | None = None, *, explicit: bool = True
+) -> tuple[list[Task], list[str]]:
+    """The tasks of these benchmarks whose rows are there, and notes on what is not.
+
+    Args:
+        benchmarks: keys of TASKS. metadata: what the tasks take. limit: how many rows of each task to ask; None: all.
+        explicit: whether each benchmark has to have a task in the data.
+
+    Raises:
+        InputError: a benchmark without any of its tasks, or no task at all; see also `tasks.rows.load`.
+    """
+    tasks, notes = [], []
+    for benchmark in benchmarks:
+        faults = []
+        for name in TASKS[benchmark]:
+            try:
+                tasks.append(_task(name, benchmark, metadata, limit))
+            except InputError as error:
+                faults.append(error)
+        if len(faults) == len(TASKS[benchmark]) and explicit:
+            raise faults[0]
+        notes += [f"left out: {error.where}: {error.found}" for error in faults]
+    if not tasks:
+        found = "has no row of a task that can be audited"
+        raise InputError(str(metadata.get("data")), found, expected="what medfaith build wrote", action=notes[0])
+    return tasks, notes
+
+
+def write_rows(out: Path, tasks: Sequence[Task]) -> Path:
+    """Writes the ids of the rows that are asked, for `--rows` and for the tasks themselves."""
+    rows = [{"id": row_id, "benchmark": task.benchmark, "task": task.name} for task in tasks for row_id in task.ids]
+    write_ids(out / ROWS, rows)
+    return out / ROWS
+
+
+def stratified(strata: Sequence[tuple[str, ...]], ids: Sequence[str], limit: int | None) -> list[int]:
+    """Positions of `limit` rows in which each stratum has its share, up to rounding; all positions without a limit.
+
+    The rows are laid in the order of their strata, within one by a hash of the id, and every (n / limit)-th is taken.
+
+    >>> stratified([("A",), ("B",), ("A",), ("B",)], ["1", "2", "3", "4"], 2)
+    [0, 1]
+    """
+    n = len(ids)
+    if limit is None or limit >= n:
+        return list(range(n))
+    order = sorted(range(n), key=lambda place: (strata[place], hashlib.blake2b(ids[place].encode()).digest()))
+    return sorted(order[int((step + 0.5) * n / limit)] for step in range(limit))
+
+
+def _task(name: str, benchmark: str, metadata: Mapping[str, Any], limit: int | None) -> Task:
+    docs = load_tasks(name, metadata)["tasks"][name].dataset["test"]
+    docs = [doc | {"images": str(doc["images"])} for doc in docs]
+    strata = [(doc["options"][doc["answer"]], doc.get("finding") or doc["topic"]) for doc in docs]
+    chosen = [docs[place] for place in stratified(strata, [doc["id"] for doc in docs], limit)]
+    asked = [[doc["id"], doc["question"], [*doc["options"]], doc["answer"], doc["images"]] for doc in chosen]
+    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+    return Task(name, benchmark, tuple(doc["id"] for doc in chosen), digest)

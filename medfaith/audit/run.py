@@ -1,0 +1,150 @@
+"""Asks the rows of an audit with the image and under each control; what is done stays done.
+
+OUT/audit.json says what was asked, OUT/rows.csv of which rows, and OUT/logs/<task>/<control>/<model>/ has the sample
+logs as lm-eval writes them. A folder there is whole or absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medfaith.loaders.errors import InputError
+from medfaith.loaders.whole import whole_file, whole_folder
+from medfaith.tasks.controls import UnsupportedControlError
+from medfaith.tasks.run import NEED_AN_IMAGE, Model, answer, load_tasks
+
+from .plan import Task, write_rows
+
+IMAGE = "image"  # the folder of the answers without a control
+RECORD = "audit.json"
+
+
+def ask(
+    models: Mapping[str, Model],
+    tasks: Sequence[Task],
+    controls: Sequence[str],
+    metadata: Mapping[str, Any],
+    out: Path,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Asks every model what is not yet answered in `out`.
+
+    Args:
+        models: by the name of the folder of their logs. say: is told what is asked next, and how much is left.
+
+    Raises:
+        InputError: `out` holds an audit of other models or rows, or another way to ask; or as the tasks do.
+    """
+    _record(models, tasks, metadata, out)
+    given = dict(metadata) | {"row_ids": str(write_rows(out, tasks))}
+    steps = [(task, control) for task in tasks for control in (None, *controls)]
+    left = sum(len(task.ids) for task, control in steps if not folder(out, task.name, control).is_dir()) * len(models)
+    for number, (task, control) in enumerate(steps, start=1):
+        if folder(out, task.name, control).is_dir():
+            continue
+        answering = {name: model for name, model in models.items() if can_be_asked(model, control)}
+        place, n = f"[{number}/{len(steps)}] {task.name}, {control or 'with the image'}", len(task.ids) * len(models)
+        if answering:
+            try:
+                loaded = load_tasks(task.name, given | ({"control": control} if control else {}))
+                say(f"{place}: {n:,} answers; {left:,} left")
+                with whole_folder(folder(out, task.name, control)) as logs:
+                    for name, model in answering.items():
+                        with _no_bars_in_a_pipe():
+                            answer(loaded, model, logs / name)
+            except UnsupportedControlError as error:
+                say(f"{place}: {error.found}")
+        else:
+            say(f"{place}: the model cannot answer without an image")
+        left -= n
+
+
+@contextlib.contextmanager
+def _no_bars_in_a_pipe() -> Iterator[None]:
+    """lm-eval shows a bar for every task, on a terminal or not."""
+    with contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def can_be_asked(model: Model, control: str | None) -> bool:
+    """Whether the model can answer under the control: some need an image."""
+    return control != "none" or model.name not in NEED_AN_IMAGE
+
+
+def name_of(model: Model) -> str:
+    """The folder of a model's logs: its name or path, as one part of a path."""
+    named = str(model.arguments.get("pretrained") or model.arguments.get("model") or model.name)
+    return re.sub(r"[^\w.-]+", "__", named).strip("_.") or "model"
+
+
+def folder(out: Path, task: str, control: str | None) -> Path:
+    """Where the logs of a task under a control lie."""
+    return out / "logs" / task / (control or IMAGE)
+
+
+def refuse_others(out: Path) -> None:
+    """Raises InputError for a folder that holds something, and no audit."""
+    if out.exists() and not (out / RECORD).exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(out, "holds other files, and no audit", action="choose an empty or a new folder")
+
+
+def read_record(out: Path) -> dict[str, Any]:
+    """What an audit asked: the content of its audit.json.
+
+    Raises InputError where there is none, or one that cannot be read.
+    """
+    path, action = out / RECORD, "name the --out folder of a medfaith audit"
+    try:
+        record = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})", expected="an audit", action=action) from error
+    except ValueError as error:
+        raise InputError(path, "is not JSON", expected="what medfaith audit wrote", action=action) from error
+    if not isinstance(record, dict) or not {"medfaith", "models", "asked", "rows"} <= set(record):
+        raise InputError(path, "is no record of an audit", expected="what medfaith audit wrote", action=action)
+    return record
+
+
+def _record(models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mapping[str, Any], out: Path) -> None:
+    """Writes what is asked; an audit that is resumed has to ask the same."""
+    told = ("images", "skip_missing_images", "patients", "upsampling", "precision_ties")
+    record: dict[str, Any] = {
+        "medfaith": importlib.metadata.version("medfaith"),
+        "models": {name: _described(model) for name, model in models.items()},
+        "asked": {name: metadata[name] for name in told if name in metadata},
+        "rows": {task.name: {"n": len(task.ids), "digest": task.digest} for task in tasks},
+    }
+    record = json.loads(json.dumps(record, default=str))
+    if (out / RECORD).exists():
+        before = read_record(out)
+        others = {
+            name: of for name, of in before["rows"].items() if name in record["rows"] and of != record["rows"][name]
+        }
+        faults = [
+            f"{name} was {before[name]}, now {record[name]}"
+            for name in ("medfaith", "models", "asked")
+            if before[name] != record[name]
+        ]
+        faults += [f"{name} had {of['n']} rows, and other ones" for name, of in others.items()]
+        if faults:
+            raise InputError(
+                out, f"holds an audit of something else: {'; '.join(faults)}",
+                expected="the same model, data and options",
+                action="resume it with what it was begun with, or choose another --out",
+            )  # fmt: skip
+        record["rows"] = before["rows"] | record["rows"]
+    with whole_file(out / RECORD) as partial:
+        partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _described(model: Model) -> dict[str, Any]:
+    own = {name: value for name, value in model.arguments.items() if name != "store"}
+    return {"model": model.name, "arguments": own, **model.options, "generation": dict(model.generation)}

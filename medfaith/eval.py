@@ -1,0 +1,150 @@
+"""`medfaith eval`: lm-eval with medfaith's tasks and models; and what `medfaith audit` shares with it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from medfaith import build
+from medfaith.evaluate_metrics.localization.ranking import TIES
+from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
+from medfaith.loaders import sources
+from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks.controls import CONTROLS
+
+# Options that the tasks take as they are.
+_METADATA = ("data", "control", "heatmaps", "patients", "upsampling", "precision_ties")
+
+
+def add_jobs(jobs: Any) -> None:
+    """Adds `eval` to the command's jobs."""
+    job = jobs.add_parser(
+        "eval",
+        help="score a model with lm_eval run and medfaith's tasks and models",
+        description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to "
+        "lm_eval run; lm_eval run --help lists those.",
+        epilog="Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal "
+        "--model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
+    )
+    task_options(job)
+    job.add_argument(
+        "--control",
+        choices=tuple(CONTROLS),
+        help="change what the model sees, to find out what it owes to the image; medfaith tasks --controls describes "
+        "each control (default: the images as they are)",
+    )
+    job.add_argument(
+        "--heatmaps",
+        metavar="DIR",
+        help="folder for heatmaps of where the model looks; a repeated run computes only the missing ones (default: "
+        "make no heatmaps; models that cannot make any ignore this option)",
+    )
+    job.set_defaults(job=_eval, passes_on=True)
+
+
+def task_options(job: argparse.ArgumentParser) -> None:
+    """Adds the options that say which rows the tasks ask, and how they score."""
+    job.add_argument(
+        "--data",
+        metavar="DIR|ORG",
+        help="folder that medfaith build wrote, or an organisation on the Hub that published the rows (every task of "
+        "medfaith needs it)",
+    )
+    build.root_argument(job)
+    job.add_argument(
+        "--rows",
+        type=Path,
+        metavar="FILE",
+        help="ask only the rows that this csv names in its column id, as blind_clean.csv of medfaith audit does "
+        "(default: ask all rows)",
+    )
+    job.add_argument(
+        "--skip-missing-images",
+        action="store_true",
+        help="leave out and count rows whose images are missing (default: a missing image stops the run)",
+    )
+    job.add_argument(
+        "--images",
+        choices=("all", "first"),
+        default="all",
+        help="which images of a study the model sees; first is for models that take one image, as in the paper of "
+        "CXR-ContraBench (default: %(default)s)",
+    )
+    job.add_argument(
+        "--patients",
+        metavar="FILE.ckpt.json",
+        help="ask That's the Wrong Lung! only about patients that a trained model has not seen; this is the record "
+        "that medfaith train wrote beside the model (default: ask about all patients)",
+    )
+    job.add_argument(
+        "--upsampling",
+        choices=UPSAMPLINGS,
+        help="how That's the Wrong Lung! spreads attention over pixels: bilinear, as its paper says, or nearest, as "
+        f"its code does (default: {UPSAMPLINGS[0]})",
+    )
+    job.add_argument(
+        "--precision-ties",
+        choices=TIES,
+        help="whether the precision of That's the Wrong Lung! counts pixels that are tied with its threshold; the code "
+        f"of the paper includes them (default: {TIES[0]})",
+    )
+
+
+def metadata(arguments: argparse.Namespace) -> dict[str, object]:
+    """What the tasks take, from the options of `task_options`.
+
+    Raises InputError for --rows that names rows which a folder --data does not have.
+    """
+    roots = sources.parse_root_arguments(arguments.root)
+    if arguments.rows is not None:
+        from medfaith.tasks.rows import check_row_ids
+
+        check_row_ids(arguments.rows, arguments.data)
+    return {
+        **({"roots": roots} if roots else {}),
+        **({"row_ids": str(arguments.rows)} if arguments.rows is not None else {}),
+        **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
+        **({"images": arguments.images} if arguments.images != "all" else {}),
+        **{name: value for name in _METADATA if (value := getattr(arguments, name, None))},
+    }
+
+
+def no_bars_in_a_pipe() -> None:
+    """Bars of datasets are for terminals."""
+    if not sys.stderr.isatty():
+        import datasets
+
+        datasets.disable_progress_bars()
+
+
+def with_store(rest: Sequence[str], folder: str) -> list[str]:
+    """lm_eval's arguments with the heatmaps' folder among those of the model, where it is one that makes heatmaps."""
+    from medfaith.tasks import EXPLAINED
+
+    return [*rest, "--model_args", f"store={folder}"] if model_named(rest) in EXPLAINED else list(rest)
+
+
+def model_named(rest: Sequence[str]) -> str | None:
+    """The --model of lm_eval's arguments."""
+    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    named.add_argument("--model", "-M")
+    return named.parse_known_args(list(rest))[0].model
+
+
+def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    from medfaith.tasks.run import run_lm_eval
+
+    no_bars_in_a_pipe()
+    given = with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest
+    logs = run_lm_eval(given, metadata(arguments))
+    if logs:
+        from medfaith.report.unread import unread_shares
+
+        try:
+            print(unread_shares(logs), end="")
+        except MedfaithError as error:  # the run is done, and its results are saved
+            print(f"medfaith: unread answers are not counted: {error}", file=sys.stderr)
+    return 0

@@ -1,0 +1,204 @@
+"""`medfaith audit`: figures counted by hand, which rows are asked, a run that goes on, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.audit import figures, tables
+from medfaith.audit.plan import Task, stratified
+from medfaith.audit.run import folder
+from medfaith.audit.write import write_blind_clean
+from medfaith.cli import main
+from medfaith.loaders.row_ids import read_ids
+from tests.report.heal_logs import question, write_heal
+from tests.report.report_logs import csv_rows
+from tests.tasks.evaluating import load
+
+CLOSED, OPEN = "medfaith_heal_vindr_closed", "medfaith_heal_vindr_open"
+
+
+def test_figures_of_logs_counted_by_hand(tmp_path):
+    """Ten questions of ten patients, gold Yes; what each control turns, and one donor that is missing."""
+    docs = [question(n, "positive") for n in range(10)]
+    said = {  # Yes is right
+        "image": "YYYYYYYYNN",
+        "none": "YYYYNNNNNN",
+        "blank": "YYNNNNNNYN",
+        "other": "YYYYYNNN?",  # the last row has no donor
+        "occluded": "NNNYYYNNNN",
+        "occluded_elsewhere": "YYYYYYYNYN",
+    }
+    words = {"Y": "Yes", "N": "No", "?": "The picture is blurred."}
+    for control, answers in said.items():
+        rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=False)]
+        write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
+    ids = tuple(doc["id"] for doc in docs)
+    (found,) = figures.audited(tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", ids, "")], margin=0.05)
+    under = {control: found.under(control) for control in said}
+    assert {control: (of.n, round(of.difference, 3)) for control, of in under.items()} == {
+        "image": (10, 0), "none": (10, -0.4), "blank": (10, -0.5), "other": (9, round(5 / 9 - 8 / 9, 3)),
+        "occluded": (10, -0.5), "occluded_elsewhere": (10, 0),
+    }  # fmt: skip
+    assert (found.reliance.best, round(found.reliance.found.difference, 3)) == ("none", 0.4)
+    assert round(found.place.found.difference, 3) == 0.5
+    assert (found.without, found.mirage.n_hits, found.mirage.n) == ("none", 4, 8)
+    assert (found.unrelated.n_hits, found.unrelated.n) == (5, 8)  # the answer that cannot be read is in neither
+    assert (found.grounding.n_hits, found.grounding.n) == (4, 8)  # rows 0, 1, 2 and 6
+    other = found._replace(model="n", shown=found.shown | {"blank": found.shown["image"]})
+    clean = [ids[n] for n in (4, 5, 6, 7, 9)]  # row 8 is right under blank
+    assert write_blind_clean(tmp_path, [found], []) == (5, 10)
+    assert list(read_ids(tmp_path / "blind_clean.csv")) == clean
+    assert write_blind_clean(tmp_path, [found], [other]) == (1, 10)  # the other one is right on the first eight
+    words = tables.in_words(tables.judge([found], 0.05)[0], 0.05)
+    assert words[0].startswith("Mirage: 4 of 8 (50.00%) [")
+    assert "under none" in words[0]
+
+
+def test_tasks_of_a_benchmark_are_pooled_and_a_graded_answer_is_right_from_one_half_on(tmp_path):
+    closed = [(question(n, "positive"), text) for n, text in enumerate(("Yes", "No"))]
+    opened = [
+        (question(n, "abnormal", diseases=["Edema", "ILD"]), text)
+        for n, text in enumerate(("Edema and ILD.", "ILD and cardiomegaly.", "Cardiomegaly."))
+    ]
+    for control in ("image", "blank"):
+        write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", closed, model="m", task=CLOSED)
+        write_heal(folder(tmp_path, OPEN, control) / "m", "open", opened, model="m", task=OPEN)
+    asked = [
+        Task(name, "heal-medvqa", tuple(doc["id"] for doc, _ in rows), "")
+        for name, rows in ((CLOSED, closed), (OPEN, opened))
+    ]
+    (found,) = figures.audited(tmp_path, ["m"], asked, margin=0.05)
+    assert found.under("blank").after == pytest.approx((1 + 0 + 1 + 0.5 + 0) / 5)
+    assert found.under("blank", OPEN).after == pytest.approx(0.5)
+    assert found.shown["image"].right.tolist() == [1, 0, 1, 1, 0]
+    assert len(set(found.groups.tolist())) == 3  # images, of closed and open questions alike
+
+
+@given(st.lists(st.sampled_from("ABCD"), min_size=1, max_size=60), st.integers(1, 70))
+def test_each_stratum_has_its_share_of_the_rows_asked(names, limit):
+    strata, ids = [(name,) for name in names], [str(n) for n in range(len(names))]
+    chosen = stratified(strata, ids, limit)
+    n = min(limit, len(names))
+    assert len(set(chosen)) == n
+    taken, there = Counter(names[place] for place in chosen), Counter(names)
+    assert all(abs(taken[name] - there[name] * n / len(names)) < 1 + 1e-9 for name in there)
+
+
+@pytest.fixture(scope="module")
+def asked(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
+    """The arguments of an audit of a blind model, and the folder in which it is done."""
+    out = tmp_path_factory.mktemp("audit") / "out"
+    roots = [part for name, root in phantom_heal_roots.items() for part in ("--root", f"{name}={root}")]
+    arguments = [
+        *("audit", "--data", str(phantom_heal_build), *roots, "--model", "question_prior", "--limit", "15"),
+        *("--controls", "none", "noise", "other", "occluded", "--out", str(out), "--benchmarks", "heal-medvqa"),
+    ]
+    assert main(arguments) == 0
+    return arguments, out
+
+
+def logged(out: Path, task: str, control: str) -> list[dict]:
+    (path,) = (out / "logs" / task / control).rglob("samples_*.jsonl")
+    return [json.loads(line)["doc"] for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_all_controls_ask_the_same_rows_in_the_same_way(asked):
+    _, out = asked
+    plain = {doc["id"]: doc for doc in logged(out, CLOSED, "image")}
+    assert len(plain) == 15
+    assert {doc["options"][doc["answer"]] for doc in plain.values()} == {"Yes", "No"}
+    for control in ("none", "noise", "other", "occluded"):
+        docs = logged(out, CLOSED, control)
+        assert {doc["control"] for doc in docs} == {control}
+        assert [doc["id"] for doc in docs] == [row_id for row_id in plain if row_id in {doc["id"] for doc in docs}]
+        assert all(doc["question"] == plain[doc["id"]]["question"] for doc in docs)
+        assert len(docs) == 15 or control == "other"
+
+
+def test_what_is_saved_and_printed(asked, capsys):
+    arguments, out = asked
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    shutil.rmtree(out / "logs" / OPEN / "noise")  # as a kill leaves it: a folder is whole or absent
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if line.startswith("[")] == [
+        "[8/20] medfaith_heal_vindr_open, noise: 15 answers; 15 left"
+    ]
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    (row,) = csv_rows(out / "audit.csv")
+    assert (row["benchmark"], float(row["reliance"]), float(row["mirage"])) == ("HEAL-MedVQA", 0, 1)
+    assert set(before) == {
+        "audit.json", "audit.md", "audit.csv", "audit_heal_medvqa.csv", "blind_clean.csv", "rows.csv",
+    }  # fmt: skip
+    assert "Mirage: " in printed
+    assert main(["report", str(out)]) == 0
+    assert "question_prior (b0, noise)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"question_prior": "random"}, "holds an audit of something else: models was"),
+        ({"15": "14"}, "medfaith_heal_vindr_closed had 15 rows, and other ones"),
+        ({"question_prior": "no_such_model"}, "lm_eval: "),
+        ({"15": "0"}, None),
+        ({"--limit": "--tasks"}, "--tasks: medfaith audit sets it"),
+        ({"heal-medvqa": "surgxbench"}, "holds no surgxbench-cholec80_boxes"),
+    ],
+)
+def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, asked, capsys):
+    arguments, out = asked
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    given_ = [changed.get(argument, argument) for argument in arguments]
+    if message is None:
+        with pytest.raises(SystemExit, match="2"):
+            main(given_)
+    else:
+        assert main(given_) == 2
+        assert message in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_with_other_files_is_not_written_to(asked, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    arguments, _ = asked
+    assert main([*arguments[: arguments.index("--out")], "--out", str(tmp_path)]) == 2
+    assert "holds other files, and no audit" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert main([*arguments, "--also", str(tmp_path)]) == 2
+    assert "audit.json: cannot be read" in capsys.readouterr().err
+
+
+def test_only_the_rows_of_a_file_are_asked_and_reported(asked, tmp_path, capsys):
+    arguments, out = asked
+    data = arguments[arguments.index("--data") + 1]
+    ids = [doc["id"] for doc in logged(out, CLOSED, "image")][:4]
+    named = tmp_path / "rows.csv"
+    named.write_text("\n".join(["id", *ids]) + "\n")
+    loaded = load([CLOSED, "medfaith_heal_vindr_tpt"], Path(data), row_ids=named)["tasks"]
+    assert [doc["id"] for doc in loaded[CLOSED].dataset["test"]] == ids
+    pairs = [*loaded["medfaith_heal_vindr_tpt"].dataset["test"]]
+    assert {doc["original_id"] for doc in pairs} <= {*ids}
+    assert {doc["kind"] for doc in pairs} > {"original"}
+    assert 0 < len(load([CLOSED], Path(data), row_ids=named, control="other")["tasks"][CLOSED].dataset["test"]) <= 4
+    capsys.readouterr()
+    assert main(["report", str(out), "--rows", str(named)]) == 0
+    assert "of 15" not in capsys.readouterr().out
+    for text, message in (
+        ("id\nvindr/test/nowhere\n", "row 1, column 'id': 'vindr/test/nowhere' is no row of"),
+        ("name\nx\n", "the column is missing"),
+        ("", "rows.csv"),
+    ):
+        named.write_text(text)
+        assert main(["eval", "--data", data, "--model", "oracle", "--tasks", CLOSED, "--rows", str(named)]) == 2
+        assert message in capsys.readouterr().err
+    named.write_text("id\nvindr/test/nowhere\n")
+    assert main(["report", str(out), "--rows", str(named)]) == 2
+    assert "names no row of these logs" in capsys.readouterr().err
