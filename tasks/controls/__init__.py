@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...loaders.errors import InputError
+
 CONTROLS = {  # name -> what the model sees
     "none": "no image, only the question",
     "blank": "an even image of the image's mean colour",
@@ -37,6 +39,15 @@ def described() -> dict[str, tuple[str, str]]:
         name: (text, ", ".join(benchmark for benchmark, names in _BENCHMARKS.items() if name in names))
         for name, text in CONTROLS.items()
     }
+
+
+def needs_an_image(model: str) -> InputError:
+    """The error of a model that is asked without an image and takes one with every question. model: how to call it."""
+    return InputError(
+        "option control=none",
+        f"{model} cannot answer without an image",
+        action='use --control blank, or --model medfaith-hf-vlm of medfaith eval (plain lm-eval: "control": "blank")',
+    )
 
 
 class Facts(NamedTuple):
