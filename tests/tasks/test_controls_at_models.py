@@ -235,10 +235,10 @@ def test_paint_lies_where_the_control_says(lm, arrived, scene):
     for control in ("occluded", "occluded_elsewhere", "only_target"):
         for task, row, one, (file,) in cases(scene, arrived, control):
             region = rle.decode(scene.docs[PLAIN][task][row]["region"])
-            near = ndimage.binary_dilation(region, iterations=12)
+            away = np.logical_not(ndimage.binary_dilation(region, iterations=12))
             deep = ndimage.binary_erosion(region, iterations=3)
             inside, outside = (
-                shown(lm, np.repeat(mask[..., None] * np.uint8(255), 3, axis=2)) for mask in (deep, ~near)
+                shown(lm, np.repeat(mask[..., None] * np.uint8(255), 3, axis=2)) for mask in (deep, away)
             )
             inside, outside = inside > 0.99, outside > 0.99
             assert min(inside.mean(), outside.mean()) > 0.005
