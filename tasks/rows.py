@@ -18,7 +18,7 @@ from tqdm import tqdm
 from ..loaders import images, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError
 from ..loaders.row_ids import read_ids, require_known
-from .controls import TARGET, FactsOf, UnsupportedControlError
+from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
 from .controls.rows import OF_OTHERS, PLACE, change, controlled
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
@@ -49,6 +49,8 @@ class LazyImages(Sequence[Image.Image]):
     """The images of one row, each opened when it is taken: a run over 135,754 rows never holds more than a batch.
 
     lm-eval's multimodal models iterate over or slice what a document gives them; both open the images in mode RGB.
+    Where there is none (control `none`), those that slice (model servers) send the question alone. Those that iterate
+    (hf-multimodal, vllm-vlm) need an image, and get an InputError that says so.
 
     edit: of an image and an opener for further ones, the image that is shown in its place.
     hint: what an error adds about an image that cannot be opened.
@@ -78,6 +80,8 @@ class LazyImages(Sequence[Image.Image]):
         return self._open(self._references[index])
 
     def __iter__(self) -> Iterator[Image.Image]:
+        if not self._references:
+            raise needs_an_image("this model")
         return (self._open(reference) for reference in self._references)
 
     def __str__(self) -> str:  # what lm-eval's sample log keeps of them
@@ -126,7 +130,7 @@ def load(
         data: what `medfaith build` wrote (the folder or one repository in it), or a Hub organisation or data-set id.
         roots: source id -> folder with the licensed images; the user's settings add to them (loaders.sources).
         skip_missing_images: leave out rows with a missing or broken image, and count them in the column
-            `n_rows_skipped`; by default such a row stops the run.
+            `n_rows_skipped`; by default such a row stops the run. A row whose donor is missing gets no other one.
         prompt: name of the prompt, kept in the column `prompt`, so that a sample log says how the model was asked.
         extend: adds columns to the rows.
         attach: adds what no column can hold to each batch of rows when it is read.
@@ -158,6 +162,9 @@ def load(
         rows, prompt = _controlled(rows, chosen, control, facts, config), f"{prompt}, {control}"
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
+    if control in DONORS and n_skipped:
+        words = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
+        print(f"control {control}: {words}", file=sys.stderr)
     for column, value in (("n_rows_skipped", n_skipped), ("prompt", prompt), ("images_shown", images)):
         rows = rows.add_column(column, [value] * len(rows))
 
@@ -296,7 +303,7 @@ def _check_images(
     looked_at: set[tuple[str, str]] = set()
     check = images.open_image if skip else images.locate
     kept = []
-    columns = [name for name in ("id", "images", "edit") if name in rows.column_names]
+    columns = [name for name in ("id", "images", "edit", "control") if name in rows.column_names]
     bar = tqdm(rows.select_columns(columns), desc="look for images", disable=None, leave=False)
     for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
         edited = edit if row.get("edit") else None
@@ -310,7 +317,8 @@ def _check_images(
                     check(reference, roots)
                 except ImageError as error:
                     if not skip:
-                        raise ImageError(f"row {row['id']}: {error}{LEAVE_OUT}") from error
+                        donor = f", control {row['control']}, its donor" if row.get("control") in DONORS else ""
+                        raise ImageError(f"row {row['id']}{donor}: {error}{LEAVE_OUT}") from error
                     broken[name] = error
         if not any((r["source"], r["key"]) in broken for r in references):
             if edited and references:

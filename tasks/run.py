@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
 from . import BASELINES, EXPLAINED, include_path, register_models
+from .controls import needs_an_image
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES))
 OURS = {
@@ -96,10 +97,7 @@ def _refuse_blind_caches(config: Any) -> None:
 def _refuse_no_image(model: str, control: Any) -> None:
     """Of models that cannot answer without an image."""
     if control == "none" and model in NEED_AN_IMAGE:
-        raise MedfaithError(
-            f"--control none: the model type {model} cannot answer without an image\n"
-            "  what to do: use --control blank, or --model medfaith-hf-vlm"
-        )
+        raise needs_an_image(f"the model type {model}")
 
 
 @contextlib.contextmanager

@@ -43,7 +43,16 @@ def described() -> dict[str, tuple[str, str]]:
 
 
 class UnsupportedControlError(InputError):
-    """The rows of a task do not hold what a control needs."""
+    """The rows of a task do not hold what a control needs, or the model cannot be asked so."""
+
+
+def needs_an_image(model: str) -> InputError:
+    """The error of a model that is asked without an image and takes one with every question. model: how to call it."""
+    return UnsupportedControlError(
+        "option control=none",
+        f"{model} cannot answer without an image",
+        action='use --control blank, or --model medfaith-hf-vlm of medfaith eval (plain lm-eval: "control": "blank")',
+    )
 
 
 class Facts(NamedTuple):

@@ -17,12 +17,12 @@ def blank(image: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.rint(image.mean((0, 1))).astype(np.uint8), image.shape).copy()
 
 
-def noise(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def noise(image: np.ndarray, seed: int) -> np.ndarray:
     """The pixels in a random order: every colour as often as before."""
-    return rng.permutation(image.reshape(-1, image.shape[2]), axis=0).reshape(image.shape)
+    return np.random.default_rng(seed).permutation(image.reshape(-1, image.shape[2]), axis=0).reshape(image.shape)
 
 
-def occluded(image: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def occluded(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
     """The image with the region painted out: continued smoothly from around it, with the grain of what surrounds it.
 
     mask: bool (h, w), not empty. The paint goes MARGIN beyond it and fades into the image there.
@@ -34,7 +34,7 @@ def occluded(image: np.ndarray, mask: np.ndarray, rng: np.random.Generator) -> n
     if (distance <= margin).all():  # nothing is left to continue from
         return blank(image)
     hole, ring = distance <= margin, (distance > margin) & (distance <= 4 * margin)
-    fill = _continued(part, hole) + _grain(part, hole, ring, rng)
+    fill = _continued(part, hole) + _grain(part, hole, ring, np.random.default_rng(seed))
     weight = np.clip(1 - distance / margin, 0, 1)[..., None]
     result = image.copy()
     result[top:bottom, left:right] = np.clip(np.rint(weight * fill + (1 - weight) * part), 0, 255).astype(np.uint8)

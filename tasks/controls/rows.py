@@ -65,12 +65,15 @@ def target_of_boxes(boxes: Sequence[Mapping[str, Any]], size: rle.Size) -> rle.R
 
 
 def change(control: str | None, row: Mapping[str, Any]) -> Callable[[Image.Image], Image.Image] | None:
-    """What the control does to each image of a row; None where it leaves the images as they are."""
-    rng = np.random.default_rng(_number(row["id"]))
+    """What the control does to each image of a row; None where it leaves the images as they are.
+
+    An image that is opened again is changed in the same way.
+    """
+    seed = _number(row["id"])
     if control == "blank":
         return _pixels(paint.blank)
     if control == "noise":
-        return _pixels(partial(paint.noise, rng=rng))
+        return _pixels(partial(paint.noise, seed=seed))
     if control == "flipped":
         return ImageOps.mirror
     if control in DONORS and row.get("width"):
@@ -78,7 +81,9 @@ def change(control: str | None, row: Mapping[str, Any]) -> Callable[[Image.Image
     if control in REGIONS:
         mask = paint.moved(rle.decode(row[TARGET]), **row[PLACE])
         whole = (
-            partial(paint.only, mask=mask) if control == "only_target" else partial(paint.occluded, mask=mask, rng=rng)
+            partial(paint.only, mask=mask)
+            if control == "only_target"
+            else partial(paint.occluded, mask=mask, seed=seed)
         )
         return _pixels(_of_its_size(whole, mask))
     return None
@@ -119,21 +124,21 @@ def _dicts(rows: datasets.Dataset) -> Iterable[dict[str, Any]]:
 def _with_donors(rows: datasets.Dataset, *, same: bool, facts_of: FactsOf) -> list[dict[str, Any]]:
     """The rows that have a donor, with its images.
 
-    A donor is another patient's images, of the same view, of which rows of this task say what is asked: the right one
-    is right for them, too, or it is not and an alternative is. A hash of the row's id chooses one.
+    A donor is another patient's images, as many and of the same views, of which rows of this task say what is asked:
+    the right one is right for them, too, or it is not and an alternative is. A hash of the row's id chooses one.
     """
     own = {row["id"]: facts_of(row) for row in _dicts(rows)}
     images: dict[str, Sequence[Mapping[str, str]]] = {}
     patients: dict[str, str] = {}
-    known: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    known: dict[tuple[tuple[str, ...], str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for row in _dicts(rows):
         name = json.dumps(row["images"], sort_keys=True)
         images[name], patients[name] = row["images"], own[row["id"]].patient
-        known[_view(row), own[row["id"]].asked][name].add(own[row["id"]].answer)
+        known[_views(row), own[row["id"]].asked][name].add(own[row["id"]].answer)
     pools = {group: sorted(of_group) for group, of_group in known.items()}
     changed = []
     for row in _dicts(rows):
-        facts, group = own[row["id"]], (_view(row), own[row["id"]].asked)
+        facts, group = own[row["id"]], (_views(row), own[row["id"]].asked)
         pool, answers = pools[group], known[group]
         start = _number(row["id"])
         order = (pool[(start + step) % len(pool)] for step in range(len(pool) if facts.asked else 0))
@@ -151,8 +156,8 @@ def _fits(answers: set[str], facts: Facts, *, same: bool) -> bool:
     return facts.answer not in answers and bool(others)
 
 
-def _view(row: Mapping[str, Any]) -> str:
-    return row["images"][0]["view"] if row["images"] else ""
+def _views(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(image["view"] for image in row["images"])
 
 
 def _with_places(rows: datasets.Dataset, *, elsewhere: bool) -> list[dict[str, Any]]:

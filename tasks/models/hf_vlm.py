@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -121,7 +122,7 @@ class HFVisionLM(HFMultimodalLM):
                     action=f"pass max_images={n_images} or more in --model_args, or leave it out",
                     row=_row_id(request),
                 )
-        return super().generate_until(requests, disable_tqdm)  # pyright: ignore[reportCallIssue]
+        return super().generate_until([_listed(request) for request in requests], disable_tqdm)  # pyright: ignore[reportCallIssue]
 
     def tok_batch_multimodal_encode(self, strings: list[str], images: list[list], *given: Any, **options: Any) -> Any:
         """lm-eval's, which fails where no prompt has an image (control `none`): those are text alone.
@@ -199,7 +200,7 @@ class HFVisionLM(HFMultimodalLM):
         text, _, visual = _arguments(request)
         text = text.rstrip()
         size = self.image_width, self.image_height, self.image_max_side
-        images = [resize_image(image, *size) for image in visual]
+        images = [resize_image(image, *size) for image in visual[:]]
         self._check_placeholders(request, text, len(images))
         encoding = dict(self.tok_batch_multimodal_encode([text], [images], padding_side="right"))
         if not self.chat_applied:
@@ -219,11 +220,11 @@ class HFVisionLM(HFMultimodalLM):
             placeholders = {self.image_token} | {getattr(self.processor, name, None) for name in names}
         found = max(text.count(placeholder) for placeholder in placeholders if placeholder)
         limit = self.max_images if self.max_images is not None else n_images
-        if n_images == 0 or min(found, limit) != min(n_images, limit):
+        if min(found, limit) != min(n_images, limit) or (n_images == 0 and found):
             raise InputError(
                 request.task_name or "request",
                 f"the prompt has {found} image placeholders for {n_images} images",
-                expected=f"one {DEFAULT_IMAGE_PLACEHOLDER} an image, and at least one image",
+                expected=f"one {DEFAULT_IMAGE_PLACEHOLDER} an image",
                 action="let doc_to_text write as many placeholders as doc_to_image gives images",
                 row=_row_id(request),
             )
@@ -231,7 +232,7 @@ class HFVisionLM(HFMultimodalLM):
     def _features(self, inputs: Mapping[str, torch.Tensor]) -> BaseModelOutputWithPooling | None:
         """The vision encoder's output that the model can be given again, or None where it has to see the pixels."""
         encoder = getattr(self.model.base_model, "get_image_features", None)
-        if not self._takes_features or encoder is None:
+        if not self._takes_features or encoder is None or not any(name.startswith("pixel") for name in inputs):
             return None
         wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
         with torch.no_grad():
@@ -329,6 +330,14 @@ def _arguments(request: Instance) -> tuple[str, str, Sequence[Any]]:
     """Context, continuation and images; lm-eval declares the arguments as a bare tuple."""
     context, continuation, auxiliary = cast(Any, request.args)
     return context, continuation, auxiliary["visual"]
+
+
+def _listed(request: Instance) -> Instance:
+    """A request without an image, with an empty list in place of the row's images, which refuse to be iterated over."""
+    if len(request.args) < 3 or len(images_of(request)):
+        return request
+    context, how, auxiliary = cast(Any, request.args)
+    return replace(request, arguments=(context, how, auxiliary | {"visual": []}))
 
 
 def _row_id(request: Instance) -> str:

@@ -49,14 +49,14 @@ def load(names: Sequence[str], data: Path, roots: Mapping[str, Path] | None = No
     return manager.load(list(names))
 
 
-def evaluate(model: Any, loaded: Any, limit: int | None = None) -> dict[str, dict[str, Any]]:
+def evaluate(model: Any, loaded: Any, limit: int | None = None, **options: Any) -> dict[str, dict[str, Any]]:
     """Task -> its scores, samples, documents and replies, in the order of its rows.
 
-    model: a model, or the name of a reference model. loaded: of `load`.
+    model: a model, or the name of a reference model. loaded: of `load`. options: of `lm_eval.evaluate`.
     """
     run: Any = lm_eval.evaluate
     model = baseline(model) if isinstance(model, str) else model
-    result = run(model, task_dict=loaded, limit=limit, bootstrap_iters=0)
+    result = run(model, task_dict=loaded, limit=limit, bootstrap_iters=0, **options)
     found = {}
     for name, of_task in result["samples"].items():
         samples = sorted(of_task, key=lambda sample: sample["doc_id"])

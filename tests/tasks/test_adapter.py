@@ -159,11 +159,6 @@ def results(phantom_build, phantom_roots):
 
 
 PROTOCOLS = {
-    "chexpert_presence": "reversal", "chexpert_absence": "contradiction", "openi_report_absence": "contradiction",
-}  # fmt: skip
-
-
-PROTOCOLS = {
     "chexpert_presence": "reversal",
     "chexpert_absence": "contradiction",
     "openi_report_absence": "contradiction",

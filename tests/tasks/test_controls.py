@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from PIL import Image
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.cli import main
 from medfaith.loaders import rle
-from medfaith.loaders.errors import InputError
+from medfaith.loaders.errors import ImageError, InputError
 from medfaith.report.write import write_report
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.controls import CONTROLS, Facts, described, paint
@@ -32,13 +34,9 @@ HOLE = np.zeros((40, 60), bool)
 HOLE[10:20, 30:45] = True
 
 
-def rng() -> np.random.Generator:
-    return np.random.default_rng(1)
-
-
 def test_pixels_of_blank_noise_and_only_the_target():
     assert (paint.blank(SCENE) == np.rint(SCENE.mean((0, 1)))).all()
-    shuffled = paint.noise(SCENE, rng())
+    shuffled = paint.noise(SCENE, 1)
     assert not (shuffled == SCENE).all()
     assert sorted(map(tuple, shuffled.reshape(-1, 3))) == sorted(map(tuple, SCENE.reshape(-1, 3)))
     shown = paint.only(SCENE, HOLE)
@@ -51,15 +49,15 @@ def test_paint_continues_what_surrounds_it_and_changes_nothing_far_away():
     ramp = np.repeat(np.linspace(0, 200, 60).astype(np.uint8)[None, :, None], 40, 0).repeat(3, 2)
     marked = ramp.copy()
     marked[HOLE] = 255
-    painted = paint.occluded(marked, HOLE, rng())
+    painted = paint.occluded(marked, HOLE, 1)
     assert np.abs(painted.astype(int) - ramp)[12:18, 32:43].max() < 12
     far = np.ones_like(HOLE)
     far[7:23, 27:48] = False
     assert (painted[far] == marked[far]).all()
     other = ramp.copy()
     other[HOLE] = 0
-    assert (paint.occluded(other, HOLE, rng())[HOLE] == painted[HOLE]).all()
-    assert (paint.occluded(ramp, np.ones_like(HOLE), rng()) == paint.blank(ramp)).all()
+    assert (paint.occluded(other, HOLE, 1)[HOLE] == painted[HOLE]).all()
+    assert (paint.occluded(ramp, np.ones_like(HOLE), 1) == paint.blank(ramp)).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -147,7 +145,7 @@ def test_noise_differs_from_row_to_row_and_not_from_run_to_run():
     assert again is not None
     assert other is not None
     pixels = once(image).tobytes()
-    assert pixels == again(image).tobytes() != other(image).tobytes()
+    assert pixels == once(image).tobytes() == again(image).tobytes() != other(image).tobytes()
 
 
 def test_without_an_image_nothing_is_edited(phantom_heal_build, phantom_heal_roots):
@@ -204,6 +202,29 @@ def test_boxes_are_flipped_with_the_image_and_no_mask_is_logged(load, given, fix
     assert [box["xywh"][0] for box in doc["boxes"]] == [before["width"] - x - w for x, _, w, _ in xywh]
     assert "counts" not in json.dumps({**painted[0]}, default=str)
     assert (painted[0]["control"], painted[0]["prompt"]) == ("occluded", "b0, occluded")
+
+
+def test_a_donor_that_is_missing_stops_the_run_or_its_rows_are_left_out_and_counted(
+    phantom_build, phantom_roots, tmp_path, capsys
+):
+    root = tmp_path / "chexpert"
+    shutil.copytree(phantom_roots["chexpert"], root, copy_function=os.link)
+
+    def load(**how: Any) -> Dataset:
+        given = {"config": "chexpert_presence", "split": "validation", "data": str(phantom_build), "control": "other"}
+        return contrabench.load("cxr-contrabench-chexpert", roots={"chexpert": str(root)}, **given, **how)["test"]
+
+    before = {doc["id"]: str(doc["images"]) for doc in load()}
+    first, donor = next(iter(before.items()))
+    capsys.readouterr()
+    next(root.rglob(donor.split()[0].split(":")[1])).unlink()
+    with pytest.raises(ImageError, match=rf"row {first}, control other, its donor: image(.|\n)*--skip-missing-images"):
+        load()
+    after = load(skip_missing_images=True)
+    lost = [row for row, shown in before.items() if donor.split()[0] in shown.split()]
+    assert {doc["id"]: str(doc["images"]) for doc in after} == {k: v for k, v in before.items() if k not in lost}
+    assert set(after["n_rows_skipped"]) == {len(lost)}
+    assert f"control other: {len(lost)} rows are left out of chexpert_presence: their donor" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

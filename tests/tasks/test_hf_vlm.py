@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.report.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.rows import LazyImages
 from tests.report.report_logs import rows_of
 from tests.tasks.evaluating import results_of, root_words, samples_of
 from tests.tasks.tiny_models import PLACEHOLDER, SAVE
@@ -35,6 +37,9 @@ CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the conti
 ]
 
 
+NONE = LazyImages("r7", [], {})  # what the control `none` leaves of a row's images
+
+
 def noise(size: tuple[int, int] = (60, 60), seed: int = 0) -> Image.Image:
     pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     return Image.fromarray(pixels)
@@ -44,7 +49,7 @@ def test_prompts_without_any_image_are_answered_as_transformers_does(vlms):
     lm: Any = HFVisionLM(str(vlms["llava"]), dtype="float32", device="cpu", batch_size=2)
     prompts = ["Which of the following findings is present?", "Edema?"]
     given = {"until": [], "do_sample": False, "max_gen_toks": 4}
-    asked = [Instance("generate_until", {"id": p}, (p, dict(given), {"visual": []}), 0, ("t", 0, 1)) for p in prompts]
+    asked = [Instance("generate_until", {"id": p}, (p, dict(given), {"visual": NONE}), 0, ("t", 0, 1)) for p in prompts]
     expected = []
     for prompt in prompts:
         encoded = lm.tokenizer(prompt, return_tensors="pt")
@@ -53,7 +58,7 @@ def test_prompts_without_any_image_are_answered_as_transformers_does(vlms):
     assert lm.generate_until(asked) == expected
 
 
-def scored(context: str, continuation: str, images: list[Image.Image], row: str = "r7", index: int = 0) -> Instance:
+def scored(context: str, continuation: str, images: Sequence[Image.Image], row: str = "r7", index: int = 0) -> Instance:
     """A request for the probability of a continuation."""
     arguments = (context, continuation, {"visual": images})
     return Instance("loglikelihood", {"id": row}, arguments, index, ("t", 0, 1))
@@ -214,8 +219,10 @@ def test_an_image_is_encoded_once_or_else_pixels_are_given_and_the_scores_are_th
         assert len(calls) == len(CONTEXTS) * (1 if takes_features or batch_size == 8 else len(OPTIONS))
 
 
-def test_text_only_requests_among_others_are_scored_by_lm_evals_own_method(folder, alone):
+def test_text_only_requests_among_others_are_scored_as_text(folder, alone):
+    """Those of text tasks by lm-eval's own method, those whose images a control has taken away by ours."""
     lm, model = load(folder), alone.model
+    without = scored("Is edema present?", " No", NONE)
     text_only = Instance("loglikelihood", {}, ("Is edema present?", " No"), 0)
     tokens = torch.tensor([lm.tokenizer("Is edema present? No")["input_ids"]])
     start = len(lm.tokenizer("Is edema present?")["input_ids"])
@@ -223,14 +230,20 @@ def test_text_only_requests_among_others_are_scored_by_lm_evals_own_method(folde
         logits = model(tokens).logits[0, start - 1 : -1].log_softmax(-1)
     expected = float(logits[range(logits.shape[0]), tokens[0, start:]].sum())
     first, second = requests_of()[:2]
-    (one, _), (middle, _), (two, _) = lm.loglikelihood([first, text_only, second], disable_tqdm=True)
-    assert middle == pytest.approx(expected, abs=1e-4)
+    asked = [first, text_only, without, second]
+    (one, _), (middle, _), (taken, _), (two, _) = lm.loglikelihood(asked, disable_tqdm=True)
+    assert [middle, taken] == pytest.approx([expected] * 2, abs=1e-4)
     assert [one, two] == pytest.approx([s for s, _ in lm.loglikelihood([first, second], disable_tqdm=True)], abs=1e-5)
 
 
 @pytest.mark.parametrize(
     ("prompt", "n_images", "chat"),
-    [("<image><image> Edema?", 1, True), ("<image> Edema?", 2, False), ("Edema?", 1, True), ("Edema?", 0, False)],
+    [
+        ("<image><image> Edema?", 1, True),
+        ("<image> Edema?", 2, False),
+        ("Edema?", 1, True),
+        ("<image> Edema?", 0, False),
+    ],
 )
 def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
     lm = load(folder, chat=chat)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -20,6 +22,7 @@ ERROR = {"chexpert_presence": "reversal", "chexpert_absence": "contradiction", "
 READINGS = ("b0", "m1", "m1_slot_agnostic", "m1_extended")
 VPT = "medfaith_heal_vindr_vpt"
 LIMIT = 8
+PRESENCE = "medfaith_contrabench_chexpert_presence"
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +33,12 @@ def run(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, vl
     data.mkdir()
     for repository in (path for build in (phantom_build, phantom_heal_build) for path in build.iterdir()):
         (data / repository.name).symlink_to(repository)
-    given = [sys.executable, "-m", "medfaith", "tasks"]
-    include_path = subprocess.run(given, capture_output=True, text=True, check=True).stdout.strip()
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main(["tasks"]) == 0
+    include_path = printed.getvalue().strip()
     roots = {name: str(root) for name, root in {**phantom_roots, **phantom_heal_roots}.items()}
     command = [
-        *(sys.executable, "-m", "lm_eval", "run", "--model", "hf-multimodal", "--device", "cpu", "--batch_size", "2"),
+        *(sys.executable, "-m", "lm_eval", "run", "--model", "hf-multimodal", "--device", "cpu", "--batch_size", "8"),
         *("--model_args", f"pretrained={vlms['llava']},dtype=float32", "--apply_chat_template"),
         *("--include_path", include_path, "--tasks", f"medfaith_contrabench,{VPT}"),
         *("--metadata", json.dumps({"data": str(data), "roots": roots}), "--gen_kwargs", "max_gen_toks=4"),
@@ -110,13 +114,19 @@ def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
         (["--use_cache", "c", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
         (["--cache_requests=true", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
         (["--metadata", "{}"], "medfaith eval sets it"),
-        (["--model", "oracle", "--tasks", "medfaith_contrabench_chexpert_presence"], "no data was named"),
+        (["--model", "oracle", "--tasks", PRESENCE], "no data was named"),
+        (["--data", "DATA", "--control", "occluded", "--model", "oracle", "--tasks", PRESENCE], "do not say where"),
     ],
 )
-def test_medfaith_eval_refuses_with_a_message_and_status_2(arguments, words, tmp_path, monkeypatch, capsys):
+def test_medfaith_eval_refuses_with_a_message_and_status_2(
+    arguments, words, phantom_build, tmp_path, monkeypatch, capsys
+):
+    """And writes nothing."""
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "config.yaml"
     config.write_text("tasks: [x]\nuse_cache: somewhere\n")
-    assert main(["eval", *(str(config) if argument == "CONFIG" else argument for argument in arguments)]) == 2
+    places = {"CONFIG": str(config), "DATA": str(phantom_build)}
+    given = ["--output_path", "results"] if "DATA" in arguments else []
+    assert main(["eval", *(places.get(argument, argument) for argument in arguments), *given]) == 2
     assert words in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [config]
