@@ -1,20 +1,21 @@
 """Two systems on the same examples: their difference, how sure it is, and what could have been found.
 
-All functions but `holm` resample or count whole groups (patient, study, video) as `score` does.
+All functions that take rows resample or count whole groups (patient, study, video) as `score` does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
-from .score import bootstrap_mean, by_group, known_pairs
+from .score import by_group, check_level, known_pairs, percentiles, resampled_means
 
-FEW = 30  # groups that differ, below which the bootstrap's percentiles are too narrow
+FEW = 15  # groups that differ, below which the bootstrap's percentiles are too narrow
 POWER = 0.8
 
 
@@ -46,7 +47,7 @@ def paired_difference(
     seed: int = 42,
     confidence_level: float = 0.95,
 ) -> Difference:
-    """Interval of mean(after) - mean(before): percentile bootstrap, or Wilson's scores where few groups differ.
+    """Interval of mean(after) - mean(before): bootstrap percentiles, or Wilson's scores where few groups differ.
 
     Args:
         after, before: shape (n,), two systems' numbers in [0, 1] on the same examples; pairs with a NaN are left out.
@@ -54,8 +55,9 @@ def paired_difference(
         n_resamples, seed, confidence_level: see `score.bootstrap_mean`.
 
     Returns:
-        the difference. With fewer than FEW groups that differ its interval is Newcombe's, which has a width where no
-        group differs (`wilson_difference`); low and high are NaN with fewer than two groups.
+        the difference. Its interval is the expanded percentile one (`expanded_level`). With fewer than FEW groups that
+        differ it is Newcombe's, which has a width where no group differs (`wilson_difference`), and is wider than need
+        be for numbers between 0 and 1. low and high are NaN with fewer than two groups.
 
     Raises:
         ValueError: see `score.permutation_test`; or a number outside [0, 1].
@@ -64,20 +66,52 @@ def paired_difference(
     >>> found.difference, found.n_differ, found.way
     (0.25, 1, 'wilson')
     """
+    check_level(confidence_level)
     after, before, labels, n_nan = known_pairs(after, before, groups)
-    for name, values in (("after", after), ("before", before)):
-        if len(values) and (values.min() < 0 or values.max() > 1):
-            raise ValueError(f"{name}: {values.min():g} to {values.max():g}; expected numbers in [0, 1]")
     sums, _ = by_group(after - before, labels)
-    n_differ = int(np.sum(np.abs(sums) > 1e-12))
     difference = float(np.mean(after - before)) if len(after) else math.nan
-    if n_differ < FEW:
-        way, (low, high) = "wilson", wilson_difference(after, before, labels, confidence_level)
-    else:
-        how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
-        way, (low, high) = "bootstrap", bootstrap_mean(after - before, groups=labels, **how)[1:3]
+    way, interval = _interval(after, before, labels, n_resamples, seed)
+    low, high = interval(confidence_level)
     first, second = (float(values.mean()) if len(values) else math.nan for values in (before, after))
-    return Difference(first, second, difference, low, high, way, len(after), n_nan, len(sums), n_differ)
+    return Difference(first, second, difference, low, high, way, len(after), n_nan, len(sums), _n_differ(sums))
+
+
+def equivalence_p(
+    after: Sequence[float] | np.ndarray,
+    before: Sequence[float] | np.ndarray,
+    margin: float,
+    *,
+    groups: Sequence | np.ndarray | None = None,
+    n_resamples: int = 2000,
+    seed: int = 42,
+) -> float:
+    """The p-value of two one-sided tests that the difference lies within the margin (Schuirmann 1987).
+
+    It is the smallest alpha at which `paired_difference` lies within the margin at `equivalence_level(alpha=alpha)`,
+    rounded up to a grid of 1%, and at least 1 / (1 + n_resamples).
+
+    Args:
+        margin: in the unit of the numbers; the rest as `paired_difference` takes it.
+
+    Returns:
+        the p-value, 1 where the difference lies outside the margin; NaN with fewer than two groups.
+
+    >>> equivalence_p([1, 0] * 100, [1, 0] * 100, 0.05) < 0.01
+    True
+    """
+    after, before, labels, _ = known_pairs(after, before, groups)
+    _, interval = _interval(after, before, labels, n_resamples, seed)
+    if math.isnan(interval(0.95)[0]):
+        return math.nan
+
+    def within(alpha: float) -> bool:
+        low, high = interval(equivalence_level(alpha=alpha))
+        return -margin < low and high < margin
+
+    smallest = 1 / (1 + n_resamples)
+    alphas = np.geomspace(smallest, 0.5, 1 + math.ceil(math.log(0.5 / smallest) / math.log(1.01)))
+    first = bisect_left(alphas, True, key=within)
+    return float(alphas[first]) if first < len(alphas) else 1.0
 
 
 def wilson(mean: float, n: float, confidence_level: float = 0.95) -> tuple[float, float]:
@@ -109,7 +143,7 @@ def wilson_difference(
     Returns:
         low and high; NaN with fewer than two groups.
     """
-    n = _effective_n(after - before, labels)
+    n = effective_n(after - before, labels)
     if not n > 0:
         return math.nan, math.nan
     p, q = float(after.mean()), float(before.mean())
@@ -151,6 +185,18 @@ def equivalence_level(n_tests: int = 1, alpha: float = 0.05) -> float:
     return 1 - 2 * alpha / n_tests
 
 
+def expanded_level(confidence_level: float, n_groups: int) -> float:
+    """Level of the bootstrap's percentiles that hold the mean as often as Student's interval of n_groups does.
+
+    Percentiles alone are as narrow as the normal distribution with the variance of the sample (Hesterberg, American
+    Statistician 69, 2015, section 5.3); that tells below about 100 groups.
+    """
+    from scipy.stats import t
+
+    student = float(t.ppf((1 + confidence_level) / 2, n_groups - 1)) * math.sqrt(n_groups / (n_groups - 1))
+    return 2 * NormalDist().cdf(student) - 1
+
+
 def detectable(low: float, high: float, confidence_level: float = 0.95, power: float = POWER) -> float:
     """The smallest true difference that a two-sided test finds with this power, from the width of the interval.
 
@@ -170,7 +216,26 @@ def enough(n: int, found: float, wanted: float) -> float:
     return math.nan if math.isnan(found) or wanted <= 0 else math.ceil(round(n * (found / wanted) ** 2, 6))
 
 
-def _effective_n(differences: np.ndarray, labels: np.ndarray | None) -> float:
+def _interval(
+    after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, n_resamples: int, seed: int
+) -> tuple[str, Callable[[float], tuple[float, float]]]:
+    """How the interval of a difference is found, and low and high for a confidence level; see `paired_difference`."""
+    for name, values in (("after", after), ("before", before)):
+        if len(values) and (values.min() < 0 or values.max() > 1):
+            raise ValueError(f"{name}: {values.min():g} to {values.max():g}; expected numbers in [0, 1]")
+    sums, sizes = by_group(after - before, labels)
+    if _n_differ(sums) < FEW:
+        return "wilson", lambda level: wilson_difference(after, before, labels, level)
+    means = np.sort(resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed)))
+    return "bootstrap", lambda level: percentiles(means, expanded_level(level, len(sums)))
+
+
+def _n_differ(sums: np.ndarray) -> int:
+    """Groups whose two sums differ by more than rounding."""
+    return int(np.sum(np.abs(sums) > 1e-12))
+
+
+def effective_n(differences: np.ndarray, labels: np.ndarray | None) -> float:
     """How many independent examples tell as much: n without groups, at least one a group where none differ."""
     sums, sizes = by_group(differences, labels)
     if len(sums) < 2:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 _CHUNK = 250_000  # numbers drawn at once: they stay in the cache, and memory stays a few megabytes
+_CELL = 2**10  # units that are drawn from together: they stay in the innermost cache
+_MANY = 32  # a binomial draw costs about as much as so many drawn units
 
 
 class Interval(NamedTuple):
@@ -70,16 +72,14 @@ def bootstrap_mean(
     labels = _labels(groups, len(values))
     if n_resamples < 1:
         raise ValueError(f"n_resamples {n_resamples}: expected at least 1")
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, as 0.95")
+    check_level(confidence_level)
     known = ~np.isnan(values)
     values, labels = values[known], None if labels is None else labels[known]
     sums, sizes = by_group(values, labels)
     low = high = float("nan")
     if len(sums) >= 2:
-        means = _resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed))
-        tail = (1 - confidence_level) / 2
-        low, high = (float(bound) for bound in np.quantile(means, [tail, 1 - tail]))
+        means = resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed))
+        low, high = percentiles(means, confidence_level)
     mean = float(sums.sum() / sizes.sum()) if len(sums) else float("nan")
     return Interval(mean, low, high, len(values), int(np.sum(~known)), len(sums))
 
@@ -160,50 +160,74 @@ def by_group(values: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndarray,
     return np.bincount(group, weights=values), np.bincount(group).astype(float)
 
 
-def _resampled_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+def check_level(confidence_level: float) -> None:
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, as 0.95")
+
+
+def percentiles(means: np.ndarray, confidence_level: float) -> tuple[float, float]:
+    """low and high, between which the middle of the resampled means lies."""
+    tail = (1 - confidence_level) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def resampled_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
     """Means of resamples of groups; sums, sizes: shape (g,), each group's total and number of values."""
-    pairs = sums + 1j * sizes  # one number a group: totals of both are then added up in one go
-    kinds, frequency = np.unique(pairs, return_counts=True)
-    if 32 * len(kinds) <= len(pairs):  # a kind's binomial draw costs about as much as 32 drawn groups
-        drawn = rng.multinomial(len(pairs), frequency / len(pairs), size=n_resamples)
-        return (drawn @ np.real(kinds)) / (drawn @ np.imag(kinds))
     if np.all(sizes == sizes[0]):
         return _resampled_totals(sums, n_resamples, rng) / sizes.sum()
+    pairs = sums + 1j * sizes  # one number a group: totals of both are then added up in one go
     totals = _resampled_totals(pairs, n_resamples, rng)
     return np.real(totals) / np.imag(totals)
 
 
 def _resampled_totals(units: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Totals of resamples of units, shape (g,), with replacement.
+    """Totals of resamples of units, shape (g,), with replacement; the order of the units makes no difference.
 
-    Units lie in blocks of 2**k: how many are drawn from each block is multinomial, which ones is k random bits. That
-    is the same distribution as an index below g for each draw, at half the time.
+    Units that are equal and many are one cell, and the others lie in cells of 2**k units. How many units are drawn from
+    each cell is multinomial. Which ones, in the second kind of cell, is k random bits each.
     """
-    sizes = [2**16] * (len(units) >> 16) + [2**k for k in range(15, -1, -1) if len(units) >> k & 1]
-    firsts = np.cumsum([0, *sizes[:-1]])
-    share = np.array(sizes) / len(units)
-    totals = np.zeros(n_resamples, dtype=units.dtype)
-    step = max(1, _CHUNK // len(units))
+    kinds, frequency = np.unique(units, return_counts=True)
+    many = frequency >= _MANY
+    others = np.repeat(kinds[~many], frequency[~many])
+    sizes = [_CELL] * (len(others) // _CELL) + [2**k for k in range(16) if len(others) % _CELL >> k & 1]
+    cells = np.split(others, np.cumsum(sizes)[:-1]) if sizes else []
+    share = np.concatenate([frequency[many], sizes]) / len(units)
+    totals = np.empty(n_resamples, dtype=units.dtype)
+    step = max(1, 4 * _CHUNK // len(share))
     for start in range(0, n_resamples, step):
-        part = totals[start : start + step]
-        counts = rng.multinomial(len(units), share, size=len(part))
-        for first, size, count in zip(firsts, sizes, counts.T, strict=True):
-            bits = rng.integers(2**16, size=count.sum(), dtype=np.uint16) & np.uint16(size - 1)
-            drawn = np.take(units[first : first + size], bits, mode="clip")
-            some = count > 0
-            part[some] += np.add.reduceat(drawn, (np.cumsum(count) - count)[some])
+        counts = rng.multinomial(len(units), share, size=min(step, n_resamples - start))
+        part = counts[:, : many.sum()] @ kinds[many]
+        for cell, drawn in zip(cells, counts[:, many.sum() :].T, strict=True):
+            part += _drawn_totals(cell, drawn, rng)
+        totals[start : start + step] = part
+    return totals
+
+
+def _drawn_totals(cell: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Totals of counts[i] units, each drawn from the cell of 2**k units; counts, totals: shape (r,)."""
+    totals = np.zeros(len(counts), dtype=cell.dtype)
+    step = max(1, _CHUNK // len(cell))
+    for start in range(0, len(counts), step):
+        count = counts[start : start + step]
+        bits = rng.integers(2**16, size=count.sum(), dtype=np.uint16) & np.uint16(len(cell) - 1)
+        some = count > 0
+        starts = (np.cumsum(count) - count)[some]
+        totals[start : start + step][some] = np.add.reduceat(cell.take(bits, mode="clip"), starts)
     return totals
 
 
 def _sign_flipped_sums(differences: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
     """Sums of differences under random signs: m differences of one size keep their sign Binomial(m, 1/2) times."""
     size, count = np.unique(np.abs(differences[differences != 0]), return_counts=True)
-    sums = np.zeros(n_resamples)
+    once = count == 1  # such a sign is one random bit, much cheaper than a binomial draw
+    sums = np.full(n_resamples, -(count @ size))
     step = max(1, _CHUNK // max(1, len(size)))
     for start in range(0, n_resamples, step):
-        stop = min(start + step, n_resamples)
-        kept = rng.binomial(count, 0.5, size=(stop - start, len(size)))
-        sums[start:stop] = (2 * kept - count) @ size
+        part = sums[start : start + step]
+        kept = rng.binomial(count[~once], 0.5, size=(len(part), int(np.sum(~once))))
+        bits = rng.integers(256, size=(len(part), -(-int(once.sum()) // 8)), dtype=np.uint8)
+        part += 2 * (kept @ size[~once] + np.unpackbits(bits, axis=1, count=int(once.sum())) @ size[once])
     return sums
 
 

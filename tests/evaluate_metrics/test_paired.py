@@ -15,6 +15,8 @@ from medfaith.evaluate_metrics.confidence.paired import (
     detectable,
     enough,
     equivalence_level,
+    equivalence_p,
+    expanded_level,
     holm,
     paired_difference,
     wilson,
@@ -121,10 +123,40 @@ def test_the_interval_decides_as_two_one_sided_tests_do(margin):
         after = np.where(rng.random(800) < 0.85, before, rng.random(800) < 0.6)
         p = ttost_paired(after * 1.0, before * 1.0, -margin, margin)[0]
         found = paired_difference(after, before, confidence_level=equivalence_level())
+        ours = equivalence_p(after, before, margin)
+        assert ours == pytest.approx(p, rel=0.3, abs=0.015) or p > 0.5  # steps of 1 / 800, 2,000 resamples
         if not 0.035 < p < 0.07:
             decided += 1
-            assert (-margin < found.low and found.high < margin) == (p < 0.05), (seed, p)
+            assert (-margin < found.low and found.high < margin) == (p < 0.05) == (ours < 0.05), (seed, p)
     assert decided >= 4
+
+
+@pytest.mark.parametrize("n_groups", [16, 30, 400])
+def test_percentiles_are_expanded_to_students_interval(n_groups):
+    """Of normal numbers, whose bootstrapped mean is normal with the variance of the sample."""
+    values = np.random.default_rng(3).normal(0.5, 0.1, size=n_groups)
+    level = expanded_level(0.95, n_groups)
+    bootstrapped = stats.norm.interval(level, values.mean(), values.std() / math.sqrt(n_groups))
+    students = stats.t.interval(0.95, n_groups - 1, values.mean(), stats.sem(values))
+    assert bootstrapped == pytest.approx(students)
+    found = paired_difference(values, np.full(n_groups, 0.2))
+    assert found.way == "bootstrap"
+    assert found.high - found.low == pytest.approx(students[1] - students[0], rel=0.12)
+
+
+@pytest.mark.parametrize("n", [10, 200])
+def test_the_equivalence_p_is_where_the_interval_just_fits(n):
+    """Of Wilson's scores (10) and of the bootstrap."""
+    rng = np.random.default_rng(4)
+    before = (rng.random(n) < 0.6) * 1.0
+    after = np.where(rng.random(n) < 0.7, before, 1 - before)
+    margin = float(abs(np.mean(after - before))) + 0.1
+    p = equivalence_p(after, before, margin)
+    for alpha, fits in ((1.001 * p, True), (p / 1.02, False)):
+        found = paired_difference(after, before, confidence_level=equivalence_level(alpha=alpha))
+        assert (-margin < found.low and found.high < margin) is fits
+    assert equivalence_p(after, before, abs(np.mean(after - before)) / 2) == 1
+    assert math.isnan(equivalence_p(after, before, margin, groups=np.zeros(n)))
 
 
 def test_what_could_be_found_agrees_with_the_power_of_a_t_test():

@@ -1,0 +1,186 @@
+"""Does a score rest on something? The score with it beside the scores of controls that take it away.
+
+`medfaith audit` takes the image away (docs/controls.md); the same functions serve a control that takes away a place in
+the image. They resample and exchange whole groups (patient, study, video), as `score` and `paired` do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from .paired import Difference, detectable, effective_n, enough, equivalence_p, holm, paired_difference, wilson
+from .score import by_group, known_pairs, permutation_test
+
+ALPHA = 0.05
+Name = Literal["uses", "no use", "harmed", "open", "undefined"]
+
+
+class Share(NamedTuple):
+    """value = n_hits / n with its interval [low, high]; NaN where undefined. n_groups: n without groups."""
+
+    value: float
+    low: float
+    high: float
+    n_hits: int
+    n: int
+    n_groups: int
+
+
+class Reliance(NamedTuple):
+    """What the image adds to the score of one benchmark.
+
+    best: the blind control that leaves least to the image, on the rows for which both have a value.
+    found: the score with the image less that of `best`, with its 95% interval.
+    p_above: that the image adds no more than the margin to some blind control (`exceeding_p`; the largest of all).
+    p_below: that the image takes away no more than the margin from some blind control (the same).
+    p_equal: that image and `best` differ by the margin or more (`paired.equivalence_p`), times the blind controls,
+        since the data chose `best` (Bonferroni).
+    could_find: the difference from `best` that this many rows show four times in five.
+    n_enough: rows that would settle it four times in five. That is for a difference of the margin, or, where that could
+        be found already, for the distance of the difference from the margin.
+    """
+
+    best: str
+    found: Difference
+    p_above: float
+    p_below: float
+    p_equal: float
+    could_find: float
+    n_enough: float
+
+
+class Verdict(NamedTuple):
+    """name: what can be said. p_holm: the corrected p-value that says it; of "open", the smallest of the three."""
+
+    name: Name
+    p_holm: float
+
+
+def share(
+    hits: Sequence[float] | np.ndarray,
+    groups: Sequence | np.ndarray | None = None,
+    confidence_level: float = 0.95,
+) -> Share:
+    """A proportion with Wilson's score interval.
+
+    In groups, n is the effective one of Korn and Graubard (Survey Methodology 24, 1998); see `paired.effective_n`.
+
+    Args:
+        hits: shape (n,), 1 or 0; NaN is left out. groups: shape (n,), one label a value.
+
+    Returns:
+        the share; low and high are NaN with fewer than two groups.
+
+    Raises:
+        ValueError: arrays of another shape, or another number.
+
+    >>> share([1, 1, 1, 0]).value
+    0.75
+    """
+    known, _, labels, _ = known_pairs(hits, hits, groups)
+    if not np.isin(known, (0, 1)).all():
+        raise ValueError(f"hits: {known[~np.isin(known, (0, 1))][0]:g}; expected 1 or 0, or NaN")
+    n_groups = len(by_group(known, labels)[0])
+    if not len(known):
+        return Share(math.nan, math.nan, math.nan, 0, 0, 0)
+    value = float(known.mean())
+    low, high = wilson(value, effective_n(known, labels), confidence_level)
+    return Share(value, low, high, int(known.sum()), len(known), n_groups)
+
+
+def reliance(
+    image: Sequence[float] | np.ndarray,
+    blind: Mapping[str, Sequence[float] | np.ndarray],
+    *,
+    margin: float,
+    groups: Sequence | np.ndarray | None = None,
+    seed: int = 42,
+) -> Reliance:
+    """What the image adds to a score, beside the blind control that needs it least.
+
+    Args:
+        image: shape (n,), the score of each row with the image, in [0, 1]; NaN where a row has none.
+        blind: the same rows' scores under each blind control. A row without a value is left out of that pair.
+        margin: a smaller difference makes no difference; in the unit of the scores.
+        groups: shape (n,), one label a row. seed: of the resamples and permutations.
+
+    Returns:
+        what `verdicts` judges. The p-values are NaN where a pair has fewer than two groups.
+
+    Raises:
+        ValueError: no blind control, arrays of another shape, or a score outside [0, 1].
+    """
+    if not blind:
+        raise ValueError("blind: no control; expected the scores of one or more")
+    how = {"groups": groups, "seed": seed}
+    all_found = {name: paired_difference(image, scores, **how) for name, scores in blind.items()}
+    best = min(all_found, key=lambda name: (math.isnan(all_found[name].difference), all_found[name].difference))
+    found = all_found[best]
+    above = [exceeding_p(image, scores, margin, **how) for scores in blind.values()]
+    below = [exceeding_p(scores, image, margin, **how) for scores in blind.values()]
+    p_equal = float(np.minimum(1, len(blind) * equivalence_p(image, blind[best], margin, **how)))
+    could_find = detectable(found.low, found.high)
+    wanted = abs(abs(found.difference) - margin) if could_find < margin else margin
+    n_enough = enough(found.n, could_find, wanted)
+    return Reliance(best, found, float(np.max(above)), float(np.max(below)), p_equal, could_find, n_enough)
+
+
+def exceeding_p(
+    after: Sequence[float] | np.ndarray,
+    before: Sequence[float] | np.ndarray,
+    margin: float = 0.0,
+    *,
+    groups: Sequence | np.ndarray | None = None,
+    n_resamples: int = 10_000,
+    seed: int = 42,
+) -> float:
+    """The p-value of "mean(after) is above mean(before) by no more than the margin": a permutation test of groups.
+
+    The difference less the margin is not symmetric under this hypothesis, and where it is skewed the plain test fails:
+    60 rows that each gain a little, of which none happens to show the rare great loss, seem sure. So one more
+    group counts, of the mean size, that speaks wholly against it. The test is two-sided, that is at half its level for
+    this side (benchmarks/audit_coverage.py has its errors).
+
+    Returns:
+        the p-value, 1 where the difference is not above the margin; NaN with fewer than two groups.
+    """
+    after, before, labels, _ = known_pairs(after, before, groups)
+    sums, sizes = by_group(after - before, labels)
+    if len(sums) < 2:
+        return math.nan
+    size = sizes.mean()
+    excess = np.round(np.append(sums, -size) - margin * np.append(sizes, size), 12)  # equal ones stay equal
+    if not excess.sum() > 0:
+        return 1.0
+    return permutation_test(excess, np.zeros_like(excess), n_resamples=n_resamples, seed=seed).p_value
+
+
+def verdicts(found: Sequence[Reliance]) -> list[Verdict]:
+    """What can be said of each benchmark, when all of them are judged together.
+
+    Each of the three kinds of p-values is corrected by Holm's method over the benchmarks. Below 0.05
+
+    - p_above says "uses": the score with the image is above that under every blind control, by more than the margin;
+    - p_below says "harmed": it is below each of them, by more than the margin;
+    - p_equal says "no use": two one-sided tests find it within the margin of the best blind control.
+
+    Where none of them says anything, the verdict is "open". That is never a finding of equality: `Reliance.n_enough`
+    rows would tell. A benchmark of fewer than two groups is "undefined" and counts as no test.
+    """
+    kinds: dict[Name, np.ndarray] = {
+        "uses": holm([one.p_above for one in found]),
+        "harmed": holm([one.p_below for one in found]),
+        "no use": holm([one.p_equal for one in found]),
+    }
+    return [_verdict({name: float(p[i]) for name, p in kinds.items()}) for i in range(len(found))]
+
+
+def _verdict(p_values: Mapping[Name, float]) -> Verdict:
+    if any(math.isnan(p) for p in p_values.values()):
+        return Verdict("undefined", math.nan)
+    name = min(p_values, key=p_values.__getitem__)
+    return Verdict(name if p_values[name] < ALPHA else "open", p_values[name])

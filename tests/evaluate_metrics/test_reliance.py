@@ -1,0 +1,175 @@
+"""What an image adds beside blind controls: against scipy and statsmodels, known models, and undefined cases."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from medfaith.evaluate_metrics.confidence.paired import wilson
+from medfaith.evaluate_metrics.confidence.reliance import exceeding_p, reliance, share, verdicts
+
+NAN = math.nan
+
+
+def patients(rng, n):
+    return np.repeat(np.arange(n), rng.integers(1, 5, size=n))[:n]
+
+
+def right(rng, groups, share_right):
+    """Zeros and ones of which those of one patient go together; share_right of them are 1."""
+    z = rng.normal(size=len(groups))[groups] + rng.normal(size=len(groups))
+    return (z < math.sqrt(2) * stats.norm.ppf(share_right)) * 1.0
+
+
+@pytest.mark.parametrize(("n_hits", "n"), [(0, 40), (40, 40), (13, 40), (59, 60)])
+def test_a_share_without_groups_is_statsmodels_wilson(n_hits, n):
+    hits = np.repeat([1.0, 0.0, NAN], [n_hits, n - n_hits, 3])
+    found = share(hits)
+    assert found[1:3] == pytest.approx(proportion_confint(n_hits, n, method="wilson"), abs=1e-9)
+    assert (found.value, found.n_hits, found.n, found.n_groups) == (n_hits / n, n_hits, n, n)
+    assert str(share(hits, range(len(hits)))) == str(found)  # a group of one is no group
+
+
+def test_rows_of_a_patient_that_agree_count_as_one():
+    hits, groups = np.repeat(np.arange(40) % 4 == 0, 3), np.repeat(np.arange(40), 3)
+    found, alone = share(hits, groups), share(hits[::3])
+    assert (found.value, found.n, found.n_groups) == (0.25, 120, 40)
+    assert found[1:3] == pytest.approx(alone[1:3], abs=0.01)
+    all_right = share(np.ones(120), groups)
+    assert all_right.low == pytest.approx(wilson(1, 40)[0], abs=0.01)  # no spread to see: a patient is one row
+
+
+def test_p_is_scipys_on_the_excess_of_each_patient_and_of_one_against():
+    rng = np.random.default_rng(2)
+    groups = patients(rng, 150)
+    after, before = right(rng, groups, 0.75), right(rng, groups, 0.55)
+    sums, sizes = np.bincount(groups, weights=after - before), np.bincount(groups)
+    excess = np.append(sums - 0.05 * sizes, -1.05 * sizes.mean())
+    scipys = stats.permutation_test((excess,), np.sum, permutation_type="samples", vectorized=True, rng=1)
+    ours = exceeding_p(after, before, 0.05, groups=groups)
+    assert 0.02 < ours < 0.8
+    assert ours == pytest.approx(float(scipys.pvalue), abs=0.02)
+
+
+@pytest.mark.parametrize("n_groups", [2, 5, 7])
+def test_few_patients_who_all_agree_are_no_proof(n_groups):
+    groups = np.repeat(np.arange(n_groups), 50)
+    ones, zeros = np.ones(len(groups)), np.zeros(len(groups))
+    found = reliance(ones, {"blank": zeros}, margin=0.02, groups=groups)
+    assert found.found.difference == 1
+    assert verdicts([found])[0].name == "open"
+    assert verdicts([reliance(ones, {"blank": zeros}, margin=0.02)])[0].name == "uses"
+
+
+def test_a_rare_great_loss_that_is_not_seen_is_allowed_for():
+    """60 rows that each gain 0.03 more than the margin: one in 50 that loses all would not show a third of the time."""
+    found = reliance(np.full(60, 0.88), {"blank": np.full(60, 0.8)}, margin=0.05)
+    assert verdicts([found])[0].name == "open"
+
+
+def test_the_best_blind_control_decides():
+    """The image has to be above every one; that some control is weak shows nothing."""
+    rng = np.random.default_rng(1)
+    groups = patients(rng, 400)
+    image, weak, strong = (right(rng, groups, p) for p in (0.8, 0.3, 0.8))
+    found = reliance(image, {"none": weak, "other": strong}, margin=0.05, groups=groups)
+    alone = reliance(image, {"none": weak}, margin=0.05, groups=groups)
+    assert (found.best, alone.best) == ("other", "none")
+    assert [one.name for one in verdicts([found, alone])] == ["open", "uses"]
+    harmed = reliance(weak, {"none": image, "other": strong}, margin=0.05, groups=groups)
+    assert verdicts([harmed])[0].name == "harmed"
+    assert found.n_enough == math.ceil(found.found.n * (found.could_find / 0.05) ** 2) > found.found.n
+
+
+@pytest.mark.parametrize(
+    ("p_above", "p_below", "p_equal", "names", "p_holm"),
+    [
+        ([0.01, 0.04], [1, 1], [1, 1], ["uses", "uses"], [0.02, 0.04]),
+        ([0.03, 0.04], [1, 1], [1, 1], ["open", "open"], [0.06, 0.06]),
+        ([0.01, NAN], [1, NAN], [1, NAN], ["uses", "undefined"], [0.01, NAN]),
+        ([0.01, 1, 1], [1, 0.001, 1], [1, 1, 0.02], ["uses", "harmed", "open"], [0.03, 0.003, 0.06]),
+        ([1, 1], [1, 1], [0.02, 0.3], ["no use", "open"], [0.04, 0.3]),
+        ([], [], [], [], []),
+    ],
+)
+def test_a_verdict_holds_over_all_benchmarks(p_above, p_below, p_equal, names, p_holm):
+    one = reliance([1.0, 0.0], {"blank": [1.0, 0.0]}, margin=0.1)
+    found = [
+        one._replace(p_above=above, p_below=below, p_equal=equal)
+        for above, below, equal in zip(p_above, p_below, p_equal, strict=True)
+    ]
+    verdict = verdicts(found)
+    assert [one.name for one in verdict] == names
+    assert [one.p_holm for one in verdict] == pytest.approx(p_holm, nan_ok=True)
+
+
+def test_what_is_undefined_is_nan_and_rows_without_a_value_are_left_out():
+    image, blind = [1.0, NAN, 0.0, 1.0], [0.0, 1.0, NAN, 1.0]
+    found = reliance(image, {"blank": blind}, margin=0.05)
+    assert (found.found.n, found.found.n_nan, found.found.difference) == (2, 2, 0.5)
+    for scores, groups in (([NAN] * 4, None), (blind, ["a"] * 4)):
+        undefined = reliance(image, {"blank": scores}, margin=0.05, groups=groups)
+        assert all(math.isnan(p) for p in (undefined.p_above, undefined.p_below, undefined.p_equal))
+        assert math.isnan(undefined.n_enough)
+        assert verdicts([undefined])[0].name == "undefined"
+    assert verdicts([reliance(image, {"blank": blind, "other": [NAN] * 4}, margin=0.05)])[0].name == "undefined"
+    assert all(math.isnan(number) for number in share([NAN])[:3])
+    assert math.isnan(share([1, 0], ["a", "a"]).low)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: share([0.5]), "hits: 0.5; expected 1 or 0, or NaN"),
+        (lambda: reliance([1.0], {}, margin=0.05), "blind: no control"),
+        (lambda: reliance([1.0], {"blank": [1.0, 0.0]}, margin=0.05), "after has 1 numbers and before 2"),
+        (lambda: reliance([7.0], {"blank": [1.0]}, margin=0.05), "after: 7 to 7; expected"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def numbers(found):
+    return [value for value in found if not isinstance(value, str)]
+
+
+scores = st.lists(st.sampled_from([0.0, 1.0, 0.25, NAN]), min_size=24, max_size=24)
+
+
+@settings(max_examples=25, deadline=None)
+@given(scores, scores, st.permutations(range(24)), st.sampled_from([1, 3]))
+def test_invariants(image, blind, order, size):
+    groups = [i // size for i in range(24)]
+    found = reliance(image, {"blank": blind}, margin=0.125, groups=groups)
+    shuffled = [[values[i] for i in order] for values in (image, blind, groups)]
+    renamed = [f"patient {-group}" for group in shuffled[2]]
+    again = reliance(shuffled[0], {"blank": shuffled[1]}, margin=0.125, groups=renamed)
+    assert numbers(again.found) == pytest.approx(numbers(found.found), nan_ok=True)
+    assert again[2:] == pytest.approx(found[2:], rel=0.011, nan_ok=True)  # p_equal lies on a grid of 1%
+    mirrored = reliance(blind, {"blank": image}, margin=0.125, groups=groups)
+    assert (mirrored.p_above, mirrored.p_below) == pytest.approx((found.p_below, found.p_above), nan_ok=True)
+    assert mirrored.found.difference == pytest.approx(-found.found.difference, nan_ok=True)
+    itself = reliance(image, {"blank": blind, "same": image}, margin=0.125, groups=groups)
+    assert verdicts([itself])[0].name != "uses"
+    assert (
+        reliance(image, {"same": image}, margin=0.125, groups=groups).found.difference in {0.0} or np.isnan(image).all()
+    )
+
+
+@pytest.mark.parametrize(("accuracy", "fewest", "most"), [(0.5, 0, 1), (0.9, 8, 10)])
+def test_a_model_that_guesses_anew_rarely_seems_to_see_and_one_that_sees_does(accuracy, fewest, most):
+    """A small part of benchmarks/audit_coverage.py."""
+    rng = np.random.default_rng(0)
+    groups = patients(rng, 120)
+    names = []
+    for seed in range(10):
+        image, *blind = (right(rng, groups, p) for p in (accuracy, 0.5, 0.5))
+        controls = {"none": blind[0], "blank": blind[1]}
+        names.append(verdicts([reliance(image, controls, margin=0.05, groups=groups, seed=seed)])[0].name)
+    assert fewest <= names.count("uses") <= most
