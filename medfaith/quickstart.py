@@ -204,7 +204,7 @@ def _audit(out: Path, metadata: Mapping[str, Any]) -> list[Judged]:
         tasks, _ = plan(tuple(TASKS), metadata, AUDITED_ROWS)
         models = {name: reference_model(name, store=metadata["heatmaps"]) for name in AUDITED}
         ask(models, tasks, CONTROLS, metadata, partial, say=lambda _: None)
-        return judge(audited(partial, AUDITED, tasks, MARGIN), MARGIN)
+        return judge(audited(partial, AUDITED, tasks, MARGIN))
 
 
 def audit_table(judged: Sequence[Judged]) -> str:

@@ -38,7 +38,9 @@ class Reliance(NamedTuple):
     p_above: that the image adds no more than the margin to some blind control (`exceeding_p`; the largest of all).
     p_below: that the image takes away no more than the margin from some blind control (the same).
     p_equal: that image and `best` differ by the margin or more (`paired.equivalence_p`), times the blind controls,
-        since the data chose `best` (Bonferroni).
+        since the data chose `best` (Bonferroni). Where not one row differs under any control, nothing is known of how
+        rows of a group go together, and they count singly: (1 - margin) ** n is the chance of that if the share
+        `margin` of all rows differed. That speaks of these groups, not of other ones.
     could_find: the difference from `best` that this many rows show four times in five.
     n_enough: rows that would settle it four times in five. That is for a difference of the margin, or, where that could
         be found already, for the distance of the difference from the margin.
@@ -123,10 +125,22 @@ def reliance(
     above = [exceeding_p(image, scores, margin, **how) for scores in blind.values()]
     below = [exceeding_p(scores, image, margin, **how) for scores in blind.values()]
     p_equal = float(np.minimum(1, len(blind) * equivalence_p(image, blind[best], margin, **how)))
+    if all(unchanged(image, scores) for scores in blind.values()):
+        p_equal = min(p_equal, (1 - margin) ** found.n)
     could_find = detectable(found.low, found.high)
     wanted = abs(abs(found.difference) - margin) if could_find < margin else margin
     n_enough = enough(found.n, could_find, wanted)
     return Reliance(best, found, float(np.max(above)), float(np.max(below)), p_equal, could_find, n_enough)
+
+
+def unchanged(after: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray) -> bool:
+    """Whether every row that has both scores has the same in both.
+
+    >>> unchanged([1, 0, math.nan], [1, 0, 1])
+    True
+    """
+    after, before, _, _ = known_pairs(after, before, None)
+    return bool(np.array_equal(after, before))
 
 
 def exceeding_p(

@@ -97,7 +97,7 @@ def _ask_and_tell(
     model = named_model(rest)
     ask({name_of(model): model}, tasks, arguments.controls, metadata, out)
     found = audited(out, [name_of(model)], tasks, margin)
-    judged = judge(found, margin)
+    judged = judge(found)
     write_tables(out, judged, margin)
     n_clean, n = write_blind_clean(out, found, others)
     for one in judged:

@@ -32,13 +32,13 @@ class Judged(NamedTuple):
         return TITLES[self.found.benchmark]
 
 
-def judge(found: Sequence[Audited], margin: float) -> list[Judged]:
+def judge(found: Sequence[Audited]) -> list[Judged]:
     """The verdicts, corrected over the benchmarks of a model."""
     result = []
     for model in dict.fromkeys(one.model for one in found):
         own = [one for one in found if one.model == model]
         image, place = ([None if _unread(one) else getattr(one, name) for one in own] for name in ("reliance", "place"))
-        both = zip(own, _verdicts(image, margin), _verdicts(place, margin), strict=True)
+        both = zip(own, _verdicts(image), _verdicts(place), strict=True)
         result += [Judged(*three) for three in both]
     return result
 
@@ -48,9 +48,9 @@ def _unread(found: Audited) -> bool:
     return found.n_unread > MOST * len(found.rows)
 
 
-def _verdicts(found: Sequence[Reliance | None], margin: float) -> list[Verdict]:
+def _verdicts(found: Sequence[Reliance | None]) -> list[Verdict]:
     """Of what could not be asked: undefined."""
-    known = iter(verdicts([one for one in found if one is not None], margin))
+    known = iter(verdicts([one for one in found if one is not None]))
     return [Verdict("undefined", float("nan")) if one is None else next(known) for one in found]
 
 
@@ -60,7 +60,7 @@ def overview(judged: Sequence[Judged], margin: float) -> Table:
     columns = [
         Column("Model" if several else None, ("model",)), Column("Benchmark", ("benchmark",)),
         Column("Rows", ("n",), count), Column("Image", ("score",), percent), Column("Blind", ("blind",), percent),
-        Column("Reliance [95%]", ("reliance", "low", "high"), points_interval),
+        Column("Reliance [95%]", ("reliance", "low", "high", "n_differ"), _difference),
         *(Column(title, (name,), percent) for title, name in (
             ("Mirage", "mirage"), ("Unrelated", "unrelated"), ("Causal", "grounding"))),
         Column("Uses the image?", ("uses_image", "n", "n_enough"), _answer),
@@ -73,20 +73,20 @@ def overview(judged: Sequence[Judged], margin: float) -> Table:
 def _row(one: Judged) -> list[Any]:
     of_image, of_place = _of(one.found.reliance), _of(one.found.place)
     shares = [share.value for share in (one.found.mirage, one.found.unrelated, one.found.grounding)]
-    n, score, blind, difference, low, high, n_enough = of_image
+    *scores, n_enough = of_image
     return [
-        one.found.model, one.title, n, score, blind, difference, low, high, *shares,
-        one.image.name, n, n_enough, one.place.name, of_place[0], of_place[-1], one.image.p_holm, one.place.p_holm,
+        one.found.model, one.title, *scores, *shares,
+        one.image.name, of_image[0], n_enough, one.place.name, of_place[0], of_place[-1], one.image.p_holm, one.place.p_holm,
         one.found.reliance.best if one.found.reliance else None,
     ]  # fmt: skip
 
 
 def _of(found: Reliance | None) -> list[Any]:
-    """Rows, score, score of the control, difference, low, high, rows that would do."""
+    """Rows, score, score of the control, difference, low, high, groups that differ, rows that would do."""
     if found is None:
-        return [None] * 7
+        return [None] * 8
     one = found.found
-    return [one.n, one.after, one.before, one.difference, one.low, one.high, found.n_enough]
+    return [one.n, one.after, one.before, one.difference, one.low, one.high, one.n_differ, found.n_enough]
 
 
 def _answer(name: str, n: Any, n_enough: Any) -> str:
@@ -102,18 +102,22 @@ def details(one: Judged) -> Table:
     for task in [None, *tasks] if len(tasks) > 1 else [None]:
         for control in controls:
             of = found.under(control, task)
-            difference = [None] * 3 if control == IMAGE else [of.difference, of.low, of.high]
+            difference = [None] * 4 if control == IMAGE else [of.difference, of.low, of.high, of.n_differ]
             rows.append([task or "all", control, of.n, of.n_nan, of.after, of.before, *difference])
     columns = [
         Column(None, ("task",)), Column("Shown", ("control",), _shown), Column("Rows", ("n",), count),
         Column(None, ("n_without",)), Column("Score", ("score",), percent),
         Column("With the image", ("score_with_image",), percent),
-        Column("Difference [95%]", ("difference", "low", "high"), points_interval),
+        Column("Difference [95%]", ("difference", "low", "high", "n_differ"), _difference),
     ]  # fmt: skip
     n_patients = len({*found.groups.tolist()})
     title = f"{one.title}: {count(len(found.rows))} rows of {count(n_patients)} groups, {' and '.join(found.metrics)}"
     name = f"audit_{found.benchmark.replace('-', '_')}"
     return Table(name, title, columns, rows, [], n_printed=len(controls))
+
+
+def _difference(value: Any, low: Any, high: Any, n_differ: Any) -> str:
+    return "+0.00 (no row differs)" if n_differ == 0 else points_interval(value, low, high)
 
 
 def _shown(control: str) -> str:
@@ -165,7 +169,7 @@ def _sentences(one: Judged, margin: float) -> Iterator[str]:
         if found is not None and verdict.name in words:
             of = found.found
             enough = f" with n = {count(of.n)}; n = {count(found.n_enough)} would do" * (verdict.name == "open")
-            difference = points_interval(of.difference, of.low, of.high)
+            difference = _difference(of.difference, of.low, of.high, of.n_differ)
             yield f"{words[verdict.name].format(best=found.best)}{enough} ({difference})."
 
 
@@ -178,8 +182,8 @@ def _notes(margin: float) -> list[str]:
         "stay although another image has another right answer. Causal: of the right answers, those that are lost with "
         "the place that is asked about and kept without another place. All in per cent; – is undefined.",
         f"Yes: better than every blind control by more than {points}, p below 0.05 after Holm's correction over the "
-        f"benchmarks. No: two one-sided tests find the difference to be within {points}. Everything else cannot be "
-        "told; the number of rows that would do finds a difference as large as the margin 4 times in 5.",
+        f"benchmarks. No: two one-sided tests find the difference to be within {points}, or not one of enough rows "
+        "differs. Everything else cannot be told; the number of rows that would do finds a difference as large as the margin 4 times in 5.",
         f"Where more than {100 * MOST:g}% of the answers with the image cannot be read, there is no verdict. "
         "A graded score counts as right from one half on. Attention (AUROC) is neither right nor wrong.",
     ]

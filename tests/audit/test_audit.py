@@ -56,7 +56,7 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
     assert write_blind_clean(tmp_path, [found], []) == (5, 10)
     assert list(read_ids(tmp_path / "blind_clean.csv")) == clean
     assert write_blind_clean(tmp_path, [found], [other]) == (1, 10)  # the other one is right on the first eight
-    words = tables.in_words(tables.judge([found], 0.05)[0], 0.05)
+    words = tables.in_words(tables.judge([found])[0], 0.05)
     assert words[0].startswith("Mirage: 4 of 8 (50.00%) [")
     assert "under none" in words[0]
 
