@@ -76,8 +76,8 @@ def _row(one: Judged) -> list[Any]:
     *scores, n_enough = of_image
     return [
         one.found.model, one.title, *scores, *shares,
-        one.image.name, of_image[0], n_enough, one.place.name, of_place[0], of_place[-1], one.image.p_holm, one.place.p_holm,
-        one.found.reliance.best if one.found.reliance else None,
+        one.image.name, of_image[0], n_enough, one.place.name, of_place[0], of_place[-1],
+        one.image.p_holm, one.place.p_holm, one.found.reliance.best if one.found.reliance else None,
     ]  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def details(one: Judged) -> Table:
 
 
 def _difference(value: Any, low: Any, high: Any, n_differ: Any) -> str:
-    return "+0.00 (no row differs)" if n_differ == 0 else points_interval(value, low, high)
+    return "+0.00 (none differs)" if n_differ == 0 else points_interval(value, low, high)
 
 
 def _shown(control: str) -> str:
@@ -183,7 +183,8 @@ def _notes(margin: float) -> list[str]:
         "the place that is asked about and kept without another place. All in per cent; – is undefined.",
         f"Yes: better than every blind control by more than {points}, p below 0.05 after Holm's correction over the "
         f"benchmarks. No: two one-sided tests find the difference to be within {points}, or not one of enough rows "
-        "differs. Everything else cannot be told; the number of rows that would do finds a difference as large as the margin 4 times in 5.",
+        "differs. Everything else cannot be told; the number of rows that would do finds a difference as large as the "
+        "margin 4 times in 5.",
         f"Where more than {100 * MOST:g}% of the answers with the image cannot be read, there is no verdict. "
         "A graded score counts as right from one half on. Attention (AUROC) is neither right nor wrong.",
     ]
