@@ -15,9 +15,9 @@ from typing import Any, cast
 from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
-from . import BASELINES, EXPLAINED, include_path, register_models
+from . import BASELINES, EXPLAINED, LOOKING, include_path, register_models
 
-NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES))
+NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
 OURS = {
     "--metadata": "--control, --data, --root, --skip-missing-images, --patients, --upsampling and --precision-ties",
     "--include_path": "lm_eval itself, with your own path",
