@@ -16,8 +16,14 @@ BASELINES = {
     "majority": "medfaith.tasks.models.baselines:Majority",
     "question_prior": "medfaith.tasks.models.baselines:QuestionPrior",
 }
+LOOKING = {  # reference models that look at the phantom's images
+    "looks": "medfaith.tasks.models.looking:Looks",
+    "mirage": "medfaith.tasks.models.looking:Mirage",
+    "looks_elsewhere": "medfaith.tasks.models.looking:LooksElsewhere",
+}
 MODELS = {
     **BASELINES,
+    **LOOKING,
     "medfaith-hf-vlm": "medfaith.tasks.models.hf_vlm:HFVisionLM",
     "medfaith-contrastive": "medfaith.tasks.models.contrastive:ContrastiveLM",
     "medfaith-explained-vlm": "medfaith.tasks.models.explained_vlm:ExplainedVLM",
@@ -25,7 +31,7 @@ MODELS = {
 }
 
 # Models that take `store`, the folder to keep their heatmaps in.
-EXPLAINED = (*BASELINES, "medfaith-contrastive", "medfaith-explained-vlm", "medfaith-alignment")
+EXPLAINED = (*BASELINES, *LOOKING, "medfaith-contrastive", "medfaith-explained-vlm", "medfaith-alignment")
 
 
 def include_path() -> Path:

@@ -19,10 +19,10 @@ import numpy as np
 from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
-from . import BASELINES, EXPLAINED, include_path, register_models
+from . import BASELINES, EXPLAINED, LOOKING, include_path, register_models
 from .controls import needs_an_image
 
-NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES))
+NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
 OURS = {
     "--metadata": "--control, --data, --root, --rows, --images, --skip-missing-images, --patients, --upsampling and "
     "--precision-ties",

@@ -165,12 +165,12 @@ def _with_places(rows: datasets.Dataset, *, elsewhere: bool) -> list[dict[str, A
     changed = []
     for row in _dicts(rows):
         if row[TARGET] is not None and rle.area(row[TARGET]):
-            place = _place_elsewhere(row) if elsewhere else _AT_THE_TARGET
+            place = place_elsewhere(row) if elsewhere else _AT_THE_TARGET
             changed += [row | {PLACE: place}] if place is not None else []
     return changed
 
 
-def _place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
+def place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Where the region does not touch the target: mirrored, which in a chest is the same part on the other side; else
     moved to one of the free places of a grid, chosen by the row's id. None where there is no place.
     """

@@ -22,7 +22,7 @@ from medfaith.loaders.errors import ImageError, InputError
 from medfaith.report.write import write_report
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.controls import CONTROLS, Facts, described, paint
-from medfaith.tasks.controls.rows import _place_elsewhere, change, controlled
+from medfaith.tasks.controls.rows import change, controlled, place_elsewhere
 from medfaith.tasks.heal import rows as heal
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
@@ -68,7 +68,7 @@ def test_the_other_place_never_touches_the_target(seed, height, width):
     for _ in range(int(drawn.integers(1, 4))):
         top, left = int(drawn.integers(height - 8)), int(drawn.integers(width - 8))
         mask[top : top + int(drawn.integers(2, 9)), left : left + int(drawn.integers(2, 9))] = True
-    place = _place_elsewhere({"id": str(seed), "target": rle.encode(mask)})
+    place = place_elsewhere({"id": str(seed), "target": rle.encode(mask)})
     if place is not None:
         there = paint.moved(mask, **place)
         assert there.sum() == mask.sum()
