@@ -191,9 +191,9 @@ def expanded_level(confidence_level: float, n_groups: int) -> float:
     Percentiles alone are as narrow as the normal distribution with the variance of the sample (Hesterberg, American
     Statistician 69, 2015, section 5.3); that tells below about 100 groups.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit  # Student's quantile; scipy.stats would take a second to import
 
-    student = float(t.ppf((1 + confidence_level) / 2, n_groups - 1)) * math.sqrt(n_groups / (n_groups - 1))
+    student = float(stdtrit(n_groups - 1, (1 + confidence_level) / 2)) * math.sqrt(n_groups / (n_groups - 1))
     return 2 * NormalDist().cdf(student) - 1
 
 
@@ -243,12 +243,12 @@ def effective_n(differences: np.ndarray, labels: np.ndarray | None) -> float:
     n = len(differences)
     if len(sums) == n:
         return n
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     mean = differences.mean()
     alone, together = np.sum((differences - mean) ** 2), np.sum((sums - sizes * mean) ** 2)
     effect = max(1.0, together / alone) if alone > 0 else n / len(sums)
-    return float(n / effect * (t.ppf(0.975, n - 1) / t.ppf(0.975, len(sums) - 1)) ** 2)
+    return float(n / effect * (stdtrit(n - 1, 0.975) / stdtrit(len(sums) - 1, 0.975)) ** 2)
 
 
 def _quantile(confidence_level: float) -> float:

@@ -149,7 +149,7 @@ def exceeding_p(
     margin: float = 0.0,
     *,
     groups: Sequence | np.ndarray | None = None,
-    n_resamples: int = 10_000,
+    n_permutations: int = 10_000,
     seed: int = 42,
 ) -> float:
     """The p-value of "mean(after) is above mean(before) by no more than the margin": a permutation test of groups.
@@ -170,7 +170,7 @@ def exceeding_p(
     excess = np.round(np.append(sums, -size) - margin * np.append(sizes, size), 12)  # equal ones stay equal
     if not excess.sum() > 0:
         return 1.0
-    return permutation_test(excess, np.zeros_like(excess), n_resamples=n_resamples, seed=seed).p_value
+    return permutation_test(excess, np.zeros_like(excess), n_resamples=n_permutations, seed=seed).p_value
 
 
 def verdicts(found: Sequence[Reliance]) -> list[Verdict]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_CHUNK = 250_000  # numbers drawn at once: they stay in the cache, and memory stays a few megabytes
+_CHUNK = 50_000  # numbers drawn at once: they stay in the cache, and memory stays a few megabytes
 _CELL = 2**10  # units that are drawn from together: they stay in the innermost cache
 _MANY = 32  # a binomial draw costs about as much as so many drawn units
 
