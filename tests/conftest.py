@@ -65,6 +65,12 @@ def phantom_roots(once: Once) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
+def phantom_item_roots(once: Once) -> dict[str, Path]:
+    """Synthetic CheXStruct and ReXVQA in their official layouts."""
+    return phantoms(once, "phantom-items", ("chexstruct", "rexvqa"))
+
+
+@pytest.fixture(scope="session")
 def phantom_build(phantom_roots: dict[str, Path], once: Once) -> Path:
     """CXR-ContraBench built from the phantom sources."""
     return once("data", lambda out: cxr_contrabench.build(phantom_roots, out))
