@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
 import pytest
+from filelock import FileLock
 
 # Read when the Hugging Face libraries are first imported, so it has to be here and not in a fixture.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: more threads only wait for one another
 os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdtemp(prefix="medfaith-hf-")
+# Each of the many processes would compile torch and lm-eval anew, which costs more than the tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test is timed: a busy machine fails none
 hypothesis.settings.load_profile("untimed")
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
@@ -25,80 +32,98 @@ from medfaith.loaders import phantom  # noqa: E402
 from medfaith.loaders.phantom import surgery  # noqa: E402
 from tests.hub.fixture import hub  # noqa: E402, F401
 
+Once = Callable[[str, Callable[[Path], Any]], Path]
+
 
 @pytest.fixture(scope="session")
-def phantom_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Name, maker -> a folder that the first process of this run to ask fills, and all its processes read."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder_of(name: str, make: Callable[[Path], Any]) -> Path:
+        folder, made = base / name, base / f".{name}.made"
+        with FileLock(base / f".{name}.lock"):
+            if not made.exists():
+                make(folder)
+                made.touch()
+        return folder
+
+    return folder_of
+
+
+def phantoms(once: Once, name: str, sources: Iterable[str]) -> dict[str, Path]:
+    """The synthetic sources of seed 0, in the folder of that name, by their ids."""
+    folder = once(name, lambda out: phantom.write(out, seed=0, sources=[*sources]))
+    return {source: folder / source for source in sources}
+
+
+@pytest.fixture(scope="session")
+def phantom_roots(once: Once) -> dict[str, Path]:
     """Synthetic CheXpert and OpenI in their official layouts."""
-    return phantom.write(tmp_path_factory.mktemp("phantom"), seed=0, sources=("chexpert", "openi"))
+    return phantoms(once, "phantom", ("chexpert", "openi"))
 
 
 @pytest.fixture(scope="session")
-def phantom_build(phantom_roots: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def phantom_item_roots(once: Once) -> dict[str, Path]:
+    """Synthetic CheXStruct and ReXVQA in their official layouts."""
+    return phantoms(once, "phantom-items", ("chexstruct", "rexvqa"))
+
+
+@pytest.fixture(scope="session")
+def phantom_build(phantom_roots: dict[str, Path], once: Once) -> Path:
     """CXR-ContraBench built from the phantom sources."""
-    out = tmp_path_factory.mktemp("data")
-    cxr_contrabench.build(phantom_roots, out)
-    return out
+    return once("data", lambda out: cxr_contrabench.build(phantom_roots, out))
 
 
 @pytest.fixture(scope="session")
-def phantom_heal_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def phantom_heal_roots(once: Once) -> dict[str, Path]:
     """Synthetic VinDr-CXR and MIMIC-CXR with their masks and detections, in the official layouts."""
-    names = [name for needed in heal_medvqa.NEEDS.values() for name in needed]
-    return phantom.write(tmp_path_factory.mktemp("phantom-heal"), seed=0, sources=names)
+    return phantoms(once, "phantom-heal", [name for needed in heal_medvqa.NEEDS.values() for name in needed])
 
 
 @pytest.fixture(scope="session")
-def phantom_heal_build(phantom_heal_roots: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def phantom_heal_build(phantom_heal_roots: dict[str, Path], once: Once) -> Path:
     """HEAL-MedVQA built from the phantom sources, both configs."""
-    out = tmp_path_factory.mktemp("heal-data")
-    heal_medvqa.build(phantom_heal_roots, out)
-    return out
+    return once("heal-data", lambda out: heal_medvqa.build(phantom_heal_roots, out))
 
 
 @pytest.fixture(scope="session")
-def phantom_surgx_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def phantom_surgx_roots(once: Once) -> dict[str, Path]:
     """Synthetic Cholec80, Cholec80-Boxes, CholecT45 and CholecT50 in their official layouts."""
-    names = ("cholec80", "cholec80_boxes", "cholect45", "cholect50")
-    return phantom.write(tmp_path_factory.mktemp("phantom-surgx"), seed=0, sources=names)
+    return phantoms(once, "phantom-surgx", ("cholec80", "cholec80_boxes", "cholect45", "cholect50"))
 
 
 @pytest.fixture(scope="session")
-def phantom_surgx_flow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def phantom_surgx_flow(once: Once) -> Path:
     """The exact flow between the synthetic videos' seconds, as flow files."""
-    folder = tmp_path_factory.mktemp("flow")
+    return once("flow", _write_flow)
+
+
+def _write_flow(folder: Path) -> None:
     for video in (42, 43):
         clip = surgery.clip(video, seed=0)
-        (folder / f"VID{video}").mkdir()
+        (folder / f"VID{video}").mkdir(parents=True)
         for t in range(0, surgery.N_FRAMES - surgery.FPS, surgery.FPS):
             for direction, (first, second) in {"forward": (t, t + 25), "backward": (t + 25, t)}.items():
                 name = f"{t // surgery.FPS:06d}_{direction}.npy"
                 np.save(folder / f"VID{video}" / name, clip.flow(first, second))
-    return folder
 
 
 @pytest.fixture(scope="session")
-def phantom_surgx_build(
-    phantom_surgx_roots: dict[str, Path], phantom_surgx_flow: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def phantom_surgx_build(phantom_surgx_roots: dict[str, Path], phantom_surgx_flow: Path, once: Once) -> Path:
     """SurgXBench built from the phantom sources, with the motion of the exact flow, the camera's fit trimmed."""
-    out = tmp_path_factory.mktemp("surgx-data")
-    motion = MotionOptions(str(phantom_surgx_flow), trim=0.4)
-    surgxbench.build(phantom_surgx_roots, out, options=surgxbench.Options(motion=motion))
-    return out
+    options = surgxbench.Options(motion=MotionOptions(str(phantom_surgx_flow), trim=0.4))
+    return once("surgx-data", lambda out: surgxbench.build(phantom_surgx_roots, out, options=options))
 
 
 @pytest.fixture(scope="session")
-def phantom_wrong_lung_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def phantom_wrong_lung_roots(once: Once) -> dict[str, Path]:
     """Synthetic Chest ImaGenome and MIMIC-CXR in their official layouts."""
-    names = (wrong_lung.SOURCE, wrong_lung.IMAGES)
-    return phantom.write(tmp_path_factory.mktemp("phantom-wrong-lung"), seed=0, sources=names)
+    return phantoms(once, "phantom-wrong-lung", (wrong_lung.SOURCE, wrong_lung.IMAGES))
 
 
 @pytest.fixture(scope="session")
-def phantom_wrong_lung_build(
-    phantom_wrong_lung_roots: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def phantom_wrong_lung_build(phantom_wrong_lung_roots: dict[str, Path], once: Once) -> Path:
     """That's the Wrong Lung! built from the phantom sources, all configs."""
-    out = tmp_path_factory.mktemp("wrong-lung-data")
-    wrong_lung.build(phantom_wrong_lung_roots, out)
-    return out
+    return once("wrong-lung-data", lambda out: wrong_lung.build(phantom_wrong_lung_roots, out))

@@ -1,6 +1,6 @@
 """Does a score rest on something? The score with it beside the scores of controls that take it away.
 
-`medfaith audit` takes the image away (docs/controls.md); the same functions serve a control that takes away a place in
+`medfaith audit` takes the image away (docs/audit.md); the same functions serve a control that takes away a place in
 the image. They resample and exchange whole groups (patient, study, video), as `score` and `paired` do.
 """
 

@@ -107,29 +107,56 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, tmp_path):
-    out = tmp_path / "answers.jsonl"
-    plan = scene.plan()
+@pytest.fixture(scope="module")
+def server(scene, tmp_path_factory) -> Iterator[tuple[subprocess.Popen, str, Path]]:
+    """The command at work, where its page is, and where its answers go: last for the test that kills it."""
+    out = tmp_path_factory.mktemp("server") / "answers.jsonl"
     with served(scene, out, "--annotator", "ann") as (process, url):
-        with visited(browser, url) as page:
-            page.get_by_text("Choose one sentence").wait_for()
-            assert page.get_by_text("Model A").count() == 0
-            page.get_by_role("button", name="Show the heatmaps").first.click()
-            page.get_by_text("Choose a sentence first.").wait_for()
-            choose(page, SENTENCES[0])
-            page.get_by_text("Model A (1 of 2)").wait_for()
-            page.reload()
-            page.get_by_text("Model A (1 of 2)").wait_for()  # the choice stands
-            page.get_by_role("button", name="Next").locator("visible=true").click()
-            page.get_by_text("Answer all three questions.").wait_for()
-            before = page.locator("img:visible").last.get_attribute("src")
-            page.get_by_label("Show the boxes").check()
-            page.wait_for_function("old => [...document.images].at(-1).src !== old", arg=before)
-            answer(page, "Model A", (1, 2, 3))
-            page.get_by_text("Model B (2 of 2)").wait_for()
-        assert [line["kind"] for line in lines(out)] == ["choice", "judgement"]
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        yield process, url, out
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("/", "evil.example", 400),
+        ("/gradio_api/file=/etc/passwd", None, 403),
+        ("/gradio_api/file=pyproject.toml", None, 403),
+    ],
+)
+def test_nothing_else_is_given_out(server, path, host, status):
+    request = urllib.request.Request(f"{server[1]}{path}", headers={"Host": host} if host else {})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    assert refused.value.code == status
+
+
+def test_the_browser_is_told_to_ask_nobody_else(server):
+    with urllib.request.urlopen(server[1]) as response:
+        assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+
+
+def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
+    process, url, out = server
+    plan = scene.plan()
+    with visited(browser, url) as page:
+        page.get_by_text("Choose one sentence").wait_for()
+        assert page.get_by_text("Model A").count() == 0
+        page.get_by_role("button", name="Show the heatmaps").first.click()
+        page.get_by_text("Choose a sentence first.").wait_for()
+        choose(page, SENTENCES[0])
+        page.get_by_text("Model A (1 of 2)").wait_for()
+        page.reload()
+        page.get_by_text("Model A (1 of 2)").wait_for()  # the choice stands
+        page.get_by_role("button", name="Next").locator("visible=true").click()
+        page.get_by_text("Answer all three questions.").wait_for()
+        before = page.locator("img:visible").last.get_attribute("src")
+        page.get_by_label("Show the boxes").check()
+        page.wait_for_function("old => [...document.images].at(-1).src !== old", arg=before)
+        answer(page, "Model A", (1, 2, 3))
+        page.get_by_text("Model B (2 of 2)").wait_for()
+    assert [line["kind"] for line in lines(out)] == ["choice", "judgement"]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     with out.open("a") as file:
         file.write('{"kind": "judgement", "annot')  # what a kill while writing leaves
     with served(scene, out, "--annotator", "ann") as (process, url):
@@ -187,29 +214,3 @@ def test_without_live_models_the_tab_says_why(scene, browser, tmp_path):
         page.get_by_text("Choose one sentence").wait_for()
         page.get_by_role("tab", name="Own prompt").click()
         page.get_by_text("No model is loaded").wait_for()
-
-
-@pytest.mark.parametrize(
-    ("path", "host", "status"),
-    [
-        ("/", "evil.example", 400),
-        ("/gradio_api/file=/etc/passwd", None, 403),
-        ("/gradio_api/file=pyproject.toml", None, 403),
-    ],
-)
-def test_nothing_else_is_given_out(server, path, host, status):
-    request = urllib.request.Request(f"{server}{path}", headers={"Host": host} if host else {})
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request)
-    assert refused.value.code == status
-
-
-@pytest.fixture(scope="module")
-def server(scene, tmp_path_factory) -> Iterator[str]:
-    with served(scene, tmp_path_factory.mktemp("server") / "a.jsonl") as (_, url):
-        yield url
-
-
-def test_the_browser_is_told_to_ask_nobody_else(server):
-    with urllib.request.urlopen(server) as response:
-        assert "default-src 'self'" in response.headers["Content-Security-Policy"]

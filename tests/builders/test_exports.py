@@ -18,7 +18,6 @@ from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexpert
 from medfaith.builders.cxr_contrabench.exports import chat_jsonl, fewshot, lora_train, patient
 from medfaith.builders.cxr_contrabench.questions import Wording, violations
-from medfaith.loaders import phantom
 from medfaith.tasks.contrabench import prompts
 from tests.builders.chexpert_scenes import studies
 from tests.builders.files import digests, problems, record_of, rows_of
@@ -129,10 +128,9 @@ def test_a_pool_has_two_findings_where_the_rows_have(findings, seed, n):
 
 
 @pytest.fixture(scope="module")
-def openi_build(tmp_path_factory) -> Path:
-    roots = phantom.write(tmp_path_factory.mktemp("roots"), seed=0, sources=("openi", "chexstruct"))
+def openi_build(phantom_roots, phantom_item_roots, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("data")
-    cxr_contrabench.build(roots, out)
+    cxr_contrabench.build({"openi": phantom_roots["openi"], "chexstruct": phantom_item_roots["chexstruct"]}, out)
     return out
 
 
@@ -197,14 +195,13 @@ def test_verify_finds_a_missing_and_an_unlisted_jsonl(folder):
     assert "does not list it" in found["chexpert_presence"][0]
 
 
-def test_bytes_do_not_depend_on_workers_and_nothing_else_is_left(tmp_path):
-    names = ("chexpert", "openi", "chexstruct", "rexvqa")
-    roots = phantom.write(tmp_path / "phantom", seed=0, sources=names)
+def test_bytes_do_not_depend_on_workers_and_nothing_else_is_left(phantom_roots, phantom_item_roots, tmp_path):
+    roots = phantom_roots | phantom_item_roots
     made = []
     for workers in (1, 4):
         out = tmp_path / f"out{workers}"
         folders = cxr_contrabench.build(roots, out, workers=workers)
-        assert [f.name for f in folders] == [f"cxr-contrabench-{name}" for name in names]
+        assert [f.name for f in folders] == [f"cxr-contrabench-{name}" for name in roots]
         assert {p.name for p in out.iterdir() if p.suffix != ".lock"} == {f.name for f in folders}
         assert all(faults(folder) == {} for folder in folders)
         made.append(digests(out))

@@ -9,18 +9,11 @@ import pytest
 from medfaith.builders import cxr_contrabench, surgxbench
 from medfaith.cards import publication
 from medfaith.cards.publish import staging
-from medfaith.loaders import phantom
-
-
-@pytest.fixture(scope="session")
-def builds_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Synthetic CheXStruct and ReXVQA."""
-    return phantom.write(tmp_path_factory.mktemp("phantom-cards"), seed=0, sources=("chexstruct", "rexvqa"))
 
 
 @pytest.fixture(scope="session")
 def builds(
-    builds_roots: dict[str, Path],
+    phantom_item_roots: dict[str, Path],
     phantom_build: Path,
     phantom_heal_build: Path,
     phantom_surgx_roots: dict[str, Path],
@@ -32,7 +25,7 @@ def builds(
     folders = [
         *(path.parent for of in (phantom_build, phantom_heal_build, phantom_wrong_lung_build)
           for path in of.glob("*/build.json")),
-        *cxr_contrabench.build(builds_roots, out),
+        *cxr_contrabench.build(phantom_item_roots, out),
         *surgxbench.build(phantom_surgx_roots, out),
     ]  # fmt: skip
     return {folder.name: folder for folder in sorted(folders)}

@@ -136,10 +136,10 @@ def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, stag
 
 
 @pytest.fixture(scope="session")
-def all_roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_lung_roots, builds_roots):
+def all_roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_lung_roots, phantom_item_roots):
     """Of each benchmark; MIMIC-CXR is another one in each."""
     return {
-        "cxr-contrabench": phantom_roots | builds_roots,
+        "cxr-contrabench": phantom_roots | phantom_item_roots,
         "heal-medvqa": phantom_heal_roots | {"mimic_cxr_reports": phantom_heal_roots["mimic_cxr"]},
         "surgxbench": phantom_surgx_roots,
         "wrong-lung": phantom_wrong_lung_roots,

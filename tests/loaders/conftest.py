@@ -12,12 +12,13 @@ from medfaith.loaders import phantom
 @pytest.fixture(scope="session")
 def written(
     phantom_roots: dict[str, Path],
+    phantom_item_roots: dict[str, Path],
     phantom_heal_roots: dict[str, Path],
     phantom_surgx_roots: dict[str, Path],
     phantom_wrong_lung_roots: dict[str, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     """Every source of seed 0, by its id. Tests only read it."""
-    here = {**phantom_wrong_lung_roots, **phantom_surgx_roots, **phantom_heal_roots, **phantom_roots}
+    here = phantom_wrong_lung_roots | phantom_surgx_roots | phantom_heal_roots | phantom_item_roots | phantom_roots
     others = [name for name in phantom.SOURCES if name not in here]
     return here | phantom.write(tmp_path_factory.mktemp("phantom-rest"), seed=0, sources=others)

@@ -13,7 +13,6 @@ import pytest
 from lm_eval.tasks._index import TaskIndex
 
 from medfaith.builders import cxr_contrabench
-from medfaith.loaders import phantom
 from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
 
 
@@ -43,12 +42,10 @@ def quick_lm_eval() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def contrabench_of_all_sources(phantom_roots, tmp_path_factory) -> tuple[dict[str, Path], Path]:
+def contrabench_of_all_sources(phantom_roots, phantom_item_roots, once) -> tuple[dict[str, Path], Path]:
     """Roots and build of CXR-ContraBench with CheXStruct and ReXVQA beside the sources of `phantom_build`."""
-    folder = tmp_path_factory.mktemp("contrabench")
-    roots = {**phantom_roots, **phantom.write(folder / "phantom", seed=0, sources=("chexstruct", "rexvqa"))}
-    cxr_contrabench.build(roots, folder / "data")
-    return roots, folder / "data"
+    roots = phantom_roots | phantom_item_roots
+    return roots, once("data-of-all", lambda out: cxr_contrabench.build(roots, out))
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lm_eval.tasks
 import pytest
 import yaml
 from lm_eval.api.registry import get_model
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from medfaith import tasks
-from medfaith.tasks.run import task_names
+from medfaith.tasks.run import _task_files, task_names
 
 YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
@@ -63,3 +64,22 @@ def test_the_main_group_holds_the_four_direct_protocols():
     group = yaml.safe_load((tasks.include_path() / "contrabench" / "medfaith_contrabench.yaml").read_text())
     direct = ("chexpert_presence", "chexpert_absence", "chexpert_positive_only", "openi_report_absence")
     assert group["task"] == [f"medfaith_contrabench_{config}" for config in direct]
+
+
+@pytest.mark.parametrize(
+    ("given", "theirs"),
+    [
+        ("medfaith_surgx,medfaith_heal_*", {"include_defaults": False}),
+        (["medfaith_surgx,medfaith_heal_vindr_tpt"], {"include_defaults": False}),
+        ("medfaith_surgx,mmlu", {}),
+        (["medfaith_surgx", "own.yaml"], {}),
+    ],
+)
+def test_lm_evals_own_task_files_are_read_only_where_a_task_is_not_ours(given, theirs, monkeypatch):
+    made = []
+    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lambda **how: made.append(how))
+    before = lm_eval.tasks.TaskManager
+    with _task_files(given):
+        lm_eval.tasks.TaskManager(include_path="ours")
+    assert made == [{"include_path": "ours", **theirs}]
+    assert lm_eval.tasks.TaskManager is before
