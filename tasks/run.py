@@ -189,8 +189,9 @@ def load_tasks(task: str, metadata: Mapping[str, Any]) -> Any:
     from lm_eval.tasks import TaskManager
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=dict(metadata))
-    return manager.load([task])
+    # lm-eval reads every YAML file of the folder that it is given, so it gets the benchmark's own.
+    own = next((path for path in include_path().iterdir() if task.startswith(f"medfaith_{path.name}")), include_path())
+    return TaskManager(include_path=str(own), include_defaults=False, metadata=dict(metadata)).load([task])
 
 
 def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any]:

@@ -76,7 +76,8 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     store = str(arguments.out / "heatmaps") if name in EXPLAINED else None
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
     benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]
-    tasks, notes = plan(benchmarks, metadata, arguments.limit, explicit=arguments.benchmarks is not None)
+    wanted = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
+    tasks, notes = plan(wanted, metadata, arguments.limit, explicit=arguments.benchmarks is not None)
     _print_lines(notes)
     return _ask_and_tell(arguments, evaluation.with_store(rest, store) if store else rest, tasks, metadata)
 

@@ -12,8 +12,6 @@ from medfaith.loaders.errors import InputError
 from medfaith.loaders.row_ids import write_ids
 from medfaith.tasks.run import load_tasks
 
-from . import TASKS
-
 ROWS = "rows.csv"
 
 
@@ -27,26 +25,31 @@ class Task(NamedTuple):
 
 
 def plan(
-    benchmarks: Sequence[str], metadata: Mapping[str, Any], limit: int | None = None, *, explicit: bool = True
+    wanted: Mapping[str, Sequence[str]],
+    metadata: Mapping[str, Any],
+    limit: int | None = None,
+    *,
+    explicit: bool = True,
 ) -> tuple[list[Task], list[str]]:
     """The tasks of these benchmarks whose rows are there, and notes on what is not.
 
     Args:
-        benchmarks: keys of TASKS. metadata: what the tasks take. limit: how many rows of each task to ask; None: all.
+        wanted: benchmark -> its tasks. metadata: what the tasks take.
+        limit: how many rows of each task to ask; None: all.
         explicit: whether each benchmark has to have a task in the data.
 
     Raises:
         InputError: a benchmark without any of its tasks, or no task at all; see also `tasks.rows.load`.
     """
     tasks, notes = [], []
-    for benchmark in benchmarks:
+    for benchmark, names in wanted.items():
         faults = []
-        for name in TASKS[benchmark]:
+        for name in names:
             try:
                 tasks.append(_task(name, benchmark, metadata, limit))
             except InputError as error:
                 faults.append(error)
-        if len(faults) == len(TASKS[benchmark]) and explicit:
+        if len(faults) == len(names) and explicit:
             raise faults[0]
         notes += [f"left out: {error.where}: {error.found}" for error in faults]
     if not tasks:

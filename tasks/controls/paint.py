@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 from scipy import ndimage, sparse
-from scipy.sparse.linalg import spsolve
+from scipy.sparse.linalg import splu
 
 MARGIN = 0.05  # of the square root of the region's area: how far the paint goes beyond the region
 FILLED = 64  # pixels of the longer side of the grid on which the fill is computed
@@ -29,7 +29,9 @@ def occluded(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
     """
     margin = max(2, round(MARGIN * mask.sum() ** 0.5))
     top, bottom, left, right = _window(mask, 4 * margin)
-    part, inside = image[top:bottom, left:right].astype(float), mask[top:bottom, left:right]
+    grey = (image == image[..., :1]).all()  # one channel tells all
+    part = image[top:bottom, left:right, : 1 if grey else None].astype(float)
+    inside = mask[top:bottom, left:right]
     distance = np.asarray(ndimage.distance_transform_edt(~inside))
     if (distance <= margin).all():  # nothing is left to continue from
         return blank(image)
@@ -70,30 +72,32 @@ def _continued(part: np.ndarray, hole: np.ndarray) -> np.ndarray:
     if unknown.all():
         return np.broadcast_to(part[~hole].mean(0), part.shape)
     known = (~hole).astype(np.float32)
-    channels = []
-    for channel in np.moveaxis(part, 2, 0):
-        weighted, weight = (
-            np.asarray(Image.fromarray(values.astype(np.float32)).resize(size, Image.Resampling.BOX))
-            for values in (channel * known, known)
-        )
-        small = _harmonic(weighted / np.maximum(weight, 1e-6), unknown)
-        large = Image.fromarray(small.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
-        channels.append(np.asarray(large))
-    return np.stack(channels, axis=2).astype(float)
+    weight = np.maximum(_resized(known, size, Image.Resampling.BOX), 1e-6)
+    channels = [_resized(channel * known, size, Image.Resampling.BOX) / weight for channel in np.moveaxis(part, 2, 0)]
+    small = _harmonic(np.stack(channels, axis=2), unknown)
+    large = [_resized(channel, (width, height), Image.Resampling.BILINEAR) for channel in np.moveaxis(small, 2, 0)]
+    return np.stack(large, axis=2).astype(float)
+
+
+def _resized(values: np.ndarray, size: tuple[int, int], how: Image.Resampling) -> np.ndarray:
+    return np.asarray(Image.fromarray(values.astype(np.float32)).resize(size, how))
 
 
 def _harmonic(values: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """Values where each unknown one is the mean of its neighbours (Laplace's equation, no flow over the edge)."""
-    height, width = values.shape
-    number = np.arange(values.size).reshape(values.shape)
+    """Values where each unknown one is the mean of its neighbours (Laplace's equation, no flow over the edge).
+
+    values: shape (h, w, channels); unknown: bool (h, w).
+    """
+    height, width, n_channels = values.shape
+    number = np.arange(height * width).reshape(height, width)
     pairs = [(number[:, :-1], number[:, 1:]), (number[:-1], number[1:])]
     first, second = (np.concatenate([pair[i].ravel() for pair in pairs]) for i in (0, 1))
     edges = sparse.coo_array((np.ones(first.size), (first, second)), (height * width,) * 2)
     links = (edges + edges.T).tocsr()
     laplacian = sparse.diags_array(links.sum(1)).tocsr() - links
     inner, outer = np.flatnonzero(unknown), np.flatnonzero(~unknown)
-    solved = values.ravel().astype(float)
-    solved[inner] = spsolve(laplacian[inner][:, inner].tocsc(), -laplacian[inner][:, outer] @ solved[outer])
+    solved = values.reshape(-1, n_channels).astype(float)
+    solved[inner] = splu(laplacian[inner][:, inner].tocsc()).solve(-(laplacian[inner][:, outer] @ solved[outer]))
     return solved.reshape(values.shape)
 
 
