@@ -5,6 +5,8 @@
 Simulated answers of a model with the image and under three blind controls, 1,000 repetitions of a case. Wanted: 93 to
 97% coverage, and below 5% wrong verdicts. A row's answers share a part (how hard it is) of size `shared`, and those of
 one patient another one of size `WITHIN`. Answers are right or wrong, or graded from 0 to 1. A patient has 1 to 4 rows.
+
+Where nearly all answers are right, few rows differ, and Newcombe's interval covers it too often: up to 99.8%.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ SIZES = (60, 200, 1000)
 WITHIN = 0.5
 SPREAD = 0.7  # of graded answers, on the scale of the normal distribution
 MARGIN = 0.05
-CONTROLS = ("none", "blank", "other")
+CONTROLS: tuple[str, ...] = ("none", "blank", "other")
 
 Scores = tuple[np.ndarray, list[np.ndarray]]  # with the image, and under each control
 
