@@ -99,18 +99,49 @@ def equivalence_p(
     >>> equivalence_p([1, 0] * 100, [1, 0] * 100, 0.05) < 0.01
     True
     """
+    how = {"groups": groups, "n_resamples": n_resamples, "seed": seed}
+    return _inverted(after, before, equivalence_level, lambda low, high: -margin < low and high < margin, **how)
+
+
+def superiority_p(
+    after: Sequence[float] | np.ndarray,
+    before: Sequence[float] | np.ndarray,
+    margin: float = 0.0,
+    *,
+    groups: Sequence | np.ndarray | None = None,
+    n_resamples: int = 2000,
+    seed: int = 42,
+) -> float:
+    """The p-value of "mean(after) is above mean(before) by no more than the margin".
+
+    It is the smallest alpha at which `paired_difference` lies above the margin at the level 1 - alpha, on the grid of
+    `equivalence_p`; so it is two-sided, that is at half its level for this side. Arguments and result as there.
+
+    >>> superiority_p([1] * 20, [0] * 20, 0.05) < 0.001
+    True
+    """
+    how = {"groups": groups, "n_resamples": n_resamples, "seed": seed}
+    return _inverted(after, before, lambda *, alpha: 1 - alpha, lambda low, high: low > margin, **how)
+
+
+def _inverted(
+    after: Sequence[float] | np.ndarray,
+    before: Sequence[float] | np.ndarray,
+    level: Callable[..., float],
+    holds: Callable[[float, float], bool],
+    *,
+    groups: Sequence | np.ndarray | None,
+    n_resamples: int,
+    seed: int,
+) -> float:
+    """The smallest alpha at which something holds of low and high, the interval of the level that alpha gives."""
     after, before, labels, _ = known_pairs(after, before, groups)
     _, interval = _interval(after, before, labels, n_resamples, seed)
     if math.isnan(interval(0.95)[0]):
         return math.nan
-
-    def within(alpha: float) -> bool:
-        low, high = interval(equivalence_level(alpha=alpha))
-        return -margin < low and high < margin
-
     smallest = 1 / (1 + n_resamples)
     alphas = np.geomspace(smallest, 0.5, 1 + math.ceil(math.log(0.5 / smallest) / math.log(1.01)))
-    first = bisect_left(alphas, True, key=within)
+    first = bisect_left(alphas, True, key=lambda alpha: holds(*interval(level(alpha=alpha))))
     return float(alphas[first]) if first < len(alphas) else 1.0
 
 
