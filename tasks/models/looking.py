@@ -192,7 +192,7 @@ class LooksElsewhere(Looks):
         place = _elsewhere(doc["id"], region)
         image = images[0]
         where = np.ones((image.height, image.width), dtype=bool) if place is None else place
-        if not phantom_sight.is_structured(image.resize(where.shape[::-1]), where):
+        if not phantom_sight.is_structured(image.resize((where.shape[1], where.shape[0])), where):
             return None
         words = doc["options"][doc["answer"]]
         if "sentence" in doc:
@@ -240,4 +240,4 @@ def _enlarged(region: np.ndarray, image: Image.Image) -> np.ndarray:
 
 def _extent(region: np.ndarray) -> np.ndarray:
     """The box around a mask, of the same shape."""
-    return region.any(1)[:, None] & region.any(0)
+    return np.logical_and.outer(region.any(axis=1), region.any(axis=0))

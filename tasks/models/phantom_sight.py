@@ -123,7 +123,7 @@ def structure(image: Image.Image) -> np.ndarray:
 
 def is_structured(image: Image.Image, where: np.ndarray) -> bool:
     """Whether the place, bool (h, w), of an image of that size shows tissue, not paint, noise or an even grey."""
-    inner = ndimage.binary_erosion(where, iterations=round(SCALE))
+    inner = np.asarray(ndimage.binary_erosion(where, iterations=round(SCALE)), dtype=bool)
     place = inner if inner.any() else where
     return bool(_ratio(*(energy[place].mean() for energy in _energies(image))) > STRUCTURED)
 
@@ -134,7 +134,7 @@ def _energies(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
     Paint that continues its surroundings solves Laplace's equation: but for its grain, its Laplacian is zero.
     """
     grey = np.asarray(image.convert("L"), dtype=np.float32)
-    coarse = ndimage.gaussian_laplace(grey, SCALE) / WHITE[0]
+    coarse = np.asarray(ndimage.gaussian_laplace(grey, SCALE)) / WHITE[0]
     fine = (grey - ndimage.gaussian_filter(grey, FINE)) / WHITE[1]
     return coarse**2, fine**2
 
@@ -157,7 +157,8 @@ def _drawn(findings: Collection[str], seed: int) -> np.ndarray:
 
 def _cells(image: Image.Image) -> np.ndarray:
     """Mean grey of each cell of GRID, 0..1, as a vector."""
-    return np.asarray(image.convert("L").resize(GRID[::-1], Image.Resampling.BOX), dtype=np.float32).ravel() / 255
+    small = image.convert("L").resize((GRID[1], GRID[0]), Image.Resampling.BOX)
+    return np.asarray(small, dtype=np.float32).ravel() / 255
 
 
 def _mean_regions() -> Mapping[str, np.ndarray]:
