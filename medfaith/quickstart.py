@@ -6,14 +6,15 @@ import contextlib
 import io
 import json
 import shlex
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from medfaith import cards
 from medfaith.audit.figures import audited
-from medfaith.audit.plan import ROWS, plan
-from medfaith.audit.run import RECORD, ask
+from medfaith.audit.plan import plan
+from medfaith.audit.run import ask
 from medfaith.audit.tables import Judged, judge, overview
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
@@ -31,14 +32,14 @@ GOLD, SWAPPED = "medfaith_wrong_lung_gold", "medfaith_wrong_lung_swap_left_right
 
 # The last step: models whose use of the image is known. These tasks and controls take half a minute.
 AUDITED = ("looks", "mirage", "looks_elsewhere", "question_prior")
-AUDITED_ROWS = 100  # of each task
+AUDITED_ROWS = 140  # of each task
 AUDITED_TASKS = {
     "cxr-contrabench": (f"{CONTRABENCH}_chexpert_presence", f"{CONTRABENCH}_chexpert_absence"),
     "heal-medvqa": (f"{HEAL}_closed", f"{HEAL}_open"),
     "surgxbench": (f"{SURGX}_instruments", f"{SURGX}_triplets"),
     "wrong-lung": (GOLD,),
 }
-AUDITED_UNDER = ("none", "blank", "occluded", "occluded_elsewhere")
+AUDITED_UNDER = ("none", "occluded", "occluded_elsewhere")
 
 # The counts of answers that could not be read, by the tasks' metrics.
 _UNREAD = (
@@ -51,11 +52,11 @@ Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
     """Phantom sources -> build -> verify -> lm-eval with the reference models -> audit; returns the tables.
 
-    Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `audit/` and `results.json` below `out`. The data serve all tasks.
+    Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `results.json` and `audit.csv` below `out`. The data serve all
+    tasks.
     """
     _refuse_others(out / "phantom", phantom.SOURCES)
     _refuse_others(out / "logs", BASELINES)
-    _refuse_others(out / "audit", (RECORD, ROWS, "logs"))
     print("1/5  synthetic sources in the official layouts")
     roots = _phantom(out / "phantom")
     print("2/5  build")
@@ -75,7 +76,8 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
         results[SURGX] = run_baselines(SURGX, kept, _looking(out / "heatmaps"), logs)
         results |= {task: run_baselines(task, kept, _attending(out / "heatmaps"), logs) for task in (GOLD, SWAPPED)}
     print("5/5  audit: which of the models use the image?")
-    judged = _audit(out / "audit", kept)
+    judged = _audit(metadata)
+    (out / "audit.csv").write_text(overview(judged, MARGIN).csv(), encoding="utf-8")
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
     return (
         contrabench_tables(results[CONTRABENCH], wording)
@@ -206,20 +208,21 @@ def wrong_lung_table(gold: Results, swapped: Results) -> str:
     return f"\n{title}\n{table(['attention', *columns], rows)}\n"
 
 
-def _audit(out: Path, metadata: Mapping[str, Any]) -> list[Judged]:
-    """What the audit says of models whose use of the image is known."""
-    with whole_folder(out) as partial, contextlib.redirect_stderr(io.StringIO()):
-        tasks, _ = plan(AUDITED_TASKS, metadata, AUDITED_ROWS)
-        models = {name: reference_model(name, store=metadata["heatmaps"]) for name in AUDITED}
-        ask(models, tasks, AUDITED_UNDER, metadata, partial, say=lambda _: None)
-        return judge(audited(partial, AUDITED, tasks, MARGIN))
+def _audit(metadata: Mapping[str, Any]) -> list[Judged]:
+    """What the audit says of models whose use of the image is known. Its logs are not kept: they ask only some rows."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        kept = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
+        tasks, _ = plan(AUDITED_TASKS, kept, AUDITED_ROWS)
+        models = {name: reference_model(name, store=kept["heatmaps"]) for name in AUDITED}
+        ask(models, tasks, AUDITED_UNDER, kept, Path(folder), say=lambda _: None)
+        return judge(audited(Path(folder), AUDITED, tasks, MARGIN))
 
 
 def audit_table(judged: Sequence[Judged]) -> str:
     """One row a model and benchmark: its score with the image and without, and whether it uses the image."""
     titles, rows = overview(judged, MARGIN).cells()
     shown = [number for number, title in enumerate(titles) if title not in ("Rows", "Unrelated")]
-    cells = [[row[number] for number in shown] for row in rows]
+    cells = [[row[number].split(" with n = ")[0] for number in shown] for row in rows]  # audit.csv has the numbers
     title = "Does the model use the image? (scores with the image and, best, without; in %)"
     return f"\n{title}\n{table([titles[number] for number in shown], cells)}\n"
 
@@ -249,9 +252,16 @@ def _closing(wording: Wording, out: Path) -> str:
         )
     note += "\nunread: share of the answers that could not be read, in %."
     note += "\n– means undefined. TPT and VPT are shares of the true positives; a model that always says No has none.\n"
+    note += (
+        "looks answers from the pixels, mirage does so in half of the rows; looks_elsewhere takes its answers from "
+        "another\nplace in the image; question_prior never looks. Reliance: what the image adds to the best score "
+        "without it. Mirage: of\nthe right answers, those that stay right without the image. Causal: those that are "
+        "lost with the place asked about.\n"
+    )
     note += "A uniform heatmap looks at no place, so its AA and AC are undefined.\n"
     note += (
-        f"\nSynthetic data in {out}/phantom, rows in {out}/data, results in {out}/results.json, logs in {out}/logs.\n"
+        f"\nSynthetic data in {out}/phantom, rows in {out}/data, logs in {out}/logs, results in {out}/results.json and "
+        f"{out}/audit.csv.\n"
     )
     named = shlex.quote(str(out))
     group = "medfaith_contrabench_3shot"

@@ -169,8 +169,9 @@ def named_model(arguments: Sequence[str]) -> Model:
         for name in ("apply_chat_template", "fewshot_as_multiturn", "system_instruction", "confirm_run_unsafe_code")
         if (value := getattr(config, name)) is not None
     }
+    seeds = cast(Any, config.seed)[:3]  # a list, though lm-eval calls it a number
     make = partial(cast(Any, made).create_from_arg_obj, dict(config.model_args), told)
-    return Model(config.model, config.model_args, make, options, config.gen_kwargs or {}, config.seed[:3])
+    return Model(config.model, config.model_args, make, options, config.gen_kwargs or {}, seeds)
 
 
 def reference_model(name: str, **arguments: Any) -> Model:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.confidence.reliance import Reliance, Share, Verdict, verdicts
@@ -17,7 +18,8 @@ TITLES = {
     "wrong-lung": "That's the Wrong Lung!",
 }  # fmt: skip
 MOST = 0.5  # the share of answers with the image that cannot be read, above which there is no verdict
-_WORDS = {"uses": "yes", "no use": "no", "harmed": "to its harm", "open": "cannot be told"}
+_OF_IMAGE = {"uses": "yes", "no use": "no", "harmed": "to its harm", "open": "cannot be told"}
+_OF_PLACE = _OF_IMAGE | {"harmed": "on another place"}
 
 
 class Judged(NamedTuple):
@@ -63,8 +65,8 @@ def overview(judged: Sequence[Judged], margin: float) -> Table:
         Column("Reliance [95%]", ("reliance", "low", "high", "n_differ"), _difference),
         *(Column(title, (name,), percent) for title, name in (
             ("Mirage", "mirage"), ("Unrelated", "unrelated"), ("Causal", "grounding"))),
-        Column("Uses the image?", ("uses_image", "n", "n_enough"), _answer),
-        Column("Depends on the place?", ("depends_on_place", "n_place", "n_enough_place"), _answer),
+        Column("Uses the image?", ("uses_image", "n", "n_enough"), partial(_answer, _OF_IMAGE)),
+        Column("Depends on the place?", ("depends_on_place", "n_place", "n_enough_place"), partial(_answer, _OF_PLACE)),
         Column(None, ("p_holm",)), Column(None, ("p_holm_place",)), Column(None, ("best_blind",)),
     ]  # fmt: skip
     return Table("audit", "Does the model use the image?", columns, [_row(one) for one in judged], _notes(margin))
@@ -89,9 +91,14 @@ def _of(found: Reliance | None) -> list[Any]:
     return [one.n, one.after, one.before, one.difference, one.low, one.high, one.n_differ, found.n_enough]
 
 
-def _answer(name: str, n: Any, n_enough: Any) -> str:
-    enough = f" with {count(n)} rows, {count(n_enough)} would do" if name == "open" else ""
-    return text(_WORDS.get(name)) + enough
+def _answer(words: Mapping[str, str], name: str, n: Any, n_enough: Any) -> str:
+    return text(words.get(name)) + (_would_do(n, n_enough) if name == "open" else "")
+
+
+def _would_do(n: Any, n_enough: Any) -> str:
+    """How many rows there are; and how many would do, where that is known to be more."""
+    more = f"; n = {count(n_enough)} would do" if n_enough and n_enough > n else ""
+    return f" with n = {count(n)}{more}"
 
 
 def details(one: Judged) -> Table:
@@ -162,13 +169,13 @@ def _sentences(one: Judged, margin: float) -> Iterator[str]:
         (one.found.place, one.place, {
             "uses": "Its answers depend on the place that is asked about",
             "no use": f"Its answers do not depend on the place that is asked about, {within}",
-            "harmed": "Its answers are better without the place that is asked about than without another",
+            "harmed": "Its answers depend on another place: they are better without the one that is asked about",
             "open": "Whether its answers depend on the place that is asked about cannot be told",
         }),
     ):  # fmt: skip
         if found is not None and verdict.name in words:
             of = found.found
-            enough = f" with n = {count(of.n)}; n = {count(found.n_enough)} would do" * (verdict.name == "open")
+            enough = _would_do(of.n, found.n_enough) if verdict.name == "open" else ""
             difference = _difference(of.difference, of.low, of.high, of.n_differ)
             yield f"{words[verdict.name].format(best=found.best)}{enough} ({difference})."
 

@@ -89,7 +89,12 @@ def _heal(run: HealRun) -> Answers:
         else:
             metric = ask = ask.upper()
             perturbed = [n for n, row in enumerate(rows) if row.kind != ORIGINAL]
-            rows, said, values = ([of[n] for n in perturbed] for of in (rows, said, run.changed()))
+            changed = run.changed()
+            rows, said, values = (
+                [rows[n] for n in perturbed],
+                [said[n] for n in perturbed],
+                [changed[n] for n in perturbed],
+            )
     split = run.setting.split
     name = f"HEAL-MedVQA {HEAL_SOURCES[run.setting.config]} {ask}" + (f" ({split})" if split != "test" else "")
     asked = [(row.question, row.answer, row.diseases) for row in rows]

@@ -51,7 +51,7 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
     assert (found.without, found.mirage.n_hits, found.mirage.n) == ("none", 4, 8)
     assert (found.unrelated.n_hits, found.unrelated.n) == (5, 8)  # the answer that cannot be read is in neither
     assert (found.grounding.n_hits, found.grounding.n) == (4, 8)  # rows 0, 1, 2 and 6
-    other = found._replace(model="n", shown=found.shown | {"blank": found.shown["image"]})
+    other = found._replace(model="n", shown={**found.shown, "blank": found.shown["image"]})
     clean = [ids[n] for n in (4, 5, 6, 7, 9)]  # row 8 is right under blank
     assert write_blind_clean(tmp_path, [found], []) == (5, 10)
     assert list(read_ids(tmp_path / "blind_clean.csv")) == clean

@@ -21,6 +21,7 @@ from medfaith.cli import main, parser
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import include_path
 from medfaith.tasks.heal import rows as heal_rows
+from tests.report.report_logs import csv_rows
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = (
@@ -41,7 +42,7 @@ from medfaith.cli import main
 raise SystemExit(main(sys.argv[1:]))
 """
 GROUPS = ("medfaith_contrabench", "medfaith_heal_vindr")
-TABLES = {"oracle": 5, "always_yes": 6, "negation_attracted": 5, "random": 5, "majority": 5, "question_prior": 5}
+TABLES = {"oracle": 5, "always_yes": 6, "negation_attracted": 5, "random": 5, "majority": 5, "question_prior": 9}
 TABLES |= {
     "oracle, box": 2,
     "oracle, uniform": 2,
@@ -88,9 +89,34 @@ def test_the_figures_that_can_be_derived_by_hand(quick):
         assert changed == {"oracle": 1, "always_yes": 0}
 
 
+def test_the_audit_finds_what_is_known_of_each_model(quick):
+    """question_prior never looks, mirage does in half of the rows, looks_elsewhere at another place than asked about.
+
+    CXR-ContraBench does not know where a finding lies. SurgXBench has 28 rows with a free place, of five videos.
+    """
+    out, _ = quick
+    rows = {(row["model"], row["benchmark"]): row for row in csv_rows(out / "audit.csv")}
+    verdicts = {
+        model: [(row["uses_image"], row["depends_on_place"]) for (name, _), row in rows.items() if name == model]
+        for model, _ in rows
+    }
+    assert verdicts == {
+        "looks": [("uses", "undefined"), ("uses", "uses"), ("uses", "uses"), ("uses", "uses")],
+        "mirage": [("uses", "undefined"), ("uses", "uses"), ("uses", "uses"), ("uses", "open")],
+        "looks_elsewhere": [("uses", "undefined"), ("uses", "harmed"), ("uses", "harmed"), ("uses", "harmed")],
+        "question_prior": [("no use", "undefined"), ("no use", "no use"), ("no use", "open"), ("no use", "no use")],
+    }
+    reliance = {place: float(row["reliance"]) for place, row in rows.items()}
+    for benchmark in {name for _, name in rows}:
+        assert 0.35 < reliance["mirage", benchmark] / reliance["looks", benchmark] < 0.65
+    for model, share in (("looks", 0.4), ("looks_elsewhere", 0)):  # in HEAL-MedVQA; a blind No is right where it is
+        assert (float(rows[model, "HEAL-MedVQA"]["grounding"]) > share) is (model == "looks")
+    assert float(rows["question_prior", "HEAL-MedVQA"]["mirage"]) == 1
+
+
 def test_it_leaves_nothing_of_an_earlier_one(quick):
     out, _ = quick
-    assert {path.name for path in out.iterdir()} == {"phantom", "data", "heatmaps", "logs", "results.json"}
+    assert {path.name for path in out.iterdir()} == {"phantom", "data", "heatmaps", "logs", "results.json", "audit.csv"}
     assert not (out / "phantom" / "chexpert" / "stale.txt").exists()
     assert list((out / "logs").rglob("results_2020*")) == []
 

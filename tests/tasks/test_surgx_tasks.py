@@ -14,7 +14,8 @@ import pytest
 from lm_eval.api.instance import Instance
 
 from medfaith import tasks
-from medfaith.cli import _with_store, main
+from medfaith.cli import main
+from medfaith.eval import with_store
 from medfaith.loaders import rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError
@@ -290,7 +291,7 @@ def test_prompts_are_those_of_the_paper(ask):
     ],
 )
 def test_only_models_that_make_heatmaps_are_given_the_folder(given, added):
-    assert _with_store(given, "DIR") == given + (["--model_args", "store=DIR"] if added else [])
+    assert with_store(given, "DIR") == given + (["--model_args", "store=DIR"] if added else [])
 
 
 def test_an_unknown_heatmap_is_refused_with_and_without_a_folder(tmp_path):
