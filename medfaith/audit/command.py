@@ -12,7 +12,7 @@ from medfaith import eval as evaluation
 from medfaith.builders.options import whole
 from medfaith.compare.command import points
 from medfaith.loaders.errors import MedfaithError
-from medfaith.tasks import EXPLAINED
+from medfaith.tasks import BASELINES, EXPLAINED
 from medfaith.tasks.controls import CONTROLS as ALL_CONTROLS
 
 from . import CONTROLS, TASKS
@@ -77,7 +77,8 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
     benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]
     wanted = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
-    tasks, notes = plan(wanted, metadata, arguments.limit, explicit=arguments.benchmarks is not None)
+    how = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}
+    tasks, notes = plan(wanted, metadata, arguments.limit, **how)
     _print_lines(notes)
     return _ask_and_tell(arguments, evaluation.with_store(rest, store) if store else rest, tasks, metadata)
 

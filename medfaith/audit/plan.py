@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from medfaith.loaders.errors import InputError
+from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.row_ids import write_ids
 from medfaith.tasks.run import load_tasks
 
@@ -30,6 +30,7 @@ def plan(
     limit: int | None = None,
     *,
     explicit: bool = True,
+    looks: bool = False,
 ) -> tuple[list[Task], list[str]]:
     """The tasks of these benchmarks whose rows are there, and notes on what is not.
 
@@ -37,6 +38,7 @@ def plan(
         wanted: benchmark -> its tasks. metadata: what the tasks take.
         limit: how many rows of each task to ask; None: all.
         explicit: whether each benchmark has to have a task in the data.
+        looks: whether the images are needed; then a task whose first image cannot be opened is not there.
 
     Raises:
         InputError: a benchmark without any of its tasks, or no task at all; see also `tasks.rows.load`.
@@ -46,12 +48,12 @@ def plan(
         faults = []
         for name in names:
             try:
-                tasks.append(_task(name, benchmark, metadata, limit))
-            except InputError as error:
+                tasks.append(_task(name, benchmark, metadata, limit, looks=looks))
+            except (InputError, MissingSourceError) as error:
                 faults.append(error)
         if len(faults) == len(names) and explicit:
             raise faults[0]
-        notes += [f"left out: {error.where}: {error.found}" for error in faults]
+        notes += [f"left out: {str(error).splitlines()[0]}" for error in faults]
     if not tasks:
         found = "has no row of a task that can be audited"
         raise InputError(str(metadata.get("data")), found, expected="what medfaith build wrote", action=notes[0])
@@ -80,9 +82,11 @@ def stratified(strata: Sequence[tuple[str, ...]], ids: Sequence[str], limit: int
     return sorted(order[int((step + 0.5) * n / limit)] for step in range(limit))
 
 
-def _task(name: str, benchmark: str, metadata: Mapping[str, Any], limit: int | None) -> Task:
-    docs = load_tasks(name, metadata)["tasks"][name].dataset["test"]
-    docs = [doc | {"images": str(doc["images"])} for doc in docs]
+def _task(name: str, benchmark: str, metadata: Mapping[str, Any], limit: int | None, *, looks: bool) -> Task:
+    rows = load_tasks(name, metadata)["tasks"][name].dataset["test"]
+    if looks:
+        rows[0]["images"][0]
+    docs = [doc | {"images": str(doc["images"])} for doc in rows]
     strata = [(doc["options"][doc["answer"]], doc.get("finding") or doc["topic"]) for doc in docs]
     chosen = [docs[place] for place in stratified(strata, [doc["id"] for doc in docs], limit)]
     asked = [[doc["id"], doc["question"], [*doc["options"]], doc["answer"], doc["images"]] for doc in chosen]

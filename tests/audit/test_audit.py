@@ -202,3 +202,18 @@ def test_only_the_rows_of_a_file_are_asked_and_reported(asked, tmp_path, capsys)
     named.write_text("id\nvindr/test/nowhere\n")
     assert main(["report", str(out), "--rows", str(named)]) == 2
     assert "names no row of these logs" in capsys.readouterr().err
+
+
+def test_a_task_without_images_is_left_out_before_anything_is_asked(asked, tmp_path, capsys):
+    arguments, _ = asked
+    data, vindr = arguments[arguments.index("--data") + 1], next(a for a in arguments if a.startswith("vindr_cxr="))
+    given_ = ["audit", "--data", data, "--model", "looks", "--limit", "2", "--controls", "blank"]
+    given_ += ["--benchmarks", "heal-medvqa", "--out", str(tmp_path / "out")]
+    assert main([*given_, "--root", vindr]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("(mimic_cxr) is needed and its place is not known") == 2
+    assert printed.count("left out:") == 2
+    assert "[4/4] medfaith_heal_vindr_open, blank" in printed
+    assert main([*given_[:-1], str(tmp_path / "none")]) == 2
+    assert "is needed and its place is not known" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

@@ -44,6 +44,8 @@ ONLY_PARSED = {
     "medfaith report --extractor-model": "it asks a model server; tests/report has one",
     "medfaith read --extractor-model": "it asks a model server; tests/cli/test_read.py has one",
     "medfaith compare": "it needs two runs; tests/compare has some",
+    "medfaith audit": "it asks thousands of questions; tests/audit and the quickstart run it",
+    "medfaith report --rows": "it needs an audit; tests/audit has one",
     "medfaith report --annotations": "a person writes that file; tests/report has some",
     "lm_eval run": "tests/tasks/test_lm_eval_command.py runs it",
     "inspect": "it takes a process of its own; tests/tasks/test_harness_inspect.py runs it",
@@ -163,6 +165,9 @@ def run(words: Sequence[str], here: Callable[[Sequence[str]], list[str]]) -> Non
 def parse(words: Sequence[str]) -> None:
     """Parses a command by its program's own parser, or checks that what it names exists. Raises if it is wrong."""
     match list(words):
+        case ["medfaith", "audit", *rest]:
+            _, for_lm_eval = cli.parser().parse_known_args(["audit", *rest])
+            lm_eval_parser().parse_args(["run", *for_lm_eval])
         case ["medfaith", *rest]:
             cli.parser().parse_args(rest)
         case ["lm_eval", "run", *rest]:
