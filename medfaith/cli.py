@@ -1,6 +1,7 @@
 """The `medfaith` command: arguments in, one call into a room, a table or a path out.
 
 Exit status 0 when the job is done, 2 when the input or the environment has to be mended first; the message says how.
+`medfaith eval` ends with 3 where a server has left more than 1% of the rows unanswered.
 """
 
 from __future__ import annotations
@@ -216,6 +217,7 @@ def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    from medfaith.tasks.models.tally import tally, too_many_unanswered
     from medfaith.tasks.run import run_lm_eval
 
     roots = sources.parse_root_arguments(arguments.root)
@@ -225,7 +227,8 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         **({"images": arguments.images} if arguments.images != "all" else {}),
         **{name: value for name in _METADATA if (value := getattr(arguments, name))},
     }
-    logs = run_lm_eval(_with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest, metadata)
+    with tally() as outcomes:
+        logs = run_lm_eval(_with_store(rest, arguments.heatmaps), metadata)
     if logs:
         from medfaith.report.unread import unread_shares
 
@@ -233,17 +236,24 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
             print(unread_shares(logs), end="")
         except MedfaithError as error:  # the run is done, and its results are saved
             print(f"medfaith: unread answers are not counted: {error}", file=sys.stderr)
-    return 0
+    return 3 if too_many_unanswered(outcomes) else 0
 
 
-def _with_store(rest: Sequence[str], folder: str) -> list[str]:
-    """lm_eval's arguments with the heatmaps' folder among those of the model, where it is one that makes heatmaps."""
-    from medfaith.tasks import EXPLAINED
+def _with_store(rest: Sequence[str], heatmaps: str | None) -> list[str]:
+    """lm_eval's arguments with the place for what a model keeps among its own: heatmaps, or the answers of a server."""
+    from medfaith.tasks import EXPLAINED, SERVER
 
     named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     named.add_argument("--model", "-M")
-    model = named.parse_known_args(list(rest))[0].model
-    return [*rest, "--model_args", f"store={folder}"] if model in EXPLAINED else list(rest)
+    named.add_argument("--output_path", "-o")
+    given = named.parse_known_args(list(rest))[0]
+    if heatmaps and given.model in EXPLAINED:
+        return [*rest, "--model_args", f"store={heatmaps}"]
+    if given.model == SERVER and given.output_path and not any("answers=" in word for word in rest):
+        folder = Path(given.output_path)
+        folder = folder.parent if folder.suffix == ".json" else folder
+        return [*rest, "--model_args", f"answers={folder / 'answers.sqlite'}"]
+    return list(rest)
 
 
 def _quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:

@@ -16,12 +16,14 @@ BASELINES = {
     "majority": "medfaith.tasks.models.baselines:Majority",
     "question_prior": "medfaith.tasks.models.baselines:QuestionPrior",
 }
+SERVER = "medfaith-server"
 MODELS = {
     **BASELINES,
     "medfaith-hf-vlm": "medfaith.tasks.models.hf_vlm:HFVisionLM",
     "medfaith-contrastive": "medfaith.tasks.models.contrastive:ContrastiveLM",
     "medfaith-explained-vlm": "medfaith.tasks.models.explained_vlm:ExplainedVLM",
     "medfaith-alignment": "medfaith.tasks.models.alignment:AlignmentLM",
+    SERVER: "medfaith.tasks.models.server:ServerLM",
 }
 
 # Models that take `store`, the folder to keep their heatmaps in.

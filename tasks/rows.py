@@ -50,6 +50,7 @@ class LazyImages(Sequence[Image.Image]):
 
     edit: of an image and an opener for further ones, the image that is shown in its place.
     hint: what an error adds about an image that cannot be opened.
+    further: the images that the edit takes.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class LazyImages(Sequence[Image.Image]):
         roots: Mapping[str, Path],
         edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
         hint: str = LEAVE_OUT,
+        further: Sequence[Reference] = (),
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint = hint
+        self._hint, self._further = hint, further
 
     def __len__(self) -> int:
         return len(self._references)
@@ -80,6 +82,11 @@ class LazyImages(Sequence[Image.Image]):
 
     def __str__(self) -> str:  # what lm-eval's sample log keeps of them
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
+
+    @property
+    def sources(self) -> set[str]:
+        """Ids of the sources of which pixels are shown."""
+        return {reference["source"] for reference in (*self._references, *self._further)}
 
     def _open(self, reference: Reference) -> Image.Image:
         image = self._opened(reference)
@@ -222,7 +229,16 @@ def _with_images(
     batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None, control: str | None
 ) -> dict[str, list]:
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-    opened = [LazyImages(row["id"], row["images"], roots, _changes(row, edit, control)) for row in rows]
+    opened = [
+        LazyImages(
+            row["id"],
+            row["images"],
+            roots,
+            _changes(row, edit, control),
+            further=edit.references(row["edit"]) if edit and row.get("edit") else (),
+        )
+        for row in rows
+    ]
     shown = {name: values for name, values in batch.items() if name not in UNLOGGED}
     return shown | {"images": opened}
 
