@@ -50,7 +50,7 @@ class LazyImages(Sequence[Image.Image]):
 
     edit: of an image and an opener for further ones, the image that is shown in its place.
     hint: what an error adds about an image that cannot be opened.
-    further: the images that the edit takes.
+    further: ids of sources of which an edit shows pixels, or the question words.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class LazyImages(Sequence[Image.Image]):
         roots: Mapping[str, Path],
         edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
         hint: str = LEAVE_OUT,
-        further: Sequence[Reference] = (),
+        further: Iterable[str] = (),
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint, self._further = hint, further
+        self._hint, self._further = hint, frozenset(further)
 
     def __len__(self) -> int:
         return len(self._references)
@@ -85,8 +85,8 @@ class LazyImages(Sequence[Image.Image]):
 
     @property
     def sources(self) -> set[str]:
-        """Ids of the sources of which pixels are shown."""
-        return {reference["source"] for reference in (*self._references, *self._further)}
+        """Ids of the sources of which something is shown."""
+        return {reference["source"] for reference in self._references} | self._further
 
     def _open(self, reference: Reference) -> Image.Image:
         image = self._opened(reference)
@@ -154,7 +154,10 @@ def load(
     rows = read(repository, config, split, data, images)
     if extend is not None:
         rows = extend(rows)
+    words: frozenset[str] = frozenset()
     if control is not None:
+        if control == "none":
+            words = frozenset(reference["source"] for of_row in rows["images"] for reference in of_row)
         n_rows = len(rows)
         rows, prompt = controlled(rows, control, facts), f"{prompt}, {control}"
         if len(rows) < n_rows:
@@ -166,7 +169,7 @@ def load(
         rows = rows.add_column(column, [value] * len(rows))
 
     def opened(batch: dict[str, list]) -> dict[str, list]:
-        shown = _with_images(batch, known, edit, control)
+        shown = _with_images(batch, known, edit, control, words)
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
@@ -226,21 +229,21 @@ def repository_path(repository: str, data: str | None) -> str:
 
 
 def _with_images(
-    batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None, control: str | None
+    batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None, control: str | None, words: frozenset[str]
 ) -> dict[str, list]:
+    """words: ids of sources whose words are asked without their images."""
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
     opened = [
-        LazyImages(
-            row["id"],
-            row["images"],
-            roots,
-            _changes(row, edit, control),
-            further=edit.references(row["edit"]) if edit and row.get("edit") else (),
-        )
+        LazyImages(row["id"], row["images"], roots, _changes(row, edit, control), further=words | _donors(row, edit))
         for row in rows
     ]
     shown = {name: values for name, values in batch.items() if name not in UNLOGGED}
     return shown | {"images": opened}
+
+
+def _donors(row: Mapping[str, Any], edit: Edit | None) -> set[str]:
+    """Ids of the sources of the further images that the edit of a row takes."""
+    return {reference["source"] for reference in edit.references(row["edit"])} if edit and row.get("edit") else set()
 
 
 def _changes(

@@ -1,7 +1,8 @@
 """`medfaith-server`: a model behind an OpenAI-compatible chat endpoint (vLLM, SGLang, Ollama, llama.cpp, hosted ones).
 
 All images of a row are sent, each where its placeholder stands in the prompt. A row's images are encoded when its
-request is sent, so that memory holds the images of `concurrency` rows, however many there are.
+request is about to be sent, so that memory holds the images of `concurrency` rows and a few more, however many there
+are.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from .chat_form import (
 from .image_lm import ImageLM, images_of
 
 LM_EVALS = ("batch_size", "max_batch_size", "device")  # given to every model; a server has its own
+AHEAD = 4  # rows whose images are encoded while as many requests as may be are under way
 LONGEST_REASON = 500  # characters of an error
 TOKENS_NAMES = ("max_tokens", "max_completion_tokens")
 
@@ -166,24 +168,26 @@ class ServerLM(ImageLM):
         import openai
 
         scored, outcomes = [""] * len(requests), Counter[str]()
-        waiting = enumerate(_with_repeats(requests))
+        waiting, free = enumerate(_with_repeats(requests)), asyncio.Semaphore(self._concurrency)
         http = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could lead out of the network
         options: Any = {"max_retries": self._max_retries, "timeout": self._timeout, "http_client": http}
         bar = tqdm(total=len(requests), disable=True if quiet else None, desc="ask the server")
 
         async def work() -> None:
             for number, (request, repeat) in waiting:
-                reply = await self._answer(client, store, request, repeat)
+                reply = await self._answer(client, free, store, request, repeat)
                 scored[number] = reply.scored
                 outcomes[reply.outcome] += 1
                 bar.update()
 
         with bar:
             async with openai.AsyncOpenAI(base_url=self._url, api_key=self._key, **options) as client:
-                await asyncio.gather(*(work() for _ in range(self._concurrency)))
+                await asyncio.gather(*(work() for _ in range(self._concurrency + AHEAD)))
         return scored, outcomes
 
-    async def _answer(self, client: Any, store: AnswerStore, request: Instance, repeat: int) -> Reply:
+    async def _answer(
+        self, client: Any, free: asyncio.Semaphore, store: AnswerStore, request: Instance, repeat: int
+    ) -> Reply:
         """The stored reply, or the server's, which is stored."""
         context, given = cast(Any, request.args)[:2]
         turns, asked, stops = turns_of(context), settings(given, self._tokens_name, self._seed), stops_of(given)
@@ -193,7 +197,8 @@ class ServerLM(ImageLM):
         reply = store.get(key)
         if reply is None:
             body = {"model": self._model, "messages": messages(turns, [one.url for one in pictures]), **asked}
-            reply = await self._ask(client, body, stops)
+            async with free:
+                reply = await self._ask(client, body, stops)
             store.put(key, reply, request.task_name or "", _row_id(request))
         return reply
 

@@ -1,4 +1,4 @@
-"""Whether a server may and can be asked: where it is, what the licences of the images say, its key and its model."""
+"""Whether a server may and can be asked: where it is, what the licences of the data say, its key and its model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_named(third_party: str | None, send_images_to: str | None) -> None:
 
 
 def check_licences(source_ids: Iterable[str], host: str, permitted: Iterable[str]) -> None:
-    """Raises InputError for a source whose terms do not let its images go to a third party.
+    """Raises InputError for a source whose terms do not let its images and words go to a third party.
 
     permitted: ids of sources for which the user has the permission of whoever owns them.
     """
@@ -59,7 +59,7 @@ def check_licences(source_ids: Iterable[str], host: str, permitted: Iterable[str
         if not entry.third_parties:
             raise InputError(
                 f"source {source_id}",
-                f"its terms do not let its images go to a third party such as {host}",
+                f"its terms do not let its data go to a third party such as {host}",
                 expected=f"a server of your own: {entry.terms} ({entry.licence_url})",
                 action="serve the model on a machine of your own; or, if whoever owns the source has given you "
                 f"permission, add i_have_permission={source_id} to --model_args",

@@ -32,6 +32,7 @@ from tests.chat import chat_server
 from tests.tasks.evaluating import evaluate, load, root_words, samples_of
 
 GREEDY = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 64}
+WRONG_LUNG = "medfaith_wrong_lung_gold"
 LISTED = ({"id": "m"}, {"id": "other"})
 
 
@@ -211,14 +212,14 @@ def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
 
     def say(messages):
         running.append(1)
-        together.wait(timeout=20)  # breaks, and with it the test, unless four requests are there at once
+        together.wait(timeout=5)  # breaks, and with it the test, unless four requests are there at once
         most.append(len(running))
         time.sleep(0.01 * (7 - int(texts_of(messages)) % 8))
         running.pop()
         return echo(messages)
 
     with serving(say) as server:
-        replies = server.lm(concurrency=4).generate_until([asked(str(number)) for number in range(12)])
+        replies = server.lm(concurrency=4, max_retries=0).generate_until([asked(str(number)) for number in range(12)])
     assert replies == [f"Answer to {number}" for number in range(12)]
     assert max(most) == 4
 
@@ -286,7 +287,7 @@ def test_only_the_same_question_gets_a_stored_answer(tmp_path):
         server.lm(**answers).generate_until([original])
         assert len(server.requests) == n
         models[0] = {**models[0], "root": "other weights"}
-        server.lm(**answers).generate_until([original, original, original])  # lm-eval's `repeats`: an answer each
+        server.lm(**answers, concurrency=1).generate_until([original] * 3)  # lm-eval's `repeats`: an answer each
         assert len(server.requests) == n + 3
     with serving(models=models) as another:
         another.lm(**answers).generate_until([original])
@@ -366,7 +367,9 @@ def test_which_hosts_are_third_parties(monkeypatch):
     assert [server_access.is_third_party(host) for host in ("inside", "mixed", "unknown")] == [False, True, True]
 
 
-def test_images_go_to_a_third_party_only_where_their_terms_let_them(phantom_roots, monkeypatch):
+def test_data_go_to_a_third_party_only_where_their_terms_let_them(
+    phantom_roots, phantom_wrong_lung_roots, phantom_wrong_lung_build, monkeypatch
+):
     monkeypatch.setattr(server_access, "is_third_party", lambda host: True)
     keys = {"chexpert": "train/patient00001/study1/view1_frontal.jpg", "openi": "CXR1_1_IM-0001-3001.png"}
     references = {source: {"source": source, "key": key, "view": ""} for source, key in keys.items()}
@@ -377,11 +380,16 @@ def test_images_go_to_a_third_party_only_where_their_terms_let_them(phantom_root
 
     with serving() as server:
         run = partial(server.lm, send_images_to="127.0.0.1")
-        for request in (row("openi", "chexpert"), row("openi", further=[references["chexpert"]])):
+        for request in (row("openi", "chexpert"), row("openi", further=["chexpert"])):
             with pytest.raises(
                 MedfaithError, match=r"chexpert: its terms do not let (.|\n)*i_have_permission=chexpert"
             ):
                 run().generate_until([row("openi"), request])
+        (loaded,) = load([WRONG_LUNG], phantom_wrong_lung_build, phantom_wrong_lung_roots, control="none")[
+            "tasks"
+        ].values()
+        document = loaded.test_docs()[0]
+        assert (len(document["images"]), document["images"].sources) == (0, {"mimic_cxr"})  # words of reports
         assert not server.requests
         assert len(run().generate_until([row("openi"), asked("no image")])) == 2
         assert run(i_have_permission="mimic_cxr+chexpert").generate_until([row("chexpert")])
