@@ -45,7 +45,7 @@ from .chat_form import (
 from .image_lm import ImageLM, images_of
 
 LM_EVALS = ("batch_size", "max_batch_size", "device")  # given to every model; a server has its own
-AHEAD = 4  # rows whose images are encoded while as many requests as may be are under way
+AHEAD = 8  # requests under way for each row whose images are encoded in the meantime
 LONGEST_REASON = 500  # characters of an error
 TOKENS_NAMES = ("max_tokens", "max_completion_tokens")
 
@@ -182,7 +182,7 @@ class ServerLM(ImageLM):
 
         with bar:
             async with openai.AsyncOpenAI(base_url=self._url, api_key=self._key, **options) as client:
-                await asyncio.gather(*(work() for _ in range(self._concurrency + AHEAD)))
+                await asyncio.gather(*(work() for _ in range(self._concurrency + self._concurrency // AHEAD)))
         return scored, outcomes
 
     async def _answer(
