@@ -34,6 +34,7 @@ class Source:
     licence_url: str
     terms: str
     publish: str
+    third_parties: bool
     access: str
     files: tuple[tuple[str, ...], ...]
     ids: str = "published"

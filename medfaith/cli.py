@@ -1,6 +1,7 @@
 """The `medfaith` command: arguments in, one call into a room, a table or a path out.
 
 Exit status 0 when the job is done, 2 when the input or the environment has to be mended first; the message says how.
+`medfaith eval` ends with 3 where a server has left more than 1% of the rows unanswered.
 """
 
 from __future__ import annotations

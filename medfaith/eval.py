@@ -120,26 +120,46 @@ def no_bars_in_a_pipe() -> None:
         datasets.disable_progress_bars()
 
 
-def with_store(rest: Sequence[str], folder: str) -> list[str]:
-    """lm_eval's arguments with the heatmaps' folder among those of the model, where it is one that makes heatmaps."""
-    from medfaith.tasks import EXPLAINED
+def with_store(rest: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
+    """lm_eval's arguments with the place for what a model keeps among its own: heatmaps, or the answers of a server.
 
-    return [*rest, "--model_args", f"store={folder}"] if model_named(rest) in EXPLAINED else list(rest)
+    answers: the folder for the latter, where the arguments name no file for them.
+    """
+    from medfaith.tasks import EXPLAINED, SERVER
+
+    model = model_named(rest)
+    if heatmaps and model in EXPLAINED:
+        return [*rest, "--model_args", f"store={heatmaps}"]
+    if answers and model == SERVER and not any("answers=" in word for word in rest):
+        return [*rest, "--model_args", f"answers={answers / 'answers.sqlite'}"]
+    return list(rest)
 
 
 def model_named(rest: Sequence[str]) -> str | None:
     """The --model of lm_eval's arguments."""
+    return _given(rest).model
+
+
+def _given(rest: Sequence[str]) -> argparse.Namespace:
     named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     named.add_argument("--model", "-M")
-    return named.parse_known_args(list(rest))[0].model
+    named.add_argument("--output_path", "-o")
+    return named.parse_known_args(list(rest))[0]
+
+
+def _output(rest: Sequence[str]) -> Path | None:
+    """The folder of lm_eval's --output_path, which may name a file in it."""
+    path = _given(rest).output_path
+    return None if path is None else Path(path).parent if path.endswith(".json") else Path(path)
 
 
 def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    from medfaith.tasks.models.tally import tally, too_many_unanswered
     from medfaith.tasks.run import run_lm_eval
 
     no_bars_in_a_pipe()
-    given = with_store(rest, arguments.heatmaps) if arguments.heatmaps else rest
-    logs = run_lm_eval(given, metadata(arguments))
+    with tally() as outcomes:
+        logs = run_lm_eval(with_store(rest, arguments.heatmaps, _output(rest)), metadata(arguments))
     if logs:
         from medfaith.report.unread import unread_shares
 
@@ -147,4 +167,4 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
             print(unread_shares(logs), end="")
         except MedfaithError as error:  # the run is done, and its results are saved
             print(f"medfaith: unread answers are not counted: {error}", file=sys.stderr)
-    return 0
+    return 3 if too_many_unanswered(outcomes) else 0

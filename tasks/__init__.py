@@ -21,6 +21,7 @@ LOOKING = {  # reference models that look at the phantom's images
     "mirage": "medfaith.tasks.models.looking:Mirage",
     "looks_elsewhere": "medfaith.tasks.models.looking:LooksElsewhere",
 }
+SERVER = "medfaith-server"
 MODELS = {
     **BASELINES,
     **LOOKING,
@@ -28,6 +29,7 @@ MODELS = {
     "medfaith-contrastive": "medfaith.tasks.models.contrastive:ContrastiveLM",
     "medfaith-explained-vlm": "medfaith.tasks.models.explained_vlm:ExplainedVLM",
     "medfaith-alignment": "medfaith.tasks.models.alignment:AlignmentLM",
+    SERVER: "medfaith.tasks.models.server:ServerLM",
 }
 
 # Models that take `store`, the folder to keep their heatmaps in.

@@ -54,6 +54,7 @@ class LazyImages(Sequence[Image.Image]):
 
     edit: of an image and an opener for further ones, the image that is shown in its place.
     hint: what an error adds about an image that cannot be opened.
+    further: ids of sources of which an edit shows pixels, or the question words.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class LazyImages(Sequence[Image.Image]):
         roots: Mapping[str, Path],
         edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
         hint: str = LEAVE_OUT,
+        further: Iterable[str] = (),
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint = hint
+        self._hint, self._further = hint, frozenset(further)
 
     def __len__(self) -> int:
         return len(self._references)
@@ -86,6 +88,11 @@ class LazyImages(Sequence[Image.Image]):
 
     def __str__(self) -> str:  # what lm-eval's sample log keeps of them
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
+
+    @property
+    def sources(self) -> set[str]:
+        """Ids of the sources of which something is shown."""
+        return {reference["source"] for reference in self._references} | self._further
 
     def _open(self, reference: Reference) -> Image.Image:
         image = self._opened(reference)
@@ -155,6 +162,9 @@ def load(
     rows = read(repository, config, split, data, images)
     if extend is not None:
         rows = extend(rows)
+    words: frozenset[str] = frozenset()
+    if control == "none":
+        words = frozenset(reference["source"] for of_row in rows["images"] for reference in of_row)
     chosen = rows if row_ids is None else _named(rows, row_ids, config)
     if control is None:
         rows = chosen
@@ -163,13 +173,13 @@ def load(
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
     if control in DONORS and n_skipped:
-        words = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
-        print(f"control {control}: {words}", file=sys.stderr)
+        found = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
+        print(f"control {control}: {found}", file=sys.stderr)
     for column, value in (("n_rows_skipped", n_skipped), ("prompt", prompt), ("images_shown", images)):
         rows = rows.add_column(column, [value] * len(rows))
 
     def opened(batch: dict[str, list]) -> dict[str, list]:
-        shown = _with_images(batch, known, edit, control)
+        shown = _with_images(batch, known, edit, control, words)
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
@@ -276,12 +286,21 @@ def repository_path(repository: str, data: str | None) -> str:
 
 
 def _with_images(
-    batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None, control: str | None
+    batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None, control: str | None, words: frozenset[str]
 ) -> dict[str, list]:
+    """words: ids of sources whose words are asked without their images."""
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-    opened = [LazyImages(row["id"], row["images"], roots, _changes(row, edit, control)) for row in rows]
+    opened = [
+        LazyImages(row["id"], row["images"], roots, _changes(row, edit, control), further=words | _donors(row, edit))
+        for row in rows
+    ]
     shown = {name: values for name, values in batch.items() if name not in UNLOGGED}
     return shown | {"images": opened}
+
+
+def _donors(row: Mapping[str, Any], edit: Edit | None) -> set[str]:
+    """Ids of the sources of the further images that the edit of a row takes."""
+    return {reference["source"] for reference in edit.references(row["edit"])} if edit and row.get("edit") else set()
 
 
 def _changes(

@@ -7,36 +7,46 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def chat_server(say, status_of=lambda n: 200, reply=None):
+def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lambda request: None):
     """Speaks chat completions on 127.0.0.1; yields its URL and the requests that came, as they come.
 
-    say: messages -> the reply's text. status_of: the number of a request, from 1 -> its HTTP status.
-    reply: sent instead of a whole chat completion.
+    say: messages -> the reply's text, or a whole choice. status_of: the number of a request, from 1 -> its HTTP status.
+    reply: sent instead of a whole chat completion. models: the entries of its list of models; None: it has no list.
+    fault: a request -> None, or what sends something else, given the handler.
     """
     requests = []
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.path != "/v1/models" or models is None:
+                self.send(404, {"error": {"message": "there is no such page"}})
+            else:
+                self.send(200, {"object": "list", "data": models})
+
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             requests.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
-            status = status_of(len(requests))
-            if status == 200:
-                self._send(status, self._completion(body) if reply is None else reply)
+            status, send_fault = status_of(len(requests)), fault(requests[-1])
+            if send_fault is not None:
+                send_fault(self)
+            elif status == 200:
+                self.send(status, self.completion(body) if reply is None else reply)
             else:
-                self._send(status, {"error": {"message": f"the model {body['model']} does not exist"}})
+                self.send(status, {"error": {"message": f"the model {body['model']} does not exist"}})
 
-        def _completion(self, body):
-            message = {"role": "assistant", "content": say(body["messages"])}
-            return {
-                "id": "1", "object": "chat.completion", "created": 0, "model": body["model"],
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            }  # fmt: skip
+        def completion(self, body):
+            said = say(body["messages"])
+            choice = said if isinstance(said, dict) else {"message": {"content": said}, "finish_reason": "stop"}
+            choice = {"index": 0, **choice, "message": {"role": "assistant", **choice["message"]}}
+            return {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice]}
 
-        def _send(self, status, content):
+        def send(self, status, content, **headers):
             sent = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(sent)))
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
             self.end_headers()
             self.wfile.write(sent)
 

@@ -80,12 +80,13 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     how = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}
     tasks, notes = plan(wanted, metadata, arguments.limit, **how)
     _print_lines(notes)
-    return _ask_and_tell(arguments, evaluation.with_store(rest, store) if store else rest, tasks, metadata)
+    _ask_and_tell(arguments, evaluation.with_store(rest, store, arguments.out), tasks, metadata)
+    return 0
 
 
 def _ask_and_tell(
     arguments: argparse.Namespace, rest: Sequence[str], tasks: Sequence[Task], metadata: Mapping[str, Any]
-) -> int:
+) -> None:
     from medfaith.printing import table
     from medfaith.tasks.run import named_model
 
@@ -111,7 +112,6 @@ def _ask_and_tell(
     _print_lines(["", *summary.notes])
     print(f"\n{n_clean:,} of {n:,} rows are answered right under no blind control: {out}/blind_clean.csv")
     print(f"Tables in {out}/audit.md, logs in {out}/logs")
-    return 0
 
 
 def _print_lines(lines: Sequence[str]) -> None:

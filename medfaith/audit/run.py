@@ -12,13 +12,16 @@ import io
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medfaith.loaders.errors import InputError
+from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_file, whole_folder
 from medfaith.tasks.controls import UnsupportedControlError
+from medfaith.tasks.models.chat_form import UNANSWERED
+from medfaith.tasks.models.tally import LIMIT, tally
 from medfaith.tasks.run import NEED_AN_IMAGE, Model, answer, load_tasks
 
 from .plan import Task, write_rows
@@ -42,6 +45,7 @@ def ask(
 
     Raises:
         InputError: `out` holds an audit of other models or rows, or another way to ask; or as the tasks do.
+        MedfaithError: a server leaves more than 1% of the rows of a task without an answer.
     """
     _record(models, tasks, metadata, out)
     given = dict(metadata) | {"row_ids": str(write_rows(out, tasks))}
@@ -56,10 +60,11 @@ def ask(
             try:
                 loaded = load_tasks(task.name, given | ({"control": control} if control else {}))
                 say(f"{place}: {n:,} answers; {left:,} left")
-                with whole_folder(folder(out, task.name, control)) as logs:
+                with whole_folder(folder(out, task.name, control)) as logs, tally() as outcomes:
                     for name, model in answering.items():
                         with _no_bars_in_a_pipe():
                             answer(loaded, model, logs / name)
+                    _refuse_unanswered(outcomes, place)
             except UnsupportedControlError as error:
                 say(f"{place}: {error.found}")
         else:
@@ -72,6 +77,14 @@ def _no_bars_in_a_pipe() -> Iterator[None]:
     """lm-eval shows a bar for every task, on a terminal or not."""
     with contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO()):
         yield
+
+
+def _refuse_unanswered(outcomes: Counter[str], place: str) -> None:
+    """Of a server that leaves rows without an answer. What it did answer is kept; only the others are asked again."""
+    missing, n = outcomes[UNANSWERED], outcomes.total()
+    if missing > LIMIT * n:
+        action = "start the same command again: it asks only these"
+        raise MedfaithError(f"{place}: {missing:,} of {n:,} rows have no answer\n  what to do: {action}")
 
 
 def can_be_asked(model: Model, control: str | None) -> bool:
@@ -146,5 +159,5 @@ def _record(models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mappin
 
 
 def _described(model: Model) -> dict[str, Any]:
-    own = {name: value for name, value in model.arguments.items() if name != "store"}
+    own = {name: value for name, value in model.arguments.items() if name not in ("store", "answers")}
     return {"model": model.name, "arguments": own, **model.options, "generation": dict(model.generation)}

@@ -1,0 +1,77 @@
+"""Answers of a model in one SQLite file, each written as it comes: a run that was killed asks nothing twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...loaders.errors import InputError
+from .chat_form import UNANSWERED, Reply
+
+
+def key_of(**facts: Any) -> str:
+    """The key of an answer: a SHA-256 of all that it depends on, given as what JSON can write."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+class AnswerStore:
+    """Replies by key. The file also says of each reply which row of which task it answers, for whoever looks into it.
+
+    Every `put` is one transaction, so that whoever is killed loses only the answers that have not come yet. Several
+    processes may write one file.
+
+    Args:
+        path: of the file, which is made with the folders above it; None keeps nothing.
+
+    Raises InputError for a file that is no such store.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._database = _opened(path) if path is not None else None
+
+    def __enter__(self) -> AnswerStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._database is not None:
+            self._database.close()
+
+    def get(self, key: str) -> Reply | None:
+        """The reply under a key; None where there is none, or only the reason why the question was not answered."""
+        if self._database is None:
+            return None
+        row = self._database.execute(
+            "SELECT reply FROM answers WHERE key = ? AND outcome != ?", (key, UNANSWERED)
+        ).fetchone()
+        return Reply(**json.loads(row[0])) if row else None
+
+    def put(self, key: str, reply: Reply, task: str, row: str) -> None:
+        """Keeps a reply in the place of an earlier one."""
+        if self._database is not None:
+            values = (key, task, row, reply.outcome, json.dumps(reply._asdict(), ensure_ascii=False))
+            with self._database:
+                self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    database = sqlite3.connect(path, timeout=60)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")  # a killed process leaves a whole file
+        database.execute("PRAGMA synchronous = NORMAL")
+        with database:
+            columns = "key TEXT PRIMARY KEY, task TEXT, row TEXT, outcome TEXT NOT NULL, reply TEXT NOT NULL"
+            database.execute(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
+        database.execute("SELECT key, task, row, outcome, reply FROM answers LIMIT 1")
+    except sqlite3.DatabaseError as error:
+        database.close()
+        raise InputError(
+            path, f"is no store of answers ({error})", action="name another file with answers=FILE in --model_args"
+        ) from error
+    return database

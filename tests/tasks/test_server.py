@@ -1,0 +1,435 @@
+"""`medfaith-server` against a real HTTP server on this machine: what is sent, what is read, what is asked again."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from lm_eval.api.instance import Instance
+from PIL import Image
+
+from medfaith.cli import main
+from medfaith.loaders import images
+from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks.contrabench import prompts
+from medfaith.tasks.models import server_access
+from medfaith.tasks.models.server import ServerLM
+from medfaith.tasks.models.tally import tally, too_many_unanswered
+from medfaith.tasks.rows import LazyImages
+from tests.chat import chat_server
+from tests.tasks.evaluating import evaluate, load, root_words, samples_of
+
+GREEDY = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 64}
+WRONG_LUNG = "medfaith_wrong_lung_gold"
+LISTED = ({"id": "m"}, {"id": "other"})
+
+
+def shade(level: int, size: tuple[int, int] = (6, 4)) -> Image.Image:
+    return Image.new("RGB", size, (level, level, 255 - level))
+
+
+def asked(prompt: Any, images: Any = (), number: int = 0, **settings: Any) -> Instance:
+    arguments = (prompt, {**GREEDY, **settings}, {"visual": images})
+    return Instance("generate_until", {"id": f"row {number}"}, arguments, 0, ("task", number, 1))
+
+
+def questions(n: int) -> list[Instance]:
+    return [asked(f"<image>\nQuestion {number}?", [shade(number)], number) for number in range(n)]
+
+
+def texts_of(messages: list[dict[str, Any]]) -> str:
+    parts = messages[-1]["content"]
+    return parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)
+
+
+def pictures_of(messages: list[dict[str, Any]]) -> list[Image.Image]:
+    urls = [part["image_url"]["url"] for turn in messages for part in turn["content"] if part in images_in(turn)]
+    return [Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))) for url in urls]
+
+
+def images_in(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    return [part for part in turn["content"] if isinstance(part, dict) and part["type"] == "image_url"]
+
+
+def echo(messages: list[dict[str, Any]]) -> str:
+    return f"Answer to {texts_of(messages).strip()}"
+
+
+@contextmanager
+def serving(say=echo, models=LISTED, **options):
+    with chat_server(say, models=models, **options) as (url, requests):
+        yield SimpleNamespace(url=url, requests=requests, lm=partial(ServerLM, base_url=url, model="m"))
+
+
+def kept(path: Any) -> dict[str, str]:
+    """Row -> outcome and the whole reply, of a store."""
+    with sqlite3.connect(path) as database:
+        return {
+            row: f"{outcome} {reply}"
+            for row, outcome, reply in database.execute("SELECT row, outcome, reply FROM answers")
+        }
+
+
+def test_each_image_stands_where_its_placeholder_does():
+    given = [shade(level) for level in (10, 20, 30)]
+    system = {"role": "system", "content": "You read images."}
+    prompts = [
+        ("<image>Left, <image>\nright?", given[:2], [10, "Left, ", 20, "\nright?"]),
+        ("First <image><image>\nthen <image>", given, ["First ", 10, 20, "\nthen ", 30]),
+        ("No image at all", [], "No image at all"),
+    ]
+    with serving() as server:
+        lm = server.lm(concurrency=1)
+        chat = [lm.apply_chat_template([system, {"role": "user", "content": text}]) for text, _, _ in prompts]
+        lm.generate_until([asked(text, images) for text, images, _ in prompts])
+        lm.generate_until([asked(text, images) for text, (_, images, _) in zip(chat, prompts, strict=True)])
+        sent = [request["messages"] for request in server.requests]
+    assert [turns[0] for turns in sent[3:]] == [system] * 3
+    for turns, (_, pictures, expected) in zip(sent, prompts * 2, strict=True):
+        shown = pictures_of(turns)
+        assert [np.asarray(image).tolist() for image in shown] == [np.asarray(image).tolist() for image in pictures]
+        levels = iter(int(np.asarray(image)[0, 0, 0]) for image in shown)
+        content = turns[-1]["content"]
+        parts = content if isinstance(content, str) else [part.get("text") or next(levels) for part in content]
+        assert parts == expected
+
+
+def test_settings_and_the_form_of_images_are_the_runs():
+    with serving() as server:
+        server.lm(image_format="jpeg", image_max_side=32).generate_until([asked("<image>", [shade(9, (64, 48))])])
+        more = {"until": ["\n", "b", "c", "d", "Q"], "do_sample": True, "temperature": 0.5, "top_p": 0.9}
+        (cut,) = server.lm(seed=7, max_tokens_name="max_completion_tokens").generate_until([asked("A Q", **more)])
+        sent = [{key: value for key, value in r.items() if key not in ("path", "key")} for r in server.requests]
+    (image,) = pictures_of(sent[0].pop("messages"))
+    assert (image.format, image.size) == ("JPEG", (32, 24))
+    assert sent[0] == {"model": "m", "max_tokens": 64, "temperature": 0.0}
+    del sent[1]["messages"]
+    settings = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["\n", "b", "c", "d"]}
+    assert sent[1] == {"model": "m", "max_completion_tokens": 64, **settings}
+    assert cut == "Answer to A "  # cut at the fifth stop string, too, which was not sent
+
+
+REPLIES = [
+    ({"message": {"content": "B."}, "finish_reason": "stop"}, "B.", "answered"),
+    ({"message": {"content": [{"type": "text", "text": "B"}, {"type": "text", "text": "."}]}}, "B.", "answered"),
+    ({"message": {"content": "B.", "reasoning_content": "It is C."}, "finish_reason": "stop"}, "B.", "answered"),
+    ({"message": {"content": None, "reasoning_content": "It is C."}, "finish_reason": "stop"}, "", "empty"),
+    ({"message": {"content": "The answer is C, or"}, "finish_reason": "length"}, "", "cut"),
+    ({"message": {"content": "C"}, "finish_reason": "content_filter"}, "", "filtered"),
+    ({"message": {"content": None, "refusal": "I cannot tell C."}, "finish_reason": "stop"}, "", "refused"),
+    ({"message": {"content": ""}, "finish_reason": "stop"}, "", "empty"),
+]
+
+
+def test_only_whole_answers_are_scored_and_the_store_keeps_the_others(tmp_path, capsys):
+    with serving(lambda messages: REPLIES[int(texts_of(messages))][0]) as server, tally() as outcomes:
+        lm = server.lm(answers=str(tmp_path / "new" / "answers.sqlite"))
+        scored = lm.generate_until([asked(str(number), number=number) for number in range(len(REPLIES))])
+    assert scored == [text for _, text, _ in REPLIES]
+    found = kept(tmp_path / "new" / "answers.sqlite")
+    for number, (choice, _, outcome) in enumerate(REPLIES):
+        assert found[f"row {number}"].startswith(outcome)
+        for words in choice["message"].values():
+            assert not isinstance(words, str) or words in found[f"row {number}"]
+    assert outcomes == {"answered": 3, "empty": 2, "cut": 1, "filtered": 1, "refused": 1}
+    assert "5 of 8 answers are not whole: 2 empty, 1 cut, 1 filtered, 1 refused" in capsys.readouterr().err
+
+
+def half(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"choices": [')
+
+
+def slow(handler):
+    time.sleep(0.5)
+
+
+def redirect(handler):
+    handler.send(302, {}, Location="http://127.0.0.1:9/v1/chat/completions")
+
+
+# What the first request of a row gets, or each.
+FAULTS = {
+    "busy": lambda handler: handler.send(429, {"error": {"message": "busy"}}, Retry_After="0.05"),
+    "error": lambda handler: handler.send(500, {"error": {"message": "oh"}}),
+    "cut": lambda handler: handler.connection.close(),
+    "half": half,
+    "slow": slow,
+    "no chat": lambda handler: handler.send(200, {"error": "no chat completion"}),
+    "redirect": lambda handler: handler.send(302, {}, Location="http://127.0.0.1:9/v1/chat/completions"),
+    "too long": lambda handler: handler.send(400, {"error": {"message": "too many tokens"}}),
+    "filter": lambda handler: handler.send(400, {"error": {"message": "no", "code": "content_filter"}}),
+}
+LASTING = ("no chat", "redirect", "too long")
+
+
+def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys):
+    seen, mended = [], False
+
+    def fault(request):
+        name = texts_of(request["messages"])
+        seen.append((name, time.monotonic()))
+        first = [text for text, _ in seen].count(name) == 1
+        return FAULTS[name] if not mended and (first or name in LASTING) else None
+
+    requests = [asked(name, number=number) for number, name in enumerate(FAULTS)]
+    expected = {name: "" if name == "filter" else f"Answer to {name}" for name in FAULTS}
+    with serving(fault=fault) as server, tally() as outcomes:
+        lm = server.lm(timeout=0.3, answers=str(tmp_path / "a"))
+        first = lm.generate_until(requests)
+        times = Counter(name for name, _ in seen)
+        assert too_many_unanswered(outcomes)
+        mended = True
+        again = lm.generate_until(requests)
+    assert dict(zip(FAULTS, first, strict=True)) == {**expected, **dict.fromkeys(LASTING, "")}
+    assert times == {name: 1 if name in (*LASTING, "filter") else 2 for name in FAULTS}
+    assert dict(zip(FAULTS, again, strict=True)) == expected
+    assert sorted(name for name, _ in seen[times.total() :]) == sorted(LASTING)
+    assert outcomes == {"answered": 13, "unanswered": 3, "filtered": 2}
+    busy = [moment for name, moment in seen if name == "busy"]
+    assert 0.05 <= busy[1] - busy[0] < 0.35, "the server's pause, not one of the client's own"
+    error = capsys.readouterr().err
+    assert "4 of 9 answers are not whole: 1 filtered, 3 unanswered" in error
+    assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
+
+
+def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
+    together, running, most = threading.Barrier(4), [], []
+
+    def say(messages):
+        running.append(1)
+        together.wait(timeout=5)  # breaks, and with it the test, unless four requests are there at once
+        most.append(len(running))
+        time.sleep(0.01 * (7 - int(texts_of(messages)) % 8))
+        running.pop()
+        return echo(messages)
+
+    with serving(say) as server:
+        replies = server.lm(concurrency=4, max_retries=0).generate_until([asked(str(number)) for number in range(12)])
+    assert replies == [f"Answer to {number}" for number in range(12)]
+    assert max(most) == 4
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
+    """The run is a process of its own, which is killed when the server is asked the sixth question."""
+    killed, child = [], 0
+
+    def say(messages):
+        if len(server.requests) == 6 and not killed:
+            killed.append(texts_of(messages))
+            os.kill(child, signal.SIGKILL)
+        return echo(messages)
+
+    with serving(say) as server:
+        lm = server.lm(concurrency=1, answers=str(tmp_path / "a"))
+        child = os.fork()
+        if not child:
+            lm.generate_until(questions(10), disable_tqdm=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        assert len(kept(tmp_path / "a")) == 5
+        replies = lm.generate_until(questions(10))
+        assert replies == [f"Answer to Question {number}?" for number in range(10)]
+        assert [texts_of(r["messages"]).strip() for r in server.requests[6:]] == [
+            f"Question {n}?" for n in range(5, 10)
+        ]
+        assert lm.generate_until(questions(10)) == replies
+        assert len(server.requests) == 11
+
+
+CHANGES = {  # what is asked in another way -> the model's options, the request
+    "nothing": ({}, asked("<image>Is it?", [shade(1)])),
+    "another row and task": ({}, asked("<image>Is it?", [shade(1)], number=7)),
+    "concurrency": ({"concurrency": 2, "max_retries": 0, "timeout": 9}, asked("<image>Is it?", [shade(1)])),
+    "one pixel's image": ({}, asked("<image>Is it?", [shade(2)])),
+    "size": ({}, asked("<image>Is it?", [shade(1, (4, 6))])),
+    "no image": ({}, asked("Is it?")),
+    "another place": ({}, asked("Is it?<image>", [shade(1)])),
+    "prompt": ({}, asked("<image>Is it not?", [shade(1)])),
+    "tokens": ({}, asked("<image>Is it?", [shade(1)], max_gen_toks=65)),
+    "temperature": ({}, asked("<image>Is it?", [shade(1)], temperature=0.1)),
+    "stop": ({}, asked("<image>Is it?", [shade(1)], until=["!"])),
+    "model": ({"model": "other"}, asked("<image>Is it?", [shade(1)])),
+    "seed": ({"seed": 1}, asked("<image>Is it?", [shade(1)])),
+    "encoding": ({"image_format": "jpeg"}, asked("<image>Is it?", [shade(1)])),
+    "side": ({"image_max_side": 3}, asked("<image>Is it?", [shade(1)])),
+}
+SAME = ("nothing", "another row and task", "concurrency")
+
+
+def test_only_the_same_question_gets_a_stored_answer(tmp_path):
+    models: list[dict[str, Any]] = [{"id": "m", "created": 1, "root": "weights"}, {"id": "other"}]
+    answers = {"answers": str(tmp_path / "a")}
+    asked_again, (_, original) = set(), CHANGES["nothing"]
+    with serving(models=models) as server:
+        server.lm(**answers).generate_until([original])
+        for name, (options, request) in CHANGES.items():
+            before = len(server.requests)
+            server.lm(**{**answers, **options}).generate_until([request])
+            asked_again |= {name} if len(server.requests) > before else set()
+        assert asked_again == CHANGES.keys() - set(SAME)
+        models[0] = {**models[0], "created": 2}
+        n = len(server.requests)
+        server.lm(**answers).generate_until([original])
+        assert len(server.requests) == n
+        models[0] = {**models[0], "root": "other weights"}
+        server.lm(**answers, concurrency=1).generate_until([original] * 3)  # lm-eval's `repeats`: an answer each
+        assert len(server.requests) == n + 3
+    with serving(models=models) as another:
+        another.lm(**answers).generate_until([original])
+        assert len(another.requests) == 1
+
+
+REFUSED = [  # the model's options -> what it says
+    ({"base_url": "http://127.0.0.1:9/v1"}, "does not answer"),
+    ({"model": "nosuch"}, r"has no model 'nosuch' \(404: (.|\n)*expected: one of m, other"),
+    ({"base_url": "URL/not-here"}, r"has no model 'm' \(404: "),
+    ({"base_url": "LOCKED"}, r"refuses the key \(401: (.|\n)*set OPENAI_API_KEY"),
+    ({"base_url": "ftp://127.0.0.1"}, "expected: an address such as"),
+    ({"base_url": "http://me:secret@127.0.0.1/v1"}, "the variable OPENAI_API_KEY"),
+    ({"model": ""}, "names no model"),
+    ({"concurency": 4}, "has no option concurency"),
+    ({"concurrency": 0}, "a number from 1"),
+    ({"concurrency": "many"}, "a number from 1"),
+    ({"image_format": "gif"}, "png or jpeg"),
+    ({"image_quality": 101}, "1 to 100"),
+    ({"image_max_side": 0}, "positive"),
+    ({"max_tokens_name": "limit"}, "max_tokens or max_completion_tokens"),
+    ({"base_url": "http://8.8.8.8/v1"}, "add send_images_to=8.8.8.8 to --model_args"),
+    ({"base_url": "http://8.8.8.8/v1", "send_images_to": "8.8.4.4"}, "it is 8.8.4.4"),
+    ({"answers": "BROKEN"}, "is no store of answers"),
+]
+
+
+def test_what_cannot_be_asked_is_refused_when_the_model_is_loaded(tmp_path):
+    (tmp_path / "broken").write_text("no database" * 100)
+
+    def fault(request):
+        good = request["path"] == "/v1/chat/completions" and request["model"] == "m"
+        return None if good else lambda handler: handler.send(404, {"error": {"message": "no such model or page"}})
+
+    with serving(fault=fault) as server, serving(models=None, status_of=lambda n: 401) as closed:
+        places = {"URL": server.url, "LOCKED": closed.url, "BROKEN": str(tmp_path / "broken")}
+        for given, words in REFUSED:
+            options = {name: filled(value, places) for name, value in given.items()}
+            with pytest.raises(MedfaithError, match=words):
+                server.lm(**options)
+        assert server.lm(model="m", base_url=f"{server.url}/")
+    with serving(models=None) as unlisted:
+        assert unlisted.lm()
+        assert [texts_of(request["messages"]) for request in unlisted.requests] == ["Say Yes."]
+
+
+def filled(value: Any, places: dict[str, str]) -> Any:
+    for name, place in places.items():
+        value = value.replace(name, place) if isinstance(value, str) else value
+    return value
+
+
+def test_log_likelihoods_and_prompts_without_their_images_are_refused():
+    with serving() as server:
+        lm = server.lm()
+        with pytest.raises(MedfaithError, match="medfaith-server answers about images; it gives no probability"):
+            lm.loglikelihood([])
+        for prompt, pictures in (("Is it?", [shade(1)]), ("<image>Is it?", []), ("<image><image>", [shade(1)])):
+            with pytest.raises(MedfaithError, match="image placeholders for"):
+                lm.generate_until([asked("<image>", [shade(0)]), asked(prompt, pictures)])
+        assert not server.requests
+
+
+def test_which_hosts_are_third_parties(monkeypatch):
+    own = ("127.0.0.1", "::1", "localhost", "10.1.2.3", "172.16.0.9", "192.168.1.1")
+    assert not [host for host in own if server_access.is_third_party(host)]
+    others = ("8.8.8.8", "172.32.0.1", "2001:4860:4860::8888")
+    assert {host for host in others if server_access.is_third_party(host)} == {*others}
+    found = {"inside": ["10.0.0.7"], "mixed": ["10.0.0.7", "8.8.8.8"]}
+
+    def look_up(host, _):
+        if host not in found:
+            raise OSError
+        return [(0, 0, 0, "", (address, 0)) for address in found[host]]
+
+    monkeypatch.setattr(server_access.socket, "getaddrinfo", look_up)
+    assert [server_access.is_third_party(host) for host in ("inside", "mixed", "unknown")] == [False, True, True]
+
+
+def test_data_go_to_a_third_party_only_where_their_terms_let_them(
+    phantom_roots, phantom_wrong_lung_roots, phantom_wrong_lung_build, monkeypatch
+):
+    monkeypatch.setattr(server_access, "is_third_party", lambda host: True)
+    keys = {"chexpert": "train/patient00001/study1/view1_frontal.jpg", "openi": "CXR1_1_IM-0001-3001.png"}
+    references = {source: {"source": source, "key": key, "view": ""} for source, key in keys.items()}
+
+    def row(*names, further=()):
+        shown = LazyImages("a", [references[name] for name in names], phantom_roots, further=further)
+        return asked("<image>" * len(names), shown)
+
+    with serving() as server:
+        run = partial(server.lm, send_images_to="127.0.0.1")
+        for request in (row("openi", "chexpert"), row("openi", further=["chexpert"])):
+            with pytest.raises(
+                MedfaithError, match=r"chexpert: its terms do not let (.|\n)*i_have_permission=chexpert"
+            ):
+                run().generate_until([row("openi"), request])
+        (loaded,) = load([WRONG_LUNG], phantom_wrong_lung_build, phantom_wrong_lung_roots, control="none")[
+            "tasks"
+        ].values()
+        document = loaded.test_docs()[0]
+        assert (len(document["images"]), document["images"].sources) == (0, {"mimic_cxr"})  # words of reports
+        assert not server.requests
+        assert len(run().generate_until([row("openi"), asked("no image")])) == 2
+        assert run(i_have_permission="mimic_cxr+chexpert").generate_until([row("chexpert")])
+
+
+def test_medfaith_eval_asks_what_an_earlier_run_has_not_been_answered(
+    phantom_build, phantom_roots, tmp_path, capsys, monkeypatch
+):
+    """Rows of several images. Two of four fail at first; then the command asks these two, and one still fails."""
+    task = "medfaith_contrabench_openi_report_absence"
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    failing = []
+
+    def fault(request):
+        return half if texts_of(request["messages"]) in failing else None
+
+    with serving(lambda messages: "A", fault=fault) as server:
+        given = {"concurrency": 1, "max_retries": 0}
+        loaded = load([task], phantom_build, phantom_roots)
+        questions = [prompts.b0(doc).replace("<image>", "") for doc in loaded["tasks"][task].test_docs()]
+        failing += questions[1:3]
+        first = evaluate(server.lm(**given, answers=str(tmp_path / "answers.sqlite")), loaded, limit=4)[task]
+        del failing[0]
+        named = ",".join(f"{name}={value}" for name, value in {"base_url": server.url, "model": "m", **given}.items())
+        command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", task, "--limit", "4"]
+        command += ["--model", "medfaith-server", "--model_args", named, "--apply_chat_template", "--log_samples"]
+        assert main([*command, "--output_path", str(tmp_path)]) == 3
+    assert first["replies"][::4] == ["A", "", "", "A"]  # of four filters
+    samples = [sample for sample in samples_of(tmp_path, task) if sample["filter"] == "b0"]
+    assert [sample["resps"] for sample in samples] == [[["A"]], [["A"]], [[""]], [["A"]]]
+    assert "1 of 4 rows (25.0%) have no answer" in capsys.readouterr().err
+    assert [texts_of(request["messages"]) for request in server.requests] == [*questions[:4], *questions[1:3]]
+    assert {request["key"] for request in server.requests} == {"Bearer secret"}
+    for request, sample in zip(server.requests, samples, strict=False):
+        references = [
+            dict(zip(("source", "key"), word.split(":"), strict=True)) for word in sample["doc"]["images"].split()
+        ]
+        opened = [images.open_image(reference, phantom_roots) for reference in references]
+        assert len(opened) == sample["arguments"]["gen_args_0"]["arg_0"].count("<image>")
+        pairs = zip(opened, pictures_of(request["messages"]), strict=True)
+        assert all(np.array_equal(np.asarray(own), np.asarray(sent)) for own, sent in pairs)
+    assert {len(pictures_of(request["messages"])) for request in server.requests} - {1}, "some row has several images"
+    assert "secret" not in "".join(path.read_text() for path in tmp_path.rglob("*.json*"))
