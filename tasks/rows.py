@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
@@ -18,6 +18,7 @@ from ..loaders import images, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError
 from .controls import TARGET, FactsOf
 from .controls.rows import PLACE, change, controlled
+from .scoring import SENT, SKIPPED
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
@@ -50,6 +51,7 @@ class LazyImages(Sequence[Image.Image]):
 
     edit: of an image and an opener for further ones, the image that is shown in its place.
     hint: what an error adds about an image that cannot be opened.
+    taken: row -> the places of its images that were taken; a row of which a model takes nothing does not come in.
     """
 
     def __init__(
@@ -59,9 +61,10 @@ class LazyImages(Sequence[Image.Image]):
         roots: Mapping[str, Path],
         edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
         hint: str = LEAVE_OUT,
+        taken: dict[str, set[int]] | None = None,
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint = hint
+        self._hint, self._taken = hint, {} if taken is None else taken
 
     def __len__(self) -> int:
         return len(self._references)
@@ -71,12 +74,16 @@ class LazyImages(Sequence[Image.Image]):
     @overload
     def __getitem__(self, index: slice) -> list[Image.Image]: ...
     def __getitem__(self, index):
-        if isinstance(index, slice):
-            return [self._open(reference) for reference in self._references[index]]
-        return self._open(self._references[index])
+        places = range(len(self))[index]
+        taken = self._taken.setdefault(self._row_id, set())  # for an empty slice, too: the model asked
+        if isinstance(places, int):
+            taken.add(places)
+            return self._open(self._references[places])
+        taken.update(places)
+        return [self._open(self._references[place]) for place in places]
 
     def __iter__(self) -> Iterator[Image.Image]:
-        return (self._open(reference) for reference in self._references)
+        return (self[place] for place in range(len(self)))
 
     def __str__(self) -> str:  # what lm-eval's sample log keeps of them
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
@@ -114,6 +121,7 @@ def load(
     images: str = "all",
     control: str | None = None,
     facts: FactsOf | None = None,
+    max_images: int | None = None,
     **others: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
@@ -132,8 +140,13 @@ def load(
         control: one of `controls.CONTROLS`; kept in the columns `control` and `prompt`, so that no table mixes answers
             under different controls. Rows for which it cannot be made are left out, which is said on stderr.
         facts: what a control may know of a row.
+        max_images: how many images of a row the model keeps, where its arguments say so: lm-eval adds those to the
+            metadata. Some models open all images of a row, and then cut them.
         others: what lm-eval adds. Those of That's the Wrong Lung!, which its tasks apply themselves, are refused
              (InputError): a run that ignored `patients` would look like a run about some patients only.
+
+    The column `n_images_sent` says how many images of a row its model was given, as soon as it has answered; None where
+    it asked for none, such as a reference model.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
@@ -155,11 +168,15 @@ def load(
         rows = rows.add_column("control", [control] * len(rows))
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
-    for column, value in (("n_rows_skipped", n_skipped), ("prompt", prompt), ("images_shown", images)):
+    for column, value in ((SKIPPED, n_skipped), ("prompt", prompt), ("images_shown", images)):
         rows = rows.add_column(column, [value] * len(rows))
+    taken: dict[str, set[int]] = {}
 
     def opened(batch: dict[str, list]) -> dict[str, list]:
-        shown = _with_images(batch, known, edit, control)
+        shown = _with_images(batch, known, edit, control, taken)
+        shown[SENT] = [
+            _n_sent(row, of, taken, max_images) for row, of in zip(batch["id"], batch["images"], strict=True)
+        ]
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
@@ -191,7 +208,7 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
     assert isinstance(rows, datasets.Dataset)
     if not len(rows):
         raise InputError(path, f"config {config!r}, split {split!r} has no row", action="choose another task or source")
-    if images == "all":
+    if images == "all" or "images" not in rows.column_names:  # rows of the other benchmarks have one image
         return rows
     first, feature = [of_row[:1] for of_row in rows["images"]], rows.features["images"]
     return rows.remove_columns("images").add_column("images", first, feature=feature)
@@ -218,11 +235,23 @@ def repository_path(repository: str, data: str | None) -> str:
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"
 
 
+def _n_sent(row_id: str, images: Sized, taken: Mapping[str, Collection[int]], max_images: int | None) -> int | None:
+    """How many of a row's images a model was given; None: it has asked for none of them, so nothing is known."""
+    if len(images) and row_id not in taken:
+        return None
+    n_taken = len(taken.get(row_id, ()))
+    return n_taken if max_images is None else min(n_taken, int(max_images))
+
+
 def _with_images(
-    batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None, control: str | None
+    batch: dict[str, list],
+    roots: Mapping[str, Path],
+    edit: Edit | None,
+    control: str | None,
+    taken: dict[str, set[int]],
 ) -> dict[str, list]:
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-    opened = [LazyImages(row["id"], row["images"], roots, _changes(row, edit, control)) for row in rows]
+    opened = [LazyImages(row["id"], row["images"], roots, _changes(row, edit, control), taken=taken) for row in rows]
     shown = {name: values for name, values in batch.items() if name not in UNLOGGED}
     return shown | {"images": opened}
 
