@@ -15,11 +15,11 @@ from typing import Any, cast
 from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
-from . import BASELINES, EXPLAINED, include_path, register_models
+from . import BASELINES, EXPLAINED, include_path, preflight, register_models
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES))
 OURS = {
-    "--metadata": "--control, --data, --root, --skip-missing-images, --patients, --upsampling and --precision-ties",
+    "--metadata": "its own options, such as --data, --root, --control and --model_name (medfaith eval --help)",
     "--include_path": "lm_eval itself, with your own path",
 }
 
@@ -36,7 +36,6 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
             raise MedfaithError(f"{option}: medfaith eval sets it\n  what to do: use {instead}")
     from lm_eval.__main__ import cli_evaluate
     from lm_eval._cli import HarnessCLI
-    from lm_eval.api.registry import get_model
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
     register_models()
@@ -45,10 +44,10 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
         try:
             config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
             _refuse_no_image(config.model, metadata.get("control"))
-            get_model(config.model)
         except (ValueError, KeyError, FileNotFoundError) as error:
             raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
         _refuse_blind_caches(config)
+        preflight.check(config, metadata)
         before = _sample_logs(config.output_path)
         try:
             cli_evaluate()
