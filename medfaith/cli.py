@@ -23,7 +23,7 @@ from medfaith.tasks.controls import CONTROLS, described
 from medfaith.training import command as training
 
 # Options that the tasks take as they are.
-_METADATA = ("data", "control", "heatmaps", "patients", "upsampling", "precision_ties")
+_METADATA = ("data", "model_name", "control", "heatmaps", "patients", "upsampling", "precision_ties")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
 
     job = jobs.add_parser(
         "eval",
+        allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="score a model with lm_eval run and medfaith's tasks and models",
         description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to "
         "lm_eval run; lm_eval run --help lists those.",
@@ -110,6 +111,11 @@ def parser() -> argparse.ArgumentParser:
         default="all",
         help="which images of a study the model sees; first is for models that take one image, as in the paper of "
         "CXR-ContraBench (default: %(default)s)",
+    )
+    job.add_argument(
+        "--model_name",
+        metavar="NAME",
+        help="name of the model in tables and figures (default: its name on the Hub, or the last part of its path)",
     )
     job.add_argument(
         "--control",
