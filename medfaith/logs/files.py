@@ -32,6 +32,7 @@ class SampleFile(NamedTuple):
     run (fewer under --limit); None where the results do not say.
     states_path: where the run says that it kept the options' hidden states, "" if it kept none.
     told: what else decides how the task was put, by name: its version, and what lm-eval was told beside it.
+    n_images_missing: images of the rows that the model was not given, as far as the results say.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class SampleFile(NamedTuple):
     n_run: int | None
     states_path: str = ""
     told: tuple[tuple[str, str], ...] = ()
+    n_images_missing: int = 0
 
     def telling(self, names: Sequence[str]) -> str:
         """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""
@@ -132,7 +134,10 @@ def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
     size = sizes.get(named["task"]) if isinstance(sizes, Mapping) else None
     n_data, n_run = (_count(size, key) for key in ("original", "effective"))
     told = _told(content, named["task"])
-    return SampleFile(path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path, told)
+    return SampleFile(
+        path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path, told,
+        n_images_missing=_n_images_missing(content, named["task"]),
+    )  # fmt: skip
 
 
 def _results(path: Path) -> dict[str, Any]:
@@ -184,6 +189,13 @@ def _inside(content: Any, *names: str) -> Any:
     for name in names:
         content = content.get(name) if isinstance(content, Mapping) else None
     return content
+
+
+def _n_images_missing(content: Mapping[str, Any], task: str) -> int:
+    """The metric of that name, which each filter repeats; NaN and none at all count as 0."""
+    scores = _inside(content, "results", task) or {}
+    given = [value for name, value in scores.items() if name.partition(",")[0] == "n_images_missing"]
+    return int(max((value for value in given if isinstance(value, int | float) and value > 0), default=0))
 
 
 def _count(size: Any, key: str) -> int | None:
