@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -166,10 +167,17 @@ def _check_options(config: Any, kind: Kind, given: Mapping[str, Any]) -> None:
         raise InputError("--batch_size", f"is {size!r}", expected="a positive whole number, or auto")
 
 
+def _number(given: Mapping[str, Any], name: str, default: int = 0) -> int:
+    value = given.get(name, default)
+    if not isinstance(value, int) or value < 0:
+        raise InputError(f"--model_args {name}", f"is {value!r}", expected="a whole number, 0 or more")
+    return value
+
+
 def _check_packages(model: str, kind: Kind, given: Mapping[str, Any]) -> None:
     needed = dict.fromkeys(kind.packages, kind.install)
     needed |= {package: f"pip install {package}" for name, package in _NEEDED_BY.items() if given.get(name)}
-    if model == "vllm-vlm" and int(given.get("data_parallel_size", 1)) > 1:
+    if model == "vllm-vlm" and _number(given, "data_parallel_size", 1) > 1:
         needed["ray"] = "pip install ray"
     missing = [package for package in needed if importlib.util.find_spec(package) is None]
     if missing:
@@ -243,28 +251,32 @@ def _check_rows(
     from .rows import read
 
     roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())
-    looks = model not in BASELINES and metadata.get("control") != "none"
-    seen: dict[tuple[str, ...], tuple[int, list[Mapping[str, str]]]] = {}
+
+    @cache
+    def pictured(repository: str, config: str, split: str) -> _Pictured:
+        return _pictured(read(repository, config, split, metadata.get("data"), metadata.get("images", "all")))
+
     for task in tasks:
-        parts = [tuple(str(task.rows[name]) for name in ("repository", "config", "split"))]
-        if "pool_repository" in task.rows:
-            parts.append((task.rows["pool_repository"], task.rows["pool_config"], "train"))
-        for part in parts:
-            if part not in seen:
-                rows = read(*part, metadata.get("data"), metadata.get("images", "all"))
-                seen[part] = _images(rows)
-        shown = parts if task.rows.get("exemplar_images") else parts[:1]
-        if not looks:
-            continue
-        for reference in (reference for part in shown for reference in seen[part][1]):
-            if reference["source"] not in roots:
+        of = task.rows
+        found = [pictured(of["repository"], of["config"], of["split"])]
+        exemplars = [pictured(of["pool_repository"], of["pool_config"], "train")] if "pool_repository" in of else []
+        if model in BASELINES or metadata.get("control") == "none":
+            continue  # it looks at no image
+        shown = [*found, *(exemplars if of.get("exemplar_images") else [])]
+        for reference in (reference for one in shown for reference in one.of_each_source):
+            if model in KINDS and reference["source"] not in roots:
                 images.locate(reference, roots)  # says how to name the root, or how to get access
-        most = seen[parts[0]][0] + (SHOTS * seen[parts[1]][0] if len(shown) > 1 else 0)
-        _check_n_images(model, kind, given, task, most)
+        _check_n_images(model, kind, given, task, shown[0].most + SHOTS * sum(one.most for one in shown[1:]))
 
 
-def _images(rows: Any) -> tuple[int, list[Mapping[str, str]]]:
-    """How many images a row has at most, and one image of each source."""
+class _Pictured(NamedTuple):
+    """How many images some rows have at most, and one image of each source."""
+
+    most: int
+    of_each_source: list[Mapping[str, str]]
+
+
+def _pictured(rows: Any) -> _Pictured:
     import pyarrow.compute as pc
 
     single = "images" not in rows.column_names
@@ -272,21 +284,21 @@ def _images(rows: Any) -> tuple[int, list[Mapping[str, str]]]:
     flat = column if single else pc.call_function("list_flatten", [column])
     source = pc.struct_field(flat, "source")
     examples = [flat[source.index(name).as_py()].as_py() for name in source.unique()]
-    lengths = None if single else pc.call_function("list_value_length", [column])
-    return (1 if lengths is None else pc.call_function("max", [lengths]).as_py()), examples
+    most = 1 if single else pc.call_function("max", [pc.call_function("list_value_length", [column])]).as_py()
+    return _Pictured(most, examples)
 
 
 def _check_n_images(model: str, kind: Kind, given: Mapping[str, Any], task: Task, most: int) -> None:
     """most: how many images a prompt of the task has at most."""
-    kept = given.get("max_images", kind.max_images)
+    kept = kind.max_images if given.get("max_images") is None else _number(given, "max_images")
     first = "--images first, which shows one image of each study; or "
     expected, found = "every image of a row, each in its place", ""
-    if kept is not None and int(kept) < most:
-        found = f"keeps {kept} of the images of a prompt, and {task.name} has prompts with {most}"
+    if kept is not None and kept < most:
+        found = f"keeps {kept} of the images of a prompt, and {task.name} has prompts with up to {most}"
         takes_more = kind.max_images is None or kind.max_images > 1
         first += f"max_images={most} in --model_args; or " if takes_more else ""
     elif kind.client and most > 1:
-        found = f"puts all images before the text, and {task.name} has prompts with {most}"
+        found = f"puts all images before the text, and {task.name} has prompts with up to {most}"
     elif given.get("interleave", True) is False and task.rows.get("exemplar_images"):
         found, first = f"with interleave=False puts all images of {task.name} before the text", "leave it out; or "
     if found:

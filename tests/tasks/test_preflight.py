@@ -80,7 +80,11 @@ def test_options_that_cannot_work(arguments, words, refused):
         ([*HF, "pretrained=MODEL", "--tasks", "medfaith_contrabench_y1"], "no such task(.|\n)*medfaith_contrabench_y0"),
         (["--model", "oracle", "--tasks", "contrabench"], "no such task(.|\n)*did you mean medfaith_contrabench"),
         ([*HF, "pretrained=MODEL", "--tasks", "medfaith_contrabench_option_scores"], "--model medfaith-hf-vlm"),
-        ([*HF, "pretrained=MODEL,max_images=1", "--tasks", OPENI], "keeps 1 of(.|\n)*with 3\n(.|\n)*max_images=3"),
+        (
+            [*HF, "pretrained=MODEL,max_images=1", "--tasks", OPENI],
+            "keeps 1 of(.|\n)*with up to 3\n(.|\n)*max_images=3",
+        ),
+        ([*HF, "pretrained=MODEL,max_images=two", "--tasks", OPENI], "is 'two'\n  expected: a whole number"),
         (["--model", "medfaith-contrastive", "--tasks", OPENI], "keeps 1 of(.|\n)*: --images first(.|\n)*hf-vlm"),
         ([*CHAT, "model=x,base_url=URL/chat/completions", "--tasks", OPENI], "keeps 1 of(.|\n)*--images first"),
         ([*CHAT, "model=x,base_url=URL/chat/completions,max_images=9", "--tasks", OPENI], "before the text, and"),
