@@ -89,9 +89,10 @@ def _displayed(names: Collection[str]) -> dict[str, str]:
     parts = {name: tuple(filter(None, re.split(r"[/\\:]+", name))) for name in names}
     shown = {name: name for name in names}
     for name, own in parts.items():
-        path = _PATH.fullmatch(name)
+        if (path := _PATH.fullmatch(name)) is None:
+            continue
         others = [parts[other] for other in names if other.rstrip("/\\") != name.rstrip("/\\")]
-        for n in range(1, len(own) + 1) if path else ():
+        for n in range(1, len(own) + 1):
             if all(other[-n:] != own[-n:] for other in others):
                 shown[name] = (path["kind"] or "") + "/".join(own[-n:])
                 break
