@@ -81,8 +81,26 @@ def exit_status(job: Callable[[], int | None]) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # a folder that may not be read or written, a full disk
-        place = f"{error.filename}: " if error.filename else ""
-        action = "check that the folder exists, may be written and has space left"
-        print(f"medfaith: {place}{error.strerror or error}\n  what to do: {action}", file=sys.stderr)
+    except Exception as error:
+        action = _advice(error)
+        if action is None:
+            raise
+        place = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        said = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        print(f"medfaith: {place}{said}\n  what to do: {action}", file=sys.stderr)
         return 2
+
+
+_NETWORK = ("aiohttp", "httpcore", "httpx", "httpx2", "huggingface_hub", "openai", "requests", "tenacity", "urllib3")
+
+
+def _advice(error: Exception) -> str | None:
+    """What a user can do about an error of the network, of a library that reads models, or of the disk; None: a bug."""
+    libraries = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    if isinstance(error, ConnectionError | TimeoutError) or libraries & {*_NETWORK}:
+        return "check the address or the name, that the server runs and answers, and the key if it takes one"
+    if not isinstance(error, OSError):
+        return None
+    if error.errno is None:  # a library's own words, such as transformers' about a model without weights
+        return "check the name or folder of what could not be loaded, and that it is complete"
+    return "check that the folder exists, may be written and has space left"

@@ -16,13 +16,14 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.controls import CONTROLS
 
 # Options that the tasks take as they are.
-_METADATA = ("data", "control", "heatmaps", "patients", "upsampling", "precision_ties")
+_METADATA = ("data", "model_name", "control", "heatmaps", "patients", "upsampling", "precision_ties")
 
 
 def add_jobs(jobs: Any) -> None:
     """Adds `eval` to the command's jobs."""
     job = jobs.add_parser(
         "eval",
+        allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="score a model with lm_eval run and medfaith's tasks and models",
         description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to "
         "lm_eval run; lm_eval run --help lists those.",
@@ -72,6 +73,11 @@ def task_options(job: argparse.ArgumentParser) -> None:
         default="all",
         help="which images of a study the model sees; first is for models that take one image, as in the paper of "
         "CXR-ContraBench (default: %(default)s)",
+    )
+    job.add_argument(
+        "--model_name",
+        metavar="NAME",
+        help="name of the model in tables and figures (default: its name on the Hub, or the last part of its path)",
     )
     job.add_argument(
         "--patients",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
@@ -20,6 +20,7 @@ from ..loaders.errors import ImageError, InputError, MedfaithError
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
 from .controls.rows import OF_OTHERS, PLACE, change, controlled
+from .scoring import SENT, SKIPPED
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
@@ -55,6 +56,7 @@ class LazyImages(Sequence[Image.Image]):
     edit: of an image and an opener for further ones, the image that is shown in its place.
     hint: what an error adds about an image that cannot be opened.
     further: ids of sources of which an edit shows pixels, or the question words.
+    taken: row -> the places of its images that were taken; a row of which a model takes nothing does not come in.
     """
 
     def __init__(
@@ -65,9 +67,10 @@ class LazyImages(Sequence[Image.Image]):
         edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
         hint: str = LEAVE_OUT,
         further: Iterable[str] = (),
+        taken: dict[str, set[int]] | None = None,
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint, self._further = hint, frozenset(further)
+        self._hint, self._further, self._taken = hint, frozenset(further), {} if taken is None else taken
 
     def __len__(self) -> int:
         return len(self._references)
@@ -77,14 +80,18 @@ class LazyImages(Sequence[Image.Image]):
     @overload
     def __getitem__(self, index: slice) -> list[Image.Image]: ...
     def __getitem__(self, index):
-        if isinstance(index, slice):
-            return [self._open(reference) for reference in self._references[index]]
-        return self._open(self._references[index])
+        places = range(len(self))[index]
+        taken = self._taken.setdefault(self._row_id, set())  # for an empty slice, too: the model asked
+        if isinstance(places, int):
+            taken.add(places)
+            return self._open(self._references[places])
+        taken.update(places)
+        return [self._open(self._references[place]) for place in places]
 
     def __iter__(self) -> Iterator[Image.Image]:
         if not self._references:
             raise needs_an_image("this model")
-        return (self._open(reference) for reference in self._references)
+        return (self[place] for place in range(len(self)))
 
     def __str__(self) -> str:  # what lm-eval's sample log keeps of them
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
@@ -128,6 +135,7 @@ def load(
     control: str | None = None,
     facts: FactsOf | None = None,
     row_ids: str | None = None,
+    max_images: int | None = None,
     **others: Any,
 ) -> dict[str, datasets.Dataset]:
     """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
@@ -147,8 +155,13 @@ def load(
             under different controls. Rows for which it cannot be made are left out, which is said on stderr.
         facts: what a control may know of a row.
         row_ids: a file that names rows (loaders.row_ids): only those are asked, a pair where it names either of it.
+        max_images: how many images of a row the model keeps, where its arguments say so: lm-eval adds those to the
+            metadata. Some models open all images of a row, and then cut them.
         others: what lm-eval adds. Those of That's the Wrong Lung!, which its tasks apply themselves, are refused
              (InputError): a run that ignored `patients` would look like a run about some patients only.
+
+    The column `n_images_sent` says how many images of a row its model was given, as soon as it has answered; None where
+    it asked for none, such as a reference model.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
@@ -175,11 +188,15 @@ def load(
     if control in DONORS and n_skipped:
         found = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
         print(f"control {control}: {found}", file=sys.stderr)
-    for column, value in (("n_rows_skipped", n_skipped), ("prompt", prompt), ("images_shown", images)):
+    for column, value in ((SKIPPED, n_skipped), ("prompt", prompt), ("images_shown", images)):
         rows = rows.add_column(column, [value] * len(rows))
+    taken: dict[str, set[int]] = {}
 
     def opened(batch: dict[str, list]) -> dict[str, list]:
-        shown = _with_images(batch, known, edit, control, words)
+        shown = _with_images(batch, known, edit, control, words, taken)
+        shown[SENT] = [
+            _n_sent(row, of, taken, max_images) for row, of in zip(batch["id"], batch["images"], strict=True)
+        ]
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
@@ -258,7 +275,7 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
     assert isinstance(rows, datasets.Dataset)
     if not len(rows):
         raise InputError(path, f"config {config!r}, split {split!r} has no row", action="choose another task or source")
-    if images == "all":
+    if images == "all" or "images" not in rows.column_names:  # rows of the other benchmarks have one image
         return rows
     first, feature = [of_row[:1] for of_row in rows["images"]], rows.features["images"]
     return rows.remove_columns("images").add_column("images", first, feature=feature)
@@ -285,13 +302,33 @@ def repository_path(repository: str, data: str | None) -> str:
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"
 
 
+def _n_sent(row_id: str, images: Sized, taken: Mapping[str, Collection[int]], max_images: int | None) -> int | None:
+    """How many of a row's images a model was given; None: it has asked for none of them, so nothing is known."""
+    if len(images) and row_id not in taken:
+        return None
+    n_taken = len(taken.get(row_id, ()))
+    return n_taken if max_images is None else min(n_taken, int(max_images))
+
+
 def _with_images(
-    batch: dict[str, list], roots: Mapping[str, Path], edit: Edit | None, control: str | None, words: frozenset[str]
+    batch: dict[str, list],
+    roots: Mapping[str, Path],
+    edit: Edit | None,
+    control: str | None,
+    words: frozenset[str],
+    taken: dict[str, set[int]],
 ) -> dict[str, list]:
     """words: ids of sources whose words are asked without their images."""
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
     opened = [
-        LazyImages(row["id"], row["images"], roots, _changes(row, edit, control), further=words | _donors(row, edit))
+        LazyImages(
+            row["id"],
+            row["images"],
+            roots,
+            _changes(row, edit, control),
+            further=words | _donors(row, edit),
+            taken=taken,
+        )
         for row in rows
     ]
     shown = {name: values for name, values in batch.items() if name not in UNLOGGED}

@@ -19,13 +19,12 @@ import numpy as np
 from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
-from . import BASELINES, EXPLAINED, LOOKING, include_path, register_models
+from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models
 from .controls import needs_an_image
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
 OURS = {
-    "--metadata": "--control, --data, --root, --rows, --images, --skip-missing-images, --patients, --upsampling and "
-    "--precision-ties",
+    "--metadata": "its own options, such as --data, --root, --control and --model_name (medfaith eval --help)",
     "--include_path": "lm_eval itself, with your own path",
 }
 
@@ -42,7 +41,6 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
             raise MedfaithError(f"{option}: medfaith eval sets it\n  what to do: use {instead}")
     from lm_eval.__main__ import cli_evaluate
     from lm_eval._cli import HarnessCLI
-    from lm_eval.api.registry import get_model
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
     register_models()
@@ -51,8 +49,8 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
         with _told_by_lm_eval():
             config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
             _refuse_no_image(config.model, metadata.get("control"))
-            get_model(config.model)
         _refuse_blind_caches(config)
+        preflight.check(config, metadata)
         before = _sample_logs(config.output_path)
         try:
             with _task_files(config.tasks):
@@ -149,20 +147,23 @@ class Model:
         return self.make()
 
 
-def named_model(arguments: Sequence[str]) -> Model:
+def named_model(arguments: Sequence[str], tasks: Sequence[str], metadata: Mapping[str, Any]) -> Model:
     """The model that options of `lm_eval run` describe: --model, --model_args, --apply_chat_template and so on.
 
-    Raises MedfaithError for options that lm-eval or this package refuses.
+    tasks, metadata: what it is to be asked, see `load_tasks`.
+
+    Raises MedfaithError for options that lm-eval or this package refuses, also for these tasks (`preflight.check`).
     """
     from lm_eval._cli import HarnessCLI
     from lm_eval.api.registry import get_model
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
     register_models()
-    with _arguments(["lm_eval", "run", *arguments, "--tasks", "medfaith"]), _told_by_lm_eval():
+    with _arguments(["lm_eval", "run", *arguments, "--tasks", ",".join(tasks)]), _told_by_lm_eval():
         config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
-        made = get_model(config.model)
     _refuse_blind_caches(config)
+    preflight.check(config, metadata)
+    made = get_model(config.model)
     told = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
     options = {
         name: value

@@ -10,10 +10,13 @@ each of those a plain ConfigurableTask. A YAML file therefore names two things o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 SKIPPED = "n_rows_skipped"
+SENT = "n_images_sent"  # column of a document: how many of its images its model was given
+MISSING = "n_images_missing"
 
 Figures = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, float]]
 
@@ -45,7 +48,7 @@ class Scorer:
         figures: all records of a task -> metric -> figure; it may return more figures than `names`.
         names: the metrics.
         lower: those of them of which less is better.
-        counts: columns of a document in which every row repeats a count of the task, which is a metric of its own.
+        counts: as `counted`; with none of them, the images that are missing are not counted either.
     """
 
     def __init__(
@@ -60,16 +63,38 @@ class Scorer:
             raise ValueError(f"lower: {sorted(unknown)} are no names of the scorer")
         self.names, self.lower, self._counts = tuple(names), frozenset(lower), tuple(counts)
         self.metric_list = [metric(name, _figure(figures, name), higher=name not in lower) for name in names]
-        self.metric_list += [metric(name, largest, higher=False) for name in counts]
+        self.metric_list += counted(counts)
 
     def values(self, doc: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
         """What `process_results` returns for a row: its record under each metric, and the counts of its document."""
-        return under_each(self.names, record) | {name: doc[name] for name in self._counts}
+        return under_each(self.names, record) | counts_of(doc, self._counts)
 
 
 def metric(name: str, aggregation: str | Callable[[Sequence[Any]], float], *, higher: bool = True) -> dict[str, Any]:
     """An entry of lm-eval's `metric_list`. aggregation: lm-eval's name of it, or a function of the rows' values."""
     return {"metric": name, "aggregation": aggregation, "higher_is_better": higher}
+
+
+def counted(counts: Sequence[str] = (SKIPPED,)) -> list[dict[str, Any]]:
+    """Entries of the `metric_list` for counts of a task, and for how many images its model was not given.
+
+    counts: columns of a document in which every row repeats a count.
+    """
+    of_task = [metric(name, largest, higher=False) for name in counts]
+    return [*of_task, metric(MISSING, known_total, higher=False)] if counts else []
+
+
+def counts_of(doc: Mapping[str, Any], counts: Sequence[str] = (SKIPPED,)) -> dict[str, Any]:
+    """What `process_results` returns for a row under the names of `counted`."""
+    sent = doc.get(SENT)  # another harness does not say
+    missing = None if sent is None else len(doc["images"]) - sent
+    return {name: doc[name] for name in counts} | ({MISSING: missing} if counts else {})
+
+
+def known_total(items: Sequence[int | None]) -> float:
+    """Aggregation: the sum of those that are known, NaN where none is."""
+    known = [item for item in items if item is not None]
+    return sum(known) if known else math.nan
 
 
 def largest(items: Sequence[int]) -> int:

@@ -27,6 +27,7 @@ def add_jobs(jobs: Any) -> None:
     """Adds `audit` to the command's jobs."""
     job = jobs.add_parser(
         "audit",
+        allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="ask a model the same rows with and without the image, and say whether it uses the image",
         description="Asks a model the same rows with the image and under controls, and says whether it uses the image. "
         "Every option that is not listed here goes to lm_eval run, as --model, --model_args, --batch_size and "
@@ -97,7 +98,7 @@ def _ask_and_tell(
 
     margin, out = arguments.margin / 100, arguments.out
     others = read_others(arguments.also, tasks, margin)
-    model = named_model(rest)
+    model = named_model(rest, [task.name for task in tasks], metadata)
     ask({name_of(model): model}, tasks, arguments.controls, metadata, out)
     found = audited(out, [name_of(model)], tasks, margin)
     judged = judge(found)

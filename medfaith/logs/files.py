@@ -17,6 +17,8 @@ from medfaith.loaders.errors import InputError
 _DATE = r"_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)"
 _RESULTS = re.compile(rf".*{_DATE}\.json")
 _SAMPLES = re.compile(rf"samples_(?P<task>.+){_DATE}\.jsonl")
+# A path on a machine, behind the kind of a model where it has one (gloria:PATH); NAME and ORG/NAME are none.
+_PATH = re.compile(r"(?P<kind>\w{2,}:)?(?P<path>(?:[/~.\\]|[A-Za-z]:[/\\]).*|[^/:]+/[^/]+/.+)")
 _EXPECTED = "results_<date>.json with samples_<task>_<date>.jsonl beside it"
 _ACTION = "run lm-eval again with --output_path DIR --log_samples"
 
@@ -24,12 +26,14 @@ _ACTION = "run lm-eval again with --output_path DIR --log_samples"
 class SampleFile(NamedTuple):
     """One task's sample log and what the results beside it say of the run.
 
-    model: name or path of the model; adapter: that of the PEFT adapter on top of it, or "".
+    model: name of the model, as `medfaith eval --model_name` gave it or as lm-eval was told; a path is cut to its last
+    part, or to as many as tell it from the other logs' models. adapter: that of the PEFT adapter on top of it, or "".
     arguments: the model's other arguments, to tell runs apart. n_data, n_run: rows that the task has and rows that were
     run (fewer under --limit); None where the results do not say.
     states_path: where the run says that it kept the options' hidden states, "" if it kept none.
     told: what else decides how the task was put, by name: its version, and what lm-eval was told beside it.
     rows: ids of the rows that count; None: all.
+    n_images_missing: images of the rows that the model was not given, as far as the results say.
     """
 
     path: Path
@@ -43,6 +47,7 @@ class SampleFile(NamedTuple):
     states_path: str = ""
     told: tuple[tuple[str, str], ...] = ()
     rows: Collection[str] | None = None
+    n_images_missing: int = 0
 
     def telling(self, names: Sequence[str]) -> str:
         """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""
@@ -76,7 +81,24 @@ def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str
         where = ", ".join(str(path) for path in paths) or "no path"
         raise InputError(where, "no sample log of lm-eval is there", expected=_EXPECTED, action=_ACTION)
     read: dict[Path, dict[str, Any]] = {}
-    return [_sample_file(file, read) for file in sorted(samples, key=_place)], notes
+    files = [_sample_file(file, read) for file in sorted(samples, key=_place)]
+    models, adapters = (_displayed({getattr(file, name) for file in files}) for name in ("model", "adapter"))
+    return [file._replace(model=models[file.model], adapter=adapters[file.adapter]) for file in files], notes
+
+
+def _displayed(names: Collection[str]) -> dict[str, str]:
+    """What stands for each name in tables: a path is cut to the fewest last parts that tell it from the other names."""
+    parts = {name: tuple(filter(None, re.split(r"[/\\:]+", name))) for name in names}
+    shown = {name: name for name in names}
+    for name, own in parts.items():
+        if (path := _PATH.fullmatch(name)) is None:
+            continue
+        others = [parts[other] for other in names if other.rstrip("/\\") != name.rstrip("/\\")]
+        for n in range(1, len(own) + 1):
+            if all(other[-n:] != own[-n:] for other in others):
+                shown[name] = (path["kind"] or "") + "/".join(own[-n:])
+                break
+    return shown
 
 
 def _at(path: Path) -> set[Path]:
@@ -110,11 +132,15 @@ def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
         read[results[0]] = _results(results[0])
     content = read[results[0]]
     model, adapter, arguments, states_path = _model(content, results[0])
+    model = _inside(content, "configs", named["task"], "metadata", "model_name") or model
     sizes = content.get("n-samples")
     size = sizes.get(named["task"]) if isinstance(sizes, Mapping) else None
     n_data, n_run = (_count(size, key) for key in ("original", "effective"))
     told = _told(content, named["task"])
-    return SampleFile(path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path, told)
+    return SampleFile(
+        path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path, told,
+        n_images_missing=_n_images_missing(content, named["task"]),
+    )  # fmt: skip
 
 
 def _results(path: Path) -> dict[str, Any]:
@@ -151,21 +177,28 @@ def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
 
 def _told(content: Mapping[str, Any], task: str) -> tuple[tuple[str, str], ...]:
     """The version of the task, its control, and what else lm-eval was told, where there is any."""
-
-    def inside(*names: str) -> Any:
-        value: Any = content
-        for name in names:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        return value
-
     told = {
-        "version": inside("versions", task),
-        "control": inside("configs", task, "metadata", "control"),
-        "system instruction": inside("system_instruction"),
-        "examples shown": inside("n-shot", task),
-        "generation": inside("config", "gen_kwargs"),
+        "version": _inside(content, "versions", task),
+        "control": _inside(content, "configs", task, "metadata", "control"),
+        "system instruction": _inside(content, "system_instruction"),
+        "examples shown": _inside(content, "n-shot", task),
+        "generation": _inside(content, "config", "gen_kwargs"),
     }
     return tuple((name, str(value)) for name, value in told.items() if value)
+
+
+def _inside(content: Any, *names: str) -> Any:
+    """What stands under these names, one inside the other; None where one is missing."""
+    for name in names:
+        content = content.get(name) if isinstance(content, Mapping) else None
+    return content
+
+
+def _n_images_missing(content: Mapping[str, Any], task: str) -> int:
+    """The metric of that name, which each filter repeats; NaN and none at all count as 0."""
+    scores = _inside(content, "results", task) or {}
+    given = [value for name, value in scores.items() if name.partition(",")[0] == "n_images_missing"]
+    return int(max((value for value in given if isinstance(value, int | float) and value > 0), default=0))
 
 
 def _count(size: Any, key: str) -> int | None:

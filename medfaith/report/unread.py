@@ -1,4 +1,7 @@
-"""How many answers of each run could not be read, and warnings of many, with some of those answers."""
+"""How many answers of each run could not be read, and warnings of many, with some of those answers.
+
+It also warns of answers that are all the same, and of images that a model was not given.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from medfaith.logs.files import SampleFile, find_sample_files
 from medfaith.logs.lines import responses
 from medfaith.printing import percent, table
+from medfaith.tasks import BASELINES
 
 from .contrabench_runs import Run
 from .heal_runs import HealRun
@@ -15,6 +19,7 @@ from .results import read_file
 from .surgx_runs import SurgXRun
 
 LIMIT = 0.02  # share of unread answers above which a report warns
+FEW = 20  # answers of a run, below which it is no wonder that all are the same
 SHOWN = 3  # answers in a warning
 _LENGTH = 120  # characters of an answer in a warning, of its end: an answer that was cut shows it there
 
@@ -35,7 +40,40 @@ def unread_shares(logs: Sequence[Path]) -> str:
     runs = [run for file in files for run in read_file(file) if isinstance(run, ReadRun)]
     rows = [[run.source.task, f"{run.n:,}", f"{len(run.unread):,}", percent(unread_share(run))] for run in runs]
     shares = table(["task", "answers", "unread", "unread %"], rows)
-    return "\n".join([shares, *unread_notes(runs), ""]) if runs else ""
+    return "\n".join([shares, *run_notes(runs), ""]) if runs else ""
+
+
+def run_notes(runs: Sequence[ReadRun]) -> list[str]:
+    """All warnings of these runs."""
+    return [*_missing_notes(runs), *_same_notes(runs), *unread_notes(runs)]
+
+
+def _missing_notes(runs: Sequence[ReadRun]) -> list[str]:
+    """A warning for each log with images that its model was not given."""
+    logs = {run.source.path: run for run in runs if run.source.n_images_missing}
+    return [
+        f"WARNING: {run.model_name} was not given {run.source.n_images_missing:,} of the images in {path.name}. "
+        "What to do: run it again with medfaith eval, which refuses models and settings that cut images, or with "
+        "--images first"
+        for path, run in logs.items()
+    ]
+
+
+def _same_notes(runs: Sequence[ReadRun]) -> list[str]:
+    """A warning for each log of a model, not of a reference model, whose answers are all the same."""
+    logs = {run.source.path: run for run in runs if run.n >= FEW and run.model not in BASELINES}
+    notes = []
+    for path, run in logs.items():
+        answers = (" ".join(response.split()) for _, response in responses(path))
+        first = next(answers)
+        if all(answer == first for answer in answers):
+            said = f"“{_shortened(first)}”" if first else "empty"
+            notes.append(
+                f"WARNING: all answers of {run.model_name} in {path.name} are {said}. What to do: see whether the chat "
+                "template is applied (--apply_chat_template), whether the model gets enough tokens (--gen_kwargs "
+                "max_gen_toks=N), and whether its images are blank"
+            )
+    return notes
 
 
 def unread_notes(runs: Sequence[ReadRun]) -> list[str]:
@@ -59,8 +97,11 @@ def _answers(file: SampleFile, ids: Collection[str]) -> list[str]:
     found: dict[str, None] = {}
     for row_id, response in responses(file.path):
         if row_id in ids:
-            answer = " ".join(response.split())
-            found[f"…{answer[-_LENGTH:]}" if len(answer) > _LENGTH else answer] = None
+            found[_shortened(" ".join(response.split()))] = None
         if len(found) == SHOWN:
             break
     return list(found)
+
+
+def _shortened(answer: str) -> str:
+    return f"…{answer[-_LENGTH:]}" if len(answer) > _LENGTH else answer

@@ -30,7 +30,7 @@ from .surgx_figures import surgx_pictures
 from .surgx_overlays import Sheet
 from .surgx_tables import surgx_tables, tied_notes
 from .tables import Table
-from .unread import unread_notes
+from .unread import run_notes
 from .wrong_lung_abnormalities import OfAbnormality, abnormality_tables, by_abnormality, read_affirmed
 from .wrong_lung_annotations import annotation_tables
 from .wrong_lung_correlations import annotation_correlations
@@ -93,7 +93,7 @@ def write_report(
         _check_out(out)
     results = read_results(paths, rows)
     tables = contrabench_tables(results.runs)
-    notes = [*unread_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx)]
+    notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx)]
     notes += results.notes
     tables += in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
     tables += heal_tables(results.heal) + surgx_tables(results.surgx)

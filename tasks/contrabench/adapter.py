@@ -19,7 +19,7 @@ from medfaith.evaluate_metrics.polarity.fallback import fall_back, read_packet
 from medfaith.evaluate_metrics.polarity.location import verify_location
 from medfaith.evaluate_metrics.polarity.verifier import verify
 from medfaith.evaluate_metrics.reading.choice import Answer, parse_answer
-from medfaith.tasks.scoring import SKIPPED, Scorer, largest, metric, under_each
+from medfaith.tasks.scoring import Scorer, counted, counts_of, metric, under_each
 
 
 def b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
@@ -142,7 +142,7 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
     values = with_interval("accuracy", choice == answer, doc["study_id"]) | {
         "parse_failure_rate": float(reading["outcome"] != "parsed"),
         "always_a_accuracy": float(answer == 0),
-        SKIPPED: doc[SKIPPED],
+        **counts_of(doc),
     }
     # ReXVQA keeps its own questions. Only those count that have a negated option which is wrong.
     if negated in (-1, answer) or doc["polarity"] not in ("presence", "absence"):
@@ -196,5 +196,5 @@ metrics = [
     metric("n_worsened", total, higher=False),
     metric("parse_failure_rate", "mean", higher=False),
     metric("always_a_accuracy", "mean"),
-    metric(SKIPPED, largest, higher=False),
+    *counted(),
 ]

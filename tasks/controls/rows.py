@@ -13,7 +13,7 @@ from typing import Any, cast
 import datasets
 import numpy as np
 from PIL import Image, ImageOps
-from scipy import ndimage, signal
+from scipy import ndimage
 
 from ...loaders import rle
 from ...loaders.errors import InputError
@@ -174,6 +174,8 @@ def place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Where the region does not touch the target: mirrored, which in a chest is the same part on the other side; else
     moved to one of the free places of a grid, chosen by the row's id. None where there is no place.
     """
+    from scipy import signal  # takes longer to import than all else that a run needs before its model
+
     height, width = rle.size_of(row[TARGET])
     cell = max(1, math.ceil(max(height, width) / _GRID))
     small = rle.decode(rle.scaled(row[TARGET], (math.ceil(height / cell), math.ceil(width / cell))))

@@ -147,7 +147,7 @@ def test_what_is_saved_and_printed(asked, capsys):
     [
         ({"question_prior": "random"}, "holds an audit of something else: models was"),
         ({"15": "14"}, "medfaith_heal_vindr_closed had 15 rows, and other ones"),
-        ({"question_prior": "no_such_model"}, "lm_eval: "),
+        ({"question_prior": "no_such_model"}, "there is no such model type"),
         ({"15": "0"}, None),
         ({"--limit": "--tasks"}, "--tasks: medfaith audit sets it"),
         ({"heal-medvqa": "surgxbench"}, "holds no surgxbench-cholec80_boxes"),

@@ -218,6 +218,8 @@ def test_models_prompts_splits_and_arguments_have_rows_of_their_own(tmp_path):
         ({"model": "hf-multimodal", "model_args": "dtype=auto,pretrained=org/a,max_images=2"}, "org/a"),
         ({"model": "local-chat-completions", "model_args": {"model": "gpt-4o", "base_url": "x"}}, "gpt-4o"),
         ({"model": "hf", "model_args": {"pretrained": "org/a", "peft": "org/lora"}}, "org/a + org/lora"),
+        ({"model": "hf", "model_args": {"pretrained": "/home/me/models/a", "peft": "./runs/lora/"}}, "a + lora"),
+        ({"model": "medfaith-alignment", "model_args": {"pretrained": "gloria:~/x.ckpt"}}, "gloria:x.ckpt"),
     ],
 )
 def test_model_names(tmp_path, config, name):
@@ -225,6 +227,17 @@ def test_model_names(tmp_path, config, name):
     path = tmp_path / f"results_{DATE}.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "config": config}))
     assert [row[0] for row in rows_of(write_report([tmp_path]), "Table 9")] == [name]
+
+
+def test_paths_that_end_alike_stay_apart_and_a_given_name_counts(tmp_path):
+    for run in ("one", "two"):
+        write_log(tmp_path / run, f"/home/me/{run}/checkpoint", CHEXPERT)
+    assert [row[0] for row in rows_of(write_report([tmp_path]), "Table 9")] == ["one/checkpoint", "two/checkpoint"]
+    path = tmp_path / "one" / f"results_{DATE}.json"
+    content = json.loads(path.read_text())
+    configs = {task: {"metadata": {"model_name": "Ours"}} for task in content["n-samples"]}
+    path.write_text(json.dumps(content | {"configs": configs}))
+    assert [row[0] for row in rows_of(write_report([tmp_path]), "Table 9")] == ["checkpoint", "Ours"]
 
 
 def test_old_logs_without_a_prompt_and_an_output_path_that_is_a_file_name(tmp_path):

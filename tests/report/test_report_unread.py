@@ -1,5 +1,7 @@
 """The warning of a model many of whose answers could not be read: above which share, with which answers."""
 
+import json
+
 import pytest
 
 from medfaith.report.unread import unread_shares
@@ -41,6 +43,41 @@ def test_after_a_run_the_shares_of_its_logs_stand_above_the_same_warnings(tmp_pa
     ]  # fmt: skip
     assert [f"- {warning}"] == notes(tmp_path)
     assert unread_shares(logs[2:]) == "", "answers of heatmaps are not read"
+
+
+@pytest.mark.parametrize(
+    ("n", "answer", "model", "words"),
+    [
+        (20, "A", "m", "all answers of m in samples_"),
+        (20, "A", "m", "are “A”. What to do: see whether the chat template"),
+        (20, " ", "m", "are empty. What to do"),
+        (19, "A", "m", None),
+        (20, "A", "always_yes", None),
+    ],
+)
+def test_answers_that_are_all_the_same_are_warned_of(n, answer, model, words, tmp_path):
+    rows = [(row, answer) for row, _ in answered("chexpert_presence", n, 1, 1)]
+    write_log(tmp_path, model, rows)
+    found = [note for note in notes(tmp_path) if "all answers" in note]
+    assert len(found) == (words is not None)
+    assert all(words in note for note in found)
+
+
+def test_one_other_answer_at_the_end_is_enough(tmp_path):
+    rows = [(row, "A") for row, _ in answered("chexpert_presence", 30, 1, 1)]
+    write_log(tmp_path, "m", [*rows[:-1], (rows[-1][0], "B")])
+    assert not notes(tmp_path)
+
+
+def test_images_that_a_model_was_not_given_are_warned_of(tmp_path):
+    log = write_log(tmp_path, "m", answered("chexpert_presence", 6, 1, 1))
+    (path,) = tmp_path.glob("results_*.json")
+    task = "medfaith_contrabench_chexpert_presence"
+    scores = {"n_images_missing,b0": 4, "n_images_missing,m1": 4, "n_images_missing_stderr,b0": "N/A"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"results": {task: scores}}))
+    (note,) = notes(tmp_path)
+    assert f"m was not given 4 of the images in {log.name}" in note
+    assert note.removeprefix("- ") in unread_shares([log])
 
 
 def test_three_different_answers_are_shown_by_their_ends(tmp_path):

@@ -25,6 +25,7 @@ def document(polarity="presence", form="canonical_no", question_form="original",
         "negated": order.index(1),
         "counterpart": order.index(0),
         "n_rows_skipped": 0,
+        "n_images_sent": 2,
     }
 
 

@@ -110,5 +110,5 @@ def test_max_images_stops_the_run_with_status_2(contrabench_of_all_sources, vlms
     ]
     assert main(arguments) == 2
     message = capsys.readouterr().err
-    assert "of which max_images=3 would be kept" in message
+    assert "keeps 3 of the images of a prompt" in message
     assert "what to do" in message

@@ -64,9 +64,11 @@ def test_plain_lm_eval_scores_a_model_on_the_phantom(run, task, error):
     for reading in READINGS:
         assert 0 <= scores[f"accuracy_ci_low,{reading}"] <= scores[f"accuracy_ci_high,{reading}"] <= 1
         assert f"n_{error}s,{reading}" in scores
+        assert scores[f"n_images_missing,{reading}"] == 0
     for sample in b0:  # every image of the study is sent, each with its placeholder
         arguments = sample["arguments"]["gen_args_0"]
         n_images = len(sample["doc"]["images"].split())
+        assert (sample["doc"]["n_images_sent"], sample["n_images_missing"]) == (n_images, 0)
         assert arguments["arg_0"].count("<image>") == n_images == len(arguments["arg_2"]["visual"].split())
     if task.startswith("openi"):
         assert any(len(sample["doc"]["images"].split()) > 1 for sample in b0)

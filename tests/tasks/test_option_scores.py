@@ -12,7 +12,8 @@ from tests.tasks.evaluating import evaluate, figures, load
 
 DOC = {
     "study_id": "s1", "images": ["a", "b"], "question": "Which finding is present?",
-    "options": ["Edema", "No edema", "Fracture"], "answer": 0, "negated": 1, "counterpart": 0, "n_rows_skipped": 2,
+    "options": ["Edema", "No edema", "Fracture"], "answer": 0, "negated": 1, "counterpart": 0,
+    "n_rows_skipped": 2, "n_images_sent": 1,
 }  # fmt: skip
 
 
@@ -37,7 +38,7 @@ def test_values_of_one_row(scores, changes, accuracy, negated_rate, safe, contro
         assert found[f"n_{name}"] == (gap is not None)
         assert (found[f"mean_gap_{name}"], found[f"median_gap_{name}"]) == (wanted, wanted)
     assert values["accuracy_ci_low"] == {"value": accuracy, "study_id": "s1"}
-    assert found["n_rows_skipped"] == 2
+    assert (found["n_rows_skipped"], found["n_images_missing"]) == (2, 1)
 
 
 @pytest.mark.parametrize(

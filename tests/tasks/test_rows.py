@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
+from medfaith.tasks.contrabench.rows import facts
 from medfaith.tasks.rows import LazyImages, load, repository_path
 
 REPOSITORY = "cxr-contrabench-chexpert"
@@ -40,7 +41,29 @@ def test_images_are_opened_when_they_are_taken(ask, roots):
     assert [image.mode for image in lazy] == ["RGB"] * len(lazy)
     expected = Image.open(first_image(rows, roots)).convert("RGB").tobytes()
     assert lazy[:1][0].tobytes() == lazy[0].tobytes() == expected
+    assert rows[0]["n_images_sent"] == len(lazy)
     assert roots["chexpert"] not in str(lazy)  # what the sample log keeps names no place on this machine
+
+
+@pytest.mark.parametrize(
+    ("take", "options", "n_sent"),
+    [
+        (lambda images: None, {}, None),
+        (lambda images: images[:0], {}, 0),
+        (lambda images: images[:1], {}, 1),
+        (lambda images: [images[-1], images[-1]], {}, 1),
+        (list, {"max_images": 1}, 1),
+        (list, {"max_images": 9}, 2),
+        (lambda images: None, {"control": "none"}, 0),
+    ],
+)
+def test_a_document_says_how_many_images_its_model_was_given(take, options, n_sent, ask, roots):
+    """The model takes them from one document, and lm-eval scores and logs another one of the same row."""
+    rows = ask(roots=roots, facts=facts, **options)
+    row = max(range(len(rows)), key=lambda number: len(ask()[number]["images"]))
+    take(rows[row]["images"])
+    assert rows[row]["n_images_sent"] == n_sent
+    assert row == 0 or rows[0]["n_images_sent"] == (0 if options.get("control") else None)
 
 
 def test_data_may_be_the_build_or_one_repository_and_metadata_of_lm_eval_is_accepted(ask, phantom_build):

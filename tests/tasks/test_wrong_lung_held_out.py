@@ -162,7 +162,7 @@ def test_the_command_ends_with_status_2(phantom_wrong_lung_build, tmp_path, caps
     [
         ("contrabench_chexpert_presence", "patients", "a.ckpt.json"),
         ("contrabench_chexpert_presence", "precision_ties", "included"),
-        ("heal_vindr_tpt", "upsampling", "nearest"),
+        ("contrabench_openi_report_absence", "upsampling", "nearest"),
     ],
 )
 def test_tasks_of_other_benchmarks_refuse_the_options(phantom_build, capsys, task, option, value):
@@ -172,4 +172,4 @@ def test_tasks_of_other_benchmarks_refuse_the_options(phantom_build, capsys, tas
     assert main([*command, "--tasks", f"medfaith_{task}"]) == 2
     error = capsys.readouterr().err
     assert f"option {option}: is one of That's the Wrong Lung!" in error
-    assert ("cxr-contrabench-chexpert" if "chexpert" in task else "heal-medvqa-vindr_cxr") in error
+    assert f"cxr-contrabench-{'chexpert' if 'chexpert' in task else 'openi'}" in error

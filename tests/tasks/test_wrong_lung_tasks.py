@@ -245,11 +245,12 @@ def test_attention_survives_the_log(shape):
 def test_one_row_alone_is_undefined_not_an_error():
     """A limit may cut a pair, or leave a subset empty."""
     row = {"id": "a", "original_id": None, "perturbation": None, "cluster": "p", "state": "scored"}
+    doc = {"n_rows_skipped": 0, "n_rows_left_out": 2, "images": ["a"], "n_images_sent": 1}
     row |= {"subsets": dict.fromkeys(("abnormal", "one_lung", "mdrb"), False), "values": {"auroc": 1.0}}
-    values = adapter.RANDOM_SENTENCES.values({"n_rows_skipped": 0, "n_rows_left_out": 2}, row)
+    values = adapter.RANDOM_SENTENCES.values(doc, row)
     found = figures(adapter.random_sentences_metrics, [values])
     defined = {name: value for name, value in found.items() if not math.isnan(value)}
-    zero = ("n_pairs", "n_undefined", "n_without_map", "n_degenerate", "n_rows_skipped")
+    zero = ("n_pairs", "n_undefined", "n_without_map", "n_degenerate", "n_rows_skipped", "n_images_missing")
     assert defined == dict.fromkeys(zero, 0) | {"n_scored": 1, "n_rows_left_out": 2}
 
 

@@ -1,0 +1,387 @@
+"""What is known before a model is loaded: a run that cannot work, or that would show its model less, is refused.
+
+`check` looks at lm-eval's parsed options and reads the rows of the chosen tasks. It loads no model.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import requests
+
+from ..loaders import images, sources
+from ..loaders.errors import InputError, MedfaithError
+from . import BASELINES, LOOKING, SERVER, include_path
+
+_HF_PACKAGES = ("torch", "torchvision", "transformers", "accelerate")
+_HF = 'uv sync --inexact --extra hf, or pip install "medfaith[hf]"'
+_API = 'pip install "lm-eval[api]"'
+_KEPT = "--model medfaith-hf-vlm, which keeps them all"
+
+
+class Kind(NamedTuple):
+    """What model types of one kind need and do; the defaults are those of a type that is not known here.
+
+    packages, install: what has to be importable, and how to get it. key: the environment variable with its key.
+    client: it sends chat completions, all images before the text. loads: it loads `pretrained` with transformers.
+    scores: it gives log-likelihoods with images. max_images: of a row, that it keeps unless it is told otherwise.
+    """
+
+    packages: tuple[str, ...] = ()
+    install: str = ""
+    key: str = ""
+    client: bool = False
+    loads: bool = False
+    scores: bool = True
+    max_images: int | None = None
+
+
+_LOCAL_MODEL = Kind(_HF_PACKAGES, _HF, loads=True)
+_CLIENT = Kind(("aiohttp", "requests", "tenacity"), _API, client=True, scores=False, max_images=1)
+_OPENAI = _CLIENT._replace(key="OPENAI_API_KEY")
+_ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY")
+_LITELLM = _CLIENT._replace(packages=(*_CLIENT.packages, "litellm"), install='pip install "lm-eval[litellm]"')
+_HEATMAPS = Kind(_HF_PACKAGES, _HF, scores=False, max_images=1)
+KINDS = {
+    **dict.fromkeys((*BASELINES, *LOOKING), Kind()),
+    SERVER: Kind(
+        ("openai", "aiohttp"), 'uv sync --inexact --extra server, or pip install "medfaith[server]"', scores=False
+    ),
+    "hf-multimodal": _LOCAL_MODEL._replace(scores=False, max_images=999),
+    "medfaith-hf-vlm": _LOCAL_MODEL._replace(max_images=999),
+    "medfaith-explained-vlm": _LOCAL_MODEL._replace(max_images=1),
+    "medfaith-contrastive": _HEATMAPS,
+    "medfaith-alignment": _HEATMAPS,
+    "vllm-vlm": Kind(("vllm",), 'pip install "lm-eval[vllm]"', scores=False, max_images=999),
+    **dict.fromkeys(("local-completions", "local-chat-completions"), _CLIENT),
+    **dict.fromkeys(("openai-completions", "openai-chat-completions"), _OPENAI),
+    "azure-openai-chat-completions": _CLIENT._replace(
+        packages=(*_CLIENT.packages, "openai"), install="pip install openai", key="AZURE_OPENAI_API_KEY"
+    ),
+    **dict.fromkeys(("anthropic-chat", "anthropic-chat-completions"), _ANTHROPIC),
+    **dict.fromkeys(("litellm", "litellm-chat", "litellm-chat-completions"), _LITELLM),
+}
+_NEEDED_BY = {  # a model argument with a value -> the package that it takes
+    "peft": "peft",
+    "load_in_4bit": "bitsandbytes",
+    "load_in_8bit": "bitsandbytes",
+}
+_ELSEWHERE = {"device": "--device", "batch_size": "--batch_size", "max_batch_size": "--max_batch_size"}
+
+
+class Task(NamedTuple):
+    """One task of this package: its name, where its rows are, and whether it scores options by log-likelihood."""
+
+    name: str
+    rows: Mapping[str, Any]  # its `dataset_kwargs`
+    scores: bool
+
+
+def check(config: Any, metadata: Mapping[str, Any]) -> None:
+    """Refuses what cannot work, or would cut or reorder images; warns of a chat template that is left out.
+
+    config: lm-eval's EvaluatorConfig. metadata: what medfaith's tasks take (tasks.rows.load).
+
+    Raises MedfaithError, which says what to do. The slowest checks come last: the model type's class may import torch.
+    """
+    kind, given = KINDS.get(config.model, Kind()), dict(config.model_args)
+    _check_known(config.model)
+    _check_options(config, kind, given)
+    _check_packages(config.model, kind, given)
+    if kind.client:
+        _check_client(config, kind, given)
+    if kind.loads:
+        _check_model(config, given)
+    _check_folder(metadata.get("data"))
+    tasks = chosen(config.tasks)  # from here on with what takes seconds to import
+    if not kind.scores:
+        _check_scores(config.model, tasks)
+    _check_rows(config.model, kind, given, tasks, metadata)
+    if tasks:
+        _check_class(config.model)
+
+
+def chosen(names: str | Sequence[str]) -> list[Task]:
+    """This package's tasks among those that are named, groups and tags resolved; files and lm-eval's own are left out.
+
+    Raises MedfaithError for a name that is none, but nearly the name of a task of this package.
+    """
+    from lm_eval.tasks import TaskManager
+
+    index = TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+    asked = names.split(",") if isinstance(names, str) else [part for name in names for part in str(name).split(",")]
+    found: dict[str, Task] = {}
+    for name in (name.strip() for name in asked):
+        matches = fnmatch.filter(index, name)
+        close = difflib.get_close_matches(name, index, n=3, cutoff=0.7)  # lm-eval's own names are further away
+        if not matches and (close or "medfaith" in name) and not Path(name).exists():
+            nearest = f"did you mean {' or '.join(close)}? " if close else ""
+            raise MedfaithError(f"--tasks {name}: there is no such task\n  what to do: {nearest}medfaith tasks --list")
+        found |= {task.name: task for match in matches for task in _leaves(match, index)}
+    return list(found.values())
+
+
+def _leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
+    entry = index[name]
+    for tagged in sorted(entry.tags) if entry.cfg is None else ():
+        yield from _leaves(tagged, index)
+    config = entry.cfg or {}
+    members = config.get("task", ())
+    for member in [config] if isinstance(members, str) else members:
+        if isinstance(member, str):
+            yield from _leaves(member, index)
+        elif "dataset_kwargs" in member:
+            full = name if member is config else f"{name}::{member['task']}"
+            output = member.get("output_type", config.get("output_type"))
+            yield Task(full, member["dataset_kwargs"], output == "multiple_choice")
+
+
+def _check_known(model: str) -> None:
+    from lm_eval.api.registry import model_registry
+
+    if model not in model_registry:
+        close = difflib.get_close_matches(model, [*KINDS], n=3)
+        nearest = f"did you mean {' or '.join(close)}? " if close else ""
+        raise MedfaithError(
+            f"--model {model}: there is no such model type\n  what to do: {nearest}choose one of {', '.join(KINDS)}, "
+            "or of lm_eval's others"
+        )
+
+
+def _check_options(config: Any, kind: Kind, given: Mapping[str, Any]) -> None:
+    for name, option in _ELSEWHERE.items():
+        if name in given:
+            raise MedfaithError(f"--model_args {name}=: lm_eval has an option for it\n  what to do: use {option}")
+    size = str(config.batch_size)
+    if size.startswith("auto"):
+        if kind.loads:
+            action = f"name a number, such as --batch_size 8 (the model type {config.model} cannot find one by itself)"
+            raise InputError("--batch_size", f"is {size!r}", expected="a whole number", action=action)
+    elif not size.isdigit() or int(size) < 1:
+        raise InputError("--batch_size", f"is {size!r}", expected="a positive whole number, or auto")
+
+
+def _number(given: Mapping[str, Any], name: str, default: int = 0) -> int:
+    value = given.get(name, default)
+    if not isinstance(value, int) or value < 0:
+        raise InputError(f"--model_args {name}", f"is {value!r}", expected="a whole number, 0 or more")
+    return value
+
+
+def _check_packages(model: str, kind: Kind, given: Mapping[str, Any]) -> None:
+    needed = dict.fromkeys(kind.packages, kind.install)
+    needed |= {package: f"pip install {package}" for name, package in _NEEDED_BY.items() if given.get(name)}
+    if model == "vllm-vlm" and _number(given, "data_parallel_size", 1) > 1:
+        needed["ray"] = "pip install ray"
+    missing = [package for package in needed if importlib.util.find_spec(package) is None]
+    if missing:
+        how = "; ".join(dict.fromkeys(needed[package] for package in missing))
+        raise MedfaithError(f"--model {model}: needs {', '.join(missing)}, not installed here\n  what to do: {how}")
+
+
+def _check_client(config: Any, kind: Kind, given: Mapping[str, Any]) -> None:
+    """Of a client: its key, its address, whether a server is there, and the form of its requests."""
+    where = f"--model {config.model}"
+    if kind.key and not os.environ.get(kind.key):
+        raise MedfaithError(f"{where}: no key in the environment\n  what to do: set {kind.key}")
+    if not (given.get("model") or given.get("pretrained")) and not config.model.startswith("azure"):
+        raise MedfaithError(f"{where}: names no model\n  what to do: --model_args model=NAME, as the server calls it")
+    if not config.apply_chat_template:
+        raise MedfaithError(f"{where}: sends chats only\n  what to do: add --apply_chat_template")
+    url = given.get("base_url")
+    if url is None:
+        if config.model.startswith("local-"):
+            action = "--model_args base_url=http://127.0.0.1:8000/v1/chat/completions, with your server's address"
+            raise MedfaithError(f"{where}: names no server\n  what to do: {action}")
+        return
+    if config.model.startswith("local-") and str(url).rstrip("/").endswith("/v1"):
+        action = f"name the whole address: base_url={str(url).rstrip('/')}/chat/completions"
+        raise MedfaithError(f"{where}: base_url={url} is not where chats are answered\n  what to do: {action}")
+    check_server(str(url))
+
+
+def check_server(url: str) -> None:
+    """Raises MedfaithError where no server listens; what it answers to a bare request does not matter."""
+    try:
+        requests.head(url, timeout=3, allow_redirects=False)
+    except requests.exceptions.ReadTimeout:
+        return
+    except requests.RequestException as error:
+        reason = str(getattr(error.args[0], "reason", error) if error.args else error).split(">: ")[-1]
+        action = "start the server, wait until it has loaded its model, or correct base_url"
+        raise MedfaithError(f"base_url={url}: no server answers ({reason})\n  what to do: {action}") from error
+
+
+def _check_folder(data: Any) -> None:
+    """Of `data` that can be no name on the Hub."""
+    if data and _is_path(str(data)) and not Path(data).expanduser().is_dir():
+        action = "correct the path, or build the data: medfaith build"
+        raise InputError(
+            f"--data {data}", "there is no such folder", expected="what medfaith build wrote", action=action
+        )
+
+
+def _is_path(name: str) -> bool:
+    """Whether a name can be no id on the Hub."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1
+
+
+def _check_scores(model: str, tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        if task.scores:
+            action = "--model medfaith-hf-vlm, or a task that asks for an answer, such as medfaith_contrabench"
+            raise InputError(
+                f"--tasks {task.name}",
+                f"scores options by log-likelihood, which the model type {model} does not give with images",
+                action=action,
+            )
+
+
+def _check_rows(
+    model: str, kind: Kind, given: Mapping[str, Any], tasks: Sequence[Task], metadata: Mapping[str, Any]
+) -> None:
+    """The data are there, the roots of what the model looks at are known, and it gets every image of each row."""
+    from .contrabench.fewshot import SHOTS
+    from .rows import read
+
+    roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())
+
+    @cache
+    def pictured(repository: str, config: str, split: str) -> _Pictured:
+        return _pictured(read(repository, config, split, metadata.get("data"), metadata.get("images", "all")))
+
+    for task in tasks:
+        of = task.rows
+        found = [pictured(of["repository"], of["config"], of["split"])]
+        exemplars = [pictured(of["pool_repository"], of["pool_config"], "train")] if "pool_repository" in of else []
+        if model in BASELINES or metadata.get("control") == "none":
+            continue  # it looks at no image
+        shown = [*found, *(exemplars if of.get("exemplar_images") else [])]
+        for reference in (reference for one in shown for reference in one.of_each_source):
+            if model in KINDS and reference["source"] not in roots:
+                images.locate(reference, roots)  # says how to name the root, or how to get access
+        _check_n_images(model, kind, given, task, shown[0].most + SHOTS * sum(one.most for one in shown[1:]))
+
+
+class _Pictured(NamedTuple):
+    """How many images some rows have at most, and one image of each source."""
+
+    most: int
+    of_each_source: list[Mapping[str, str]]
+
+
+def _pictured(rows: Any) -> _Pictured:
+    import pyarrow.compute as pc
+
+    single = "images" not in rows.column_names
+    column = rows.with_format("arrow")[:]["image" if single else "images"]
+    flat = column if single else pc.call_function("list_flatten", [column])
+    source = pc.struct_field(flat, "source")
+    examples = [flat[source.index(name).as_py()].as_py() for name in source.unique()]
+    most = 1 if single else pc.call_function("max", [pc.call_function("list_value_length", [column])]).as_py()
+    return _Pictured(most, examples)
+
+
+def _check_n_images(model: str, kind: Kind, given: Mapping[str, Any], task: Task, most: int) -> None:
+    """most: how many images a prompt of the task has at most."""
+    kept = kind.max_images if given.get("max_images") is None else _number(given, "max_images")
+    first = "--images first, which shows one image of each study; or "
+    expected, found = "every image of a row, each in its place", ""
+    if kept is not None and kept < most:
+        found = f"keeps {kept} of the images of a prompt, and {task.name} has prompts with up to {most}"
+        takes_more = kind.max_images is None or kind.max_images > 1
+        first += f"max_images={most} in --model_args; or " if takes_more else ""
+    elif kind.client and most > 1:
+        found = f"puts all images before the text, and {task.name} has prompts with up to {most}"
+    elif given.get("interleave", True) is False and task.rows.get("exemplar_images"):
+        found, first = f"with interleave=False puts all images of {task.name} before the text", "leave it out; or "
+    if found:
+        action = first + (_KEPT if model != "medfaith-hf-vlm" else "leave max_images out")
+        raise InputError(f"--model {model}", found, expected=expected, action=action)
+
+
+def _check_model(config: Any, given: Mapping[str, Any]) -> None:
+    """Of a model that transformers loads: it is there, its processor's packages too, and its chat template is used."""
+    name, revision = given.get("pretrained"), str(given.get("revision", "main"))
+    if not name:
+        raise MedfaithError(f"--model {config.model}: names no model\n  what to do: --model_args pretrained=MODEL")
+    path = model_file(str(name), "config.json", revision)
+    if path is None:
+        raise InputError(str(name), "has no config.json", expected="a model of transformers: its folder, or its id")
+    if _json(path).get("model_type") == "smolvlm" and importlib.util.find_spec("num2words") is None:
+        raise MedfaithError(f"{name}: SmolVLM needs num2words, not installed here\n  what to do: pip install num2words")
+    templated = _has_chat_template(str(name), revision)
+    if templated and not config.apply_chat_template:
+        print(
+            f"medfaith: WARNING: {name} has a chat template, and the prompts are sent without it\n"
+            "  what to do: add --apply_chat_template, unless the model is a base model",
+            file=sys.stderr,
+        )
+    elif config.apply_chat_template and not templated and not given.get("trust_remote_code"):
+        raise MedfaithError(f"{name}: has no chat template\n  what to do: leave --apply_chat_template out")
+
+
+def _has_chat_template(name: str, revision: str) -> bool:
+    if any(model_file(name, file, revision) for file in ("chat_template.jinja", "chat_template.json")):
+        return True
+    configs = (model_file(name, file, revision) for file in ("tokenizer_config.json", "processor_config.json"))
+    return any("chat_template" in _json(path) for path in configs if path)
+
+
+def model_file(name: str, file: str, revision: str) -> Path | None:
+    """A small file of a model, from its folder or from the Hub; None where the model has none.
+
+    Raises InputError for a model that is not there, or that may not be read.
+    """
+    from huggingface_hub import errors, hf_hub_download
+
+    if Path(name).is_dir():
+        return path if (path := Path(name) / file).is_file() else None
+    if _is_path(name):
+        action = "correct the path" + (" (write your home in full: nothing replaces ~ here)" if name[0] == "~" else "")
+        raise InputError(f"pretrained={name}", "there is no such folder", expected="a model's folder", action=action)
+    try:
+        return Path(hf_hub_download(name, file, revision=revision, etag_timeout=5))
+    except errors.LocalEntryNotFoundError as error:  # no connection, or offline, and it is not in the cache
+        if file != "config.json":
+            return None
+        action = "name the folder of a model, or download it first: hf download " + name
+        found = "no such folder, not in the cache of the Hub, and the Hub cannot be reached"
+        raise InputError(f"pretrained={name}", found, action=action) from error
+    except errors.EntryNotFoundError:
+        return None
+    except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        action = "correct the name or the revision; a gated model needs hf auth login with an account that has access"
+        raise InputError(f"pretrained={name}", f"cannot be read ({reason})", action=action) from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(path, f"not JSON ({error})", expected="a file of a model of transformers") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _check_class(model: str) -> None:
+    """The type's own packages can be imported, and it takes images."""
+    from lm_eval.api.registry import get_model
+
+    try:
+        answers = get_model(model)
+    except ImportError as error:
+        action = f"pip install {error.name}" if error.name else "install what it needs"
+        raise MedfaithError(f"--model {model}: cannot be imported ({error})\n  what to do: {action}") from error
+    if not getattr(answers, "MULTIMODAL", False):
+        action = f"use hf-multimodal, or {_KEPT}"
+        raise MedfaithError(f"--model {model}: takes no images, and the tasks have some\n  what to do: {action}")

@@ -1,0 +1,47 @@
+"""What a command says of errors that are not the program's: the network's, a library's, the disk's."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+import requests
+from huggingface_hub.errors import OfflineModeIsEnabled
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from medfaith.loaders.errors import MedfaithError, exit_status
+
+ADDRESS = URL("http://127.0.0.1:8000/v1")
+REQUEST = aiohttp.RequestInfo(ADDRESS, "POST", CIMultiDictProxy(CIMultiDict()), ADDRESS)
+SERVER, MODEL, FOLDER = "that the server runs and answers", "name or folder of what could not", "has space left"
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "action"),
+    [
+        (requests.HTTPError("500 Server Error for url: x"), "500 Server Error for url: x", SERVER),
+        (aiohttp.ClientResponseError(REQUEST, (), status=500, message="broken"), "500, message='broken'", SERVER),
+        (aiohttp.ServerDisconnectedError(), "Server disconnected", SERVER),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused", SERVER),
+        (TimeoutError(), "TimeoutError", SERVER),
+        (OfflineModeIsEnabled("offline"), "offline", SERVER),
+        (OSError("x is not a local folder and is not a valid model identifier"), "x is not a local folder", MODEL),
+        (OSError(28, "No space left on device"), "No space left on device", FOLDER),
+        (PermissionError(13, "Permission denied", "out/x"), "out/x: Permission denied", FOLDER),
+        (MedfaithError("row 3: wrong"), "row 3: wrong", ""),
+    ],
+)
+def test_errors_end_with_what_to_do_and_status_2(error, said, action, capsys):
+    def job() -> int:
+        raise error
+
+    assert exit_status(job) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"medfaith: {said}")
+    assert action in err
+    assert ("space left" in err.partition("\n")[2]) == (action == FOLDER)
+
+
+def test_errors_of_the_program_are_not_hidden():
+    with pytest.raises(ZeroDivisionError):
+        exit_status(lambda: 1 // 0)

@@ -1,0 +1,133 @@
+"""What `medfaith eval` refuses before it loads a model, each with what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+import pytest
+from lm_eval.models.openai_completions import LocalChatCompletion
+
+from medfaith.cli import main
+from medfaith.tasks import preflight
+from tests.chat import chat_server
+from tests.tasks.evaluating import load, root_words
+
+PRESENCE, OPENI = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_openi_report_absence"
+HF = ["--model", "hf-multimodal", "--model_args"]
+CHAT = ["--model", "local-chat-completions", "--apply_chat_template", "--model_args"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """As much of a model as is looked at before it is loaded."""
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "config.json").write_text('{"model_type": "llava"}')
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    return folder
+
+
+@pytest.fixture
+def refused(phantom_build, phantom_roots, model, monkeypatch, capsys):
+    """What a run with these arguments says before it ends; MODEL and URL stand for a model and a server."""
+
+    def run(arguments: list[str], *, url: str = "", roots: bool = True, data: object = phantom_build) -> str:
+        for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        words = [word.replace("MODEL", str(model)).replace("URL", url) for word in arguments]
+        given = [*root_words(phantom_roots if roots else {}), *words]
+        assert main(["eval", "--data", str(data), *given]) == 2
+        return capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "orakle"], "no such model type(.|\n)*did you mean oracle"),
+        ([*HF, "dtype=float32"], "pretrained=MODEL"),
+        ([*HF, "pretrained=/no/such"], "pretrained=/no/such: there is no such folder"),
+        ([*HF, "pretrained=~/such"], "write your home in full"),
+        ([*HF, "pretrained=no/such"], "the Hub cannot be reached(.|\n)*hf download no/such"),
+        ([*HF, "pretrained=MODEL,device=cpu"], "device=: lm_eval has an option(.|\n)*--device"),
+        ([*HF, "pretrained=MODEL", "--batch_size", "auto"], "--batch_size 8"),
+        ([*HF, "pretrained=MODEL", "--batch_size", "0"], "is '0'\n  expected: a positive whole number"),
+        ([*HF, "pretrained=MODEL,load_in_4bit=True"], "needs bitsandbytes(.|\n)*pip install bitsandbytes"),
+        (["--model", "vllm-vlm", "--model_args", "pretrained=MODEL"], r"needs vllm(.|\n)*lm-eval\[vllm\]"),
+        (["--model", "litellm", "--model_args", "model=x"], "needs litellm"),
+        (["--model", "openai-chat-completions", "--model_args", "model=x"], "set OPENAI_API_KEY"),
+        (["--model", "anthropic-chat", "--model_args", "model=x"], "set ANTHROPIC_API_KEY"),
+        ([*CHAT, "base_url=http://127.0.0.1:9/v1/chat/completions"], "names no model"),
+        ([*CHAT, "model=x"], "names no server"),
+        ([*CHAT, "model=x,base_url=http://127.0.0.1:9/v1"], "base_url=http://127.0.0.1:9/v1/chat/completions"),
+        ([*CHAT, "model=x,base_url=http://127.0.0.1:9/v1/chat/completions"], "refused(.|\n)*start the server"),
+        (["--model", "local-chat-completions", "--model_args", "model=x"], "add --apply_chat_template"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_work(arguments, words, refused):
+    err = refused([*arguments, "--tasks", PRESENCE])
+    assert re.search(words, err), err
+    assert "WARNING" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([*HF, "pretrained=MODEL", "--tasks", "medfaith_contrabench_y1"], "no such task(.|\n)*medfaith_contrabench_y0"),
+        (["--model", "oracle", "--tasks", "contrabench"], "no such task(.|\n)*did you mean medfaith_contrabench"),
+        ([*HF, "pretrained=MODEL", "--tasks", "medfaith_contrabench_option_scores"], "--model medfaith-hf-vlm"),
+        (
+            [*HF, "pretrained=MODEL,max_images=1", "--tasks", OPENI],
+            "keeps 1 of(.|\n)*with up to 3\n(.|\n)*max_images=3",
+        ),
+        ([*HF, "pretrained=MODEL,max_images=two", "--tasks", OPENI], "is 'two'\n  expected: a whole number"),
+        (["--model", "medfaith-contrastive", "--tasks", OPENI], "keeps 1 of(.|\n)*: --images first(.|\n)*hf-vlm"),
+        ([*CHAT, "model=x,base_url=URL/chat/completions", "--tasks", OPENI], "keeps 1 of(.|\n)*--images first"),
+        ([*CHAT, "model=x,base_url=URL/chat/completions,max_images=9", "--tasks", OPENI], "before the text, and"),
+        ([*HF, "pretrained=MODEL", "--tasks", "medfaith_heal_vindr"], "holds no heal-medvqa-vindr_cxr"),
+    ],
+)
+def test_tasks_that_a_model_cannot_be_asked(arguments, words, refused):
+    with chat_server(lambda messages: "A") as (url, requests):
+        err = refused(arguments, url=url)
+    assert re.search(words, err), err
+    assert ("has a chat template, and" in err) == (arguments[:3] == HF)
+    assert not requests
+
+
+def test_data_and_roots_that_are_not_there(refused):
+    asked = [*HF, "pretrained=MODEL", "--apply_chat_template", "--tasks", PRESENCE]
+    assert "there is no such folder" in refused(asked, data="./nosuch")
+    assert "how to get it" in refused(asked, roots=False)
+
+
+def test_a_task_is_found_with_all_its_rows():
+    """In groups, in groups of a file, in tags and by patterns; lm-eval's own are left to lm-eval."""
+    names = {task.name: task for task in preflight.chosen("medfaith_contrabench,medfaith_contrabench_3shot*,hellaswag")}
+    assert PRESENCE in names
+    shots = names["medfaith_contrabench_3shot_images::chexpert_absence"]
+    assert (shots.rows["pool_repository"], shots.rows["exemplar_images"]) == ("cxr-contrabench-openi", True)
+    assert {task.scores for task in preflight.chosen(["medfaith_contrabench_option_scores"])} == {True}
+    assert set(names) & {task.name for task in preflight.chosen("medfaith_contrabench_all")} == {
+        name for name in names if "::" not in name
+    }
+
+
+def test_images_that_lm_evals_chat_client_cuts_are_counted(phantom_build, phantom_roots):
+    """Plain lm_eval sends one image of each row; results and sample log say so."""
+    loaded = load([OPENI], phantom_build, phantom_roots)
+    run: Any = lm_eval.evaluate
+    with chat_server(lambda messages: "A") as (url, requests):
+        client: Any = LocalChatCompletion
+        client = client(base_url=f"{url}/chat/completions", model="x")
+        result = run(client, task_dict=loaded, limit=6, bootstrap_iters=0, apply_chat_template=True)
+    sent = [json.dumps(request["messages"]).count("data:image/") for request in requests]
+    samples = [sample for sample in result["samples"][OPENI] if sample["filter"] == "b0"]
+    lost = [len(sample["doc"]["images"]) - 1 for sample in samples]
+    assert [sample["doc"]["n_images_sent"] for sample in samples] == sent == [1] * 6
+    assert [sample["n_images_missing"] for sample in samples] == lost
+    assert result["results"][OPENI]["n_images_missing,b0"] == sum(lost) > 0
