@@ -73,7 +73,7 @@ def stratified(strata: Sequence[tuple[str, ...]], ids: Sequence[str], limit: int
     The rows are laid in the order of their strata, within one by a hash of the id, and every (n / limit)-th is taken.
 
     >>> stratified([("A",), ("B",), ("A",), ("B",)], ["1", "2", "3", "4"], 2)
-    [0, 1]
+    [2, 3]
     """
     n = len(ids)
     if limit is None or limit >= n:
