@@ -31,7 +31,7 @@ MARGIN = 0.05
 GOLD, SWAPPED = "medfaith_wrong_lung_gold", "medfaith_wrong_lung_swap_left_right"
 
 # The last step: models whose use of the image is known. These tasks and controls take half a minute.
-AUDITED = ("looks", "mirage", "looks_elsewhere", "question_prior")
+AUDITED = ("looks", "mirage", "looks_elsewhere", "question_prior", "always_yes", "oracle")
 AUDITED_ROWS = 140  # of each task
 AUDITED_TASKS = {
     "cxr-contrabench": (f"{CONTRABENCH}_chexpert_presence", f"{CONTRABENCH}_chexpert_absence"),
@@ -254,9 +254,9 @@ def _closing(wording: Wording, out: Path) -> str:
     note += "\n– means undefined. TPT and VPT are shares of the true positives; a model that always says No has none.\n"
     note += (
         "looks answers from the pixels, mirage does so in half of the rows; looks_elsewhere takes its answers from "
-        "another\nplace in the image; question_prior never looks. Reliance: what the image adds to the best score "
-        "without it. Mirage: of\nthe right answers, those that stay right without the image. Causal: those that are "
-        "lost with the place asked about.\n"
+        "another\nplace in the image; the others never look. Reliance: what the image adds to the best score without "
+        "it. Mirage: of\nthe right answers, those that stay right without the image. Causal: those that are lost with "
+        "the place asked about.\n"
     )
     note += "A uniform heatmap looks at no place, so its AA and AC are undefined.\n"
     note += (

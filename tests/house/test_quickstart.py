@@ -42,7 +42,7 @@ from medfaith.cli import main
 raise SystemExit(main(sys.argv[1:]))
 """
 GROUPS = ("medfaith_contrabench", "medfaith_heal_vindr")
-TABLES = {"oracle": 5, "always_yes": 6, "negation_attracted": 5, "random": 5, "majority": 5, "question_prior": 9}
+TABLES = {"oracle": 9, "always_yes": 10, "negation_attracted": 5, "random": 5, "majority": 5, "question_prior": 9}
 TABLES |= {
     "oracle, box": 2,
     "oracle, uniform": 2,
@@ -90,7 +90,7 @@ def test_the_figures_that_can_be_derived_by_hand(quick):
 
 
 def test_the_audit_finds_what_is_known_of_each_model(quick):
-    """question_prior never looks, mirage does in half of the rows, looks_elsewhere at another place than asked about.
+    """The last three never look, mirage does in half of the rows, looks_elsewhere at another place than asked about.
 
     CXR-ContraBench does not know where a finding lies. SurgXBench has 28 rows with a free place, of five videos.
     """
@@ -100,11 +100,12 @@ def test_the_audit_finds_what_is_known_of_each_model(quick):
         model: [(row["uses_image"], row["depends_on_place"]) for (name, _), row in rows.items() if name == model]
         for model, _ in rows
     }
+    never = [("no use", "undefined"), ("no use", "no use"), ("no use", "open"), ("no use", "no use")]
     assert verdicts == {
         "looks": [("uses", "undefined"), ("uses", "uses"), ("uses", "uses"), ("uses", "uses")],
         "mirage": [("uses", "undefined"), ("uses", "uses"), ("uses", "uses"), ("uses", "open")],
         "looks_elsewhere": [("uses", "undefined"), ("uses", "harmed"), ("uses", "harmed"), ("uses", "harmed")],
-        "question_prior": [("no use", "undefined"), ("no use", "no use"), ("no use", "open"), ("no use", "no use")],
+        **dict.fromkeys(("question_prior", "always_yes", "oracle"), never),
     }
     reliance = {place: float(row["reliance"]) for place, row in rows.items()}
     for benchmark in {name for _, name in rows}:
