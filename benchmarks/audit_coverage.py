@@ -4,7 +4,8 @@
 
 Simulated answers of a model with the image and under three blind controls, 1,000 repetitions of a case. Wanted: 93 to
 97% coverage, and below 5% wrong verdicts. A row's answers share a part (how hard it is) of size `shared`, and those of
-one patient another one of size `WITHIN`. Answers are right or wrong, or graded from 0 to 1. A patient has 1 to 4 rows.
+one patient another one of size `WITHIN`. Answers are right or wrong, or graded from 0 to 1. A patient has 1 to 4 rows,
+a video 20.
 
 Where nearly all answers are right, few rows differ, and Newcombe's interval covers it too often: up to 99.8%.
 """
@@ -15,6 +16,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
@@ -23,6 +25,7 @@ from medfaith.evaluate_metrics.confidence.paired import paired_difference
 from medfaith.evaluate_metrics.confidence.reliance import reliance, share, verdicts
 
 SIZES = (60, 200, 1000)
+VIDEOS, FRAMES = (5, 8, 14), 20  # few groups of many rows, as benchmarks of surgery have
 WITHIN = 0.5
 SPREAD = 0.7  # of graded answers, on the scale of the normal distribution
 MARGIN = 0.05
@@ -109,12 +112,14 @@ MODELS: dict[str, Callable[..., Scores]] = {
 }
 
 
-def judged(scores: Callable[..., Scores], n: int, repetitions: int) -> Counter[str]:
-    """How often each verdict falls, in patients of 1 to 4 rows."""
+def judged(
+    scores: Callable[..., Scores], groups_of: Callable[[np.random.Generator], np.ndarray], repetitions: int
+) -> Counter[str]:
+    """How often each verdict falls."""
     rng = np.random.default_rng(2)
     counts: Counter[str] = Counter()
     for repetition in range(repetitions):
-        groups = patients(rng, n)
+        groups = groups_of(rng)
         image, blind = scores(rng, groups)
         controls = dict(zip(CONTROLS, blind, strict=True))
         counts[verdicts([reliance(image, controls, margin=MARGIN, groups=groups, seed=repetition)])[0].name] += 1
@@ -139,15 +144,15 @@ def print_coverage(repetitions: int) -> None:
 
 
 def print_verdicts(repetitions: int) -> None:
-    names = ("uses", "no use", "harmed", "open")
-    print(
-        f"\nverdicts in %, margin {MARGIN}, three blind controls, one benchmark, clustered; {repetitions} repetitions"
-    )
-    print(f"{'model':36}{'n':>6}" + "".join(f"{name:>9}" for name in names))
+    kinds = ("uses", "no use", "harmed", "open")
+    print(f"\nverdicts in %, margin {MARGIN}, three blind controls, one benchmark; {repetitions} repetitions")
+    print(f"{'model':36}{'rows':>16}" + "".join(f"{kind:>9}" for kind in kinds))
     for name, scores in MODELS.items():
-        for n in SIZES:
-            counts = judged(scores, n, repetitions)
-            print(f"{name:36}{n:6}" + "".join(f"{100 * counts[one] / repetitions:9.1f}" for one in names), flush=True)
+        of_patients = [(f"{n}", partial(patients, n=n)) for n in SIZES]
+        of_videos = [(f"{n} videos x {FRAMES}", lambda _, n=n: np.repeat(np.arange(n), FRAMES)) for n in VIDEOS]
+        for size, groups_of in of_patients + of_videos:
+            counts = judged(scores, groups_of, repetitions)
+            print(f"{name:36}{size:>16}" + "".join(f"{100 * counts[k] / repetitions:9.1f}" for k in kinds), flush=True)
 
 
 def _percents(shares) -> str:
