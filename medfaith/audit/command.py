@@ -13,6 +13,7 @@ from medfaith.builders.options import whole
 from medfaith.compare.command import points
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import BASELINES, EXPLAINED
+from medfaith.tasks.controls import BLIND
 from medfaith.tasks.controls import CONTROLS as ALL_CONTROLS
 
 from . import CONTROLS, TASKS
@@ -103,7 +104,6 @@ def _ask_and_tell(
     found = audited(out, [name_of(model)], tasks, margin)
     judged = judge(found)
     write_tables(out, judged, margin)
-    n_clean, n = write_blind_clean(out, found, others)
     for one in judged:
         of = details(one)
         print("\n" + of.title, table(*of.cells()), sep="\n")
@@ -111,7 +111,11 @@ def _ask_and_tell(
     summary = overview(judged, margin)
     print("\n" + summary.title, table(*summary.cells()), sep="\n")
     _print_lines(["", *summary.notes])
-    print(f"\n{n_clean:,} of {n:,} rows are answered right under no blind control: {out}/blind_clean.csv")
+    if {*arguments.controls} & {*BLIND}:
+        n_clean, n = write_blind_clean(out, found, others)
+        print(f"\n{n_clean:,} of {n:,} rows are answered right under no blind control: {out}/blind_clean.csv")
+    else:
+        print(f"\nNo blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv")
     print(f"Tables in {out}/audit.md, logs in {out}/logs")
 
 

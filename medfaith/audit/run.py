@@ -74,9 +74,15 @@ def ask(
 
 @contextlib.contextmanager
 def _no_bars_in_a_pipe() -> Iterator[None]:
-    """lm-eval shows a bar for every task, on a terminal or not."""
-    with contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO()):
+    """lm-eval shows a bar for every task, on a terminal or not. What medfaith's models say there is kept."""
+    if sys.stderr.isatty():
         yield
+        return
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        yield
+    for line in said.getvalue().splitlines():
+        if line.startswith("medfaith"):
+            print(line, file=sys.stderr)
 
 
 def _refuse_unanswered(outcomes: Counter[str], place: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,14 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.audit import figures, tables
-from medfaith.audit.plan import Task, stratified
-from medfaith.audit.run import folder
+from medfaith.audit.plan import Task, plan, stratified
+from medfaith.audit.run import ask, folder
 from medfaith.audit.write import write_blind_clean
 from medfaith.cli import main
+from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.row_ids import read_ids
+from medfaith.tasks.models.tally import count
+from medfaith.tasks.run import Model
 from tests.report.heal_logs import question, write_heal
 from tests.report.report_logs import csv_rows
-from tests.tasks.evaluating import load
+from tests.tasks.evaluating import Says, load
 
 CLOSED, OPEN = "medfaith_heal_vindr_closed", "medfaith_heal_vindr_open"
 
@@ -217,3 +221,29 @@ def test_a_task_without_images_is_left_out_before_anything_is_asked(asked, tmp_p
     assert main([*given_[:-1], str(tmp_path / "none")]) == 2
     assert "is needed and its place is not known" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def test_a_step_with_rows_that_got_no_answer_is_asked_again(phantom_heal_build, tmp_path, capfd):
+    class Silent(Says):
+        def generate_until(self, requests, disable_tqdm=False):
+            count(Counter({"unanswered": 1, "answered": len(requests) - 1}))
+            print("bars\rmedfaith-server: 1 unanswered", file=sys.stderr)
+            return super().generate_until(requests, disable_tqdm)
+
+    metadata = {"data": str(phantom_heal_build)}
+    tasks, _ = plan({"heal-medvqa": [CLOSED]}, metadata, 5)
+    with pytest.raises(MedfaithError, match=r"\[1/2\].*with the image: 1 of 5 rows have no answer"):
+        ask({"m": Model("m", {}, lambda: Silent("No"))}, tasks, ["none"], metadata, tmp_path)
+    assert not folder(tmp_path, CLOSED, None).exists()
+    assert "medfaith-server: 1 unanswered" in capfd.readouterr().err  # also in a pipe, which gets no bars
+    ask({"m": Model("m", {}, lambda: Says("No"))}, tasks, ["none"], metadata, tmp_path)
+    (found,) = figures.audited(tmp_path, ["m"], tasks, 0.05)
+    assert (len(found.rows), found.under("none").difference) == (5, 0)
+
+
+def test_without_a_blind_control_there_are_no_blind_clean_rows(asked, tmp_path, capsys):
+    arguments, _ = asked
+    given_ = [*arguments[: arguments.index("--controls")], "--controls", "other", "--benchmarks", "heal-medvqa"]
+    assert main([*given_, "--out", str(tmp_path / "out")]) == 0
+    assert "No blind control (none, blank, noise) was asked" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "blind_clean.csv").exists()
