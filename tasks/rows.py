@@ -219,9 +219,7 @@ def _named(rows: datasets.Dataset, file: str, config: str) -> datasets.Dataset:
     """The rows that the file names, with their partners: a pair is asked together."""
     ids, originals = rows["id"], rows["original_id"] if "original_id" in rows.column_names else rows["id"]
     wanted = read_ids(file)
-    pairs = {
-        original or own for own, original in zip(ids, originals, strict=True) if own in wanted or original in wanted
-    }
+    pairs = {original or own for own, original in zip(ids, originals, strict=True) if own in wanted}
     kept = [n for n, (own, original) in enumerate(zip(ids, originals, strict=True)) if (original or own) in pairs]
     if not kept:
         action = "leave the task out, or name rows of it"

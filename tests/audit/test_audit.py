@@ -65,6 +65,18 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
     assert "under none" in words[0]
 
 
+def test_there_is_no_verdict_where_most_answers_cannot_be_read(tmp_path):
+    for n_read, verdict in ((60, "no use"), (59, "undefined")):
+        docs = [question(n, "positive") for n in range(120)]
+        rows = [(doc, "Yes" if n < n_read else "The picture is blurred.") for n, doc in enumerate(docs)]
+        for control in ("image", "none"):
+            write_heal(folder(tmp_path / verdict, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
+        asked_ = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+        (one,) = tables.judge(figures.audited(tmp_path / verdict, ["m"], asked_, margin=0.05))
+        assert one.image.name == verdict
+        assert tables.in_words(one, 0.05)[0].startswith(f"Unread: {120 - n_read} of 120 (")
+
+
 def test_tasks_of_a_benchmark_are_pooled_and_a_graded_answer_is_right_from_one_half_on(tmp_path):
     closed = [(question(n, "positive"), text) for n, text in enumerate(("Yes", "No"))]
     opened = [
@@ -191,6 +203,16 @@ def test_only_the_rows_of_a_file_are_asked_and_reported(asked, tmp_path, capsys)
     pairs = [*loaded["medfaith_heal_vindr_tpt"].dataset["test"]]
     assert {doc["original_id"] for doc in pairs} <= {*ids}
     assert {doc["kind"] for doc in pairs} > {"original"}
+    (partner, *_) = [doc["id"] for doc in pairs if doc["id"] != doc["original_id"]]
+    named.write_text(f"id\n{partner}\n")  # a pair is asked together
+    asked_ = [
+        *load(["medfaith_heal_vindr_tpt"], Path(data), row_ids=named)["tasks"]["medfaith_heal_vindr_tpt"].dataset[
+            "test"
+        ]
+    ]
+    assert partner in {doc["id"] for doc in asked_}
+    assert "original" in {doc["kind"] for doc in asked_}
+    named.write_text("\n".join(["id", *ids]) + "\n")
     assert 0 < len(load([CLOSED], Path(data), row_ids=named, control="other")["tasks"][CLOSED].dataset["test"]) <= 4
     capsys.readouterr()
     assert main(["report", str(out), "--rows", str(named)]) == 0

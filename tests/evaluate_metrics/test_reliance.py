@@ -65,6 +65,32 @@ def test_how_many_patients_who_all_agree_are_a_proof(n_groups, verdict):
     assert verdicts([reliance(ones, {"blank": zeros}, margin=0.02)])[0].name == "uses"
 
 
+def test_four_videos_show_nothing_however_clear_their_rows_are():
+    """Their interval lies above the margin, since rows of a video agree no more than others."""
+    blind = np.tile([0.0, 0.0, 1.0], 20)
+    for n_videos, verdict in ((4, "open"), (5, "uses")):
+        found = reliance(
+            np.ones(60), {"blank": blind}, margin=0.02, groups=np.repeat(np.arange(n_videos), 60 // n_videos)
+        )
+        assert found.found.low > 0.02
+        assert verdicts([found])[0].name == verdict
+
+
+def test_where_no_row_differs_rows_count_singly():
+    """Five videos whose rows all stay as they are: their interval is wide, and yet nothing changed in 80 rows."""
+    scores = np.tile([0.0, 1.0, 0.5, 0.5], 20)
+    for n, verdict in ((80, "no use"), (40, "open")):
+        same = reliance(scores[:n], {"none": scores[:n], "blank": scores[:n]}, margin=0.05, groups=np.arange(n) % 5)
+        assert same.found.low < -0.05
+        assert same.p_equal == pytest.approx(0.95**n)
+        assert verdicts([same])[0].name == verdict
+    other = np.where(np.arange(80) == 3, 1.0, scores)
+    assert (
+        verdicts([reliance(scores, {"none": scores, "blank": other}, margin=0.05, groups=np.arange(80) % 5)])[0].name
+        == "open"
+    )
+
+
 def test_a_rare_great_loss_that_is_not_seen_is_allowed_for():
     """60 rows that each gain 0.03 more than the margin: one in 50 that loses all would not show a third of the time."""
     found = reliance(np.full(60, 0.88), {"blank": np.full(60, 0.8)}, margin=0.05)
