@@ -57,32 +57,6 @@ def visual_positions(input_ids: torch.Tensor, image_token_id: int) -> np.ndarray
     return np.flatnonzero((input_ids[0] == image_token_id).cpu().numpy())
 
 
-def visual_grid(n_visual: int, inputs: Mapping[str, Any], config: Any) -> tuple[int, int]:
-    """Rows and columns of the grid of patches that the tokens of a prompt's one image are, in reading order.
-
-    Qwen-VL's processors say the grid (`image_grid_thw`, before the vision encoder merges neighbours); models with a
-    fixed number of image tokens (LLaVA-1.5, Gemma 3) have a square one.
-
-    Raises:
-        InputError: no image, several images, or an image in tiles (LLaVA-NeXT) or in rows (Pixtral).
-    """
-    thw = inputs.get("image_grid_thw")
-    action = "explain a model whose image tokens are one grid of patches, and one image a question"
-    if thw is not None:
-        sizes = [[int(n) for n in image] for image in thw]
-        merge = int(config.vision_config.spatial_merge_size)
-        if len(sizes) == 1 and sizes[0][0] == 1 and n_visual == (sizes[0][1] // merge) * (sizes[0][2] // merge):
-            return sizes[0][1] // merge, sizes[0][2] // merge
-        raise InputError("image tokens", f"{n_visual} for image_grid_thw {sizes}", expected="one image", action=action)
-    side = round(n_visual**0.5)
-    pixels = inputs.get("pixel_values")
-    n_images = len(pixels) if pixels is not None else 1
-    if n_visual == 0 or side * side != n_visual or n_images != 1 or "image_sizes" in inputs:
-        found = f"{n_visual} of {n_images} images" + (" in tiles or rows" if "image_sizes" in inputs else "")
-        raise InputError("image tokens", found, expected="n x n of one image", action=action)
-    return side, side
-
-
 def grad_cam(activations: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     """Grad-CAM over tokens: ReLU of the activations weighted by each channel's mean gradient.
 
@@ -99,7 +73,7 @@ def token_cam(
     model: Any,
     inputs: Mapping[str, torch.Tensor],
     answer: Sequence[int],
-    image_token_id: int,
+    visual: np.ndarray,
     *,
     layer: int = -1,
     target: str = "logit",
@@ -112,15 +86,16 @@ def token_cam(
         model: a transformers image-text-to-text model in evaluation mode.
         inputs: prompt *and* answer as the model's forward takes them; `input_ids` has shape (1, n).
         answer: positions in `input_ids` of the answer's tokens to explain, each at least 1.
-        image_token_id: of the tokens that stand for the image in `input_ids`.
+        visual: positions of the tokens that stand for the image in `input_ids` (visual_positions), shape (n_visual,).
         layer: the decoder layer at whose input the image's tokens are looked at.
         target: `logit`, z_j as published, or `logprob`, log softmax(z)_j, which a rival token's gain lowers too.
 
     Returns:
-        float32, shape (len(answer), *grid of the image's tokens), not negative, in the unit of the score.
+        float32, shape (len(answer), n_visual), not negative, in the unit of the score; explain.tiles brings them to
+        their places.
 
     Raises:
-        InputError: an unknown target or layer, a position outside the text, or image tokens that are no grid.
+        InputError: an unknown target or layer, or a position outside the text.
     """
     import torch
 
@@ -132,8 +107,6 @@ def token_cam(
         raise InputError(
             "answer tokens", f"positions {outside} of a text of shape {tuple(ids.shape)}", expected="(1, n)"
         )
-    visual = visual_positions(ids, image_token_id)
-    grid = visual_grid(len(visual), inputs, model.config)
     where = torch.as_tensor(visual, device=ids.device)
     takes_kept_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
     earliest = min(answer, default=1) - 1 if takes_kept_logits else 0  # the first position whose logits are needed
@@ -151,7 +124,7 @@ def token_cam(
             keep = number + 1 < len(answer)
             (gradient,) = torch.autograd.grad(score, leaf, retain_graph=keep)
             maps[number] = grad_cam(activations, _array(gradient[0, where.to(leaf.device)]))
-    return maps.reshape(len(answer), *grid)
+    return maps
 
 
 @contextmanager

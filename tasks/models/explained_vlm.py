@@ -30,10 +30,12 @@ from ...loaders.errors import InputError
 from ...loaders.whole import whole_file
 from ..explain import cleann
 from ..explain.causal_plot import draw_causal_graph
-from ..explain.geometry import Geometry, of_processor
+from ..explain.geometry import Geometry
 from ..explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
-from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_grid, visual_positions
+from ..explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
+from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_positions
 from .contrastive_encoders import short_name
+from .families import Seen, family_of, tiles_of
 from .hf_vlm import TOKEN_TYPES, HFVisionLM
 from .image_lm import images_of
 
@@ -57,14 +59,17 @@ class ExplainedVLM(HFVisionLM):
         store: a folder for heatmaps. Without it replies are plain text, and nothing is explained. A row that is
             there, of this model, prompt and image, is not computed again.
         layer, target: of token_cam.token_cam.
+        channel: of a model that cuts an image up, whether the heatmap is that of the `tiles`, each in its place, or of
+            the `overview`, the whole image made small (explain.tiles).
         causal_graphs: a folder for CLEANN's graphs (cleann.causal_graphs) of the tokens of the first mention of each
             class: named as the row's heatmaps are, `<folder>/<key>/<row>-<shown>.json`, {"row", "size", "window",
             "graphs": {class: [a list of graphs a token]}}, and with matplotlib pictures of each first token's in a
             folder beside it. Needs `store`. Slow: five graphs a token, each of up to seconds.
 
     Raises:
-        InputError: no such layer or target, or causal_graphs without store.
-        MedfaithError: the model has no decoder layers, or no library for causal graphs is installed.
+        InputError: no such layer, target or channel, or causal_graphs without store.
+        MedfaithError: the model has no decoder layers, it is not known where its image tokens lie, or no library for
+            causal graphs is installed.
     """
 
     def __init__(
@@ -73,21 +78,26 @@ class ExplainedVLM(HFVisionLM):
         store: str | None = None,
         layer: int = -1,
         target: str = "logit",
+        channel: str = CHANNELS[0],
         causal_graphs: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(pretrained, **kwargs)
         if target not in TARGETS:
             raise InputError("target", repr(target), expected=" or ".join(TARGETS))
+        if channel not in CHANNELS:
+            raise InputError("channel", repr(channel), expected=" or ".join(CHANNELS))
         if causal_graphs and not store:
             raise InputError("causal_graphs", "needs store", action="name a folder for the heatmaps, too: store=...")
         if store:
-            layer_at(self.model, layer)  # a layer that is not there fails before anything is generated
+            # A layer or a family that is not there fails before anything is generated.
+            layer_at(self.model, layer)
+            self._family = family_of(self.model.config)
         self._weights = weights_digest(self.model) if store else ""
         self._folder = Path(store).expanduser() if store else None
         self._graphs = Path(causal_graphs).expanduser() if causal_graphs else None
         self._backend = cleann.pick_backend() if causal_graphs else None
-        self._layer, self._target = layer, target
+        self._layer, self._target, self._channel = layer, target, channel
         self._pretrained = pretrained if isinstance(pretrained, str) else self.model.name_or_path
         self._stores: dict[str, HeatmapStore] = {}
         self._answers: list[list[int]] = []
@@ -169,7 +179,12 @@ class ExplainedVLM(HFVisionLM):
             "dtype": str(self.model.dtype),
             "preprocessing": json.loads(self.processor.image_processor.to_json_string()),
             "resize": [self.image_width, self.image_height, self.image_max_side],
-            "explainer": {"name": "token Grad-CAM", "layer": self._layer % n_layers - n_layers, "target": self._target},
+            "explainer": {
+                "name": "token Grad-CAM",
+                "layer": self._layer % n_layers - n_layers,
+                "target": self._target,
+                "channel": self._channel,
+            },
             "task": task,
         }
 
@@ -188,22 +203,26 @@ class ExplainedVLM(HFVisionLM):
         """Writes a row's heatmaps, and before them its causal graphs: a row in the store is complete."""
         image = _only_image(request)
         resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
-        geometry = self._geometry(image, resized)
+        prompt = dict(self.tok_batch_multimodal_encode([cast(Any, request.args)[0]], [[resized]]))
+        visual = visual_positions(prompt["input_ids"], self.model.config.image_token_id)
+        size = resized.height, resized.width
+        tiles = tiles_of(self._family, Seen(len(visual), size, prompt, self.model.config, self.processor))
+        tiles = of_channel(tiles, self._channel)
         spans = _spans(text, cast(Any, request.doc))
         maps, graphs = {}, {}
         if spans:
-            answer = self._teacher_forced(request, resized, tokens, spans)
+            answer = self._teacher_forced(request, prompt, tokens, spans)
             positions = sorted({p for mentions in answer.mentions.values() for mention in mentions for p in mention})
-            token_maps = token_cam(
-                self.model, answer.inputs, positions, self._image_token, layer=self._layer, target=self._target
-            )
+            of_tokens = token_cam(self.model, answer.inputs, positions, visual, layer=self._layer, target=self._target)
+            grids = compose(of_tokens, tiles)
             for name, mentions in answer.mentions.items():
                 rows = sorted({positions.index(p) for mention in mentions for p in mention})
-                maps[name] = token_maps[rows].mean(axis=0)
+                maps[name] = grids[rows].mean(axis=0)
             if ATTENTION in maps and maps[ATTENTION].any():
                 maps[ATTENTION] = maps[ATTENTION] / maps[ATTENTION].sum()
             if self._graphs:
-                graphs = self._causal_graphs(answer)
+                graphs = self._causal_graphs(answer, visual, tiles)
+        geometry = _on_frame(tiles, resized, image)
         path = self._graph_path(request, shown)
         if path:
             place = {"size": geometry.size, "window": geometry.window}
@@ -213,23 +232,10 @@ class ExplainedVLM(HFVisionLM):
             _draw(path.with_suffix(""), graphs, image, geometry)
         self._store(request).write(str(request.doc["id"]), shown, maps, geometry, extra={"text": text})
 
-    def _geometry(self, image: Any, resized: Any) -> Geometry:
-        """Where the grid lies on the frame: the processor's geometry on what lm-eval resized, in the frame's pixels."""
-        seen = of_processor(self.processor.image_processor, (resized.height, resized.width)).window
-        across, down = image.width / resized.width, image.height / resized.height
-        window = (seen[0] * across, seen[1] * down, seen[2] * across, seen[3] * down)
-        return Geometry((image.height, image.width), window)
-
-    @property
-    def _image_token(self) -> int:
-        return self.model.config.image_token_id
-
     def _teacher_forced(
-        self, request: Instance, image: Any, tokens: Sequence[int], spans: Mapping[str, Sequence[Span]]
+        self, request: Instance, encoding: Mapping[str, Any], tokens: Sequence[int], spans: Mapping[str, Sequence[Span]]
     ) -> _Answer:
         """The prompt as hf-multimodal encodes it, and behind it the very tokens that were generated."""
-        context = cast(Any, request.args)[0]
-        encoding = dict(self.tok_batch_multimodal_encode([context], [[image]]))
         start = encoding["input_ids"].shape[1]
         last = max(end for places in spans.values() for _, end in places)
         offsets = token_offsets(tokens, self.tok_decode)
@@ -249,18 +255,21 @@ class ExplainedVLM(HFVisionLM):
         }
         return _Answer(inputs, mentions)
 
-    def _causal_graphs(self, answer: _Answer) -> dict[str, list[Any]]:
+    def _causal_graphs(self, answer: _Answer, visual: np.ndarray, tiles: Sequence[Tile]) -> dict[str, list[Any]]:
         assert self._backend is not None
+        if len(tiles) != 1:
+            found = f"needs an image in one grid of tokens, and {self._family.name} cut one into {len(tiles)} tiles"
+            raise InputError("causal_graphs", found, action="leave it out, or use a model that keeps images whole")
         settings = cleann.Settings()
         attention = cleann.attention_of(self.model, answer.inputs, settings.layer)
         ids = answer.inputs["input_ids"][0].tolist()
         texts = [self.tok_decode([token], skip_special_tokens=False) for token in ids]
-        image = visual_positions(answer.inputs["input_ids"], self._image_token)
-        grid = visual_grid(len(image), answer.inputs, self.model.config)
+        grid = tiles[0].tokens
+        image = visual[grid.ravel()].tolist()
         return {
             name: [
                 cleann.causal_graphs(
-                    attention, p - 1, texts, image.tolist(), grid, backend=self._backend, target_text=texts[p]
+                    attention, p - 1, texts, image, grid.shape, backend=self._backend, target_text=texts[p]
                 )
                 for p in mentions[0]
             ]
@@ -272,6 +281,13 @@ class ExplainedVLM(HFVisionLM):
             return None
         store = self._store(request)
         return self._graphs / store.key / store.path(str(request.doc["id"]), shown).with_suffix(".json").name
+
+
+def _on_frame(tiles: Sequence[Tile], resized: Any, image: Any) -> Geometry:
+    """Where the tiles lie together, in the frame's pixels: those of what lm-eval resized, undone."""
+    x, y, width, height = bounds(tiles)
+    across, down = image.width / resized.width, image.height / resized.height
+    return Geometry((image.height, image.width), (x * across, y * down, width * across, height * down))
 
 
 def _draw(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, geometry: Geometry) -> None:

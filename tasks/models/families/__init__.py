@@ -1,0 +1,91 @@
+"""Families of vision-language models whose tokens of an image are known by place: one file a family.
+
+A file has one `FAMILY`. Its `tiles` reads from what the processor made of an image, and from the model's configuration,
+which token shows which part of the image. What no family claims is refused where heatmaps are made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....loaders.errors import MedfaithError
+from ...explain.tiles import Tile
+
+
+class Seen(NamedTuple):
+    """What a model got of one image.
+
+    n_tokens: how many tokens stand for the image. size: (height, width) of the image that the processor got. inputs:
+    what the processor made, as the model's forward takes it. config, processor: the model's.
+    """
+
+    n_tokens: int
+    size: tuple[int, int]
+    inputs: Mapping[str, Any]
+    config: Any
+    processor: Any
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the models of one kind see.
+
+    name: as people call it. models: some of it. model_types: of transformers' configurations. tiling: how an image
+    becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a processor whose settings it
+    does not know.
+    """
+
+    name: str
+    models: str
+    model_types: tuple[str, ...]
+    tiling: str
+    tiles: Callable[[Seen], list[Tile]]
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """All families, by the names of their files."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(importlib.import_module(f"{__name__}.{name}").FAMILY for name in names)
+
+
+def family_of(config: Any) -> Family:
+    """The family of a model's configuration. Raises MedfaithError where no family claims it."""
+    for family in families():
+        if config.model_type in family.model_types:
+            return family
+    names = ", ".join(family.name for family in families())
+    raise MedfaithError(
+        f"{config.model_type}: it is not known where this model's image tokens lie, so that no heatmap can be made\n"
+        f"  expected: a model of {names}\n"
+        "  what to do: use --model medfaith-hf-vlm, which answers without heatmaps; medfaith models lists all families"
+    )
+
+
+def tiles_of(family: Family, seen: Seen) -> list[Tile]:
+    """The family's tiles of an image.
+
+    Raises:
+        MedfaithError: they are not those of the image's tokens, so that heatmaps would be wrong.
+    """
+    tiles = family.tiles(seen)
+    used = np.concatenate([tile.tokens.ravel() for tile in tiles]) if tiles else np.empty(0)
+    if not len(used) or used.min() < 0 or used.max() >= seen.n_tokens or len(np.unique(used)) < len(used):
+        raise not_as_known(family.name, seen)
+    return tiles
+
+
+def not_as_known(name: str, seen: Seen) -> MedfaithError:
+    """The image's tokens are not as many as the family's tiling gives."""
+    height, width = seen.size
+    return MedfaithError(
+        f"{name}: an image of {width} x {height} pixels has {seen.n_tokens} tokens, in another arrangement than this "
+        "family's\n  what to do: use --model medfaith-hf-vlm, which answers without heatmaps"
+    )

@@ -1,0 +1,20 @@
+"""LLaVA-1.5: one square grid of patches of the whole image, which is cropped at its centre, or padded to a square."""
+
+from __future__ import annotations
+
+from ...explain.geometry import of_processor
+from ...explain.tiles import Tile, grid
+from . import Family, Seen, not_as_known
+
+NAME = "LLaVA-1.5"
+
+
+def tiles(seen: Seen) -> list[Tile]:
+    """One, of the part of the image that the processor keeps."""
+    side = round(seen.n_tokens**0.5)
+    if side * side != seen.n_tokens or len(seen.inputs["pixel_values"]) != 1 or "image_sizes" in seen.inputs:
+        raise not_as_known(NAME, seen)
+    return [Tile(grid(side, side), of_processor(seen.processor.image_processor, seen.size).window)]
+
+
+FAMILY = Family(NAME, "LLaVA-1.5, LLaVA-Med, BakLLaVA", ("llava", "vipllava"), "one square grid", tiles)

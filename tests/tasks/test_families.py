@@ -1,0 +1,210 @@
+"""Every family of tasks/models/families: answers, option scores and heatmaps of a tiny model of its class.
+
+The oracle is transformers' own generation, token by token, of the row by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pytest
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.models.hf_vlms import HFMultimodalLM
+from PIL import Image
+
+from medfaith.tasks.explain.store import open_store
+from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
+from medfaith.tasks.models import families
+from medfaith.tasks.models.explained_vlm import ExplainedVLM
+from medfaith.tasks.models.families import Family, Seen
+
+FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
+SIZES = [(160, 90), (60, 130), (100, 100), (300, 60)]  # width and height
+OPTIONS = [" A", " No edema", " Pleural effusion,\nsmall"]
+PROMPTS = [
+    ("<image>\nWhich finding is present?", 1),
+    ("First <image> then <image>, which one?", 2),
+    ("<image>Edema?", 1),
+]
+BLOCKS = (4, 3)  # columns and rows that a picture is cut into, to see where each of them lands
+
+
+class Scene(NamedTuple):
+    family: Family
+    lm: Any  # ExplainedVLM with a store, batch size 8
+    store: Path
+
+
+@pytest.fixture(scope="module", params=FILES)
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    tiny = importlib.import_module(f"tests.tasks.tiny_families.{request.param}")
+    folder = tmp_path_factory.mktemp(request.param)
+    tiny.save(folder / "model", **tiny.IN_DETAIL)
+    given = {"image_string": tiny.PLACEHOLDER, "dtype": "float32", "device": "cpu"}
+    lm = cast(Any, ExplainedVLM)(str(folder / "model"), store=str(folder / "store"), batch_size=8, **given)
+    return Scene(importlib.import_module(f"{families.__name__}.{request.param}").FAMILY, lm, folder / "store")
+
+
+def noise(size: tuple[int, int], seed: int = 0) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
+
+
+def asked(kind: str, number: int, prompt: str, n_images: int, second: Any, index: int = 0) -> Instance:
+    images = [noise(SIZES[(number + place) % len(SIZES)], 10 * number + place) for place in range(n_images)]
+    return Instance(
+        cast(Any, kind), {"id": f"r{number}"}, (prompt, second, {"visual": images}), index, ("t", number, 1)
+    )
+
+
+def by_generation(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: Sequence[int]) -> torch.Tensor:
+    """The logits before each of the tokens, (n, vocabulary), while transformers generates just these."""
+    inputs = lm.tok_batch_multimodal_encode([prompt], [list(images)])
+    start = inputs["input_ids"].shape[1]
+    output = lm.model.generate(
+        **inputs, max_new_tokens=len(tokens), do_sample=False, output_logits=True, return_dict_in_generate=True,
+        prefix_allowed_tokens_fn=lambda _, ids: [tokens[len(ids) - start]], eos_token_id=None,
+    )  # fmt: skip
+    return torch.cat(output.logits)
+
+
+def test_answers_are_hf_multimodals_in_batches_of_any_size(scene: Scene):
+    requests = [
+        asked("generate_until", number, prompt, n, {"until": [], "do_sample": False, "max_gen_toks": 6})
+        for number, (prompt, n) in enumerate(PROMPTS)
+    ]
+    answers = scene.lm.generate_until(requests)
+    assert len(set(answers)) > 1 or any(answers)
+    scene.lm.batch_size_per_gpu = 1
+    try:
+        assert scene.lm.generate_until(requests) == answers
+        assert HFMultimodalLM.generate_until(scene.lm, requests) == answers
+    finally:
+        scene.lm.batch_size_per_gpu = 8
+
+
+def test_option_scores_are_those_of_generation(scene: Scene):
+    requests = [
+        asked("loglikelihood", number, prompt, n, option, index)
+        for number, (prompt, n) in enumerate(PROMPTS)
+        for index, option in enumerate(OPTIONS)
+    ]
+    scores = [score for score, _ in scene.lm.loglikelihood(requests)]
+    for request, score in zip(requests, scores, strict=True):
+        prompt, option, shown = cast(Any, request.args)
+        tokens = scene.lm.tokenizer(option, add_special_tokens=False)["input_ids"]
+        logits = by_generation(scene.lm, prompt, shown["visual"], tokens)
+        expected = logits.log_softmax(-1)[range(len(tokens)), tokens].sum()
+        assert score == pytest.approx(float(expected), abs=2e-3)
+    scene.lm.batch_size_per_gpu = 1
+    try:
+        assert [score for score, _ in scene.lm.loglikelihood(requests)] == pytest.approx(scores, abs=2e-3)
+    finally:
+        scene.lm.batch_size_per_gpu = 8
+
+
+def test_heatmaps_are_those_of_the_answer(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    """What is differentiated is what was generated; the map lies on the tiles, which lie on the frame."""
+    image, text = noise(SIZES[0]), "A hook, and two graspers."
+    doc = {"id": "VID1/1", "classes": ["hook", "grasper"], "width": image.width, "height": image.height}
+    request = Instance("generate_until", doc, ("<image>Tools?", {}, {"visual": [image]}), 0, ("t", 0, 1))
+    tokens = scene.lm.tokenizer(text, add_special_tokens=False)["input_ids"]
+    forced, teacher_forced = [], scene.lm._teacher_forced
+
+    def kept(*given: Any) -> Any:
+        forced.append(teacher_forced(*given))
+        return forced[-1]
+
+    monkeypatch.setattr(scene.lm, "_teacher_forced", kept)
+    scene.lm._explain(request, text, tokens, "0" * 16)
+    entry = open_store(scene.store).read(scene.lm._store(request).reference("0" * 16), "VID1/1")
+    assert list(entry.maps) == ["hook", "grasper"]
+    assert all(np.isfinite(of_class).all() and of_class.max() > 0 for of_class in entry.maps.values())
+    with torch.no_grad():
+        logits = scene.lm.model(**forced[0].inputs, use_cache=False).logits[0]
+    start = forced[0].inputs["input_ids"].shape[1] - _n_answer(forced[0].inputs["input_ids"][0].tolist(), tokens)
+    expected = by_generation(scene.lm, "<image>Tools?", [image], tokens)
+    ours = logits[start - 1 : -1]
+    torch.testing.assert_close(ours, expected[: len(ours)], atol=2e-3, rtol=2e-3)
+
+
+def _n_answer(ids: list[int], tokens: list[int]) -> int:
+    """How many of the answer's tokens stand at the end of a text."""
+    return next(n for n in range(len(tokens), 0, -1) if ids[-n:] == tokens[:n])
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_each_part_of_a_picture_lands_where_it_is(scene: Scene, size: tuple[int, int]):
+    """One block of a grey picture is changed at a time: the cells that change are those that show some of the block."""
+    grey = Image.new("RGB", size, (128, 128, 128))
+    tokens, tiles = seen(scene, grey)
+    across, down = (
+        [round(n * side / parts) for n in range(parts + 1)] for side, parts in zip(size, BLOCKS, strict=True)
+    )
+    for channel in CHANNELS:
+        chosen = of_channel(tiles, channel)
+        for column, row in np.ndindex(*BLOCKS):
+            block = across[column], down[row], across[column + 1], down[row + 1]
+            picture = grey.copy()
+            picture.paste(noise((block[2] - block[0], block[3] - block[1]), 1), block[:2])
+            change = (seen(scene, picture)[0] - tokens).norm(dim=-1).numpy()
+            of_cell = compose(change[None], chosen)[0]
+            inside, outside = cells(of_cell.shape, bounds(chosen), block)
+            assert of_cell[outside].max(initial=0) <= 1e-3 * change.max(), (channel, block)
+            assert of_cell[inside].min(initial=np.inf) > 0.05 * change.max(), (channel, block)
+
+
+def cells(shape: tuple[int, ...], window: Any, block: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Which cells of a grid over the window lie within a block, and which see nothing of it: bool (h, w) each."""
+    sides = []
+    for axis, (n, start, extent) in enumerate(zip(shape[::-1], window[:2], window[2:], strict=True)):
+        edges = np.linspace(start, start + extent, n + 1)
+        reach = 3 + 0.25 * extent / n  # pixels beyond a cell that reach it when the picture is resized
+        within = (edges[:-1] >= block[axis]) & (edges[1:] <= block[axis + 2])
+        apart = (edges[1:] + reach < block[axis]) | (edges[:-1] - reach > block[axis + 2])
+        sides.append((within, apart))
+    (columns_within, columns_apart), (rows_within, rows_apart) = sides
+    return rows_within[:, None] & columns_within, rows_apart[:, None] | columns_apart
+
+
+def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
+    """What the decoder reads of each of the image's tokens, (n, hidden size), if patches do not attend to others."""
+    lm = scene.lm
+    inputs = dict(lm.tok_batch_multimodal_encode(["<image>"], [[image]]))
+    where = (inputs["input_ids"][0] == lm.model.config.image_token_id).numpy()
+    given: list[torch.Tensor] = []
+    first = lm.model.get_decoder().layers[0]
+    handles = [
+        first.register_forward_pre_hook(
+            lambda _, args, kwargs: given.append(args[0] if args else kwargs["hidden_states"]), with_kwargs=True
+        )
+    ]
+    for name, module in lm.model.named_modules():
+        if "vis" in name and type(module).__name__.endswith("Attention"):
+            handles.append(module.register_forward_hook(_nothing))
+    try:
+        with torch.no_grad():
+            lm.model(**inputs, use_cache=False)
+    finally:
+        for handle in handles:
+            handle.remove()
+    height_width = image.height, image.width
+    tiles = families.tiles_of(scene.family, Seen(int(where.sum()), height_width, inputs, lm.model.config, lm.processor))
+    return given[0][0, where], tiles
+
+
+def _nothing(_module: Any, _inputs: Any, output: Any) -> Any:
+    """An attention that adds nothing, in place of one that lets each patch see all others."""
+    return (output[0] * 0, *output[1:]) if isinstance(output, tuple) else output * 0
+
+
+def test_every_model_type_is_transformers_and_of_one_family():
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    claimed = [name for family in families.families() for name in family.model_types]
+    assert len(claimed) == len(set(claimed))
+    assert set(claimed) <= set(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
