@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import build, phantom, publish, read
+from medfaith import build, models, phantom, publish, read
 from medfaith import eval as evaluation
 from medfaith.annotate import command as annotate
 from medfaith.audit import command as audit
@@ -81,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     instead.add_argument("--controls", action="store_true", help="print the controls of medfaith eval instead")
     job.set_defaults(job=_tasks)
 
+    models.add_jobs(jobs)
     evaluation.add_jobs(jobs)
     audit.add_jobs(jobs)
     report.add_jobs(jobs)

@@ -17,6 +17,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.hf_vlms import HFMultimodalLM
 from PIL import Image
 
+from medfaith.cli import main
+from medfaith.models import rows
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
 from medfaith.tasks.models import families
@@ -24,6 +26,7 @@ from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.families import Family, Seen
 
 FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
+TINY = {file: importlib.import_module(f"tests.tasks.tiny_families.{file}") for file in FILES}
 SIZES = [(160, 90), (60, 130), (100, 100), (300, 60)]  # width and height
 OPTIONS = [" A", " No edema", " Pleural effusion,\nsmall"]
 PROMPTS = [
@@ -40,14 +43,14 @@ class Scene(NamedTuple):
     store: Path
 
 
-@pytest.fixture(scope="module", params=FILES)
+@pytest.fixture(scope="module", params=[(file, kind) for file in FILES for kind in TINY[file].TINY], ids="-".join)
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    tiny = importlib.import_module(f"tests.tasks.tiny_families.{request.param}")
-    folder = tmp_path_factory.mktemp(request.param)
-    tiny.save(folder / "model", **tiny.IN_DETAIL)
-    given = {"image_string": tiny.PLACEHOLDER, "dtype": "float32", "device": "cpu"}
+    (file, kind), folder = request.param, tmp_path_factory.mktemp("family")
+    TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)
+    given = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu"}
     lm = cast(Any, ExplainedVLM)(str(folder / "model"), store=str(folder / "store"), batch_size=8, **given)
-    return Scene(importlib.import_module(f"{families.__name__}.{request.param}").FAMILY, lm, folder / "store")
+    assert lm.model.config.model_type == kind
+    return Scene(importlib.import_module(f"{families.__name__}.{file}").FAMILY, lm, folder / "store")
 
 
 def noise(size: tuple[int, int], seed: int = 0) -> Image.Image:
@@ -202,9 +205,17 @@ def _nothing(_module: Any, _inputs: Any, output: Any) -> Any:
     return (output[0] * 0, *output[1:]) if isinstance(output, tuple) else output * 0
 
 
-def test_every_model_type_is_transformers_and_of_one_family():
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-
+def test_every_model_type_has_a_tiny_model_and_one_family():
     claimed = [name for family in families.families() for name in family.model_types]
+    assert sorted(claimed) == sorted(kind for tiny in TINY.values() for kind in tiny.TINY)
     assert len(claimed) == len(set(claimed))
-    assert set(claimed) <= set(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
+
+
+def test_the_command_and_the_page_name_every_family(capsys: pytest.CaptureFixture[str]):
+    assert main(["models"]) == 0
+    printed = capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs/families.md").read_text(encoding="utf-8")
+    for row in rows():
+        name, models, types, sees = row
+        assert all(cell in printed for cell in row)
+        assert f"| {name} | {models} | {', '.join(f'`{each}`' for each in types.split(', '))} | {sees} |" in page

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.tasks.tiny_families import gemma3, llava, qwen_vl
 
-save_llava, save_qwen2_5_vl = llava.save, qwen_vl.save
-SAVE = {"llava": llava.save, "qwen2_5_vl": qwen_vl.save, "gemma3": gemma3.save}
+save_llava, save_qwen2_5_vl = llava.save, qwen_vl.TINY["qwen2_5_vl"]
+SAVE = {"llava": save_llava, "qwen2_5_vl": save_qwen2_5_vl, "gemma3": gemma3.save}
 PLACEHOLDER = {  # what a processor expands; without a chat template it has to be named (`image_string`)
     "llava": llava.PLACEHOLDER,
     "qwen2_5_vl": qwen_vl.PLACEHOLDER,

@@ -17,4 +17,4 @@ def tiles(seen: Seen) -> list[Tile]:
     return [Tile(grid(side, side), of_processor(seen.processor.image_processor, seen.size).window)]
 
 
-FAMILY = Family(NAME, "LLaVA-1.5, LLaVA-Med, BakLLaVA", ("llava", "vipllava"), "one square grid", tiles)
+FAMILY = Family(NAME, "LLaVA-1.5, LLaVA-Med, BakLLaVA", ("llava",), "one square grid", tiles)

@@ -1,4 +1,5 @@
-"""A tiny model of each family (tasks/models/families), in a file of the same name.
+"""Tiny models of each family (tasks/models/families), in a file of the same name.
 
-`save` saves it. PLACEHOLDER is what its processor expands. IN_DETAIL makes an image tokens enough to tell places apart.
+TINY: model_type -> what saves a model of it, for each model_type of the family. PLACEHOLDER: what their processor
+expands. IN_DETAIL: arguments that give an image enough tokens to tell places apart.
 """

@@ -30,3 +30,6 @@ def save(folder: Path, side: int = 56) -> Path:
     template = tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER)
     processor = hf.Gemma3Processor(images, tokenizer, chat_template=template, image_seq_length=(side // 28) ** 2)
     return tiny_parts.saved(folder, model, processor)
+
+
+TINY = {"gemma3": save}

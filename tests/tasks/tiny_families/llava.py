@@ -29,3 +29,6 @@ def save(folder: Path, side: int = 28) -> Path:
         chat_template=tiny_parts.CHAT_TEMPLATE.replace("IMAGE", "<image>"),
     )  # fmt: skip
     return tiny_parts.saved(folder, model, processor)
+
+
+TINY = {"llava": save}
