@@ -90,6 +90,8 @@ def _ask_and_tell(
     arguments: argparse.Namespace, rest: Sequence[str], tasks: Sequence[Task], metadata: Mapping[str, Any]
 ) -> None:
     from medfaith.printing import table
+    from medfaith.report.page.write import write_page
+    from medfaith.report.write import collect
     from medfaith.tasks.run import named_model
 
     from .figures import audited
@@ -104,6 +106,7 @@ def _ask_and_tell(
     found = audited(out, [name_of(model)], tasks, margin)
     judged = judge(found)
     write_tables(out, judged, margin)
+    write_page(out / "report.html", collect([out]), [out])
     for one in judged:
         of = details(one)
         print("\n" + of.title, table(*of.cells()), sep="\n")
@@ -116,7 +119,7 @@ def _ask_and_tell(
         print(f"\n{n_clean:,} of {n:,} rows are answered right under no blind control: {out}/blind_clean.csv")
     else:
         print(f"\nNo blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv")
-    print(f"Tables in {out}/audit.md, logs in {out}/logs")
+    print(f"A page to show is {out}/report.html, the tables are in {out}/audit.md, the logs in {out}/logs")
 
 
 def _print_lines(lines: Sequence[str]) -> None:

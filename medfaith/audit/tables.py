@@ -7,16 +7,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.confidence.reliance import Reliance, Share, Verdict, verdicts
-from medfaith.report.tables import SEED, Column, Table, count, percent, points_interval, share_of, text
+from medfaith.report.tables import SEED, TITLES, Column, Table, count, percent, points_interval, share_of, text
 from medfaith.tasks.controls import CONTROLS
 
 from .figures import Audited
 from .run import IMAGE
 
-TITLES = {
-    "cxr-contrabench": "CXR-ContraBench", "heal-medvqa": "HEAL-MedVQA", "surgxbench": "SurgXBench",
-    "wrong-lung": "That's the Wrong Lung!",
-}  # fmt: skip
 MOST = 0.5  # the share of answers with the image that cannot be read, above which there is no verdict
 _OF_IMAGE = {"uses": "yes", "no use": "no", "harmed": "to its harm", "open": "cannot be told"}
 _OF_PLACE = _OF_IMAGE | {"harmed": "on another place"}

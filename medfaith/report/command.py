@@ -31,6 +31,11 @@ def add_jobs(jobs: Any) -> None:
         help="save the report here: report.md, one CSV file for each table, and pictures (default: print it only)",
     )  # fmt: skip
     job.add_argument(
+        "--html", type=Path, metavar="FILE",
+        help="write the report as one HTML file, too, which opens without a network: verdicts, tables, plots and every "
+        "answer; it holds no picture and no sentence of a report (default: write none)",
+    )  # fmt: skip
+    job.add_argument(
         "--annotations", type=Path, action="append", default=[], metavar="FILE",
         help="a file of answers that medfaith annotate wrote; adds tables of what people said (repeatable)",
     )  # fmt: skip
@@ -64,7 +69,7 @@ def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
     reader, sheet = extractor.from_options(arguments), _sheet(arguments)
     how = {"annotations": arguments.annotations, "data": arguments.data, "compared": arguments.compare}
-    how |= {"rows": arguments.rows}
+    how |= {"rows": arguments.rows, "html": arguments.html}
     print(write_report(arguments.results, arguments.out, reader, sheet, **how), end="")
     return 0
 

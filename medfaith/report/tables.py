@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 UNDEFINED = "–"
+TITLES = {
+    "cxr-contrabench": "CXR-ContraBench",
+    "heal-medvqa": "HEAL-MedVQA",
+    "surgxbench": "SurgXBench",
+    "wrong-lung": "That's the Wrong Lung!",
+}
 SEED = 42  # of all resampling, as in Appendix B.5 of CXR-ContraBench
 
 

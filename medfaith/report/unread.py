@@ -60,8 +60,12 @@ def _missing_notes(runs: Sequence[ReadRun]) -> list[str]:
 
 
 def _same_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each log of a model, not of a reference model, whose answers are all the same."""
-    logs = {run.source.path: run for run in runs if run.n >= FEW and run.model not in BASELINES}
+    """A warning for each log of a model, not of a reference model, whose answers are all the same.
+
+    Under a control they may well be.
+    """
+    own = [run for run in runs if run.model not in BASELINES and "control" not in dict(run.source.told)]
+    logs = {run.source.path: run for run in own if run.n >= FEW}
     notes = []
     for path, run in logs.items():
         answers = (" ".join(response.split()) for _, response in responses(path))

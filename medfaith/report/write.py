@@ -24,6 +24,7 @@ from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
 from .heal_localization import heal_pictures
 from .heal_tables import heal_tables
+from .page.write import write_page
 from .results import Results, read_results
 from .second_readings import second_readings
 from .surgx_figures import surgx_pictures
@@ -69,6 +70,7 @@ def write_report(
     data: str | None = None,
     compared: bool = False,
     rows: Path | None = None,
+    html: Path | None = None,
 ) -> str:
     """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
 
@@ -81,6 +83,7 @@ def write_report(
         data: the build with the labels of the sentences that they judged; None leaves out Wrong Lung Figure 16.
         compared: whether to add a table that compares the model of each path with that of the first.
         rows: a file that names the rows that count (loaders.row_ids); None: all.
+        html: a file for the report as one page (report.page); None writes none.
 
     Raises:
         InputError: see `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare`,
@@ -91,31 +94,83 @@ def write_report(
         raise MedfaithError("a contact sheet is a picture, which needs a place\n  what to do: give --out DIR, too")
     if out is not None:
         _check_out(out)
+    found = collect(paths, extractor, sheet, annotations, data, compared, rows, pictures=out is not None)
+    report = found.markdown()
+    if out is not None:
+        tables = {f"{table.name}.csv": table.csv() for section in found.sections for table in section.tables}
+        _save(out, {REPORT: report, **tables, **found.pictures})
+    if html is not None:
+        write_page(html, found, paths)
+    return report
+
+
+class Section(NamedTuple):
+    """The tables of one benchmark, or of one kind."""
+
+    title: str
+    tables: list[Table]
+
+
+class Report(NamedTuple):
+    """What finished runs say. introduction: how the figures are to be read; pictures: PNG by the name of its file."""
+
+    results: Results
+    introduction: str
+    sections: list[Section]
+    notes: list[str]
+    pictures: dict[str, bytes]
+
+    @property
+    def title(self) -> str:
+        names = _benchmarks(self.results)
+        return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) + " results"
+
+    def markdown(self) -> str:
+        tables = [table.markdown() for section in self.sections for table in section.tables]
+        introduction = f"# {self.title}\n\n{textwrap.fill(self.introduction, 120)}"
+        return "\n\n".join([introduction, *tables, *_notes(self.notes)]) + "\n"
+
+
+def collect(
+    paths: Sequence[Path],
+    extractor: Extractor | None = None,
+    sheet: Sheet | None = None,
+    annotations: Sequence[Path] = (),
+    data: str | None = None,
+    compared: bool = False,
+    rows: Path | None = None,
+    *,
+    pictures: bool = False,
+) -> Report:
+    """All tables; pictures: whether to draw the pictures, too. Other arguments and Raises: of `write_report`."""
     results = read_results(paths, rows)
-    tables = contrabench_tables(results.runs)
-    notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx)]
-    notes += results.notes
-    tables += in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
-    tables += heal_tables(results.heal) + surgx_tables(results.surgx)
     lung = score_models(results.wrong_lung)
     annotated = _annotated(lung, annotations, data)
-    more = [wrong_lung_tables(lung), annotated[:2], _read_again(results, extractor)]
-    more += [_compared(paths, rows)] if compared else []
-    tables += [table for of_part, _ in more for table in of_part]
-    notes += [note for _, of_part in more for note in of_part]
-    pictures: dict[str, bytes] = {}
-    if out is not None:
-        for drawn, left_out in (
+    (of_lung, lung_notes), (again, again_notes) = wrong_lung_tables(lung), _read_again(results, extractor)
+    beside, beside_notes = _compared(paths, rows) if compared else ([], [])
+    gap = in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
+    sections = [
+        Section("CXR-ContraBench", contrabench_tables(results.runs) + gap),
+        Section("HEAL-MedVQA", heal_tables(results.heal)),
+        Section("SurgXBench", surgx_tables(results.surgx)),
+        Section("That's the Wrong Lung!", of_lung + annotated.tables),
+        Section("Second readings", again),
+        Section("Comparison", beside),
+    ]
+    sections = _runs_last(sections)
+    notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx), *results.notes]
+    notes += [*lung_notes, *annotated.notes, *again_notes, *beside_notes]
+    drawn: dict[str, bytes] = {}
+    if pictures:
+        for files, left_out in (
             heal_pictures(results.heal),
             surgx_pictures(results.surgx, sheet),
             wrong_lung_pictures(lung, annotated.abnormalities),
         ):
-            pictures |= drawn
+            drawn |= files
             notes += left_out
-    report = "\n\n".join([_introduction(results), *(table.markdown() for table in tables), *_notes(notes)]) + "\n"
-    if out is not None:
-        _save(out, {REPORT: report, **{f"{table.name}.csv": table.csv() for table in tables}, **pictures})
-    return report
+    paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in _benchmarks(results)), _TABLES]
+    return Report(results, " ".join(paragraph), [one for one in sections if one.tables], notes, drawn)
 
 
 class _Annotated(NamedTuple):
@@ -150,12 +205,17 @@ def _compared(paths: Sequence[Path], rows: Path | None) -> tuple[list[Table], li
     return [found.table()], found.notes
 
 
-def _introduction(results: Results) -> str:
+def _runs_last(sections: Sequence[Section]) -> list[Section]:
+    """The tables of what was run in a section of their own, after what came of it."""
+    runs = [table for section in sections for table in section.tables if table.name.endswith("runs")]
+    results = [Section(title, [table for table in tables if table not in runs]) for title, tables in sections]
+    return [*results, Section("Runs", runs)]
+
+
+def _benchmarks(results: Results) -> list[str]:
+    """The names of the benchmarks that the runs are of."""
     there = [bool(results.runs or results.scored), *map(bool, (results.heal, results.surgx, results.wrong_lung))]
-    names = [name for name, is_there in zip(_SCORES, there, strict=True) if is_there]
-    paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in names), _TABLES]
-    title = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return f"# {title} results\n\n{textwrap.fill(' '.join(paragraph), 120)}"
+    return [name for name, is_there in zip(_SCORES, there, strict=True) if is_there]
 
 
 def _notes(notes: Sequence[str]) -> list[str]:

@@ -1,0 +1,47 @@
+"""Texts of others (models' answers, questions, names) made harmless and visible."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LONGEST = 2000  # characters of an answer that the page shows
+_MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they turn the text around them
+
+
+def shown(text: str, longest: int = LONGEST) -> str:
+    """A text as the page shows it: cut, and with control characters and marks of direction made visible.
+
+    >>> shown("a\\x1b[31mb\\u202ec")
+    'a␛[31mb⟨U+202E⟩c'
+    >>> shown("long answer", longest=4)
+    'long … (11 characters; the first 4 are shown)'
+    """
+    cut = text[:longest] + (
+        f" … ({len(text):,} characters; the first {longest:,} are shown)" if len(text) > longest else ""
+    )
+    return "".join(map(_visible, cut))
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t" or (character.isprintable() and character not in _MARKS):
+        return character
+    number = ord(character)
+    if number < 0x20:
+        return chr(0x2400 + number)  # the symbols for control characters
+    hidden = character in _MARKS or unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn")
+    return f"⟨U+{number:04X}⟩" if hidden else character
+
+
+def without_paths(text: str) -> str:
+    """A text with each path on a machine cut to its last part.
+
+    >>> without_paths("/home/me/models/a-7b"), without_paths("org/name"), without_paths("C:\\\\x\\\\y")
+    ('a-7b', 'org/name', 'y')
+    """
+    return re.sub(r"(?:~|[A-Za-z]:|\.{1,2})?[/\\\\](?:[^\s/\\\\,;\"']+[/\\\\])*([^\s/\\\\,;\"']+)", _last_part, text)
+
+
+def _last_part(found: re.Match[str]) -> str:
+    before = found.string[: found.start()][-1:]
+    return found[0] if before.isalnum() else found[1]  # behind a letter it is part of a name, such as org/name

@@ -1,0 +1,169 @@
+"""One HTML file of a report: it asks no network for anything, and holds no picture and no report's sentence."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medfaith.compare.answers import all_answers
+from medfaith.loaders.whole import whole_file
+
+from ..tables import Table, text
+from .audits import Change, audits
+from .cases import IMAGE, Cases, cases
+from .forest import Line, forests
+from .text import shown, without_paths
+
+if TYPE_CHECKING:
+    from ..write import Report
+
+_TOLD = ("model", "revision", "precision", "asked by", "lm-eval", "date")
+
+
+def page(report: Report, paths: Sequence[Path], command: str) -> str:
+    """The whole file.
+
+    Args:
+        report: what the runs say (write.collect).
+        paths: where the runs are; the verdicts of those that are a `medfaith audit` head the page.
+        command: what makes this page again.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("medfaith.report", "page"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["shown"] = shown
+    style, script = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    answers, _ = all_answers(report.results)
+    listed, audited = cases(report.results), audits(paths)
+    return environment.get_template("page.html").render(
+        title=report.title,
+        introduction=report.introduction,
+        command=without_paths(command),
+        version=importlib.metadata.version("medfaith"),
+        date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        told=_told(report),
+        told_names=_TOLD,
+        warnings=[note for note in map(without_paths, report.notes) if note.startswith("WARNING")],
+        notes=[note for note in map(without_paths, report.notes) if not note.startswith("WARNING")],
+        audits=audited,
+        changes=[_plot(name, lines, -1) for name, lines in audited.changes.items()],
+        forests=[_plot(f"{plot.task}: {plot.metric}", plot.lines, 0) for plot in forests(answers)],
+        sections=[(section.title, [_table(table) for table in section.tables]) for section in report.sections],
+        n_cases=listed.n,
+        n_listed=len(listed.cases),
+        cases=_json(_packed(listed)),
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+def _told(report: Report) -> list[dict[str, str]]:
+    """Of each model what its results say of it and of the run."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    results = report.results
+    for run in (*results.runs, *results.scored, *results.heal, *results.surgx, *results.wrong_lung):
+        told = _of_results(run.source.path.with_name(f"results_{run.source.date}.json"))
+        row = {"model": run.model_name, **told, "date": run.source.date[:10]}
+        found.setdefault(tuple(row.values()), row)
+    return [{name: row.get(name, "") for name in _TOLD} for row in found.values()]
+
+
+def _of_results(path: Path) -> dict[str, str]:
+    try:
+        content = json.loads(path.read_bytes())
+        config = content.get("config") or {}
+        told = {
+            "revision": config.get("model_sha") or config.get("model_revision"),
+            "precision": config.get("model_dtype"),
+            "asked by": config.get("model"),
+            "lm-eval": content.get("lm_eval_version"),
+        }
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return {name: str(value) if value else "" for name, value in told.items()}
+
+
+def _plot(title: str, lines: Sequence[Line | Change], start: float) -> dict[str, Any]:
+    """A plot for the template: positions in per cent of the width of an axis that goes from `start` to 1."""
+
+    def at(value: float | None) -> float | None:
+        return None if value is None or math.isnan(value) else 100 * (value - start) / (1 - start)
+
+    return {
+        "title": title,
+        "middle": at(0.0 if start < 0 else 0.5),
+        "lines": [
+            {
+                "model": line.model, "shown": line.shown, "image": line.shown == IMAGE, "text": line.text,
+                "at": at(line.mean if isinstance(line, Line) else line.difference), "low": at(line.low),
+                "high": at(line.high),
+            }
+            for line in lines
+        ],
+    }  # fmt: skip
+
+
+def _table(table: Table) -> dict[str, Any]:
+    titles, rows = table.cells()
+    numeric = [column.show is not text for column in table.columns if column.title is not None]
+    return {
+        "name": table.name, "title": table.title, "titles": list(zip(titles, numeric, strict=True)), "rows": rows,
+        "notes": table.notes, "n_left_out": len(table.rows) - len(rows),
+    }  # fmt: skip
+
+
+def _packed(listed: Cases) -> dict[str, Any]:
+    """The cases as numbers into one list of texts, each of which is in the file once."""
+    places: dict[str, int] = {}
+
+    def place(words: str) -> int:
+        return places.setdefault(shown(words), len(places))
+
+    packed = [
+        [
+            *map(place, (case.benchmark, case.task, case.id, case.question, case.gold, case.finding)),
+            [place(option) for option in case.options],
+            [[*map(place, answer)] for answer in case.answers],
+        ]
+        for case in listed.cases
+    ]
+    return {"cases": packed, "texts": list(places)}
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    """JSON that cannot end the script block that it stands in."""
+    whole = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return _replaced(
+        whole, {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}.items()
+    )
+
+
+def _replaced(whole: str, pairs: Iterable[tuple[str, str]]) -> str:
+    for before, after in pairs:
+        whole = whole.replace(before, after)
+    return whole
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+def write_page(path: Path, report: Report, paths: Sequence[Path]) -> None:
+    """Writes the page, whole or not at all. Arguments as of `page`."""
+    command = f"medfaith report {' '.join(str(place) for place in paths)} --html {path}"
+    content = page(report, paths, command)
+    with whole_file(path) as partial:
+        partial.write_text(content, encoding="utf-8")
