@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from medfaith.audit.figures import audited
 from medfaith.audit.plan import plan
 from medfaith.audit.run import ask
 from medfaith.audit.tables import Judged, judge, overview
+from medfaith.audit.write import write_tables
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.builders.registry import BENCHMARKS
@@ -23,6 +25,8 @@ from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_folder
 from medfaith.printing import percent, table
+from medfaith.report.page.write import write_page
+from medfaith.report.write import collect
 from medfaith.tasks import BASELINES
 from medfaith.tasks.run import reference_model, run_baselines
 
@@ -52,8 +56,8 @@ Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
     """Phantom sources -> build -> verify -> lm-eval with the reference models -> audit; returns the tables.
 
-    Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `results.json` and `audit.csv` below `out`. The data serve all
-    tasks.
+    Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `results.json`, `audit.csv` and `report.html` below `out`. The
+    data serve all tasks.
     """
     _refuse_others(out / "phantom", phantom.SOURCES)
     _refuse_others(out / "logs", BASELINES)
@@ -76,8 +80,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
         results[SURGX] = run_baselines(SURGX, kept, _looking(out / "heatmaps"), logs)
         results |= {task: run_baselines(task, kept, _attending(out / "heatmaps"), logs) for task in (GOLD, SWAPPED)}
     print("5/5  audit: which of the models use the image?")
-    judged = _audit(metadata)
-    (out / "audit.csv").write_text(overview(judged, MARGIN).csv(), encoding="utf-8")
+    judged = _audit(metadata, out)
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
     return (
         contrabench_tables(results[CONTRABENCH], wording)
@@ -208,14 +211,21 @@ def wrong_lung_table(gold: Results, swapped: Results) -> str:
     return f"\n{title}\n{table(['attention', *columns], rows)}\n"
 
 
-def _audit(metadata: Mapping[str, Any]) -> list[Judged]:
-    """What the audit says of models whose use of the image is known. Its logs are not kept: they ask only some rows."""
+def _audit(metadata: Mapping[str, Any], out: Path) -> list[Judged]:
+    """What the audit says of models whose use of the image is known; writes audit.csv and report.html to `out`.
+
+    Its logs are not kept: they ask only some rows.
+    """
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         kept = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
         tasks, _ = plan(AUDITED_TASKS, kept, AUDITED_ROWS)
         models = {name: reference_model(name, store=kept["heatmaps"]) for name in AUDITED}
         ask(models, tasks, AUDITED_UNDER, kept, Path(folder), say=lambda _: None)
-        return judge(audited(Path(folder), AUDITED, tasks, MARGIN))
+        judged = judge(audited(Path(folder), AUDITED, tasks, MARGIN))
+        write_tables(Path(folder), judged, MARGIN)
+        shutil.copy(Path(folder) / "audit.csv", out)
+        write_page(out / "report.html", collect([Path(folder)], controls=False), [Path(folder)], "medfaith quickstart")
+        return judged
 
 
 def audit_table(judged: Sequence[Judged]) -> str:
@@ -263,6 +273,7 @@ def _closing(wording: Wording, out: Path) -> str:
         f"\nSynthetic data in {out}/phantom, rows in {out}/data, logs in {out}/logs, results in {out}/results.json and "
         f"{out}/audit.csv.\n"
     )
+    note += f"A page to open in a browser: {out}/report.html.\n"
     named = shlex.quote(str(out))
     group = "medfaith_contrabench_3shot"
     return (

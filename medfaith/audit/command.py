@@ -106,7 +106,7 @@ def _ask_and_tell(
     found = audited(out, [name_of(model)], tasks, margin)
     judged = judge(found)
     write_tables(out, judged, margin)
-    write_page(out / "report.html", collect([out]), [out])
+    write_page(out / "report.html", collect([out], controls=False), [out])
     for one in judged:
         of = details(one)
         print("\n" + of.title, table(*of.cells()), sep="\n")

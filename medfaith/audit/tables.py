@@ -106,9 +106,10 @@ def details(one: Judged) -> Table:
         for control in controls:
             of = found.under(control, task)
             difference = [None] * 4 if control == IMAGE else [of.difference, of.low, of.high, of.n_differ]
-            rows.append([task or "all", control, of.n, of.n_nan, of.after, of.before, *difference])
+            rows.append([found.model, task or "all", control, of.n, of.n_nan, of.after, of.before, *difference])
     columns = [
-        Column(None, ("task",)), Column("Shown", ("control",), _shown), Column("Rows", ("n",), count),
+        Column(None, ("model",)), Column(None, ("task",)),
+        Column("Shown", ("control",), _shown), Column("Rows", ("n",), count),
         Column(None, ("n_without",)), Column("Score", ("score",), percent),
         Column("With the image", ("score_with_image",), percent),
         Column("Difference [95%]", ("difference", "low", "high", "n_differ"), _difference),

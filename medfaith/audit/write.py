@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.row_ids import write_ids
 from medfaith.loaders.whole import whole_file
+from medfaith.report.tables import Table
 
 from .figures import UNRANKED, Audited, Key, audited, blind_right
 from .plan import Task
@@ -22,7 +24,14 @@ def write_tables(out: Path, judged: Sequence[Judged], margin: float) -> None:
     tables = [overview(judged, margin), *map(details, judged)]
     words = ["", *("\n".join(f"- {line}" for line in in_words(one, margin)) for one in judged)]
     parts = [part for table, said in zip(tables, words, strict=True) for part in (table.markdown(), said) if part]
-    files = {"audit.md": "\n\n".join(parts) + "\n", **{f"{table.name}.csv": table.csv() for table in tables}}
+    by_name: dict[str, list[Table]] = {}
+    for table in tables:  # those of several models on one benchmark are one file
+        by_name.setdefault(table.name, []).append(table)
+    saved = {
+        f"{name}.csv": replace(of_name[0], rows=[row for table in of_name for row in table.rows]).csv()
+        for name, of_name in by_name.items()
+    }
+    files = {"audit.md": "\n\n".join(parts) + "\n", **saved}
     for name, content in files.items():
         with whole_file(out / name) as partial:
             partial.write_text(content, encoding="utf-8")

@@ -46,6 +46,11 @@ class Results(NamedTuple):
     wrong_lung: list[WrongLungRun]
     notes: list[str]
 
+    def with_the_image(self) -> Results:
+        """Without the runs under a control."""
+        kept = [[run for run in runs if "control" not in dict(run.source.told)] for runs in self[:-1]]
+        return Results(*kept, self.notes)
+
 
 def read_results(paths: Sequence[Path], rows: Path | None = None) -> Results:
     """What the sample logs hold.

@@ -141,9 +141,15 @@ def collect(
     rows: Path | None = None,
     *,
     pictures: bool = False,
+    controls: bool = True,
 ) -> Report:
-    """All tables; pictures: whether to draw the pictures, too. Other arguments and Raises: of `write_report`."""
-    results = read_results(paths, rows)
+    """All tables. Other arguments and Raises: of `write_report`.
+
+    pictures: whether to draw the pictures, too. controls: whether the tables have runs under a control, too; the
+    results have them in any case.
+    """
+    found = read_results(paths, rows)
+    results = found if controls else found.with_the_image()
     lung = score_models(results.wrong_lung)
     annotated = _annotated(lung, annotations, data)
     (of_lung, lung_notes), (again, again_notes) = wrong_lung_tables(lung), _read_again(results, extractor)
@@ -170,7 +176,7 @@ def collect(
             drawn |= files
             notes += left_out
     paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in _benchmarks(results)), _TABLES]
-    return Report(results, " ".join(paragraph), [one for one in sections if one.tables], notes, drawn)
+    return Report(found, " ".join(paragraph), [one for one in sections if one.tables], notes, drawn)
 
 
 class _Annotated(NamedTuple):

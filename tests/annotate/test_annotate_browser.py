@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,22 +17,17 @@ import pytest
 
 from medfaith.annotate.answers import read_judgements
 from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene
+from tests.browser import browser
 from tests.tasks.tiny_gloria import save
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync installs it")
 WAIT = 180_000  # milliseconds; a busy machine
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None and not os.environ.get("CI"):
-        pytest.skip("needs a browser: install chromium (Debian, Ubuntu: apt-get install chromium), then run it again")
-    with sync_api.sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        running = playwright.chromium.launch(executable_path=program, args=arguments)
+@pytest.fixture(scope="module", name="browser")
+def a_browser() -> Iterator:
+    with browser() as running:
         yield running
-        running.close()
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def audits(paths: Sequence[Path]) -> Audits:
 
 def _changes(path: Path, model: str) -> Iterator[Change]:
     for row in _rows(path):
-        if row["task"] == "all" and row["control"] != IMAGE and row["difference"]:
+        if row["model"] == model and row["task"] == "all" and row["control"] != IMAGE and row["difference"]:
             yield Change(model, row["control"], *_numbers(row, "difference", "low", "high"), int(row["n"]))
 
 

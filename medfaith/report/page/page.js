@@ -164,6 +164,8 @@ if (list) {
       rows.push(option);
     }
     space.replaceChildren(...rows);
+    if (document.getElementById(`option-${chosen}`)) list.setAttribute("aria-activedescendant", `option-${chosen}`);
+    else list.removeAttribute("aria-activedescendant");
   }
 
   function choose(place) {
@@ -172,7 +174,6 @@ if (list) {
     if (row >= 0) {
       const top = row * HEIGHT;
       if (top < list.scrollTop || top + HEIGHT > list.scrollTop + list.clientHeight) list.scrollTop = top - list.clientHeight / 2;
-      list.setAttribute("aria-activedescendant", `option-${place}`);
     }
     draw();
     show(cases[place]);
@@ -201,7 +202,9 @@ if (list) {
       const line = body.insertRow();
       line.append(element("td", texts[answer[MODEL]]), element("td", texts[answer[SHOWN]]));
       const raw = element("td");
-      raw.append(element("span", texts[answer[RAW]] || "–", "raw"));
+      const words = element("span", texts[answer[RAW]] || "–", "raw");
+      if (words.textContent.length > 200) words.tabIndex = 0;  // it may scroll
+      raw.append(words);
       const why = texts[answer[WHY]] ? ` (${texts[answer[WHY]]})` : "";
       const ended = texts[answer[ENDED]] ? `; after the verifier: ${texts[answer[ENDED]]}` : "";
       const outcome = texts[answer[OUTCOME]];

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import hashlib
 import importlib.metadata
 import json
@@ -45,14 +44,15 @@ def page(report: Report, paths: Sequence[Path], command: str) -> str:
     environment.filters["shown"] = shown
     style, script = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     answers, _ = all_answers(report.results)
+    told = _told(report)
     listed, audited = cases(report.results), audits(paths)
     return environment.get_template("page.html").render(
         title=report.title,
         introduction=report.introduction,
         command=without_paths(command),
         version=importlib.metadata.version("medfaith"),
-        date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        told=_told(report),
+        dates=sorted({row["date"] for row in told}),
+        told=told,
         told_names=_TOLD,
         warnings=[note for note in map(without_paths, report.notes) if note.startswith("WARNING")],
         notes=[note for note in map(without_paths, report.notes) if not note.startswith("WARNING")],
@@ -161,9 +161,8 @@ def _hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-def write_page(path: Path, report: Report, paths: Sequence[Path]) -> None:
-    """Writes the page, whole or not at all. Arguments as of `page`."""
-    command = f"medfaith report {' '.join(str(place) for place in paths)} --html {path}"
-    content = page(report, paths, command)
+def write_page(path: Path, report: Report, paths: Sequence[Path], command: str = "") -> None:
+    """Writes the page, whole or not at all. Arguments as of `page`; by default the command is `medfaith report`."""
+    content = page(report, paths, command or f"medfaith report {' '.join(map(str, paths))} --html {path}")
     with whole_file(path) as partial:
         partial.write_text(content, encoding="utf-8")

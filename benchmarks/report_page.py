@@ -1,0 +1,63 @@
+"""The report as one HTML file: its size, and how long a browser takes to open it.
+
+    uv run python -m benchmarks.report_page [LOGS]
+
+* quickstart: the logs of `medfaith quickstart` (a folder of them may be named), at most 1.5 MB for eight models.
+* cases: 10,000 questions of two models. Headless Chromium may take 2 seconds until the list stands; the time that it
+  takes for an empty page is printed beside it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from medfaith.report.page.write import write_page
+from medfaith.report.write import collect
+from tests.browser import browser
+from tests.report.report_logs import answered, write_log
+
+N = 10_000
+
+
+def written(logs: Path, page: Path) -> str:
+    start = time.perf_counter()
+    report = collect([logs])
+    collected = time.perf_counter()
+    write_page(page, report, [logs])
+    size = page.stat().st_size / 1e6
+    return f"{size:.2f} MB; tables {collected - start:.1f} s, page {time.perf_counter() - collected:.1f} s"
+
+
+def opened(page: Path | None) -> float:
+    """Seconds until the list of cases stands, or until an empty page does; the best of three."""
+    with browser() as running:
+        seconds = []
+        for _ in range(3):
+            tab = running.new_page()
+            start = time.perf_counter()
+            if page is None:
+                tab.goto("about:blank")
+            else:
+                tab.goto(page.as_uri())
+                tab.locator("#list [role=option]").first.wait_for()
+            seconds.append(time.perf_counter() - start)
+            tab.close()
+    return min(seconds)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if sys.argv[1:]:
+            print(f"{sys.argv[1]}: {written(Path(sys.argv[1]), folder / 'logs.html')}")
+        for name, right in (("a", N // 2), ("b", N // 3)):
+            write_log(folder / "logs" / name, f"model-{name}", answered("chexpert_presence", N, right, N // 4))
+        print(f"{N:,} questions of two models: {written(folder / 'logs', folder / 'report.html')}")
+        print(f"opened in {opened(folder / 'report.html'):.2f} s; an empty page in {opened(None):.2f} s")
+
+
+if __name__ == "__main__":
+    main()
