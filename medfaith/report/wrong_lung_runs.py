@@ -42,8 +42,8 @@ class Scoring(NamedTuple):
 
 
 class WrongLungSetting(NamedTuple):
-    """config: gold, or that of the changed sentences. variant: the model's telling arguments, as "heatmap=centre", and
-    whether it was asked about held-out patients only: such a run is not held beside one about all.
+    """config: gold, or that of the changed sentences. variant: the model's telling arguments, as "heatmap=centre", the
+    control, and whether it was asked about held-out patients only: such a run is not held beside one about all.
     """
 
     config: str
@@ -150,7 +150,8 @@ class _WrongLungLines(Rows):
                 rows = with_divergence(rows)
             except ValueError as error:
                 raise InputError(file.path, f"has a pair without divergence: {error}", action=AGAIN) from error
-        variant = ", ".join(filter(None, [file.telling(_TELLING), HELD_OUT if self.n_left_out else ""]))
+        telling = file.telling(_TELLING), dict(file.told).get("control"), HELD_OUT if self.n_left_out else ""
+        variant = ", ".join(filter(None, telling))
         own = {"setting": setting._replace(variant=variant), "rows": tuple(rows), "n_left_out": self.n_left_out}
         return WrongLungRun(**logged | own)
 

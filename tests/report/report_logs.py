@@ -114,6 +114,7 @@ def write_samples(
     date: str = DATE,
     n_data: int | None = None,
     model_args: Mapping[str, Any] | str | None = None,
+    control: str = "",
 ) -> Path:
     """Writes one task's sample log, and the results beside it; returns the log. Later tasks join the same results."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,6 +124,7 @@ def write_samples(
     content = json.loads(results.read_text()) if results.exists() else {"results": {}, "n-samples": {}}
     content["config"] = {"model": "hf-multimodal", "model_args": model_args or {"pretrained": model}}
     n = len({id(sample["doc"]) for sample in samples})
+    content.setdefault("configs", {})[task] = {"metadata": {"control": control}}
     content["n-samples"][task] = {"original": n_data or n, "effective": n}
     results.write_text(json.dumps(content), encoding="utf-8")
     return path

@@ -88,6 +88,13 @@ def test_a_run_about_held_out_patients_is_not_held_beside_one_about_all(tmp_path
     assert {row[0] for row in rows_of(report, DELTAS)} == {"m (held-out patients)"}
 
 
+def test_a_run_under_a_control_is_another_run(tmp_path):
+    write_wrong_lung(tmp_path / "a", "gold", GOLD)
+    write_wrong_lung(tmp_path / "b", "gold", GOLD, control="blank", date=DATE.replace("2026", "2027"))
+    report = write_report([tmp_path])
+    assert [row[0] for row in rows_of(report, "Wrong Lung Tables 1")] == ["m", "m (blank)"]
+
+
 def test_two_scorings_of_one_model_share_no_table(tmp_path):
     """Not even where the originals of one would stand in for those that the other lacks."""
     pair = [GOLD[0], changed(GOLD[0], "swap_left_right", auroc=0.25)]

@@ -47,8 +47,9 @@ def forests(answers: Sequence[Answers]) -> list[Forest]:
         if found.n > found.n_nan:
             known = found.low == found.low  # NaN is unlike itself
             ends = (found.low, found.high) if known else (None, None)
-            name = of.model + (f" ({of.variant})" if of.variant else "")
             shown = of.how.get("control", IMAGE)
+            telling = ", ".join(word for word in of.variant.split(", ") if word != shown)
+            name = of.model + (f" ({telling})" if telling else "")
             plots[of.task, of.metric].append(Line(name, shown, found.mean, *ends, found.n - found.n_nan))
     order = {
         key: sorted(lines, key=lambda line: (line.model, line.shown != IMAGE, line.shown))
