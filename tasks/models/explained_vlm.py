@@ -243,9 +243,11 @@ class ExplainedVLM(HFVisionLM):
         answer = torch.tensor([list(tokens[:used])], device=encoding["input_ids"].device)
         inputs = {**encoding, "input_ids": torch.cat([encoding["input_ids"], answer], dim=1)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        inputs.pop("labels", None)  # PaliGemma's processor thinks of training
         for name in TOKEN_TYPES:
             if name in inputs:
-                inputs[name] = torch.cat([inputs[name], torch.zeros_like(answer)], dim=1)
+                own = torch.full_like(answer, self._answer_types.get(name, 0))
+                inputs[name] = torch.cat([inputs[name], own], dim=1)
         if inputs["input_ids"].shape[1] > self.max_length:
             found = f"{inputs['input_ids'].shape[1]} tokens with the image's do not fit into {self.max_length}"
             raise InputError(request.task_name or "request", found, row=str(request.doc["id"]))

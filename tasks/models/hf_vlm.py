@@ -24,9 +24,10 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from ...loaders.errors import InputError, MedfaithError
 from ...loaders.whole import whole_file
+from .families import claimed
 from .image_lm import images_of
 
-TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # which tokens are an image's; a continuation's never are
+TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # which tokens are an image's, or the prompt's (PaliGemma)
 
 
 class Score(NamedTuple):
@@ -104,6 +105,9 @@ class HFVisionLM(HFMultimodalLM):
         parameters = inspect.signature(self.model.forward).parameters
         self._takes_features = "mm_encoder_outputs" in parameters
         self._takes_kept_logits = "logits_to_keep" in parameters
+        family = claimed(self.model.config)
+        self._answer_types = {"token_type_ids": family.answer_type if family else 0}
+        self._prompt_end = family.prompt_end if family else ""
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """hf-multimodal's answers, of requests that keep all their images.
@@ -206,11 +210,13 @@ class HFVisionLM(HFMultimodalLM):
         if not self.chat_applied:
             text = replace_placeholders(text, DEFAULT_IMAGE_PLACEHOLDER, self.image_token, self.max_images)
         tokens = encoding.pop("input_ids")[0].tolist()
-        encoding.pop("attention_mask", None)
+        for unused in ("attention_mask", "labels"):
+            encoding.pop(unused, None)
         token_types = {name: encoding.pop(name)[0].tolist() for name in TOKEN_TYPES if name in encoding}
         features = self._features(encoding)
         if features is not None:
             encoding = {name: tensor for name, tensor in encoding.items() if not name.startswith("pixel")}
+        text += self._prompt_end
         return _Context(text, tokens, self._tokens(text), token_types, encoding, features)
 
     def _check_placeholders(self, request: Instance, text: str, n_images: int) -> None:
@@ -253,6 +259,8 @@ class HFVisionLM(HFMultimodalLM):
         """
         text, continuation, _ = _arguments(request)
         continuation = text[len(text.rstrip()) :] + continuation
+        if self._prompt_end.isspace():
+            continuation = continuation.lstrip()  # white space stands there already
         whole = self._tokens(context.text + continuation)
         same = takewhile(lambda pair: pair[0] == pair[1], zip(whole, context.unexpanded, strict=False))
         shared = sum(1 for _ in same)
@@ -305,8 +313,9 @@ class HFVisionLM(HFMultimodalLM):
             "input_ids": padded([row.tokens for row in batch], self.tokenizer.pad_token_id),
             "attention_mask": padded([[1] * len(row.tokens) for row in batch], 0),
         }
-        for name in batch[0].context.token_types:  # a continuation is text: type 0, as is padding
-            inputs[name] = padded([row.context.token_types[name][: len(row.tokens)] for row in batch], 0)
+        for name in batch[0].context.token_types:
+            own = self._answer_types.get(name, 0)  # of a continuation; of padding it does not matter
+            inputs[name] = padded([row.context.token_types[name][: row.start] for row in batch], own)
         contexts = [row.context for row in batch]
         for name in contexts[0].inputs:
             inputs[name] = torch.cat([context.inputs[name] for context in contexts])

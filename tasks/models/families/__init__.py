@@ -39,7 +39,8 @@ class Family:
 
     name: as people call it. models: some of it. model_types: of transformers' configurations. tiling: how an image
     becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a processor whose settings it
-    does not know.
+    does not know. answer_type: in `token_type_ids`, the type of what the model itself says. prompt_end: what the
+    processor puts behind a prompt.
     """
 
     name: str
@@ -47,6 +48,8 @@ class Family:
     model_types: tuple[str, ...]
     tiling: str
     tiles: Callable[[Seen], list[Tile]]
+    answer_type: int = 0
+    prompt_end: str = ""
 
 
 @cache
@@ -56,11 +59,15 @@ def families() -> tuple[Family, ...]:
     return tuple(importlib.import_module(f"{__name__}.{name}").FAMILY for name in names)
 
 
+def claimed(config: Any) -> Family | None:
+    """The family of a model's configuration; None where no family claims it."""
+    return next((family for family in families() if config.model_type in family.model_types), None)
+
+
 def family_of(config: Any) -> Family:
     """The family of a model's configuration. Raises MedfaithError where no family claims it."""
-    for family in families():
-        if config.model_type in family.model_types:
-            return family
+    if family := claimed(config):
+        return family
     names = ", ".join(family.name for family in families())
     raise MedfaithError(
         f"{config.model_type}: it is not known where this model's image tokens lie, so that no heatmap can be made\n"
