@@ -49,7 +49,8 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)
     given = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu"}
     lm = cast(Any, ExplainedVLM)(str(folder / "model"), store=str(folder / "store"), batch_size=8, **given)
-    assert lm.model.config.model_type == kind
+    assert kind in (lm.model.config.model_type, lm.model.config.vision_config.model_type)
+    assert families.family_of(lm.model.config) is importlib.import_module(f"{families.__name__}.{file}").FAMILY
     return Scene(importlib.import_module(f"{families.__name__}.{file}").FAMILY, lm, folder / "store")
 
 

@@ -37,7 +37,8 @@ class Seen(NamedTuple):
 class Family:
     """How the models of one kind see.
 
-    name: as people call it. models: some of it. model_types: of transformers' configurations. tiling: how an image
+    name: as people call it. models: some of it. model_types: of transformers' configurations, or of their vision
+    encoders. tiling: how an image
     becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a processor whose settings it
     does not know. answer_type: in `token_type_ids`, the type of what the model itself says. prompt_end: what the
     processor puts behind a prompt.
@@ -60,8 +61,9 @@ def families() -> tuple[Family, ...]:
 
 
 def claimed(config: Any) -> Family | None:
-    """The family of a model's configuration; None where no family claims it."""
-    return next((family for family in families() if config.model_type in family.model_types), None)
+    """The family of a model's configuration; None where no family claims it. A vision encoder's own family comes first."""
+    kinds = (getattr(getattr(config, "vision_config", None), "model_type", None), config.model_type)
+    return next((family for kind in kinds for family in families() if kind in family.model_types), None)
 
 
 def family_of(config: Any) -> Family:
