@@ -33,10 +33,10 @@ from ..explain.causal_plot import draw_causal_graph
 from ..explain.geometry import Geometry
 from ..explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
 from ..explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
-from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_positions
+from ..explain.token_cam import TARGETS, decoder_layers, layer_at, reading_layers, token_cam
 from .contrastive_encoders import short_name
 from .families import Seen, family_of, tiles_of
-from .hf_vlm import TOKEN_TYPES, HFVisionLM
+from .hf_vlm import CROSS_MASK, TOKEN_TYPES, HFVisionLM, lengthened
 from .image_lm import images_of
 
 YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
@@ -93,6 +93,9 @@ class ExplainedVLM(HFVisionLM):
             # A layer or a family that is not there fails before anything is generated.
             layer_at(self.model, layer)
             self._family = family_of(self.model.config)
+            if causal_graphs and reading_layers(self.model) is not decoder_layers(self.model):
+                found = f"are of attention to image tokens, and {self._family.name} has none"
+                raise InputError("causal_graphs", found, action="leave it out")
         self._weights = weights_digest(self.model) if store else ""
         self._folder = Path(store).expanduser() if store else None
         self._graphs = Path(causal_graphs).expanduser() if causal_graphs else None
@@ -171,7 +174,7 @@ class ExplainedVLM(HFVisionLM):
         return self._stores[task]
 
     def _identity(self, task: str) -> dict[str, Any]:
-        n_layers = len(self.model.get_decoder().layers)
+        n_layers = len(reading_layers(self.model))
         return {
             "model": "medfaith-explained-vlm",
             "pretrained": short_name(str(self._pretrained)),
@@ -204,7 +207,7 @@ class ExplainedVLM(HFVisionLM):
         image = _only_image(request)
         resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
         prompt = dict(self.tok_batch_multimodal_encode([cast(Any, request.args)[0]], [[resized]]))
-        visual = visual_positions(prompt["input_ids"], self.model.config.image_token_id)
+        visual = self._family.positions(prompt, self.model.config)
         size = resized.height, resized.width
         tiles = tiles_of(self._family, Seen(len(visual), size, prompt, self.model.config, self.processor))
         tiles = of_channel(tiles, self._channel)
@@ -244,6 +247,8 @@ class ExplainedVLM(HFVisionLM):
         inputs = {**encoding, "input_ids": torch.cat([encoding["input_ids"], answer], dim=1)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         inputs.pop("labels", None)  # PaliGemma's processor thinks of training
+        if CROSS_MASK in inputs:
+            inputs[CROSS_MASK] = lengthened(inputs[CROSS_MASK], inputs["input_ids"].shape[1])
         for name in TOKEN_TYPES:
             if name in inputs:
                 own = torch.full_like(answer, self._answer_types.get(name, 0))

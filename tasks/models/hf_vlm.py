@@ -28,6 +28,7 @@ from .families import claimed
 from .image_lm import images_of
 
 TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # which tokens are an image's, or the prompt's (PaliGemma)
+CROSS_MASK = "cross_attention_mask"  # which image each token of a prompt sees, where it is by cross-attention
 
 
 class Score(NamedTuple):
@@ -319,6 +320,8 @@ class HFVisionLM(HFMultimodalLM):
         contexts = [row.context for row in batch]
         for name in contexts[0].inputs:
             inputs[name] = torch.cat([context.inputs[name] for context in contexts])
+        if CROSS_MASK in inputs:
+            inputs[CROSS_MASK] = lengthened(inputs[CROSS_MASK], length)
         if contexts[0].features is not None:
             pooled: list[Any] = [context.features.pooler_output for context in contexts if context.features]
             joined: Any = torch.cat(pooled) if torch.is_tensor(pooled[0]) else list(chain.from_iterable(pooled))
@@ -333,6 +336,12 @@ class HFVisionLM(HFMultimodalLM):
         assert self._states_path is not None
         with whole_file(self._states_path) as partial, partial.open("wb") as file:
             np.savez(file, task=np.array(task), id=np.array(row), option=np.array(option), state=np.stack(state))
+
+
+def lengthened(mask: torch.Tensor, length: int) -> torch.Tensor:
+    """A mask of shape (n, tokens, ...) for `length` tokens: those of an answer see what the prompt's last one sees."""
+    last = mask[:, -1:].expand(-1, length - mask.shape[1], *mask.shape[2:])
+    return torch.cat([mask, last], dim=1)
 
 
 def _arguments(request: Instance) -> tuple[str, str, Sequence[Any]]:

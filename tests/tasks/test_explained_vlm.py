@@ -20,9 +20,10 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import open_store
-from medfaith.tasks.explain.token_cam import token_cam, visual_positions
+from medfaith.tasks.explain.token_cam import token_cam
 from medfaith.tasks.heal.localization import read_reply as read_localized
 from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in, weights_digest
+from medfaith.tasks.models.families import image_tokens
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
 from tests.tasks import tiny_models
@@ -93,7 +94,7 @@ def by_transformers(folder: Path, question: str, answer: str, words: Sequence[st
         first = answer.index(word)
         inside = (ends > first) & (ends - np.diff(ends, prepend=0) < first + len(word))
         positions = [start + int(n) for n in np.flatnonzero(inside)]
-        visual = visual_positions(full["input_ids"], model.config.image_token_id)
+        visual = image_tokens(full, model.config)
         grid = (2, 2) if folder.name == "llava" else inputs["image_grid_thw"][0, 1:].numpy() // 2
         maps.append(token_cam(model, full, positions, visual).mean(axis=0).reshape(grid))
     return maps

@@ -21,6 +21,7 @@ from medfaith.cli import main
 from medfaith.models import rows
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
+from medfaith.tasks.explain.token_cam import reading_layers
 from medfaith.tasks.models import families
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.families import Family, Seen
@@ -180,12 +181,19 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
     """What the decoder reads of each of the image's tokens, (n, hidden size), if patches do not attend to others."""
     lm = scene.lm
     inputs = dict(lm.tok_batch_multimodal_encode(["<image>"], [[image]]))
-    where = (inputs["input_ids"][0] == lm.model.config.image_token_id).numpy()
+    where = scene.family.positions(inputs, lm.model.config)
     given: list[torch.Tensor] = []
-    first = lm.model.get_decoder().layers[0]
+    first = reading_layers(lm.model)[0]
     handles = [
         first.register_forward_pre_hook(
-            lambda _, args, kwargs: given.append(args[0] if args else kwargs["hidden_states"]), with_kwargs=True
+            lambda _, args, kwargs: given.append(
+                kwargs["cross_attention_states"]
+                if "cross_attention_states" in kwargs
+                else args[0]
+                if args
+                else kwargs["hidden_states"]
+            ),
+            with_kwargs=True,
         )
     ]
     for name, module in lm.model.named_modules():
@@ -198,8 +206,8 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
         for handle in handles:
             handle.remove()
     height_width = image.height, image.width
-    tiles = families.tiles_of(scene.family, Seen(int(where.sum()), height_width, inputs, lm.model.config, lm.processor))
-    return given[0][0, where], tiles
+    tiles = families.tiles_of(scene.family, Seen(len(where), height_width, inputs, lm.model.config, lm.processor))
+    return given[0].flatten(0, -2)[where], tiles
 
 
 def _nothing(_module: Any, _inputs: Any, output: Any) -> Any:

@@ -33,6 +33,11 @@ class Seen(NamedTuple):
     processor: Any
 
 
+def image_tokens(inputs: Mapping[str, Any], config: Any) -> np.ndarray:
+    """Where an image's tokens stand in a prompt of shape (1, n): positions from 0, int64."""
+    return np.flatnonzero((inputs["input_ids"][0] == config.image_token_id).cpu().numpy())
+
+
 @dataclass(frozen=True)
 class Family:
     """How the models of one kind see.
@@ -41,7 +46,8 @@ class Family:
     encoders. tiling: how an image
     becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a processor whose settings it
     does not know. answer_type: in `token_type_ids`, the type of what the model itself says. prompt_end: what the
-    processor puts behind a prompt.
+    processor puts behind a prompt. positions: of the inputs and the configuration, where the tokens of the image stand
+    among what explain.token_cam looks at.
     """
 
     name: str
@@ -51,6 +57,7 @@ class Family:
     tiles: Callable[[Seen], list[Tile]]
     answer_type: int = 0
     prompt_end: str = ""
+    positions: Callable[[Mapping[str, Any], Any], np.ndarray] = image_tokens
 
 
 @cache
@@ -61,7 +68,7 @@ def families() -> tuple[Family, ...]:
 
 
 def claimed(config: Any) -> Family | None:
-    """The family of a model's configuration; None where no family claims it. A vision encoder's own family comes first."""
+    """The family of a model's configuration; None where no family claims it. That of its vision encoder comes first."""
     kinds = (getattr(getattr(config, "vision_config", None), "model_type", None), config.model_type)
     return next((family for kind in kinds for family in families() if kind in family.model_types), None)
 
