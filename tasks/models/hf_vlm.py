@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+import transformers
 from lm_eval.api.instance import Instance
 from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER, HFMultimodalLM
 from lm_eval.models.utils import replace_placeholders, resize_image
@@ -98,6 +99,8 @@ class HFVisionLM(HFMultimodalLM):
     tok_decode: Callable[..., str]
 
     def __init__(self, pretrained: Any, states_path: str | None = None, **kwargs: Any) -> None:
+        if isinstance(pretrained, str):
+            self.AUTO_MODEL_CLASS = _auto_class(pretrained, kwargs)
         super().__init__(pretrained, **kwargs)  # pyright: ignore[reportCallIssue] (lm-eval's decorator hides the class)
         if states_path and self.world_size > 1:
             raise MedfaithError("states_path: hidden states can be kept by one process only\n  what to do: run one")
@@ -336,6 +339,20 @@ class HFVisionLM(HFMultimodalLM):
         assert self._states_path is not None
         with whole_file(self._states_path) as partial, partial.open("wb") as file:
             np.savez(file, task=np.array(task), id=np.array(row), option=np.array(option), state=np.stack(state))
+
+
+def _auto_class(pretrained: str, options: Mapping[str, Any]) -> Any:
+    """What transformers loads the model with: one for images and text, or where it has none for the model, for text.
+
+    Phi-4-multimodal is such a one.
+    """
+    from transformers.models.auto import modeling_auto
+
+    told = {name: options[name] for name in ("revision", "trust_remote_code", "subfolder") if name in options}
+    kind = transformers.AutoConfig.from_pretrained(pretrained, **told).model_type
+    of_text = kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    of_images = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    return transformers.AutoModelForCausalLM if of_text and not of_images else HFMultimodalLM.AUTO_MODEL_CLASS
 
 
 def lengthened(mask: torch.Tensor, length: int) -> torch.Tensor:

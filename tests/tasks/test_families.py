@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from lm_eval.models.hf_vlms import HFMultimodalLM
 from PIL import Image
 
 from medfaith.cli import main
+from medfaith.loaders.errors import MedfaithError
 from medfaith.models import rows
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
@@ -151,13 +153,13 @@ def test_each_part_of_a_picture_lands_where_it_is(scene: Scene, size: tuple[int,
     across, down = (
         [round(n * side / parts) for n in range(parts + 1)] for side, parts in zip(size, BLOCKS, strict=True)
     )
-    for channel in CHANNELS:
-        chosen = of_channel(tiles, channel)
-        for column, row in np.ndindex(*BLOCKS):
-            block = across[column], down[row], across[column + 1], down[row + 1]
-            picture = grey.copy()
-            picture.paste(noise((block[2] - block[0], block[3] - block[1]), 1), block[:2])
-            change = (seen(scene, picture)[0] - tokens).norm(dim=-1).numpy()
+    for column, row in np.ndindex(*BLOCKS):
+        block = across[column], down[row], across[column + 1], down[row + 1]
+        picture = grey.copy()
+        picture.paste(noise((block[2] - block[0], block[3] - block[1]), 1), block[:2])
+        change = (seen(scene, picture)[0] - tokens).norm(dim=-1).numpy()
+        for channel in CHANNELS:
+            chosen = of_channel(tiles, channel)
             of_cell = compose(change[None], chosen)[0]
             inside, outside = cells(of_cell.shape, bounds(chosen), block)
             assert of_cell[outside].max(initial=0) <= 5e-3 * change.max(), (channel, block)
@@ -197,7 +199,7 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
         )
     ]
     for name, module in lm.model.named_modules():
-        if "vis" in name and type(module).__name__.endswith("Attention"):
+        if ("vis" in name or "img" in name) and type(module).__name__.endswith("Attention"):
             handles.append(module.register_forward_hook(_nothing))
     try:
         with torch.no_grad():
@@ -219,6 +221,20 @@ def test_every_model_type_has_a_tiny_model_and_one_family():
     claimed = [name for family in families.families() for name in family.model_types]
     assert sorted(claimed) == sorted(kind for tiny in TINY.values() for kind in tiny.TINY)
     assert len(claimed) == len(set(claimed))
+
+
+@pytest.mark.parametrize("kind", ["perception_lm", "aria"])
+def test_what_no_family_claims_is_refused_when_it_is_loaded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """PerceptionLM's tiles could be taken for one grid, and Aria's padding for a part of the picture."""
+    with pytest.raises(MedfaithError, match=f"{kind}: it is not known where (.|\n)*use --model medfaith-hf-vlm"):
+        families.family_of(SimpleNamespace(model_type=kind, vision_config=None))
+    folder = TINY["llava"].save(tmp_path / "model")
+    monkeypatch.setattr(families, "families", lambda: ())
+    given = {"store": str(tmp_path / "store"), "image_string": "<image>", "device": "cpu"}
+    with pytest.raises(MedfaithError, match="llava: it is not known where"):
+        cast(Any, ExplainedVLM)(str(folder), **given)
+    plain = cast(Any, ExplainedVLM)(str(folder), **given | {"store": None})
+    assert len(plain.generate_until([asked("generate_until", 0, *PROMPTS[0], {"until": [], "max_gen_toks": 2})])) == 1
 
 
 def test_the_command_and_the_page_name_every_family(capsys: pytest.CaptureFixture[str]):
