@@ -50,6 +50,7 @@ _CLIENT = Kind(("aiohttp", "requests", "tenacity"), _API, client=True, scores=Fa
 _OPENAI = _CLIENT._replace(key="OPENAI_API_KEY")
 _ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY")
 _LITELLM = _CLIENT._replace(packages=(*_CLIENT.packages, "litellm"), install='pip install "lm-eval[litellm]"')
+OURS_TO_LOAD = ("medfaith-hf-vlm", "medfaith-explained-vlm")  # these load models of text that see images, too
 _HEATMAPS = Kind(_HF_PACKAGES, _HF, scores=False, max_images=1)
 KINDS = {
     **dict.fromkeys((*BASELINES, *LOOKING), Kind()),
@@ -108,6 +109,8 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
     _check_rows(config.model, kind, given, tasks, metadata)
     if tasks:
         _check_class(config.model)
+    if kind.loads:
+        _check_loadable(config.model, given)
 
 
 def chosen(names: str | Sequence[str]) -> list[Task]:
@@ -371,6 +374,27 @@ def _json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(path, f"not JSON ({error})", expected="a file of a model of transformers") from error
     return content if isinstance(content, dict) else {}
+
+
+def _check_loadable(model: str, given: Mapping[str, Any]) -> None:
+    """transformers knows the model's type, as one that reads images; a model with code of its own says so itself."""
+    if given.get("trust_remote_code"):
+        return
+    from transformers.models.auto import modeling_auto as auto
+
+    name = str(given["pretrained"])
+    path = model_file(name, "config.json", str(given.get("revision", "main")))
+    config = _json(path) if path else {}
+    kind = config.get("model_type")
+    texts = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if model in OURS_TO_LOAD and "vision_config" in config else {}
+    if kind not in auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and kind not in texts:
+        own = "trust_remote_code=True in --model_args runs its own code, if you trust it; or " * ("auto_map" in config)
+        raise InputError(
+            f"pretrained={name}",
+            f"is of the type {kind!r}, which transformers does not load as a model of images and text",
+            expected="a vision-language model",
+            action=f"{own}serve it (vLLM, SGLang, llama.cpp) and use --model {SERVER}",
+        )
 
 
 def _check_class(model: str) -> None:

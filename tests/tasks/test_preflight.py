@@ -105,6 +105,20 @@ def test_data_and_roots_that_are_not_there(refused):
     assert "how to get it" in refused(asked, roots=False)
 
 
+@pytest.mark.parametrize(
+    ("config", "type_", "words"),
+    [
+        ({"model_type": "llama"}, "medfaith-hf-vlm", "is of the type 'llama'(.|\n)*--model medfaith-server"),
+        ({"model_type": "phi4_multimodal", "vision_config": {}}, "hf-multimodal", "'phi4_multimodal', which transf"),
+        ({"model_type": "chexagent", "auto_map": {}}, "hf-multimodal", "trust_remote_code=True(.|\n)*--model medfaith"),
+    ],
+)
+def test_a_model_that_transformers_cannot_load(config, type_, words, refused, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    err = refused(["--model", type_, "--model_args", f"pretrained={tmp_path}", "--tasks", PRESENCE])
+    assert re.search(words, err), err
+
+
 def test_a_task_is_found_with_all_its_rows():
     """In groups, in groups of a file, in tags and by patterns; lm-eval's own are left to lm-eval."""
     names = {task.name: task for task in preflight.chosen("medfaith_contrabench,medfaith_contrabench_3shot*,hellaswag")}
