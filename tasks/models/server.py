@@ -48,13 +48,16 @@ LM_EVALS = ("batch_size", "max_batch_size", "device")  # given to every model; a
 AHEAD = 8  # requests under way for each row whose images are encoded in the meantime
 LONGEST_REASON = 500  # characters of an error
 TOKENS_NAMES = ("max_tokens", "max_completion_tokens")
+FEWEST_LOST = 5  # requests lost in a row, each after its retries, that show a server to be down; or all at a time
 
 
 class ServerLM(ImageLM):
     """Asks a server, and counts what came of it (`tally`). Only whole answers are scored; others are "".
 
     A failing request is retried with growing pauses, or after as long as the server asks for (`openai`'s retries). A
-    row that still has no answer is unanswered, and the run goes on. The key comes from the variable OPENAI_API_KEY.
+    row that still has no answer is unanswered, and the run goes on. If the server cannot be reached for as many
+    requests in a row as are under way, the rows that are left are unanswered, too, and are not asked. The key comes
+    from the variable OPENAI_API_KEY.
 
     Args:
         base_url: up to and with the version, such as http://127.0.0.1:8000/v1
@@ -113,6 +116,7 @@ class ServerLM(ImageLM):
         self._tokens_name, self._seed = max_tokens_name, seed
         self._answers = Path(answers).expanduser() if answers else None
         version = server_access.look_up(self._url, self._key, self._model, max_tokens_name, max_retries)
+        self._lost = 0  # requests in a row that did not reach the server, or lost it
         self._identity = {"endpoint": self._url, "model": self._model, "version": version}
         with AnswerStore(self._answers):  # one that cannot be used is refused here
             pass
@@ -167,6 +171,7 @@ class ServerLM(ImageLM):
         """What is scored of each answer, and how many answers had each outcome."""
         import openai
 
+        self._lost = 0  # another task tries again
         scored, outcomes = [""] * len(requests), Counter[str]()
         waiting, free = enumerate(_with_repeats(requests)), asyncio.Semaphore(self._concurrency)
         http = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could lead out of the network
@@ -189,6 +194,8 @@ class ServerLM(ImageLM):
         self, client: Any, free: asyncio.Semaphore, store: AnswerStore, request: Instance, repeat: int
     ) -> Reply:
         """The stored reply, or the server's, which is stored."""
+        if self._is_down():
+            return Reply(UNANSWERED, reason="the server could not be reached any more")
         context, given = cast(Any, request.args)[:2]
         turns, asked, stops = turns_of(context), settings(given, self._tokens_name, self._seed), stops_of(given)
         pictures = await asyncio.to_thread(self._pictures, images_of(request))
@@ -212,7 +219,9 @@ class ServerLM(ImageLM):
 
         try:
             # Not `chat.completions.create`: its checked types cost as much as the request, and drop unknown fields.
-            return read(await client.post("/chat/completions", body=body, cast_to=object), stops)
+            reply = read(await client.post("/chat/completions", body=body, cast_to=object), stops)
+        except openai.APIConnectionError as error:  # also of requests that took too long
+            return self._lose(error)
         except openai.APIStatusError as error:
             if error.status_code == 401:
                 server_access.refuse_key(error, self._url, self._model)
@@ -220,6 +229,21 @@ class ServerLM(ImageLM):
             return Reply(outcome, reason=f"{error.status_code}: {error.message}"[:LONGEST_REASON])
         except (openai.OpenAIError, ValueError) as error:
             return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+        self._lost = 0
+        return reply
+
+    def _lose(self, error: Exception) -> Reply:
+        self._lost += 1
+        if self._lost == max(self._concurrency, FEWEST_LOST):
+            print(
+                f"medfaith-server: {self._url} could not be reached for {self._lost} requests in a row; the rows "
+                "that are left are not asked\n  what to do: start the server and run the same command again",
+                file=sys.stderr,
+            )
+        return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+
+    def _is_down(self) -> bool:
+        return self._lost >= max(self._concurrency, FEWEST_LOST)
 
 
 def _with_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:

@@ -207,6 +207,20 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys):
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
 
 
+def test_a_server_that_dies_is_not_asked_for_the_rest(tmp_path, capsys):
+    requests, dead = [asked(f"row {n}", number=n) for n in range(60)], True
+    with serving(fault=lambda request: FAULTS["cut"] if dead and len(server.requests) > 20 else None) as server:
+        lm = server.lm(answers=str(tmp_path / "a"), concurrency=4, max_retries=0)
+        replies = lm.generate_until(requests)
+        n_asked, dead = len(server.requests), False
+        assert replies[:16] == [f"Answer to row {n}" for n in range(16)]
+        assert replies.count("") == 40
+        assert 25 <= n_asked <= 29, "five are lost in a row, and four are under way"
+        assert "could not be reached for 5 requests in a row" in capsys.readouterr().err
+        assert "" not in lm.generate_until(requests)
+        assert len(server.requests) == n_asked + 40
+
+
 def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
     together, running, most = threading.Barrier(4), [], []
 
