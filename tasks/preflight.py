@@ -76,6 +76,7 @@ _NEEDED_BY = {  # a model argument with a value -> the package that it takes
     "load_in_4bit": "bitsandbytes",
     "load_in_8bit": "bitsandbytes",
 }
+LETTERS = "medfaith_contrabench_letter_scores"
 _ELSEWHERE = {"device": "--device", "batch_size": "--batch_size", "max_batch_size": "--max_batch_size"}
 
 
@@ -240,8 +241,10 @@ def _is_path(name: str) -> bool:
 
 def _check_scores(model: str, tasks: Sequence[Task]) -> None:
     for task in tasks:
-        if task.scores:
+        if task.scores and not (model == SERVER and task.name.startswith(LETTERS)):
             action = "--model medfaith-hf-vlm, or a task that asks for an answer, such as medfaith_contrabench"
+            if model == SERVER:
+                action = f"--tasks {LETTERS}, which scores letters by the server's logprobs; or {action}"
             raise InputError(
                 f"--tasks {task.name}",
                 f"scores options by log-likelihood, which the model type {model} does not give with images",

@@ -12,6 +12,7 @@ import pytest
 from lm_eval.models.openai_completions import LocalChatCompletion
 
 from medfaith.cli import main
+from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
 from tests.chat import chat_server
 from tests.tasks.evaluating import load, root_words
@@ -117,6 +118,15 @@ def test_a_model_that_transformers_cannot_load(config, type_, words, refused, tm
     (tmp_path / "config.json").write_text(json.dumps(config))
     err = refused(["--model", type_, "--model_args", f"pretrained={tmp_path}", "--tasks", PRESENCE])
     assert re.search(words, err), err
+
+
+def test_a_server_scores_letters_alone():
+    letters, texts = preflight.chosen(f"{preflight.LETTERS},medfaith_contrabench_option_scores")[::2]
+    preflight._check_scores("medfaith-server", [letters])
+    with pytest.raises(MedfaithError, match="--tasks medfaith_contrabench_letter_scores"):
+        preflight._check_scores("medfaith-server", [texts])
+    with pytest.raises(MedfaithError, match="--model medfaith-hf-vlm"):
+        preflight._check_scores("hf-multimodal", [letters])
 
 
 def test_a_task_is_found_with_all_its_rows():
