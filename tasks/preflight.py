@@ -115,9 +115,7 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
 
     Raises MedfaithError for a name that is none, but nearly the name of a task of this package.
     """
-    from lm_eval.tasks import TaskManager
-
-    index = TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+    index = task_index()
     asked = names.split(",") if isinstance(names, str) else [part for name in names for part in str(name).split(",")]
     found: dict[str, Task] = {}
     for name in (name.strip() for name in asked):
@@ -126,19 +124,27 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
         if not matches and (close or "medfaith" in name) and not Path(name).exists():
             nearest = f"did you mean {' or '.join(close)}? " if close else ""
             raise MedfaithError(f"--tasks {name}: there is no such task\n  what to do: {nearest}medfaith tasks --list")
-        found |= {task.name: task for match in matches for task in _leaves(match, index)}
+        found |= {task.name: task for match in matches for task in leaves(match, index)}
     return list(found.values())
 
 
-def _leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
+def task_index() -> Mapping[str, Any]:
+    """lm-eval's entry of each task, group and tag of this package, by name."""
+    from lm_eval.tasks import TaskManager
+
+    return TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+
+
+def leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
+    """The tasks that an entry of `task_index` stands for."""
     entry = index[name]
     for tagged in sorted(entry.tags) if entry.cfg is None else ():
-        yield from _leaves(tagged, index)
+        yield from leaves(tagged, index)
     config = entry.cfg or {}
     members = config.get("task", ())
     for member in [config] if isinstance(members, str) else members:
         if isinstance(member, str):
-            yield from _leaves(member, index)
+            yield from leaves(member, index)
         elif "dataset_kwargs" in member:
             full = name if member is config else f"{name}::{member['task']}"
             output = member.get("output_type", config.get("output_type"))

@@ -269,7 +269,4 @@ def _log(result: dict[str, Any], folder: Path) -> None:
 
 def task_names() -> list[str]:
     """Names of all tasks and groups of this package, as lm-eval lists them."""
-    from lm_eval.tasks import TaskManager
-
-    manager = TaskManager(include_path=str(include_path()), include_defaults=False)
-    return sorted(manager.all_tasks)
+    return sorted(preflight.task_index())
