@@ -117,8 +117,11 @@ def task_options(job: argparse.ArgumentParser) -> None:
 def metadata(arguments: argparse.Namespace) -> dict[str, object]:
     """What the tasks take, from the options of `task_options`.
 
-    Raises InputError for --rows that names rows which a folder --data does not have.
+    Raises InputError for --data that is not there, and for --rows that names rows which a folder --data does not have.
     """
+    from medfaith.tasks import preflight
+
+    preflight.check_data(arguments.data)  # here, because what follows imports for seconds
     roots = sources.parse_root_arguments(arguments.root)
     if arguments.rows is not None:
         from medfaith.tasks.rows import check_row_ids
@@ -178,9 +181,10 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from medfaith.tasks.models.tally import tally, too_many_unanswered
     from medfaith.tasks.run import run_lm_eval
 
+    given = metadata(arguments)
     no_bars_in_a_pipe()
     with tally() as outcomes:
-        logs = run_lm_eval(with_store(rest, arguments.heatmaps, _output(rest)), metadata(arguments))
+        logs = run_lm_eval(with_store(rest, arguments.heatmaps, _output(rest)), given)
     if logs:
         from medfaith.report.unread import unread_shares
 

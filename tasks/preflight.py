@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import glob
 import importlib.util
 import json
 import os
@@ -101,7 +102,6 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
         _check_client(config, kind, given)
     if kind.loads:
         _check_model(config, given)
-    _check_folder(metadata.get("data"))
     tasks = chosen(config.tasks)  # from here on with what takes seconds to import
     if not kind.scores:
         _check_scores(config.model, tasks)
@@ -227,13 +227,47 @@ def check_server(url: str) -> None:
         raise MedfaithError(f"base_url={url}: no server answers ({reason})\n  what to do: {action}") from error
 
 
-def _check_folder(data: Any) -> None:
-    """Of `data` that can be no name on the Hub."""
-    if data and _is_path(str(data)) and not Path(data).expanduser().is_dir():
-        action = "correct the path, or build the data: medfaith build"
-        raise InputError(
-            f"--data {data}", "there is no such folder", expected="what medfaith build wrote", action=action
-        )
+def check_data(data: Any) -> None:
+    """Of `data` that is no folder: that it can be an organisation or a data set on the Hub, and can be read from there.
+
+    Raises InputError.
+    """
+    if not data or Path(data).expanduser().is_dir():
+        return
+    action = "correct the path, or build the data: medfaith build"
+    if _is_path(str(data)):
+        found, expected = "there is no such folder", "what medfaith build wrote"
+    elif hub_answers() or _is_cached(str(data)):
+        return
+    else:
+        found = "there is no such folder, the cache of the Hub has none of its data, and the Hub cannot be reached"
+        expected = "a folder that medfaith build wrote, or an organisation on the Hub that published the rows"
+    raise InputError(f"--data {data}", found, expected=expected, action=action)
+
+
+def hub_answers() -> bool:
+    """Whether the Hub can be asked, which its own client finds out in 24 seconds."""
+    from huggingface_hub import constants
+
+    return _answers(constants.ENDPOINT)
+
+
+@cache
+def _answers(endpoint: str) -> bool:
+    from huggingface_hub import errors, get_session
+
+    try:
+        get_session().head(endpoint, timeout=4)
+    except (errors.HTTPError, OSError):  # pyright: ignore[reportPrivateImportUsage]
+        return False
+    return True
+
+
+def _is_cached(data: str) -> bool:
+    from huggingface_hub import constants
+
+    name = glob.escape(data.replace("/", "--"))
+    return any(Path(constants.HF_HUB_CACHE).glob(f"datasets--{name}*"))
 
 
 def _is_path(name: str) -> bool:
@@ -356,7 +390,7 @@ def model_file(name: str, file: str, revision: str) -> Path | None:
         action = "correct the path" + (" (write your home in full: nothing replaces ~ here)" if name[0] == "~" else "")
         raise InputError(f"pretrained={name}", "there is no such folder", expected="a model's folder", action=action)
     try:
-        return Path(hf_hub_download(name, file, revision=revision, etag_timeout=5))
+        return Path(hf_hub_download(name, file, revision=revision, local_files_only=not hub_answers(), etag_timeout=5))
     except errors.LocalEntryNotFoundError as error:  # no connection, or offline, and it is not in the cache
         if file != "config.json":
             return None
