@@ -48,7 +48,7 @@ def _listed(name: str, index: Mapping[str, Any]) -> Listed:
     tasks = list(preflight.leaves(name, index))
     # The tasks that a group writes itself have no file, and are as their group.
     own = [_metadata(index, task.name if task.name in index else name) for task in tasks]
-    models = [tuple(of.get("models", ())) for of in own]
+    models = [tuple(of.get("only_models", ())) for of in own]
     return Listed(
         name,
         _metadata(index, name).get("description", "All tasks of the benchmark that have a file of their own"),
@@ -57,7 +57,7 @@ def _listed(name: str, index: Mapping[str, Any]) -> Listed:
         _distinct(root for task in tasks for root in _roots(task)),
         models[0] if len(set(models)) == 1 else (),
         all(task.scores for task in tasks),
-        _distinct(model for of in own for model in of.get("heatmaps", ())),
+        _distinct(model for of in own for model in of.get("heatmap_models", ())),
         _distinct(task.rows["prompt"] for task in tasks if "prompt" in task.rows),
     )
 

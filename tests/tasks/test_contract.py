@@ -48,7 +48,10 @@ def test_every_task_and_group_says_what_it_asks():
     for path in YAMLS:
         metadata = load_yaml(path, resolve_func=False)["metadata"]
         assert 20 <= len(metadata["description"]) <= WIDTH - 4, path
-        assert {*metadata.get("models", ()), *metadata.get("heatmaps", ())} <= set(tasks.EXPLAINED), path
+        types = {*metadata.get("only_models", ()), *metadata.get("heatmap_models", ())}
+        assert types <= set(tasks.EXPLAINED), path
+        # Each reaches the loader of the rows, among what a run tells it: `heatmaps` would be taken for the run's.
+        assert set(metadata) <= {"version", "description", "only_models", "heatmap_models"}, path
         versions.setdefault(path.parent.name, set()).add(metadata["version"])
     assert {len(found) for found in versions.values()} == {1}
 
