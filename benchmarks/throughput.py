@@ -15,7 +15,7 @@ import argparse
 import logging
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -80,7 +80,7 @@ def save_model(folder: Path, size: Size, device: str) -> Path:
     processor.tokenizer.model_max_length = config.text_config.max_position_embeddings = 32768
     torch.manual_seed(0)
     with torch.device(device):
-        model = transformers.Qwen2_5_VLForConditionalGeneration(config)
+        model: Any = transformers.Qwen2_5_VLForConditionalGeneration(config)
     model.to(_dtype(device)).save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
@@ -106,12 +106,12 @@ class Timed(NamedTuple):
 
     whole: float
     answering: float
-    stages: Counter[str]
+    stages: dict[str, float]
     answers: list[str]
 
 
 @contextmanager
-def timed(stages: Counter[str], stage: str) -> Iterator[None]:
+def timed(stages: dict[str, float], stage: str) -> Iterator[None]:
     start = time.perf_counter()
     try:
         yield
@@ -119,7 +119,7 @@ def timed(stages: Counter[str], stage: str) -> Iterator[None]:
         stages[stage] += time.perf_counter() - start
 
 
-def _timing(stages: Counter[str], stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _timing(stages: dict[str, float], stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*given: Any, **named: Any) -> Any:
         with timed(stages, stage):
             return function(*given, **named)
@@ -129,7 +129,7 @@ def _timing(stages: Counter[str], stage: str, function: Callable[..., Any]) -> C
 
 def run(loaded: Any, model: Any) -> tuple[Timed, list[Instance]]:
     """One run by lm-eval, and what was asked in it."""
-    lm, stages, asked = model.answering, Counter(), []
+    lm, stages, asked = model.answering, defaultdict(float), []
 
     def generate(requests: list[Instance]) -> list[str]:
         asked.extend(requests)
@@ -152,7 +152,7 @@ def run(loaded: Any, model: Any) -> tuple[Timed, list[Instance]]:
 
 def bare(lm: Any, asked: Sequence[Instance], roots: dict[str, Path], batch_size: int, n_tokens: int) -> Timed:
     """The loop that one would write by hand, the longest prompts first."""
-    model, processor, stages = lm.model, lm.processor, Counter()
+    model, processor, stages = lm.model, lm.processor, defaultdict(float)
     processor.tokenizer.padding_side = "left"
     prompts, paths = [request.arguments[0] for request in asked], [_paths(request, roots) for request in asked]
     start = time.perf_counter()
