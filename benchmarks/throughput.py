@@ -7,6 +7,7 @@ Qwen2.5-VL-7B. All three ways ask the same rows of CXR-ContraBench in the same b
 number of tokens, so that all give the same answers. The bare loop opens the images, calls the processor and `generate`,
 and decodes. The others are whole runs by lm-eval, of which answering is timed: what comes before and after (rows,
 prompts, scores) is printed beside it. The ways take turns, and the best of three rounds counts.
+The figures of a machine that does other work at the same time say nothing: compare the columns `generate s` first.
 """
 
 from __future__ import annotations
