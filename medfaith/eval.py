@@ -13,6 +13,7 @@ from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks import ABOUT
 from medfaith.tasks.controls import CONTROLS
 
 # Options that the tasks take as they are.
@@ -25,10 +26,10 @@ def add_jobs(jobs: Any) -> None:
         "eval",
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="score a model with lm_eval run and medfaith's tasks and models",
-        description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to "
+        description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to\n"
         "lm_eval run; lm_eval run --help lists those.",
-        epilog="Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal "
-        "--model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
+        epilog=_models(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     task_options(job)
     job.add_argument(
@@ -44,6 +45,20 @@ def add_jobs(jobs: Any) -> None:
         "make no heatmaps; models that cannot make any ignore this option)",
     )
     job.set_defaults(job=_eval, passes_on=True)
+
+
+def _models() -> str:
+    width = max(map(len, ABOUT))
+    return "\n".join(
+        [
+            "models that medfaith adds to those of lm_eval (--model NAME):",
+            *(f"  {name:{width}}  {about}" for name, about in ABOUT.items()),
+            "lm_eval has hf-multimodal and others: lm_eval run --help. medfaith tasks --list shows the tasks.",
+            "",
+            "Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal \\",
+            "    --model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
+        ]
+    )
 
 
 def task_options(job: argparse.ArgumentParser) -> None:
@@ -102,8 +117,11 @@ def task_options(job: argparse.ArgumentParser) -> None:
 def metadata(arguments: argparse.Namespace) -> dict[str, object]:
     """What the tasks take, from the options of `task_options`.
 
-    Raises InputError for --rows that names rows which a folder --data does not have.
+    Raises InputError for --data that is not there, and for --rows that names rows which a folder --data does not have.
     """
+    from medfaith.tasks import preflight
+
+    preflight.check_data(arguments.data)  # here, because what follows imports for seconds
     roots = sources.parse_root_arguments(arguments.root)
     if arguments.rows is not None:
         from medfaith.tasks.rows import check_row_ids
@@ -163,9 +181,10 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from medfaith.tasks.models.tally import tally, too_many_unanswered
     from medfaith.tasks.run import run_lm_eval
 
+    given = metadata(arguments)
     no_bars_in_a_pipe()
     with tally() as outcomes:
-        logs = run_lm_eval(with_store(rest, arguments.heatmaps, _output(rest)), metadata(arguments))
+        logs = run_lm_eval(with_store(rest, arguments.heatmaps, _output(rest)), given)
     if logs:
         from medfaith.report.unread import unread_shares
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import glob
 import importlib.util
 import json
 import os
@@ -103,7 +104,6 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
         _check_client(config, kind, given)
     if kind.loads:
         _check_model(config, given)
-    _check_folder(metadata.get("data"))
     tasks = chosen(config.tasks)  # from here on with what takes seconds to import
     if not kind.scores:
         _check_scores(config.model, tasks)
@@ -119,9 +119,7 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
 
     Raises MedfaithError for a name that is none, but nearly the name of a task of this package.
     """
-    from lm_eval.tasks import TaskManager
-
-    index = TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+    index = task_index()
     asked = names.split(",") if isinstance(names, str) else [part for name in names for part in str(name).split(",")]
     found: dict[str, Task] = {}
     for name in (name.strip() for name in asked):
@@ -130,19 +128,27 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
         if not matches and (close or "medfaith" in name) and not Path(name).exists():
             nearest = f"did you mean {' or '.join(close)}? " if close else ""
             raise MedfaithError(f"--tasks {name}: there is no such task\n  what to do: {nearest}medfaith tasks --list")
-        found |= {task.name: task for match in matches for task in _leaves(match, index)}
+        found |= {task.name: task for match in matches for task in leaves(match, index)}
     return list(found.values())
 
 
-def _leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
+def task_index() -> Mapping[str, Any]:
+    """lm-eval's entry of each task, group and tag of this package, by name."""
+    from lm_eval.tasks import TaskManager
+
+    return TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+
+
+def leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
+    """The tasks that an entry of `task_index` stands for."""
     entry = index[name]
     for tagged in sorted(entry.tags) if entry.cfg is None else ():
-        yield from _leaves(tagged, index)
+        yield from leaves(tagged, index)
     config = entry.cfg or {}
     members = config.get("task", ())
     for member in [config] if isinstance(members, str) else members:
         if isinstance(member, str):
-            yield from _leaves(member, index)
+            yield from leaves(member, index)
         elif "dataset_kwargs" in member:
             full = name if member is config else f"{name}::{member['task']}"
             output = member.get("output_type", config.get("output_type"))
@@ -225,13 +231,47 @@ def check_server(url: str) -> None:
         raise MedfaithError(f"base_url={url}: no server answers ({reason})\n  what to do: {action}") from error
 
 
-def _check_folder(data: Any) -> None:
-    """Of `data` that can be no name on the Hub."""
-    if data and _is_path(str(data)) and not Path(data).expanduser().is_dir():
-        action = "correct the path, or build the data: medfaith build"
-        raise InputError(
-            f"--data {data}", "there is no such folder", expected="what medfaith build wrote", action=action
-        )
+def check_data(data: Any) -> None:
+    """Of `data` that is no folder: that it can be an organisation or a data set on the Hub, and can be read from there.
+
+    Raises InputError.
+    """
+    if not data or Path(data).expanduser().is_dir():
+        return
+    action = "correct the path, or build the data: medfaith build"
+    if _is_path(str(data)):
+        found, expected = "there is no such folder", "what medfaith build wrote"
+    elif hub_answers() or _is_cached(str(data)):
+        return
+    else:
+        found = "there is no such folder, the cache of the Hub has none of its data, and the Hub cannot be reached"
+        expected = "a folder that medfaith build wrote, or an organisation on the Hub that published the rows"
+    raise InputError(f"--data {data}", found, expected=expected, action=action)
+
+
+def hub_answers() -> bool:
+    """Whether the Hub can be asked, which its own client finds out in 24 seconds."""
+    from huggingface_hub import constants
+
+    return _answers(constants.ENDPOINT)
+
+
+@cache
+def _answers(endpoint: str) -> bool:
+    from huggingface_hub import errors, get_session
+
+    try:
+        get_session().head(endpoint, timeout=4)
+    except (errors.HTTPError, OSError):  # pyright: ignore[reportPrivateImportUsage]
+        return False
+    return True
+
+
+def _is_cached(data: str) -> bool:
+    from huggingface_hub import constants
+
+    name = glob.escape(data.replace("/", "--"))
+    return any(Path(constants.HF_HUB_CACHE).glob(f"datasets--{name}*"))
 
 
 def _is_path(name: str) -> bool:
@@ -356,7 +396,7 @@ def model_file(name: str, file: str, revision: str) -> Path | None:
         action = "correct the path" + (" (write your home in full: nothing replaces ~ here)" if name[0] == "~" else "")
         raise InputError(f"pretrained={name}", "there is no such folder", expected="a model's folder", action=action)
     try:
-        return Path(hf_hub_download(name, file, revision=revision, etag_timeout=5))
+        return Path(hf_hub_download(name, file, revision=revision, local_files_only=not hub_answers(), etag_timeout=5))
     except errors.LocalEntryNotFoundError as error:  # no connection, or offline, and it is not in the cache
         if file != "config.json":
             return None

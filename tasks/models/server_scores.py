@@ -44,8 +44,8 @@ def of_letters(likeliest: Mapping[str, float], letters: Sequence[str]) -> tuple[
     Tokens that are the same letter but for white space count together. A letter that the server does not name has at
     most the least log-probability that it names: that is what it gets. All are NaN where it names no letter at all.
 
-    >>> of_letters({"A": -0.5, " A": -1.5, "The": -3.0}, ["A", "B"])
-    ([-0.18673..., -3.0], [True, False])
+    >>> of_letters({"A": -0.5, "The": -3.0}, ["A", "B"])
+    ([-0.5, -3.0], [True, False])
     """
     named = [[value for token, value in likeliest.items() if token.strip() == letter] for letter in letters]
     if not any(named):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import lm_eval
 import pytest
+from huggingface_hub import constants
 from lm_eval.models.openai_completions import LocalChatCompletion
 
 from medfaith.cli import main
@@ -103,6 +105,7 @@ def test_tasks_that_a_model_cannot_be_asked(arguments, words, refused):
 def test_data_and_roots_that_are_not_there(refused):
     asked = [*HF, "pretrained=MODEL", "--apply_chat_template", "--tasks", PRESENCE]
     assert "there is no such folder" in refused(asked, data="./nosuch")
+    assert "and the Hub cannot be reached" in refused(asked, data="nosuch")
     assert "how to get it" in refused(asked, roots=False)
 
 
@@ -127,6 +130,15 @@ def test_a_server_scores_letters_alone():
         preflight._check_scores("medfaith-server", [texts])
     with pytest.raises(MedfaithError, match="--model medfaith-hf-vlm"):
         preflight._check_scores("hf-multimodal", [letters])
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
+    """Its own client asks six times, with pauses between: 23 seconds for a misspelt folder, and as many for a model."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"a pause of {seconds} s"))
+    assert "--data nosuch: there is no such folder" in refused([*HF, "pretrained=MODEL"], data="nosuch")
+    assert "pretrained=no/such: no such folder" in refused([*HF, "pretrained=no/such", "--tasks", PRESENCE])
 
 
 def test_a_task_is_found_with_all_its_rows():
