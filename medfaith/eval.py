@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,10 @@ from medfaith.tasks import ABOUT
 from medfaith.tasks.controls import CONTROLS
 
 # Options that the tasks take as they are.
-_METADATA = ("data", "model_name", "control", "heatmaps", "patients", "upsampling", "precision_ties")
+_METADATA = (
+    *("data", "model_name", "control", "heatmaps", "patients", "upsampling", "precision_ties"),
+    *("send_images_to", "i_have_permission"),
+)
 
 
 def add_jobs(jobs: Any) -> None:
@@ -95,6 +98,19 @@ def task_options(job: argparse.ArgumentParser) -> None:
         help="name of the model in tables and figures (default: its name on the Hub, or the last part of its path)",
     )
     job.add_argument(
+        "--send-images-to",
+        metavar="HOST",
+        help="let the images and words of the rows go to this host, which is not yours, such as api.openai.com; the "
+        "terms of most sources forbid it (default: they go to no host outside of a private network)",
+    )
+    job.add_argument(
+        "--i-have-permission",
+        action="append",
+        metavar="SOURCE",
+        help="say that whoever owns this source has let you send its images to that host, although its terms do not; "
+        "the results record it (repeatable; default: the terms hold)",
+    )
+    job.add_argument(
         "--patients",
         metavar="FILE.ckpt.json",
         help="ask That's the Wrong Lung! only about patients that a trained model has not seen; this is the record "
@@ -114,7 +130,7 @@ def task_options(job: argparse.ArgumentParser) -> None:
     )
 
 
-def metadata(arguments: argparse.Namespace) -> dict[str, object]:
+def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the tasks take, from the options of `task_options`.
 
     Raises InputError for --data that is not there, and for --rows that names rows which a folder --data does not have.
@@ -159,6 +175,19 @@ def with_store(rest: Sequence[str], heatmaps: str | None, answers: Path | None) 
     return list(rest)
 
 
+def with_host(rest: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+    """lm_eval's arguments with what the tasks' metadata say of a host that may get images, for medfaith-server.
+
+    lm_eval's own clients have no such arguments; the preflight holds them to the same.
+    """
+    from medfaith.tasks import SERVER
+
+    permitted = "+".join(given.get("i_have_permission", []))
+    told = {"send_images_to": given.get("send_images_to"), "i_have_permission": permitted}
+    words = [f"{name}={value}" for name, value in told.items() if value]
+    return [*rest, *(["--model_args", ",".join(words)] if words and model_named(rest) == SERVER else [])]
+
+
 def model_named(rest: Sequence[str]) -> str | None:
     """The --model of lm_eval's arguments."""
     return _given(rest).model
@@ -184,7 +213,7 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     given = metadata(arguments)
     no_bars_in_a_pipe()
     with tally() as outcomes:
-        logs = run_lm_eval(with_store(rest, arguments.heatmaps, _output(rest)), given)
+        logs = run_lm_eval(with_host(with_store(rest, arguments.heatmaps, _output(rest)), given), given)
     if logs:
         from medfaith.report.unread import unread_shares
 

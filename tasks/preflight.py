@@ -35,6 +35,7 @@ class Kind(NamedTuple):
     packages, install: what has to be importable, and how to get it. key: the environment variable with its key.
     client: it sends chat completions, all images before the text. loads: it loads `pretrained` with transformers.
     scores: it gives log-likelihoods with images. max_images: of a row, that it keeps unless it is told otherwise.
+    host: that a client asks unless it is told otherwise.
     """
 
     packages: tuple[str, ...] = ()
@@ -44,12 +45,13 @@ class Kind(NamedTuple):
     loads: bool = False
     scores: bool = True
     max_images: int | None = None
+    host: str = ""
 
 
 _LOCAL_MODEL = Kind(_HF_PACKAGES, _HF, loads=True)
 _CLIENT = Kind(("aiohttp", "requests", "tenacity"), _API, client=True, scores=False, max_images=1)
-_OPENAI = _CLIENT._replace(key="OPENAI_API_KEY")
-_ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY")
+_OPENAI = _CLIENT._replace(key="OPENAI_API_KEY", host="api.openai.com")
+_ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY", host="api.anthropic.com")
 _LITELLM = _CLIENT._replace(packages=(*_CLIENT.packages, "litellm"), install='pip install "lm-eval[litellm]"')
 OURS_TO_LOAD = ("medfaith-hf-vlm", "medfaith-explained-vlm")  # these load models of text that see images, too
 _HEATMAPS = Kind(_HF_PACKAGES, _HF, scores=False, max_images=1)
@@ -292,14 +294,26 @@ def _check_scores(model: str, tasks: Sequence[Task]) -> None:
             )
 
 
+def _third_party(model: str, kind: Kind, given: Mapping[str, Any]) -> str | None:
+    """The host outside of the user's network that one of lm-eval's clients asks; None where it asks none."""
+    from .models import server_access
+
+    url = given.get("base_url")
+    host = server_access.host_of(str(url)) if url else kind.host or model
+    return host if server_access.is_third_party(host) else None
+
+
 def _check_rows(
     model: str, kind: Kind, given: Mapping[str, Any], tasks: Sequence[Task], metadata: Mapping[str, Any]
 ) -> None:
     """The data are there, the roots of what the model looks at are known, and it gets every image of each row."""
     from .contrabench.fewshot import SHOTS
+    from .models import server_access
     from .rows import read
 
     roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())
+    host = _third_party(model, kind, given) if kind.client else None
+    server_access.check_named(host, metadata.get("send_images_to"))
 
     @cache
     def pictured(repository: str, config: str, split: str) -> _Pictured:
@@ -309,6 +323,9 @@ def _check_rows(
         of = task.rows
         found = [pictured(of["repository"], of["config"], of["split"])]
         exemplars = [pictured(of["pool_repository"], of["pool_config"], "train")] if "pool_repository" in of else []
+        if host is not None:  # words go there, too
+            source_ids = [reference["source"] for one in [*found, *exemplars] for reference in one.of_each_source]
+            server_access.check_licences(source_ids, host, metadata.get("i_have_permission", ()))
         if model in BASELINES or metadata.get("control") == "none":
             continue  # it looks at no image
         shown = [*found, *(exemplars if of.get("exemplar_images") else [])]

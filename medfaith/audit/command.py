@@ -83,7 +83,8 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     how = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}
     tasks, notes = plan(wanted, metadata, arguments.limit, **how)
     _print_lines(notes)
-    _ask_and_tell(arguments, evaluation.with_store(rest, store, arguments.out), tasks, metadata)
+    rest = evaluation.with_host(evaluation.with_store(rest, store, arguments.out), metadata)
+    _ask_and_tell(arguments, rest, tasks, metadata)
     return 0
 
 

@@ -14,8 +14,10 @@ from huggingface_hub import constants
 from lm_eval.models.openai_completions import LocalChatCompletion
 
 from medfaith.cli import main
+from medfaith.eval import with_host
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
+from medfaith.tasks.models import server_access
 from tests.chat import chat_server
 from tests.tasks.evaluating import load, root_words
 
@@ -100,6 +102,23 @@ def test_tasks_that_a_model_cannot_be_asked(arguments, words, refused):
     assert re.search(words, err), err
     assert ("has a chat template, and" in err) == (arguments[:3] == HF)
     assert not requests
+
+
+def test_lm_evals_clients_are_held_to_the_terms_of_the_sources(refused, monkeypatch):
+    monkeypatch.setattr(server_access, "is_third_party", lambda host: True)
+    with chat_server(lambda messages: "A") as (url, requests):
+        asked = [*CHAT, "model=x,base_url=URL/chat/completions", "--images", "first", "--tasks", PRESENCE]
+        assert "add --send-images-to 127.0.0.1" in refused(asked, url=url)
+        asked += ["--send-images-to", "127.0.0.1"]
+        assert "chexpert: its terms do not let" in refused(asked, url=url)
+        assert "chexpert: its terms do not let" in refused([*asked, "--i-have-permission", "openi"], url=url)
+    assert not requests
+    given = {"send_images_to": "example.org", "i_have_permission": ["chexpert", "mimic_cxr"]}
+    server = ["--model", "medfaith-server"]
+    told = "send_images_to=example.org,i_have_permission=chexpert+mimic_cxr"
+    assert with_host(server, given) == [*server, "--model_args", told]
+    assert with_host(server, {}) == server
+    assert with_host(CHAT, given) == CHAT
 
 
 def test_data_and_roots_that_are_not_there(refused):

@@ -325,7 +325,7 @@ REFUSED = [  # the model's options -> what it says
     ({"image_quality": 101}, "1 to 100"),
     ({"image_max_side": 0}, "positive"),
     ({"max_tokens_name": "limit"}, "max_tokens or max_completion_tokens"),
-    ({"base_url": "http://8.8.8.8/v1"}, "add send_images_to=8.8.8.8 to --model_args"),
+    ({"base_url": "http://8.8.8.8/v1"}, "add --send-images-to 8.8.8.8"),
     ({"base_url": "http://8.8.8.8/v1", "send_images_to": "8.8.4.4"}, "it is 8.8.4.4"),
     ({"answers": "BROKEN"}, "is no store of answers"),
 ]
@@ -436,7 +436,7 @@ def test_data_go_to_a_third_party_only_where_their_terms_let_them(
         run = partial(server.lm, send_images_to="127.0.0.1")
         for request in (row("openi", "chexpert"), row("openi", further=["chexpert"])):
             with pytest.raises(
-                MedfaithError, match=r"chexpert: its terms do not let (.|\n)*i_have_permission=chexpert"
+                MedfaithError, match=r"chexpert: its terms do not let (.|\n)*--i-have-permission chexpert"
             ):
                 run().generate_until([row("openi"), request])
         (loaded,) = load([WRONG_LUNG], phantom_wrong_lung_build, phantom_wrong_lung_roots, control="none")[
