@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from ...loaders.errors import InputError, MedfaithError
 from . import server_access, tally
-from .answer_store import AnswerStore, key_of
+from .answer_store import AnswerStore, key_of, with_repeats
 from .chat_form import (
     FILTERED,
     FILTERS,
@@ -42,6 +42,7 @@ from .chat_form import (
     stops_of,
     turns_of,
 )
+from .first_answers import FirstAnswers
 from .image_lm import ImageLM, images_of
 
 LM_EVALS = ("batch_size", "max_batch_size", "device")  # given to every model; a server has its own
@@ -112,6 +113,7 @@ class ServerLM(ImageLM):
         self._concurrency, self._max_retries, self._timeout = concurrency, max_retries, timeout
         self._tokens_name, self._seed = max_tokens_name, seed
         self._answers = Path(answers).expanduser() if answers else None
+        self._first = FirstAnswers()
         version = server_access.look_up(self._url, self._key, self._model, max_tokens_name, max_retries)
         self._identity = {"endpoint": self._url, "model": self._model, "version": version}
         with AnswerStore(self._answers):  # one that cannot be used is refused here
@@ -168,7 +170,7 @@ class ServerLM(ImageLM):
         import openai
 
         scored, outcomes = [""] * len(requests), Counter[str]()
-        waiting, free = enumerate(_with_repeats(requests)), asyncio.Semaphore(self._concurrency)
+        waiting, free = enumerate(with_repeats(requests)), asyncio.Semaphore(self._concurrency)
         http = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could lead out of the network
         options: Any = {"max_retries": self._max_retries, "timeout": self._timeout, "http_client": http}
         bar = tqdm(total=len(requests), disable=True if quiet else None, desc="ask the server")
@@ -177,6 +179,7 @@ class ServerLM(ImageLM):
             for number, (request, repeat) in waiting:
                 reply = await self._answer(client, free, store, request, repeat)
                 scored[number] = reply.scored
+                self._first.see(request.doc, reply, reply.scored)
                 outcomes[reply.outcome] += 1
                 bar.update()
 
@@ -220,14 +223,6 @@ class ServerLM(ImageLM):
             return Reply(outcome, reason=f"{error.status_code}: {error.message}"[:LONGEST_REASON])
         except (openai.OpenAIError, ValueError) as error:
             return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
-
-
-def _with_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:
-    """Each request with its number among its copies: lm-eval's `repeats` want an answer for each."""
-    seen: Counter[int] = Counter()
-    for request in requests:
-        yield request, seen[id(request)]
-        seen[id(request)] += 1
 
 
 def _row_id(request: Instance) -> str:

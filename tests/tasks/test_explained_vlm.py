@@ -22,7 +22,8 @@ from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.token_cam import token_cam
 from medfaith.tasks.heal.localization import read_reply as read_localized
-from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in, weights_digest
+from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in
+from medfaith.tasks.models.weights import weights_digest
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
 from tests.tasks import tiny_models
