@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tqdm import tqdm
+
 from ...evaluate_metrics.polarity.fallback import read_packet
 from ...evaluate_metrics.reading.choice import parse_answer
 from ...evaluate_metrics.reading.diseases import extract_labels
@@ -38,22 +40,22 @@ class FirstAnswers:
         if len(self._seen) < FEW and reply.outcome != UNANSWERED:
             self._seen.append(_Seen(doc if isinstance(doc, Mapping) else {}, reply, scored))
             if len(self._seen) == FEW and (fault := _fault(self._seen)):
-                print(f"medfaith: WARNING: the first {FEW} answers {fault}", file=sys.stderr)
+                tqdm.write(f"medfaith: WARNING: {fault}", file=sys.stderr)  # between the bars of a terminal
 
 
 def _fault(answers: Sequence[_Seen]) -> str:
     """What is wrong with all answers, and what to do; "" where nothing is."""
     outcomes = {one.reply.outcome for one in answers}
     texts = [in_one_line(one.reply.text) for one in answers]
-    example = f"“{shortened(texts[-1])}”"
+    first, example = f"the first {FEW} answers", f"“{shortened(texts[-1])}”"
     if outcomes == {EMPTY}:
-        return f"are all empty. What to do: {IF_SAME}"
+        return f"{first} are all empty. What to do: {IF_SAME}"
     if outcomes == {CUT}:
-        return f"are all cut at the limit of tokens, such as {example}. What to do: {MORE_TOKENS}"
+        return f"{first} are all cut at the limit of tokens, such as {example}. What to do: {MORE_TOKENS}"
     if len({*texts}) == 1:
-        return f"are all {example}. What to do: {IF_SAME}"
+        return f"{first} are all {example}. What to do: {IF_SAME}"
     if all(is_unread(one.doc, one.scored) for one in answers):
-        return f"cannot be read, none of them, such as {example}. What to do: {IF_UNREAD}"
+        return f"none of {first} can be read, such as {example}. What to do: {IF_UNREAD}"
     return ""
 
 

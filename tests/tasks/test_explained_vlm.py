@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -270,10 +271,13 @@ def test_only_what_can_be_explained_is(llava: Path, tmp_path: Path):
     """A yes or no to a question of HEAL-MedVQA, among requests of tasks that keep no heatmaps."""
     question, reader = next(iter(ABOUT_SENTENCES)), HeatmapReader(str(tmp_path))
     rows = [ask(0, question, id="a", classes=[]), ask(0, question, id="b", classes=[], heatmaps=reader)]
-    plain, explained = load(llava, store=str(tmp_path), batch_size=2).generate_until(rows)
+    places = {"store": str(tmp_path), "answers": str(tmp_path / "answers")}
+    plain, explained = load(llava, **places, batch_size=2).generate_until(rows)
     reply = read_localized(explained)
     assert plain == reply.text
     assert reader.read(reply.heatmaps or "", "b", SIZE[::-1])[0][ATTENTION].max() > 0
+    with sqlite3.connect(tmp_path / "answers") as database:
+        assert database.execute("SELECT row FROM answers").fetchall() == [("a",)]
 
 
 def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_path: Path, monkeypatch):

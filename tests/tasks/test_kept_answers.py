@@ -21,6 +21,7 @@ from PIL import Image
 from tokenizers import normalizers
 
 from medfaith.cli import main
+from medfaith.eval import with_store
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.answer_store import AnswerStore, Kept
 from medfaith.tasks.models.chat_form import Reply
@@ -126,6 +127,12 @@ def other_weights(folder: Path) -> None:
     model.save_pretrained(folder)
 
 
+def other_preprocessing(folder: Path) -> None:
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    processor.image_processor.image_mean = [0.5, 0.5, 0.5]
+    processor.save_pretrained(folder)
+
+
 def other_tokens(folder: Path) -> None:
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
@@ -149,6 +156,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Instance, bool]] = {
     "dtype": ({"dtype": "bfloat16"}, None, QUESTION, True),
     "weights": ({}, other_weights, QUESTION, True),
     "tokens": ({}, other_tokens, QUESTION, True),
+    "preprocessing": ({}, other_preprocessing, QUESTION, True),
     "generation": ({}, other_generation, QUESTION, True),
     "configuration": ({}, other_configuration, QUESTION, True),
 }
@@ -228,6 +236,22 @@ def test_several_processes_write_one_file(tmp_path):
     assert [writer.exitcode for writer in writers] == [0] * 4
     with sqlite3.connect(tmp_path / "new" / "a") as database:
         assert database.execute("SELECT count(*) FROM answers").fetchone() == (400,)
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        (["--model", "medfaith-server"], ["answers=OUT/answers.sqlite"]),
+        (["--model=medfaith-hf-vlm", "--model_args", "pretrained=x"], ["answers=OUT/answers.sqlite"]),
+        (["-M", "medfaith-explained-vlm"], ["store=MAPS", "answers=OUT/answers.sqlite"]),
+        (["--model", "medfaith-explained-vlm", "--model_args", "pretrained=x,answers=b"], ["store=MAPS"]),
+        (["--model", "medfaith-contrastive"], ["store=MAPS"]),
+        (["--model", "hf-multimodal"], []),
+    ],
+)
+def test_models_are_given_the_places_for_what_they_keep(given, added):
+    words = [word for place in added for word in ("--model_args", place)]
+    assert with_store(given, "MAPS", Path("OUT")) == [*given, *words]
 
 
 def test_a_file_that_is_no_store_is_refused_before_the_weights_are_loaded(tmp_path):
