@@ -56,6 +56,7 @@ class AnsweringVLM(HFMultimodalLM):
     processor: Any
     tokenizer: Any
     batch_size: Any
+    eot_token_id: int
     max_length: int
     max_images: Any
     image_token: str

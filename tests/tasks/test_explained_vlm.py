@@ -277,7 +277,7 @@ def test_only_what_can_be_explained_is(llava: Path, tmp_path: Path):
     assert plain == reply.text
     assert reader.read(reply.heatmaps or "", "b", SIZE[::-1])[0][ATTENTION].max() > 0
     with sqlite3.connect(tmp_path / "answers") as database:
-        assert database.execute("SELECT row FROM answers").fetchall() == [("a",)]
+        assert database.execute("SELECT row, outcome FROM answers").fetchall() == [("a", "answered")]
 
 
 def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_path: Path, monkeypatch):

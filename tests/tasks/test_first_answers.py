@@ -56,6 +56,7 @@ def replies(*texts: str, outcome: str = ANSWERED) -> list[Reply]:
         (replies("I see.", "Well"), ["none of the first 20 answers can be read", "medfaith read", "extractor-model"]),
         (replies("I see.", "", outcome=FILTERED), ["none of the first 20"]),
         (replies("A", "B"), None),
+        ([*replies("", outcome=EMPTY)[1:], Reply(ANSWERED, "B")], None),
         ([*replies("A")[1:], Reply(ANSWERED, "B")], None),
         ([*replies("I see.", "Well")[1:], Reply(ANSWERED, "B")], None),
         ([*replies("A", outcome=CUT)[1:], Reply(ANSWERED, "B")], None),

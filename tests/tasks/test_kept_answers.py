@@ -177,6 +177,25 @@ def test_only_the_same_question_gets_a_kept_answer(vlms, tmp_path):
         assert bool(seen) == is_asked, name
 
 
+def test_what_ends_at_the_limit_is_cut_unless_the_model_or_a_stop_string_ended_it(vlms):
+    lm = load(vlms["llava"])
+    said, end = lm.tokenizer("Edema, I see")["input_ids"], lm.tokenizer.eos_token_id
+    text, limit = "Edema, I see", len(said)
+    found = [
+        lm._reply(*given)[::6]  # outcome, number of tokens
+        for given in (
+            (text, said, limit),
+            (text, said, limit + 1),
+            (text, [*said, end, 0, 0], limit + 3),
+            (text, [*said, end], limit + 1),
+            ("Edema", said, limit),
+            ("", [end, 0], 2),
+        )
+    ]
+    n = limit
+    assert found == [("cut", n), ("answered", n), ("answered", n), ("answered", n), ("answered", n), ("empty", 0)]
+
+
 def test_draws_are_kept_by_seed_and_copies_of_a_row_by_number(vlms, tmp_path):
     lm = load(vlms["llava"], answers=str(tmp_path / "a"))
     seen = watched(lm)
@@ -279,9 +298,10 @@ def test_medfaith_eval_keeps_the_answers_beside_its_results(vlms, phantom_build,
     command += ["--apply_chat_template", "--gen_kwargs", "max_gen_toks=2", "--batch_size", "4", "--device", "cpu"]
     command += ["--log_samples", "--output_path", str(tmp_path)]
     logs = []
-    for generate in (HFMultimodalLM._model_multimodal_generate, lambda *_, **__: pytest.fail("asked twice")):
+    for allowed in (True, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(HFMultimodalLM, "_model_multimodal_generate", generate)
+            if not allowed:
+                patch.setattr(HFVisionLM, "_generated", lambda *_: pytest.fail("asked twice"))
             assert main(command) == 0
         assert CUT in capsys.readouterr().err
         logs.append([(one["doc_id"], one["resps"], one["doc"]["n_images_sent"]) for one in samples_of(tmp_path, task)])
