@@ -161,18 +161,18 @@ def no_bars_in_a_pipe() -> None:
 
 
 def with_store(rest: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
-    """lm_eval's arguments with the place for what a model keeps among its own: heatmaps, or the answers of a server.
+    """lm_eval's arguments with the places for what a model keeps among its own: heatmaps and answers.
 
     answers: the folder for the latter, where the arguments name no file for them.
     """
-    from medfaith.tasks import EXPLAINED, SERVER
+    from medfaith.tasks import EXPLAINED, KEEPING
 
-    model = model_named(rest)
+    model, places = model_named(rest), []
     if heatmaps and model in EXPLAINED:
-        return [*rest, "--model_args", f"store={heatmaps}"]
-    if answers and model == SERVER and not any("answers=" in word for word in rest):
-        return [*rest, "--model_args", f"answers={answers / 'answers.sqlite'}"]
-    return list(rest)
+        places.append(f"store={heatmaps}")
+    if answers and model in KEEPING and not any("answers=" in word for word in rest):
+        places.append(f"answers={answers / 'answers.sqlite'}")
+    return [*rest, *(word for place in places for word in ("--model_args", place))]
 
 
 def with_host(rest: Sequence[str], given: Mapping[str, Any]) -> list[str]:

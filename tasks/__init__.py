@@ -53,6 +53,9 @@ ABOUT = {
 # Models that take `store`, the folder to keep their heatmaps in.
 EXPLAINED = (*BASELINES, *LOOKING, "medfaith-contrastive", "medfaith-explained-vlm", "medfaith-alignment")
 
+# Models that take `answers`, the file to keep their answers in.
+KEEPING = (SERVER, "medfaith-hf-vlm", "medfaith-explained-vlm")
+
 
 def include_path() -> Path:
     """The folder for `lm_eval --include_path`."""

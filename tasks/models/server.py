@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from ...loaders.errors import InputError, MedfaithError
 from . import server_access, server_scores, tally
-from .answer_store import AnswerStore, key_of
+from .answer_store import AnswerStore, key_of, with_repeats
 from .chat_form import (
     FILTERED,
     FILTERS,
@@ -44,6 +44,7 @@ from .chat_form import (
     stops_of,
     turns_of,
 )
+from .first_answers import FirstAnswers
 from .image_lm import ImageLM, images_of
 
 LM_EVALS = ("batch_size", "max_batch_size", "device")  # given to every model; a server has its own
@@ -117,6 +118,7 @@ class ServerLM(ImageLM):
         self._concurrency, self._max_retries, self._timeout = concurrency, max_retries, timeout
         self._tokens_name, self._seed = max_tokens_name, seed
         self._answers = Path(answers).expanduser() if answers else None
+        self._first = FirstAnswers()
         version = server_access.look_up(self._url, self._key, self._model, max_tokens_name, max_retries)
         self._lost = 0  # requests in a row that did not reach the server, or lost it
         self._identity = {"endpoint": self._url, "model": self._model, "version": version}
@@ -217,7 +219,7 @@ class ServerLM(ImageLM):
 
         self._lost = 0  # another task tries again
         scored, outcomes = [""] * len(requests), Counter[str]()
-        waiting, free = enumerate(_with_repeats(requests)), asyncio.Semaphore(self._concurrency)
+        waiting, free = enumerate(with_repeats(requests)), asyncio.Semaphore(self._concurrency)
         http = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could lead out of the network
         options: Any = {"max_retries": self._max_retries, "timeout": self._timeout, "http_client": http}
         bar = tqdm(total=len(requests), disable=True if quiet else None, desc="ask the server")
@@ -226,6 +228,8 @@ class ServerLM(ImageLM):
             for number, (request, repeat) in waiting:
                 reply = await self._answer(client, free, store, request, repeat, scores)
                 scored[number] = reply.scored
+                if not scores:
+                    self._first.see(request.doc, reply, reply.scored)
                 outcomes[reply.outcome] += 1
                 bar.update()
 
@@ -298,14 +302,6 @@ class ServerLM(ImageLM):
 
     def _is_down(self) -> bool:
         return self._lost >= max(self._concurrency, FEWEST_LOST)
-
-
-def _with_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:
-    """Each request with its number among its copies: lm-eval's `repeats` want an answer for each."""
-    seen: Counter[int] = Counter()
-    for request in requests:
-        yield request, seen[id(request)]
-        seen[id(request)] += 1
 
 
 def _row_id(request: Instance) -> str:
