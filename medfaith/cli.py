@@ -77,7 +77,9 @@ def parser() -> argparse.ArgumentParser:
     text = "print the folder of medfaith's tasks, for lm_eval --include_path"
     job = jobs.add_parser("tasks", help=text, description=_sentence(text))
     instead = job.add_mutually_exclusive_group()
-    instead.add_argument("--list", action="store_true", help="print the names of all tasks and groups instead")
+    listed = "print what each task and group asks, and which images and models it needs, instead"
+    instead.add_argument("--list", action="store_true", help=listed)
+    instead.add_argument("--names", action="store_true", help="print the names of all tasks and groups instead")
     instead.add_argument("--controls", action="store_true", help="print the controls of medfaith eval instead")
     job.set_defaults(job=_tasks)
 
@@ -148,6 +150,10 @@ def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
         print(table(["control", "what the model sees", "for"], [[name, *of] for name, of in described().items()]))
     elif arguments.list:
+        from medfaith import task_list
+
+        print(task_list.text())
+    elif arguments.names:
         from medfaith.tasks.run import task_names
 
         print("\n".join(task_names()))

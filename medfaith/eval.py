@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,14 @@ from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks import ABOUT
 from medfaith.tasks.controls import CONTROLS
 
 # Options that the tasks take as they are.
-_METADATA = ("data", "model_name", "control", "heatmaps", "patients", "upsampling", "precision_ties")
+_METADATA = (
+    *("data", "model_name", "control", "heatmaps", "patients", "upsampling", "precision_ties"),
+    *("send_images_to", "i_have_permission"),
+)
 
 
 def add_jobs(jobs: Any) -> None:
@@ -25,10 +29,10 @@ def add_jobs(jobs: Any) -> None:
         "eval",
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="score a model with lm_eval run and medfaith's tasks and models",
-        description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to "
+        description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to\n"
         "lm_eval run; lm_eval run --help lists those.",
-        epilog="Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal "
-        "--model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
+        epilog=_models(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     task_options(job)
     job.add_argument(
@@ -44,6 +48,20 @@ def add_jobs(jobs: Any) -> None:
         "make no heatmaps; models that cannot make any ignore this option)",
     )
     job.set_defaults(job=_eval, passes_on=True)
+
+
+def _models() -> str:
+    width = max(map(len, ABOUT))
+    return "\n".join(
+        [
+            "models that medfaith adds to those of lm_eval (--model NAME):",
+            *(f"  {name:{width}}  {about}" for name, about in ABOUT.items()),
+            "lm_eval has hf-multimodal and others: lm_eval run --help. medfaith tasks --list shows the tasks.",
+            "",
+            "Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal \\",
+            "    --model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
+        ]
+    )
 
 
 def task_options(job: argparse.ArgumentParser) -> None:
@@ -80,6 +98,19 @@ def task_options(job: argparse.ArgumentParser) -> None:
         help="name of the model in tables and figures (default: its name on the Hub, or the last part of its path)",
     )
     job.add_argument(
+        "--send-images-to",
+        metavar="HOST",
+        help="let the images and words of the rows go to this host, which is not yours, such as api.openai.com; the "
+        "terms of most sources forbid it (default: they go to no host outside of a private network)",
+    )
+    job.add_argument(
+        "--i-have-permission",
+        action="append",
+        metavar="SOURCE",
+        help="say that whoever owns this source has let you send its images to that host, although its terms do not; "
+        "the results record it (repeatable; default: the terms hold)",
+    )
+    job.add_argument(
         "--patients",
         metavar="FILE.ckpt.json",
         help="ask That's the Wrong Lung! only about patients that a trained model has not seen; this is the record "
@@ -99,11 +130,14 @@ def task_options(job: argparse.ArgumentParser) -> None:
     )
 
 
-def metadata(arguments: argparse.Namespace) -> dict[str, object]:
+def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the tasks take, from the options of `task_options`.
 
-    Raises InputError for --rows that names rows which a folder --data does not have.
+    Raises InputError for --data that is not there, and for --rows that names rows which a folder --data does not have.
     """
+    from medfaith.tasks import preflight
+
+    preflight.check_data(arguments.data)  # here, because what follows imports for seconds
     roots = sources.parse_root_arguments(arguments.root)
     if arguments.rows is not None:
         from medfaith.tasks.rows import check_row_ids
@@ -127,18 +161,31 @@ def no_bars_in_a_pipe() -> None:
 
 
 def with_store(rest: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
-    """lm_eval's arguments with the place for what a model keeps among its own: heatmaps, or the answers of a server.
+    """lm_eval's arguments with the places for what a model keeps among its own: heatmaps and answers.
 
     answers: the folder for the latter, where the arguments name no file for them.
     """
-    from medfaith.tasks import EXPLAINED, SERVER
+    from medfaith.tasks import EXPLAINED, KEEPING
 
-    model = model_named(rest)
+    model, places = model_named(rest), []
     if heatmaps and model in EXPLAINED:
-        return [*rest, "--model_args", f"store={heatmaps}"]
-    if answers and model == SERVER and not any("answers=" in word for word in rest):
-        return [*rest, "--model_args", f"answers={answers / 'answers.sqlite'}"]
-    return list(rest)
+        places.append(f"store={heatmaps}")
+    if answers and model in KEEPING and not any("answers=" in word for word in rest):
+        places.append(f"answers={answers / 'answers.sqlite'}")
+    return [*rest, *(word for place in places for word in ("--model_args", place))]
+
+
+def with_host(rest: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+    """lm_eval's arguments with what the tasks' metadata say of a host that may get images, for medfaith-server.
+
+    lm_eval's own clients have no such arguments; the preflight holds them to the same.
+    """
+    from medfaith.tasks import SERVER
+
+    permitted = "+".join(given.get("i_have_permission", []))
+    told = {"send_images_to": given.get("send_images_to"), "i_have_permission": permitted}
+    words = [f"{name}={value}" for name, value in told.items() if value]
+    return [*rest, *(["--model_args", ",".join(words)] if words and model_named(rest) == SERVER else [])]
 
 
 def model_named(rest: Sequence[str]) -> str | None:
@@ -163,9 +210,10 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from medfaith.tasks.models.tally import tally, too_many_unanswered
     from medfaith.tasks.run import run_lm_eval
 
+    given = metadata(arguments)
     no_bars_in_a_pipe()
     with tally() as outcomes:
-        logs = run_lm_eval(with_store(rest, arguments.heatmaps, _output(rest)), metadata(arguments))
+        logs = run_lm_eval(with_host(with_store(rest, arguments.heatmaps, _output(rest)), given), given)
     if logs:
         from medfaith.report.unread import unread_shares
 

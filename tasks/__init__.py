@@ -32,8 +32,29 @@ MODELS = {
     SERVER: "medfaith.tasks.models.server:ServerLM",
 }
 
+# What each model is, for who chooses one.
+ABOUT = {
+    "medfaith-hf-vlm": "any vision-language model of transformers; it also scores options",
+    "medfaith-server": "any model behind an OpenAI-compatible server",
+    "medfaith-contrastive": "CLIP-like models with heatmaps (SurgXBench)",
+    "medfaith-explained-vlm": "vision-language models of transformers with heatmaps of their answers",
+    "medfaith-alignment": "GLoRIA, CLIP, BLIP with attention to a sentence (That's the Wrong Lung!)",
+    "oracle": "reference: the right answer",
+    "always_yes": "reference: Yes, or option A",
+    "negation_attracted": "reference: the option with a negation",
+    "random": "reference: an option at random",
+    "majority": "reference: the option that is most often right in the task",
+    "question_prior": "reference: what the question gives away without the image",
+    "looks": "reference for synthetic images: answers from the pixels",
+    "mirage": "reference for synthetic images: looks on half of the rows",
+    "looks_elsewhere": "reference for synthetic images: right while another place looks untouched",
+}
+
 # Models that take `store`, the folder to keep their heatmaps in.
 EXPLAINED = (*BASELINES, *LOOKING, "medfaith-contrastive", "medfaith-explained-vlm", "medfaith-alignment")
+
+# Models that take `answers`, the file to keep their answers in.
+KEEPING = (SERVER, "medfaith-hf-vlm", "medfaith-explained-vlm")
 
 
 def include_path() -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import glob
 import importlib.util
 import json
 import os
@@ -34,6 +35,7 @@ class Kind(NamedTuple):
     packages, install: what has to be importable, and how to get it. key: the environment variable with its key.
     client: it sends chat completions, all images before the text. loads: it loads `pretrained` with transformers.
     scores: it gives log-likelihoods with images. max_images: of a row, that it keeps unless it is told otherwise.
+    host: that a client asks unless it is told otherwise.
     """
 
     packages: tuple[str, ...] = ()
@@ -43,13 +45,15 @@ class Kind(NamedTuple):
     loads: bool = False
     scores: bool = True
     max_images: int | None = None
+    host: str = ""
 
 
 _LOCAL_MODEL = Kind(_HF_PACKAGES, _HF, loads=True)
 _CLIENT = Kind(("aiohttp", "requests", "tenacity"), _API, client=True, scores=False, max_images=1)
-_OPENAI = _CLIENT._replace(key="OPENAI_API_KEY")
-_ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY")
+_OPENAI = _CLIENT._replace(key="OPENAI_API_KEY", host="api.openai.com")
+_ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY", host="api.anthropic.com")
 _LITELLM = _CLIENT._replace(packages=(*_CLIENT.packages, "litellm"), install='pip install "lm-eval[litellm]"')
+OURS_TO_LOAD = ("medfaith-hf-vlm", "medfaith-explained-vlm")  # these load models of text that see images, too
 _HEATMAPS = Kind(_HF_PACKAGES, _HF, scores=False, max_images=1)
 KINDS = {
     **dict.fromkeys((*BASELINES, *LOOKING), Kind()),
@@ -75,6 +79,7 @@ _NEEDED_BY = {  # a model argument with a value -> the package that it takes
     "load_in_4bit": "bitsandbytes",
     "load_in_8bit": "bitsandbytes",
 }
+LETTERS = "medfaith_contrabench_letter_scores"
 _ELSEWHERE = {"device": "--device", "batch_size": "--batch_size", "max_batch_size": "--max_batch_size"}
 
 
@@ -101,13 +106,14 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
         _check_client(config, kind, given)
     if kind.loads:
         _check_model(config, given)
-    _check_folder(metadata.get("data"))
     tasks = chosen(config.tasks)  # from here on with what takes seconds to import
     if not kind.scores:
         _check_scores(config.model, tasks)
     _check_rows(config.model, kind, given, tasks, metadata)
     if tasks:
         _check_class(config.model)
+    if kind.loads:
+        _check_loadable(config.model, given)
 
 
 def chosen(names: str | Sequence[str]) -> list[Task]:
@@ -115,9 +121,7 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
 
     Raises MedfaithError for a name that is none, but nearly the name of a task of this package.
     """
-    from lm_eval.tasks import TaskManager
-
-    index = TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+    index = task_index()
     asked = names.split(",") if isinstance(names, str) else [part for name in names for part in str(name).split(",")]
     found: dict[str, Task] = {}
     for name in (name.strip() for name in asked):
@@ -126,19 +130,27 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
         if not matches and (close or "medfaith" in name) and not Path(name).exists():
             nearest = f"did you mean {' or '.join(close)}? " if close else ""
             raise MedfaithError(f"--tasks {name}: there is no such task\n  what to do: {nearest}medfaith tasks --list")
-        found |= {task.name: task for match in matches for task in _leaves(match, index)}
+        found |= {task.name: task for match in matches for task in leaves(match, index)}
     return list(found.values())
 
 
-def _leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
+def task_index() -> Mapping[str, Any]:
+    """lm-eval's entry of each task, group and tag of this package, by name."""
+    from lm_eval.tasks import TaskManager
+
+    return TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+
+
+def leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
+    """The tasks that an entry of `task_index` stands for."""
     entry = index[name]
     for tagged in sorted(entry.tags) if entry.cfg is None else ():
-        yield from _leaves(tagged, index)
+        yield from leaves(tagged, index)
     config = entry.cfg or {}
     members = config.get("task", ())
     for member in [config] if isinstance(members, str) else members:
         if isinstance(member, str):
-            yield from _leaves(member, index)
+            yield from leaves(member, index)
         elif "dataset_kwargs" in member:
             full = name if member is config else f"{name}::{member['task']}"
             output = member.get("output_type", config.get("output_type"))
@@ -221,13 +233,47 @@ def check_server(url: str) -> None:
         raise MedfaithError(f"base_url={url}: no server answers ({reason})\n  what to do: {action}") from error
 
 
-def _check_folder(data: Any) -> None:
-    """Of `data` that can be no name on the Hub."""
-    if data and _is_path(str(data)) and not Path(data).expanduser().is_dir():
-        action = "correct the path, or build the data: medfaith build"
-        raise InputError(
-            f"--data {data}", "there is no such folder", expected="what medfaith build wrote", action=action
-        )
+def check_data(data: Any) -> None:
+    """Of `data` that is no folder: that it can be an organisation or a data set on the Hub, and can be read from there.
+
+    Raises InputError.
+    """
+    if not data or Path(data).expanduser().is_dir():
+        return
+    action = "correct the path, or build the data: medfaith build"
+    if _is_path(str(data)):
+        found, expected = "there is no such folder", "what medfaith build wrote"
+    elif hub_answers() or _is_cached(str(data)):
+        return
+    else:
+        found = "there is no such folder, the cache of the Hub has none of its data, and the Hub cannot be reached"
+        expected = "a folder that medfaith build wrote, or an organisation on the Hub that published the rows"
+    raise InputError(f"--data {data}", found, expected=expected, action=action)
+
+
+def hub_answers() -> bool:
+    """Whether the Hub can be asked, which its own client finds out in 24 seconds."""
+    from huggingface_hub import constants
+
+    return _answers(constants.ENDPOINT)
+
+
+@cache
+def _answers(endpoint: str) -> bool:
+    from huggingface_hub import errors, get_session
+
+    try:
+        get_session().head(endpoint, timeout=4)
+    except (errors.HTTPError, OSError):  # pyright: ignore[reportPrivateImportUsage]
+        return False
+    return True
+
+
+def _is_cached(data: str) -> bool:
+    from huggingface_hub import constants
+
+    name = glob.escape(data.replace("/", "--"))
+    return any(Path(constants.HF_HUB_CACHE).glob(f"datasets--{name}*"))
 
 
 def _is_path(name: str) -> bool:
@@ -237,8 +283,10 @@ def _is_path(name: str) -> bool:
 
 def _check_scores(model: str, tasks: Sequence[Task]) -> None:
     for task in tasks:
-        if task.scores:
+        if task.scores and not (model == SERVER and task.name.startswith(LETTERS)):
             action = "--model medfaith-hf-vlm, or a task that asks for an answer, such as medfaith_contrabench"
+            if model == SERVER:
+                action = f"--tasks {LETTERS}, which scores letters by the server's logprobs; or {action}"
             raise InputError(
                 f"--tasks {task.name}",
                 f"scores options by log-likelihood, which the model type {model} does not give with images",
@@ -246,14 +294,26 @@ def _check_scores(model: str, tasks: Sequence[Task]) -> None:
             )
 
 
+def _third_party(model: str, kind: Kind, given: Mapping[str, Any]) -> str | None:
+    """The host outside of the user's network that one of lm-eval's clients asks; None where it asks none."""
+    from .models import server_access
+
+    url = given.get("base_url")
+    host = server_access.host_of(str(url)) if url else kind.host or model
+    return host if server_access.is_third_party(host) else None
+
+
 def _check_rows(
     model: str, kind: Kind, given: Mapping[str, Any], tasks: Sequence[Task], metadata: Mapping[str, Any]
 ) -> None:
     """The data are there, the roots of what the model looks at are known, and it gets every image of each row."""
     from .contrabench.fewshot import SHOTS
+    from .models import server_access
     from .rows import read
 
     roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())
+    host = _third_party(model, kind, given) if kind.client else None
+    server_access.check_named(host, metadata.get("send_images_to"))
 
     @cache
     def pictured(repository: str, config: str, split: str) -> _Pictured:
@@ -263,6 +323,9 @@ def _check_rows(
         of = task.rows
         found = [pictured(of["repository"], of["config"], of["split"])]
         exemplars = [pictured(of["pool_repository"], of["pool_config"], "train")] if "pool_repository" in of else []
+        if host is not None:  # words go there, too
+            source_ids = [reference["source"] for one in [*found, *exemplars] for reference in one.of_each_source]
+            server_access.check_licences(source_ids, host, metadata.get("i_have_permission", ()))
         if model in BASELINES or metadata.get("control") == "none":
             continue  # it looks at no image
         shown = [*found, *(exemplars if of.get("exemplar_images") else [])]
@@ -350,7 +413,7 @@ def model_file(name: str, file: str, revision: str) -> Path | None:
         action = "correct the path" + (" (write your home in full: nothing replaces ~ here)" if name[0] == "~" else "")
         raise InputError(f"pretrained={name}", "there is no such folder", expected="a model's folder", action=action)
     try:
-        return Path(hf_hub_download(name, file, revision=revision, etag_timeout=5))
+        return Path(hf_hub_download(name, file, revision=revision, local_files_only=not hub_answers(), etag_timeout=5))
     except errors.LocalEntryNotFoundError as error:  # no connection, or offline, and it is not in the cache
         if file != "config.json":
             return None
@@ -371,6 +434,27 @@ def _json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(path, f"not JSON ({error})", expected="a file of a model of transformers") from error
     return content if isinstance(content, dict) else {}
+
+
+def _check_loadable(model: str, given: Mapping[str, Any]) -> None:
+    """transformers knows the model's type, as one that reads images; a model with code of its own says so itself."""
+    if given.get("trust_remote_code"):
+        return
+    from transformers.models.auto import modeling_auto as auto
+
+    name = str(given["pretrained"])
+    path = model_file(name, "config.json", str(given.get("revision", "main")))
+    config = _json(path) if path else {}
+    kind = config.get("model_type")
+    texts = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if model in OURS_TO_LOAD and "vision_config" in config else {}
+    if kind not in auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and kind not in texts:
+        own = "trust_remote_code=True in --model_args runs its own code, if you trust it; or " * ("auto_map" in config)
+        raise InputError(
+            f"pretrained={name}",
+            f"is of the type {kind!r}, which transformers does not load as a model of images and text",
+            expected="a vision-language model",
+            action=f"{own}serve it (vLLM, SGLang, llama.cpp) and use --model {SERVER}",
+        )
 
 
 def _check_class(model: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import logging
@@ -11,9 +12,10 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import numpy as np
 from tqdm import tqdm
@@ -53,7 +55,7 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
         preflight.check(config, metadata)
         before = _sample_logs(config.output_path)
         try:
-            with _task_files(config.tasks):
+            with _task_files(config.tasks), _quick_collections():
                 cli_evaluate()
         except ValueError as error:
             if not str(error).startswith(("Tasks not found", "No tasks specified")):
@@ -124,6 +126,32 @@ def _task_files(tasks: str | Sequence[str]) -> Iterator[None]:
         yield
     finally:
         lm_eval.tasks.TaskManager = whole
+
+
+@contextlib.contextmanager
+def _quick_collections() -> Iterator[None]:
+    """hf-multimodal collects garbage after each batch, and looks at all objects: modules, rows, requests.
+
+    That takes a quarter of a second and more with many rows. What there is before the first batch stays out of it here.
+    """
+    vlms = sys.modules.get("lm_eval.models.hf_vlms")  # the model types of others collect nothing
+    if vlms is None:
+        yield
+        return
+    generate_until = vlms.HFMultimodalLM.generate_until
+    freeze = cache(gc.freeze)  # once: a model may be asked in several steps
+    before = gc.get_freeze_count()
+
+    def generate(*given: Any, **named: Any) -> list[str]:
+        freeze()
+        return generate_until(*given, **named)
+
+    with mock.patch.object(vlms.HFMultimodalLM, "generate_until", generate):
+        try:
+            yield
+        finally:
+            if not before:
+                gc.unfreeze()
 
 
 @dataclass(frozen=True)
@@ -208,9 +236,9 @@ def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any
         if model.generation and task.get_config("output_type") == "generate_until":
             task.set_config(key="generation_kwargs", value=dict(model.generation), update=True)
     _seed(model.seeds)
-    result = evaluate(
-        model.answering, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, **model.options
-    )
+    asked = model.answering
+    with _quick_collections():
+        result = evaluate(asked, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, **model.options)
     if logs is not None:
         told = {"model": model.name, "model_args": dict(model.arguments), "gen_kwargs": dict(model.generation)}
         system = {"system_instruction": model.options.get("system_instruction")}
@@ -269,7 +297,4 @@ def _log(result: dict[str, Any], folder: Path) -> None:
 
 def task_names() -> list[str]:
     """Names of all tasks and groups of this package, as lm-eval lists them."""
-    from lm_eval.tasks import TaskManager
-
-    manager = TaskManager(include_path=str(include_path()), include_defaults=False)
-    return sorted(manager.all_tasks)
+    return sorted(preflight.task_index())

@@ -90,8 +90,7 @@ def record(home: Path) -> dict[str, Any]:
     quick = json.loads((home / "quick" / "results.json").read_text())
     found["quickstart"] = {task: {model: figures(of) for model, of in by.items()} for task, by in quick.items()}
     found["quickstart rows"] = rows_of(home / "quick")
-    named = (name for name in run("tasks", "--list").split() if name.startswith("medfaith"))
-    found["tasks"] = dict.fromkeys(named, True)
+    found["tasks"] = dict.fromkeys(run("tasks", "--names").split(), True)
     found["options"] = {job: dict.fromkeys(_options(job), True) for job in JOBS}
     return found
 

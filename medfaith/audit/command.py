@@ -32,7 +32,8 @@ def add_jobs(jobs: Any) -> None:
         help="ask a model the same rows with and without the image, and say whether it uses the image",
         description="Asks a model the same rows with the image and under controls, and says whether it uses the image. "
         "Every option that is not listed here goes to lm_eval run, as --model, --model_args, --batch_size and "
-        "--apply_chat_template. A run that was stopped goes on where it stopped when it is started again.",
+        "--apply_chat_template; medfaith eval --help lists medfaith's models. A run that was stopped goes on where it "
+        "stopped when it is started again.",
         epilog="Example: medfaith audit --data medfaith-data --root vindr_cxr=PATH --model hf-multimodal "
         "--model_args pretrained=MODEL --apply_chat_template --limit 500 --out audit",
     )
@@ -74,15 +75,16 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from .run import refuse_others
 
     refuse_others(arguments.out)
-    evaluation.no_bars_in_a_pipe()
     store = str(arguments.out / "heatmaps") if name in EXPLAINED else None
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
+    evaluation.no_bars_in_a_pipe()
     benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]
     wanted = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
     how = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}
     tasks, notes = plan(wanted, metadata, arguments.limit, **how)
     _print_lines(notes)
-    _ask_and_tell(arguments, evaluation.with_store(rest, store, arguments.out), tasks, metadata)
+    rest = evaluation.with_host(evaluation.with_store(rest, store, arguments.out), metadata)
+    _ask_and_tell(arguments, rest, tasks, metadata)
     return 0
 
 

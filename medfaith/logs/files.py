@@ -170,7 +170,7 @@ def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
     name = arguments.get("pretrained") or arguments.get("model") or config.get("model")
     if not name:
         raise InputError(path, "names no model", column="config.model", expected="a results file of lm-eval")
-    known = {"pretrained", "model", "peft", "states_path"}
+    known = {"pretrained", "model", "peft", "states_path", "answers"}
     rest = json.dumps({k: v for k, v in arguments.items() if k not in known}, sort_keys=True, default=str)
     return str(name), str(arguments.get("peft") or ""), rest, str(arguments.get("states_path") or "")
 

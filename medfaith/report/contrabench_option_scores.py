@@ -36,7 +36,7 @@ from .contrabench_names import in_order, protocol_name
 from .contrabench_runs import Run, Setting
 from .tables import MODEL, PROTOCOL, SEED, UNDEFINED, Column, Table, count, count_of, percent
 
-_TASK = "medfaith_contrabench_option_scores"
+_TASKS = ("medfaith_contrabench_option_scores", "medfaith_contrabench_letter_scores")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class ScoredRun(Run):
 
 
 def holds_scores(file: SampleFile) -> bool:
-    return file.task.startswith(_TASK)
+    return file.task.startswith(_TASKS)
 
 
 def read_scored_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[ScoredRun]:
@@ -75,7 +75,7 @@ class _ScoreLines(Lines):
         doc = sample["doc"]
         self.scores[place], self.difference[place] = split_scores(doc, _values(sample["filtered_resps"], doc))
         best = int(predicted([self.scores[place]])[0])
-        read[place] = Reading(best, best, "parsed", "not_applied")
+        read[place] = Reading(best, best, "parsed" if best >= 0 else "unparsed", "not_applied")
 
     def run(self, setting: Setting, file: SampleFile, *, single: bool) -> ScoredRun:
         run = super().run(setting, file, single=single)
@@ -93,7 +93,8 @@ def _values(responses: Any, doc: Mapping[str, Any]) -> list[float]:
     except (TypeError, ValueError, LookupError) as error:
         raise SampleError("filtered_resps", f"{str(responses)[:100]} are not the scores of options") from error
     expected = {len(doc["options"]), len(choices(dict(doc)))}  # earlier versions scored the options alone
-    if len(values) not in expected or not all(map(math.isfinite, values)):
+    unanswered = all(map(math.isnan, values))
+    if len(values) not in expected or not (unanswered or all(map(math.isfinite, values))):
         raise SampleError("filtered_resps", f"{values} are not {max(expected)} finite scores")
     return values
 

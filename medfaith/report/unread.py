@@ -12,6 +12,7 @@ from medfaith.logs.files import SampleFile, find_sample_files
 from medfaith.logs.lines import responses
 from medfaith.printing import percent, table
 from medfaith.tasks import BASELINES
+from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, in_one_line, shortened
 
 from .contrabench_runs import Run
 from .heal_runs import HealRun
@@ -19,9 +20,7 @@ from .results import read_file
 from .surgx_runs import SurgXRun
 
 LIMIT = 0.02  # share of unread answers above which a report warns
-FEW = 20  # answers of a run, below which it is no wonder that all are the same
 SHOWN = 3  # answers in a warning
-_LENGTH = 120  # characters of an answer in a warning, of its end: an answer that was cut shows it there
 
 ReadRun = Run | HealRun | SurgXRun  # of That's the Wrong Lung! no answer is read
 
@@ -68,15 +67,11 @@ def _same_notes(runs: Sequence[ReadRun]) -> list[str]:
     logs = {run.source.path: run for run in own if run.n >= FEW}
     notes = []
     for path, run in logs.items():
-        answers = (" ".join(response.split()) for _, response in responses(path))
+        answers = (in_one_line(response) for _, response in responses(path))
         first = next(answers)
         if all(answer == first for answer in answers):
-            said = f"“{_shortened(first)}”" if first else "empty"
-            notes.append(
-                f"WARNING: all answers of {run.model_name} in {path.name} are {said}. What to do: see whether the chat "
-                "template is applied (--apply_chat_template), whether the model gets enough tokens (--gen_kwargs "
-                "max_gen_toks=N), and whether its images are blank"
-            )
+            said = f"“{shortened(first)}”" if first else "empty"
+            notes.append(f"WARNING: all answers of {run.model_name} in {path.name} are {said}. What to do: {IF_SAME}")
     return notes
 
 
@@ -89,9 +84,7 @@ def unread_notes(runs: Sequence[ReadRun]) -> list[str]:
             shown = " ".join(f"“{answer}”" for answer in _answers(run.source, unread))
             notes.append(
                 f"WARNING: {len(unread):,} of {run.n:,} answers ({unread_share(run):.1%}) of {run.model_name} in "
-                f"{run.source.path.name} could not be read, such as {shown}. What to do: if answers are cut, give the "
-                "model more tokens (--gen_kwargs max_gen_toks=N); if a person can read them, measure our reading with "
-                "medfaith read, or let a language model read them, too (medfaith report --extractor-model)"
+                f"{run.source.path.name} could not be read, such as {shown}. What to do: {IF_UNREAD}"
             )
     return notes
 
@@ -101,11 +94,7 @@ def _answers(file: SampleFile, ids: Collection[str]) -> list[str]:
     found: dict[str, None] = {}
     for row_id, response in responses(file.path):
         if row_id in ids:
-            found[_shortened(" ".join(response.split()))] = None
+            found[shortened(in_one_line(response))] = None
         if len(found) == SHOWN:
             break
     return list(found)
-
-
-def _shortened(answer: str) -> str:
-    return f"…{answer[-_LENGTH:]}" if len(answer) > _LENGTH else answer

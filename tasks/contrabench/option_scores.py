@@ -32,6 +32,11 @@ def choices(doc: dict[str, Any]) -> list[str]:
     return [*doc["options"], *concept_texts(doc)]
 
 
+def letters(doc: dict[str, Any]) -> list[str]:
+    """The letters of the options, for servers, which score the first token of an answer at most."""
+    return list(string.ascii_uppercase[: len(doc["options"])])
+
+
 def concept_texts(doc: dict[str, Any]) -> list[str]:
     """Positive and negated context, and both followed by the finding's words: four texts, or none (Appendix A.3).
 
@@ -47,9 +52,9 @@ def concept_texts(doc: dict[str, Any]) -> list[str]:
     prefix = text[: len(text) - len(words)]
     if not prefix.strip() or not prefix[-1].isspace() or text[len(prefix) :].casefold() != words.casefold():
         return []
-    letters = string.ascii_uppercase
-    contexts = [f"{letters[counterpart]}.", f"{letters[negated]}. {prefix.rstrip()}"]
-    return [*contexts, f"{letters[counterpart]}. {words}", f"{letters[negated]}. {text}"]
+    of = string.ascii_uppercase
+    contexts = [f"{of[counterpart]}.", f"{of[negated]}. {prefix.rstrip()}"]
+    return [*contexts, f"{of[counterpart]}. {words}", f"{of[negated]}. {text}"]
 
 
 def target(doc: dict[str, Any]) -> int:
@@ -60,8 +65,9 @@ def target(doc: dict[str, Any]) -> int:
 def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
     """Per-row values: whether the option with the highest score is right or the negated one, and the polarity gap.
 
-    The gap and the concept difference are in nats. A row is in the subset `safe`, in `control` or in neither, and its
-    concept difference is None where `concept_texts` has no texts. See `evaluate_metrics/polarity/option_scores.py`.
+    A row whose scores are NaN is unanswered: it is not right, and has no gap. The gap and the concept difference are in
+    nats. A row is in the subset `safe`, in `control` or in neither, and its concept difference is None where
+    `concept_texts` has no texts. See `evaluate_metrics/polarity/option_scores.py`.
     """
     of_options, difference = split_scores(doc, [score for score, _ in results])
     scores = [of_options]

@@ -43,18 +43,20 @@ def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
     return layers
 
 
-def layer_at(model: Any, layer: int) -> torch.nn.Module:
-    """Decoder layer number `layer`, counted as Python counts: -1 is the last one."""
+def reading_layers(model: Any) -> Sequence[torch.nn.Module]:
+    """The decoder layers that read the image: all of them, or those of cross-attention where a model has such."""
     layers = decoder_layers(model)
+    crossing = getattr(model.config.get_text_config(), "cross_attention_layers", None)
+    return layers if crossing is None else [layers[number] for number in crossing]
+
+
+def layer_at(model: Any, layer: int) -> torch.nn.Module:
+    """Number `layer` of the layers that read the image, counted as Python counts: -1 is the last one."""
+    layers = reading_layers(model)
     if not -len(layers) <= layer < len(layers):
         expected = f"-{len(layers)} to {len(layers) - 1}"
         raise InputError("layer", f"{layer} of a model with {len(layers)} decoder layers", expected=expected)
     return layers[layer]
-
-
-def visual_positions(input_ids: torch.Tensor, image_token_id: int) -> np.ndarray:
-    """Where one image's tokens stand in a prompt of shape (1, n): positions from 0, int64, shape (n_visual,)."""
-    return np.flatnonzero((input_ids[0] == image_token_id).cpu().numpy())
 
 
 def grad_cam(activations: np.ndarray, gradients: np.ndarray) -> np.ndarray:
@@ -86,8 +88,9 @@ def token_cam(
         model: a transformers image-text-to-text model in evaluation mode.
         inputs: prompt *and* answer as the model's forward takes them; `input_ids` has shape (1, n).
         answer: positions in `input_ids` of the answer's tokens to explain, each at least 1.
-        visual: positions of the tokens that stand for the image in `input_ids` (visual_positions), shape (n_visual,).
-        layer: the decoder layer at whose input the image's tokens are looked at.
+        visual: where the image's tokens stand in `input_ids`, shape (n_visual,); by cross-attention, where its states
+            stand among all that the layers read, tile by tile.
+        layer: the decoder layer at whose input the image's tokens are looked at, of `reading_layers`.
         target: `logit`, z_j as published, or `logprob`, log softmax(z)_j, which a rival token's gain lowers too.
 
     Returns:
@@ -107,14 +110,13 @@ def token_cam(
         raise InputError(
             "answer tokens", f"positions {outside} of a text of shape {tuple(ids.shape)}", expected="(1, n)"
         )
-    where = torch.as_tensor(visual, device=ids.device)
     takes_kept_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
     earliest = min(answer, default=1) - 1 if takes_kept_logits else 0  # the first position whose logits are needed
     kept = {"logits_to_keep": ids.shape[1] - earliest} if takes_kept_logits else {}
-    with torch.no_grad(), _input_of(layer_at(model, layer)) as captured:
+    with torch.no_grad(), _read_from(model, layer) as captured:
         logits = model(**inputs, **kept, use_cache=False).logits[0]
-        leaf = captured["hidden_states"]
-        activations = _array(leaf[0, where.to(leaf.device)])
+        (leaf,) = captured
+        activations = _of_tokens(leaf, visual)
         maps = np.zeros((len(answer), len(visual)), dtype=np.float32)
         for number, position in enumerate(answer):
             with torch.enable_grad():
@@ -123,31 +125,47 @@ def token_cam(
                 score = scores[ids[0, position]]
             keep = number + 1 < len(answer)
             (gradient,) = torch.autograd.grad(score, leaf, retain_graph=keep)
-            maps[number] = grad_cam(activations, _array(gradient[0, where.to(leaf.device)]))
+            maps[number] = grad_cam(activations, _of_tokens(gradient, visual))
     return maps
 
 
 @contextmanager
-def _input_of(layer: torch.nn.Module):
-    """While it is open, `layer` reads a leaf that carries gradients, kept as `hidden_states` in the dict it yields.
+def _read_from(model: Any, layer: int):
+    """While it is open, what `layer` reads of the image is a leaf that carries gradients, in the list that it yields.
 
-    Gradients are switched on from there to the end of the forward pass, so that the graph holds no earlier layer.
+    Gradients are switched on from there to the end of the forward pass, so that the graph holds no earlier layer. By
+    cross-attention the layers behind it read the same states again.
     """
     import torch
 
-    captured: dict[str, torch.Tensor] = {}
+    captured: list[torch.Tensor] = []
+    layers, crossing = reading_layers(model), reading_layers(model) is not decoder_layers(model)
+    name = "cross_attention_states" if crossing else "hidden_states"
 
     def read(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        hidden = args[0] if args else kwargs["hidden_states"]
-        torch.set_grad_enabled(True)  # the caller's torch.no_grad() puts it back
-        captured["hidden_states"] = leaf = hidden.detach().requires_grad_(True)
-        return ((leaf, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": leaf})
+        if not captured:
+            torch.set_grad_enabled(True)  # the caller's torch.no_grad() puts it back
+            seen = args[0] if args and not crossing else kwargs[name]
+            captured.append(seen.detach().requires_grad_(True))
+        if args and not crossing:
+            return (captured[0], *args[1:]), kwargs
+        return args, {**kwargs, name: captured[0]}
 
-    handle = layer.register_forward_pre_hook(read, with_kwargs=True)
+    first = layer_at(model, layer)
+    hooked = list(layers[layer % len(layers) :]) if crossing else [first]
+    handles = [one.register_forward_pre_hook(read, with_kwargs=True) for one in hooked]
     try:
         yield captured
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
+
+
+def _of_tokens(states: torch.Tensor, visual: np.ndarray) -> np.ndarray:
+    """Those of the image, (n_visual, channels)."""
+    import torch
+
+    return _array(states.flatten(0, -2)[torch.as_tensor(visual, device=states.device)])
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

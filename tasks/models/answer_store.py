@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
+
+from lm_eval.api.instance import Instance
 
 from ...loaders.errors import InputError
 from .chat_form import UNANSWERED, Reply
@@ -18,11 +22,28 @@ def key_of(**facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
+def with_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:
+    """Each request with its number among its copies: lm-eval's `repeats` want an answer for each."""
+    seen: Counter[int] = Counter()
+    for request in requests:
+        yield request, seen[id(request)]
+        seen[id(request)] += 1
+
+
+class Kept(NamedTuple):
+    """A reply with its key, and the row of a task that it answers."""
+
+    key: str
+    reply: Reply
+    task: str
+    row: str
+
+
 class AnswerStore:
     """Replies by key. The file also says of each reply which row of which task it answers, for whoever looks into it.
 
-    Every `put` is one transaction, so that whoever is killed loses only the answers that have not come yet. Several
-    processes may write one file.
+    What is put together is one transaction, so that whoever is killed loses only the answers that have not come yet.
+    Several processes may write one file.
 
     Args:
         path: of the file, which is made with the folders above it; None keeps nothing.
@@ -42,6 +63,11 @@ class AnswerStore:
         if self._database is not None:
             self._database.close()
 
+    @property
+    def keeps(self) -> bool:
+        """Whether there is a file."""
+        return self._database is not None
+
     def get(self, key: str) -> Reply | None:
         """The reply under a key; None where there is none, or only the reason why the question was not answered."""
         if self._database is None:
@@ -53,10 +79,17 @@ class AnswerStore:
 
     def put(self, key: str, reply: Reply, task: str, row: str) -> None:
         """Keeps a reply in the place of an earlier one."""
+        self.put_all([Kept(key, reply, task, row)])
+
+    def put_all(self, batch: Iterable[Kept]) -> None:
+        """Keeps the replies of a batch, all or, where the process is killed, none."""
         if self._database is not None:
-            values = (key, task, row, reply.outcome, json.dumps(reply._asdict(), ensure_ascii=False))
+            values = [
+                (key, task, row, reply.outcome, json.dumps(reply._asdict(), ensure_ascii=False))
+                for key, reply, task, row in batch
+            ]
             with self._database:
-                self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
+                self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
 
 
 def _opened(path: Path) -> sqlite3.Connection:

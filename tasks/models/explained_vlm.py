@@ -13,8 +13,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -22,8 +21,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from lm_eval.api.instance import Instance
-from lm_eval.models.utils import Collator, resize_image
-from tqdm import tqdm
+from lm_eval.models.utils import resize_image
 
 from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...loaders.errors import InputError
@@ -33,14 +31,12 @@ from ..explain.causal_plot import draw_causal_graph
 from ..explain.geometry import Geometry
 from ..explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
 from ..explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
-from ..explain.token_cam import TARGETS, layer_at, token_cam, visual_positions
-from .contrastive_encoders import short_name
+from ..explain.token_cam import TARGETS, decoder_layers, layer_at, reading_layers, token_cam
 from .families import Seen, family_of, tiles_of
-from .hf_vlm import TOKEN_TYPES, HFVisionLM
+from .hf_vlm import CROSS_MASK, TOKEN_TYPES, HFVisionLM, lengthened
 from .image_lm import images_of
 
 YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
-SAMPLED = 256  # numbers of each weight that tell one model from another
 Span = tuple[int, int]
 
 
@@ -55,7 +51,7 @@ class ExplainedVLM(HFVisionLM):
     """hf-multimodal whose replies are `{"heatmaps": reference, "text": answer}`, with the heatmaps in a store.
 
     Args:
-        pretrained, **kwargs: as for hf-multimodal (medfaith-hf-vlm).
+        pretrained, **kwargs: as for medfaith-hf-vlm. `answers` keeps plain text; what is explained is in `store`.
         store: a folder for heatmaps. Without it replies are plain text, and nothing is explained. A row that is
             there, of this model, prompt and image, is not computed again.
         layer, target: of token_cam.token_cam.
@@ -93,14 +89,14 @@ class ExplainedVLM(HFVisionLM):
             # A layer or a family that is not there fails before anything is generated.
             layer_at(self.model, layer)
             self._family = family_of(self.model.config)
-        self._weights = weights_digest(self.model) if store else ""
+            if causal_graphs and reading_layers(self.model) is not decoder_layers(self.model):
+                found = f"are of attention to image tokens, and {self._family.name} has none"
+                raise InputError("causal_graphs", found, action="leave it out")
         self._folder = Path(store).expanduser() if store else None
         self._graphs = Path(causal_graphs).expanduser() if causal_graphs else None
         self._backend = cleann.pick_backend() if causal_graphs else None
         self._layer, self._target, self._channel = layer, target, channel
-        self._pretrained = pretrained if isinstance(pretrained, str) else self.model.name_or_path
         self._stores: dict[str, HeatmapStore] = {}
-        self._answers: list[list[int]] = []
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """hf-multimodal's answers; with `store` and classes or a sentence in the document, in the JSON protocol.
@@ -111,6 +107,7 @@ class ExplainedVLM(HFVisionLM):
         """
         if self._folder is not None:
             check_readers((request.doc for request in requests), self._folder)
+        self._refuse_cut_images(requests)
         plain = [n for n, request in enumerate(requests) if self._folder is None or not _is_explained(request)]
         texts = super().generate_until([requests[n] for n in plain], disable_tqdm) if plain else []
         replies = dict(zip(plain, texts, strict=True))
@@ -118,15 +115,15 @@ class ExplainedVLM(HFVisionLM):
         for number, of_request in shown.items():
             text = self._stored(requests[number], of_request)
             if text is not None:
-                replies[number] = self._reply(requests[number], text, of_request)
+                replies[number] = self._in_protocol(requests[number], text, of_request)
         pending, same = self._pending(requests, shown, replies)
-        quiet = True if disable_tqdm or self.rank != 0 else None  # None: no bar in a pipe
-        with tqdm(total=len(pending), disable=quiet, desc="answer and explain") as bar:
+        with self._bar(len(pending), disable_tqdm, "answer and explain") as bar:
             for batch in self._like_hf_multimodal(pending):
-                texts = super().generate_until([request for _, request in batch], True)
-                for (number, request), text, tokens in zip(batch, texts, self._answers, strict=True):
-                    self._explain(request, text, tokens, shown[number])
-                    replies[number] = self._reply(request, text, shown[number])
+                made = self._generated([request for _, request in batch])
+                for (number, request), (answer, tokens) in zip(batch, made, strict=True):
+                    self._look_at(request, answer)
+                    self._explain(request, answer.text, tokens, shown[number])
+                    replies[number] = self._in_protocol(request, answer.text, shown[number])
                     bar.update()
         return [replies[same.get(number, number)] for number in range(len(requests))]
 
@@ -145,21 +142,6 @@ class ExplainedVLM(HFVisionLM):
                     same[number] = first[where]
         return pending, same
 
-    def _like_hf_multimodal(self, pending: Sequence[tuple[int, Instance]]) -> Iterable[list[tuple[int, Instance]]]:
-        """The batches that hf-multimodal would make, one at a time: a killed run has kept what came before."""
-
-        def longest_first(item: tuple[int, Instance]) -> tuple[int, str]:
-            context = cast(Any, item[1].args)[0]
-            return -len(self.tok_encode(context)), context
-
-        order = Collator(pending, longest_first, lambda item: cast(Any, item[1].args)[1], "gen_kwargs")
-        return cast(Any, order.get_batched(n=int(self.batch_size)))
-
-    def _model_multimodal_generate(self, inputs: Any, max_length: int, stop: list[str], **kwargs: Any) -> torch.Tensor:
-        output = super()._model_multimodal_generate(inputs, max_length, stop, **kwargs)  # pyright: ignore
-        self._answers = output[:, inputs["input_ids"].shape[1] :].tolist()
-        return output
-
     def _store(self, request: Instance) -> HeatmapStore:
         """One a task: the same frame is asked about in more than one."""
         assert self._folder is not None
@@ -171,14 +153,11 @@ class ExplainedVLM(HFVisionLM):
         return self._stores[task]
 
     def _identity(self, task: str) -> dict[str, Any]:
-        n_layers = len(self.model.get_decoder().layers)
+        n_layers = len(reading_layers(self.model))
         return {
             "model": "medfaith-explained-vlm",
-            "pretrained": short_name(str(self._pretrained)),
-            "weights": self._weights,
-            "dtype": str(self.model.dtype),
+            **self._facts,
             "preprocessing": json.loads(self.processor.image_processor.to_json_string()),
-            "resize": [self.image_width, self.image_height, self.image_max_side],
             "explainer": {
                 "name": "token Grad-CAM",
                 "layer": self._layer % n_layers - n_layers,
@@ -196,7 +175,7 @@ class ExplainedVLM(HFVisionLM):
             return None
         return store.read(row, shown).extra["text"]
 
-    def _reply(self, request: Instance, text: str, shown: str) -> str:
+    def _in_protocol(self, request: Instance, text: str, shown: str) -> str:
         return json.dumps({"heatmaps": self._store(request).reference(shown), "text": text}, ensure_ascii=False)
 
     def _explain(self, request: Instance, text: str, tokens: Sequence[int], shown: str) -> None:
@@ -204,7 +183,7 @@ class ExplainedVLM(HFVisionLM):
         image = _only_image(request)
         resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
         prompt = dict(self.tok_batch_multimodal_encode([cast(Any, request.args)[0]], [[resized]]))
-        visual = visual_positions(prompt["input_ids"], self.model.config.image_token_id)
+        visual = self._family.positions(prompt, self.model.config)
         size = resized.height, resized.width
         tiles = tiles_of(self._family, Seen(len(visual), size, prompt, self.model.config, self.processor))
         tiles = of_channel(tiles, self._channel)
@@ -243,9 +222,13 @@ class ExplainedVLM(HFVisionLM):
         answer = torch.tensor([list(tokens[:used])], device=encoding["input_ids"].device)
         inputs = {**encoding, "input_ids": torch.cat([encoding["input_ids"], answer], dim=1)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        inputs.pop("labels", None)  # PaliGemma's processor thinks of training
+        if CROSS_MASK in inputs:
+            inputs[CROSS_MASK] = lengthened(inputs[CROSS_MASK], inputs["input_ids"].shape[1])
         for name in TOKEN_TYPES:
             if name in inputs:
-                inputs[name] = torch.cat([inputs[name], torch.zeros_like(answer)], dim=1)
+                own = torch.full_like(answer, self._answer_types.get(name, 0))
+                inputs[name] = torch.cat([inputs[name], own], dim=1)
         if inputs["input_ids"].shape[1] > self.max_length:
             found = f"{inputs['input_ids'].shape[1]} tokens with the image's do not fit into {self.max_length}"
             raise InputError(request.task_name or "request", found, row=str(request.doc["id"]))
@@ -336,17 +319,6 @@ def _shared_length(a: str, b: str) -> int:
 def tokens_in(span: Span, offsets: Sequence[Span]) -> list[int]:
     """Numbers of the tokens of which any character lies in the span."""
     return [number for number, (start, end) in enumerate(offsets) if start < span[1] and end > span[0]]
-
-
-def weights_digest(model: torch.nn.Module) -> str:
-    """Tells models of one name apart: a hash of every weight's name and shape, and of numbers spread over it."""
-    digest = blake2b(digest_size=8)
-    for name, weight in sorted(model.state_dict().items()):
-        flat = weight.detach().reshape(-1)
-        step = max(1, flat.numel() // SAMPLED)
-        digest.update(f"{name} {tuple(weight.shape)}".encode())
-        digest.update(flat[::step].double().cpu().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _is_explained(request: Instance) -> bool:

@@ -1,8 +1,7 @@
 """`medfaith-hf-vlm`: lm-eval's hf-multimodal with option scores, log p(option | images, prompt).
 
-What generates text is hf-multimodal's, after a look at the number of images. What is added is `loglikelihood` with
-images, which lm-eval's class refuses, and the hidden states that CXR-ContraBench's boundary check looks at (Appendix
-A.3).
+What generates text is hf-multimodal's (`answering_vlm`). What is added is `loglikelihood` with images, which lm-eval's
+class refuses, and the hidden states that CXR-ContraBench's boundary check looks at (Appendix A.3).
 """
 
 from __future__ import annotations
@@ -16,17 +15,22 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+import transformers
 from lm_eval.api.instance import Instance
-from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER, HFMultimodalLM
-from lm_eval.models.utils import replace_placeholders, resize_image
-from tqdm import tqdm
+from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER
+from lm_eval.models.utils import replace_placeholders
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from ...loaders.errors import InputError, MedfaithError
 from ...loaders.whole import whole_file
-from .image_lm import images_of
+from .answer_store import AnswerStore
+from .answering_vlm import AnsweringVLM
+from .families import claimed
+from .image_lm import row_id
+from .kept_scores import KeptScores
 
-TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # which tokens are an image's; a continuation's never are
+TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # which tokens are an image's, or the prompt's (PaliGemma)
+CROSS_MASK = "cross_attention_mask"  # which image each token of a prompt sees, where it is by cross-attention
 
 
 class Score(NamedTuple):
@@ -58,7 +62,7 @@ class _Row(NamedTuple):
     start: int  # where the continuation begins
 
 
-class HFVisionLM(HFMultimodalLM):
+class HFVisionLM(AnsweringVLM):
     """hf-multimodal with image-conditioned `loglikelihood`.
 
     A request is (context, continuation, {"visual": images}); requests with the same context string and the same
@@ -74,29 +78,15 @@ class HFVisionLM(HFMultimodalLM):
     Args:
         pretrained, **kwargs: as for hf-multimodal. Without a chat template `image_string` is what the processor expands
             for one image; for Qwen2.5-VL name `<|vision_start|><|image_pad|><|vision_end|>`, or neighbouring images run
-            into one another.
+            into one another. `answers` (AnsweringVLM) keeps scores, too.
         states_path: a .npz file for the hidden states of all continuations that `loglikelihood` scores: `task`, `id`
             (the row's), `option` (its index), each of shape (n,), and `state`, float32 of shape (n, hidden size).
-            It stays in memory until it is written (4 bytes x n x hidden size). One process only.
+            It stays in memory until it is written (4 bytes x n x hidden size). One process only. `answers` then keeps
+            no scores.
     """
 
-    # What lm-eval's class has, as far as it is used here: its decorator hides the class from type checkers.
-    model: Any
-    processor: Any
-    tokenizer: Any
-    batch_size: Any
-    max_length: int
-    max_images: Any
-    image_token: str
-    image_width: int | None
-    image_height: int | None
-    image_max_side: int | None
-    chat_applied: bool
-    tok_encode: Callable[..., list[int]]
-    tok_decode: Callable[..., str]
-
     def __init__(self, pretrained: Any, states_path: str | None = None, **kwargs: Any) -> None:
-        super().__init__(pretrained, **kwargs)  # pyright: ignore[reportCallIssue] (lm-eval's decorator hides the class)
+        super().__init__(pretrained, **kwargs)
         if states_path and self.world_size > 1:
             raise MedfaithError("states_path: hidden states can be kept by one process only\n  what to do: run one")
         self._states_path = Path(states_path).expanduser() if states_path else None
@@ -104,36 +94,13 @@ class HFVisionLM(HFMultimodalLM):
         parameters = inspect.signature(self.model.forward).parameters
         self._takes_features = "mm_encoder_outputs" in parameters
         self._takes_kept_logits = "logits_to_keep" in parameters
+        family = claimed(self.model.config)
+        self._answer_types = {"token_type_ids": family.answer_type if family else 0}
+        self._prompt_end = family.prompt_end if family else ""
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """hf-multimodal's answers, of requests that keep all their images.
-
-        Raises:
-            InputError: a request has more images than `max_images`: the rest would be cut, in a few-shot prompt those
-                that the question is about.
-        """
-        for request in requests:
-            n_images = len(images_of(request))
-            if self.max_images is not None and n_images > self.max_images:
-                raise InputError(
-                    request.task_name or "request",
-                    f"has {n_images} images, of which max_images={self.max_images} would be kept",
-                    expected="every image that the question and its exemplars name",
-                    action=f"pass max_images={n_images} or more in --model_args, or leave it out",
-                    row=_row_id(request),
-                )
-        return super().generate_until([_listed(request) for request in requests], disable_tqdm)  # pyright: ignore[reportCallIssue]
-
-    def tok_batch_multimodal_encode(self, strings: list[str], images: list[list], *given: Any, **options: Any) -> Any:
-        """lm-eval's, which fails where no prompt has an image (control `none`): those are text alone.
-
-        Shapes: input_ids and attention_mask (n, tokens), padded on the left.
-        """
-        if any(len(of_one) for of_one in images):
-            return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *given, **options)
-        side = options.get("padding_side", "left")
-        encoded = self.tokenizer(strings, padding="longest", padding_side=side, return_tensors="pt")
-        return encoded.to(self.device)
+    def _create_model(self, *given: Any, **options: Any) -> None:
+        self.AUTO_MODEL_CLASS = _auto_class(cast(Any, self).config.model_type)
+        cast(Any, super())._create_model(*given, **options)
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """(log-likelihood in nats, whether greedy) a request; requests without images go to lm-eval's own method.
@@ -155,17 +122,29 @@ class HFVisionLM(HFMultimodalLM):
         return np.stack([s.state for s in self._score(requests, disable_tqdm, states=True) if s.state is not None])
 
     def _score(self, requests: Sequence[Instance], disable_tqdm: bool, states: bool) -> list[Score]:
+        """Of each request, what is kept, or is computed and kept. With `states` all is computed, and nothing kept."""
         scores: dict[int, Score] = {}
-        quiet = True if disable_tqdm or self.rank != 0 else None  # None: no bar in a pipe
-        with tqdm(total=len(requests), disable=quiet, desc="score options") as bar:
-            for batch in self._batches(requests):
-                for row, score in zip(batch, self._forward(batch, states), strict=True):
-                    scores[row.number] = score
-                bar.update(len(batch))
+        path = None if states else self._answers
+        with AnswerStore(path) as store, self._bar(len(requests), disable_tqdm, "score options") as bar:
+            kept = KeptScores(store, requests, self._keys)
+            for batch in self._batches(requests, kept.missing):
+                made = {row.number: score for row, score in zip(batch, self._forward(batch, states), strict=True)}
+                kept.put({number: (score.log_likelihood, score.greedy) for number, score in made.items()})
+                scores |= made
+                bar.update(len(scores) + len(kept.found) - bar.n)
+        scores |= {number: Score(*score, None) for number, score in kept.found.items()}
         return [scores[number] for number in range(len(requests))]
 
-    def _batches(self, requests: Sequence[Instance]) -> Iterator[list[_Row]]:
-        """Rows in batches; no more contexts are held at a time than one batch has."""
+    def _keys(self, requests: Sequence[Instance]) -> list[str]:
+        """Of requests about the same images."""
+        images = self._opened(requests[0]).args[2]  # pyright: ignore (lm-eval declares a bare tuple)
+        return [self._key(replace(request, arguments=(*request.args[:2], images))) for request in requests]
+
+    def _batches(self, requests: Sequence[Instance], missing: Callable[[list[int]], list[int]]) -> Iterator[list[_Row]]:
+        """Rows in batches; no more contexts are held at a time than one batch has.
+
+        missing: of the numbers of the requests about one context, those that are to be scored.
+        """
         groups: dict[tuple[str, int], list[int]] = {}
         for number, request in enumerate(requests):
             context, _, images = _arguments(request)
@@ -178,7 +157,10 @@ class HFVisionLM(HFMultimodalLM):
 
         batch: list[_Row] = []
         # The longest first: what does not fit in memory fails at once, and a batch has little padding.
-        for group in sorted(groups.values(), key=length, reverse=True):
+        for whole in sorted(groups.values(), key=length, reverse=True):
+            group = missing(whole)
+            if not group:
+                continue
             context = self._encode(requests[group[0]])
             alone = context.features is None
             if alone and batch:
@@ -199,18 +181,19 @@ class HFVisionLM(HFMultimodalLM):
         """The request's context through the processor, exactly as for `generate_until`, and the vision encoder."""
         text, _, visual = _arguments(request)
         text = text.rstrip()
-        size = self.image_width, self.image_height, self.image_max_side
-        images = [resize_image(image, *size) for image in visual[:]]
+        images = self._shown(visual)
         self._check_placeholders(request, text, len(images))
         encoding = dict(self.tok_batch_multimodal_encode([text], [images], padding_side="right"))
         if not self.chat_applied:
             text = replace_placeholders(text, DEFAULT_IMAGE_PLACEHOLDER, self.image_token, self.max_images)
         tokens = encoding.pop("input_ids")[0].tolist()
-        encoding.pop("attention_mask", None)
+        for unused in ("attention_mask", "labels"):
+            encoding.pop(unused, None)
         token_types = {name: encoding.pop(name)[0].tolist() for name in TOKEN_TYPES if name in encoding}
         features = self._features(encoding)
         if features is not None:
             encoding = {name: tensor for name, tensor in encoding.items() if not name.startswith("pixel")}
+        text += self._prompt_end
         return _Context(text, tokens, self._tokens(text), token_types, encoding, features)
 
     def _check_placeholders(self, request: Instance, text: str, n_images: int) -> None:
@@ -226,7 +209,7 @@ class HFVisionLM(HFMultimodalLM):
                 f"the prompt has {found} image placeholders for {n_images} images",
                 expected=f"one {DEFAULT_IMAGE_PLACEHOLDER} an image",
                 action="let doc_to_text write as many placeholders as doc_to_image gives images",
-                row=_row_id(request),
+                row=row_id(request),
             )
 
     def _features(self, inputs: Mapping[str, torch.Tensor]) -> BaseModelOutputWithPooling | None:
@@ -253,6 +236,8 @@ class HFVisionLM(HFMultimodalLM):
         """
         text, continuation, _ = _arguments(request)
         continuation = text[len(text.rstrip()) :] + continuation
+        if self._prompt_end.isspace():
+            continuation = continuation.lstrip()  # white space stands there already
         whole = self._tokens(context.text + continuation)
         same = takewhile(lambda pair: pair[0] == pair[1], zip(whole, context.unexpanded, strict=False))
         shared = sum(1 for _ in same)
@@ -265,13 +250,13 @@ class HFVisionLM(HFMultimodalLM):
         tokens, start = context.tokens[:kept] + whole[shared:], len(context.tokens)
         where = request.task_name or "request"
         if len(tokens) <= start:
-            raise InputError(where, f"{continuation!r} adds no token to the prompt", row=_row_id(request))
+            raise InputError(where, f"{continuation!r} adds no token to the prompt", row=row_id(request))
         if len(tokens) > self.max_length:
             raise InputError(
                 where,
                 f"{len(tokens)} tokens with the images' do not fit into {self.max_length}",
                 action="raise max_length in --model_args if the model takes more; or send smaller or fewer images",
-                row=_row_id(request),
+                row=row_id(request),
             )
         return _Row(number, context, tokens, start)
 
@@ -305,11 +290,14 @@ class HFVisionLM(HFMultimodalLM):
             "input_ids": padded([row.tokens for row in batch], self.tokenizer.pad_token_id),
             "attention_mask": padded([[1] * len(row.tokens) for row in batch], 0),
         }
-        for name in batch[0].context.token_types:  # a continuation is text: type 0, as is padding
-            inputs[name] = padded([row.context.token_types[name][: len(row.tokens)] for row in batch], 0)
+        for name in batch[0].context.token_types:
+            own = self._answer_types.get(name, 0)  # of a continuation; of padding it does not matter
+            inputs[name] = padded([row.context.token_types[name][: row.start] for row in batch], own)
         contexts = [row.context for row in batch]
         for name in contexts[0].inputs:
             inputs[name] = torch.cat([context.inputs[name] for context in contexts])
+        if CROSS_MASK in inputs:
+            inputs[CROSS_MASK] = lengthened(inputs[CROSS_MASK], length)
         if contexts[0].features is not None:
             pooled: list[Any] = [context.features.pooler_output for context in contexts if context.features]
             joined: Any = torch.cat(pooled) if torch.is_tensor(pooled[0]) else list(chain.from_iterable(pooled))
@@ -319,27 +307,32 @@ class HFVisionLM(HFMultimodalLM):
     def _keep_states(self, requests: Sequence[Instance], scores: Sequence[Score]) -> None:
         for request, score in zip(requests, scores, strict=True):
             assert score.state is not None
-            self._states.append((request.task_name or "", _row_id(request), request.idx, score.state))
+            self._states.append((request.task_name or "", row_id(request), request.idx, score.state))
         task, row, option, state = zip(*self._states, strict=True)
         assert self._states_path is not None
         with whole_file(self._states_path) as partial, partial.open("wb") as file:
             np.savez(file, task=np.array(task), id=np.array(row), option=np.array(option), state=np.stack(state))
 
 
+def _auto_class(kind: str) -> Any:
+    """What transformers loads a model type with: as images and text or, where it has no such class for it, as text.
+
+    Phi-4-multimodal is such a one.
+    """
+    from transformers.models.auto import modeling_auto
+
+    of_text = kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    of_images = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    return transformers.AutoModelForCausalLM if of_text and not of_images else AnsweringVLM.AUTO_MODEL_CLASS
+
+
+def lengthened(mask: torch.Tensor, length: int) -> torch.Tensor:
+    """A mask of shape (n, tokens, ...) for `length` tokens: those of an answer see what the prompt's last one sees."""
+    last = mask[:, -1:].expand(-1, length - mask.shape[1], *mask.shape[2:])
+    return torch.cat([mask, last], dim=1)
+
+
 def _arguments(request: Instance) -> tuple[str, str, Sequence[Any]]:
     """Context, continuation and images; lm-eval declares the arguments as a bare tuple."""
     context, continuation, auxiliary = cast(Any, request.args)
     return context, continuation, auxiliary["visual"]
-
-
-def _listed(request: Instance) -> Instance:
-    """A request without an image, with an empty list in place of the row's images, which refuse to be iterated over."""
-    if len(request.args) < 3 or len(images_of(request)):
-        return request
-    context, how, auxiliary = cast(Any, request.args)
-    return replace(request, arguments=(context, how, auxiliary | {"visual": []}))
-
-
-def _row_id(request: Instance) -> str:
-    doc = request.doc if isinstance(request.doc, Mapping) else {}
-    return str(doc.get("id", request.doc_id))

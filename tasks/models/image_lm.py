@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from lm_eval.api.instance import Instance
@@ -44,6 +44,12 @@ def images_of(request: Instance) -> Sequence[Image.Image]:
     """The images that a request shows."""
     arguments = cast(Any, request.args)
     return arguments[2]["visual"] if len(arguments) > 2 else []
+
+
+def row_id(request: Instance) -> str:
+    """The id of the row that a request asks about."""
+    doc = request.doc if isinstance(request.doc, Mapping) else {}
+    return str(doc.get("id", request.doc_id))
 
 
 def number_at_once(size: int | str, largest: int | None) -> int:

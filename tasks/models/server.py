@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import inspect
+import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,8 +24,8 @@ from PIL import Image
 from tqdm import tqdm
 
 from ...loaders.errors import InputError, MedfaithError
-from . import server_access, tally
-from .answer_store import AnswerStore, key_of
+from . import server_access, server_scores, tally
+from .answer_store import AnswerStore, key_of, with_repeats
 from .chat_form import (
     FILTERED,
     FILTERS,
@@ -42,19 +44,23 @@ from .chat_form import (
     stops_of,
     turns_of,
 )
+from .first_answers import FirstAnswers
 from .image_lm import ImageLM, images_of
 
 LM_EVALS = ("batch_size", "max_batch_size", "device")  # given to every model; a server has its own
 AHEAD = 8  # requests under way for each row whose images are encoded in the meantime
 LONGEST_REASON = 500  # characters of an error
 TOKENS_NAMES = ("max_tokens", "max_completion_tokens")
+FEWEST_LOST = 5  # requests lost in a row, each after its retries, that show a server to be down; or all at a time
 
 
 class ServerLM(ImageLM):
     """Asks a server, and counts what came of it (`tally`). Only whole answers are scored; others are "".
 
     A failing request is retried with growing pauses, or after as long as the server asks for (`openai`'s retries). A
-    row that still has no answer is unanswered, and the run goes on. The key comes from the variable OPENAI_API_KEY.
+    row that still has no answer is unanswered, and the run goes on. If the server cannot be reached for as many
+    requests in a row as are under way, the rows that are left are unanswered, too, and are not asked. The key comes
+    from the variable OPENAI_API_KEY.
 
     Args:
         base_url: up to and with the version, such as http://127.0.0.1:8000/v1
@@ -112,7 +118,9 @@ class ServerLM(ImageLM):
         self._concurrency, self._max_retries, self._timeout = concurrency, max_retries, timeout
         self._tokens_name, self._seed = max_tokens_name, seed
         self._answers = Path(answers).expanduser() if answers else None
+        self._first = FirstAnswers()
         version = server_access.look_up(self._url, self._key, self._model, max_tokens_name, max_retries)
+        self._lost = 0  # requests in a row that did not reach the server, or lost it
         self._identity = {"endpoint": self._url, "model": self._model, "version": version}
         with AnswerStore(self._answers):  # one that cannot be used is refused here
             pass
@@ -161,22 +169,67 @@ class ServerLM(ImageLM):
         if self._third_party:
             server_access.check_licences(getattr(images, "sources", ()), self._third_party, self._permitted)
 
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """(log-probability of an option's letter, whether it is the likeliest), NaN of a row without an answer.
+
+        A row's letters are scored by one request (server_scores). Other continuations are refused: a server gives the
+        probabilities of what it would say, not of what it is told.
+
+        Raises: as `generate_until`.
+        """
+        rows: dict[tuple[str, int], list[int]] = {}
+        for number, request in enumerate(requests):
+            context, continuation = cast(Any, request.args)[:2]
+            if not server_scores.is_letter(continuation):
+                raise self._no_probability()
+            rows.setdefault((context, id(images_of(request))), []).append(number)
+        first = [requests[numbers[0]] for numbers in rows.values()]
+        for request in first:
+            self._check(request)
+        with AnswerStore(self._answers) as store:
+            likeliest, outcomes = asyncio.run(self._ask_all(first, store, disable_tqdm, scores=True))
+        tally.count(outcomes)
+        if said := tally.sentence(outcomes):
+            print(f"medfaith-server: {said}", file=sys.stderr)
+        return self._scored(requests, list(rows.values()), likeliest)
+
+    def _scored(
+        self, requests: Sequence[Instance], rows: Sequence[Sequence[int]], likeliest: Sequence[str]
+    ) -> list[tuple[float, bool]]:
+        scores: dict[int, tuple[float, bool]] = {}
+        n_bounded = 0
+        for numbers, said in zip(rows, likeliest, strict=True):
+            letters = [cast(Any, requests[number].args)[1].strip() for number in numbers]
+            values, named = server_scores.of_letters(json.loads(said) if said else {}, letters)
+            n_bounded += any(named) and not all(named)
+            scores |= {number: (value, value == max(values)) for number, value in zip(numbers, values, strict=True)}
+        if n_bounded:
+            print(
+                f"medfaith-server: in {n_bounded:,} of {len(rows):,} rows a letter is not among the "
+                f"{server_scores.MOST} likeliest tokens; it has the score of the least likely of these at most",
+                file=sys.stderr,
+            )
+        return [scores[number] for number in range(len(requests))]
+
     async def _ask_all(
-        self, requests: Sequence[Instance], store: AnswerStore, quiet: bool
+        self, requests: Sequence[Instance], store: AnswerStore, quiet: bool, scores: bool = False
     ) -> tuple[list[str], Counter[str]]:
-        """What is scored of each answer, and how many answers had each outcome."""
+        """What is scored of each answer, and how many answers had each outcome. scores: the likeliest first tokens."""
         import openai
 
+        self._lost = 0  # another task tries again
         scored, outcomes = [""] * len(requests), Counter[str]()
-        waiting, free = enumerate(_with_repeats(requests)), asyncio.Semaphore(self._concurrency)
+        waiting, free = enumerate(with_repeats(requests)), asyncio.Semaphore(self._concurrency)
         http = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could lead out of the network
         options: Any = {"max_retries": self._max_retries, "timeout": self._timeout, "http_client": http}
         bar = tqdm(total=len(requests), disable=True if quiet else None, desc="ask the server")
 
         async def work() -> None:
             for number, (request, repeat) in waiting:
-                reply = await self._answer(client, free, store, request, repeat)
+                reply = await self._answer(client, free, store, request, repeat, scores)
                 scored[number] = reply.scored
+                if not scores:
+                    self._first.see(request.doc, reply, reply.scored)
                 outcomes[reply.outcome] += 1
                 bar.update()
 
@@ -186,11 +239,23 @@ class ServerLM(ImageLM):
         return scored, outcomes
 
     async def _answer(
-        self, client: Any, free: asyncio.Semaphore, store: AnswerStore, request: Instance, repeat: int
+        self,
+        client: Any,
+        free: asyncio.Semaphore,
+        store: AnswerStore,
+        request: Instance,
+        repeat: int,
+        scores: bool,
     ) -> Reply:
         """The stored reply, or the server's, which is stored."""
+        if self._is_down():
+            return Reply(UNANSWERED, reason="the server could not be reached any more")
         context, given = cast(Any, request.args)[:2]
-        turns, asked, stops = turns_of(context), settings(given, self._tokens_name, self._seed), stops_of(given)
+        turns, stops = turns_of(context), []
+        if scores:
+            asked = server_scores.asked(self._tokens_name)
+        else:
+            asked, stops = settings(given, self._tokens_name, self._seed), stops_of(given)
         pictures = await asyncio.to_thread(self._pictures, images_of(request))
         shown = messages(turns, [one.digest for one in pictures])
         key = key_of(**self._identity, messages=shown, settings=asked, stops=stops, repeat=repeat)
@@ -198,7 +263,7 @@ class ServerLM(ImageLM):
         if reply is None:
             body = {"model": self._model, "messages": messages(turns, [one.url for one in pictures]), **asked}
             async with free:
-                reply = await self._ask(client, body, stops)
+                reply = await self._ask(client, body, server_scores.read if scores else partial(read, stops=stops))
             store.put(key, reply, request.task_name or "", _row_id(request))
         return reply
 
@@ -206,13 +271,15 @@ class ServerLM(ImageLM):
         # By their places: a row without images (control none) refuses those that go through them, who need one.
         return [picture(images[place], self._encoding) for place in range(len(images))]
 
-    async def _ask(self, client: Any, body: dict[str, Any], stops: Sequence[str]) -> Reply:
+    async def _ask(self, client: Any, body: dict[str, Any], reading: Callable[[Any], Reply]) -> Reply:
         """What comes of one request and its retries. Raises InputError where the key is refused."""
         import openai
 
         try:
             # Not `chat.completions.create`: its checked types cost as much as the request, and drop unknown fields.
-            return read(await client.post("/chat/completions", body=body, cast_to=object), stops)
+            reply = reading(await client.post("/chat/completions", body=body, cast_to=object))
+        except openai.APIConnectionError as error:  # also of requests that took too long
+            return self._lose(error)
         except openai.APIStatusError as error:
             if error.status_code == 401:
                 server_access.refuse_key(error, self._url, self._model)
@@ -220,14 +287,21 @@ class ServerLM(ImageLM):
             return Reply(outcome, reason=f"{error.status_code}: {error.message}"[:LONGEST_REASON])
         except (openai.OpenAIError, ValueError) as error:
             return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+        self._lost = 0
+        return reply
 
+    def _lose(self, error: Exception) -> Reply:
+        self._lost += 1
+        if self._lost == max(self._concurrency, FEWEST_LOST):
+            print(
+                f"medfaith-server: {self._url} could not be reached for {self._lost} requests in a row; the rows "
+                "that are left are not asked\n  what to do: start the server and run the same command again",
+                file=sys.stderr,
+            )
+        return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
 
-def _with_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:
-    """Each request with its number among its copies: lm-eval's `repeats` want an answer for each."""
-    seen: Counter[int] = Counter()
-    for request in requests:
-        yield request, seen[id(request)]
-        seen[id(request)] += 1
+    def _is_down(self) -> bool:
+        return self._lost >= max(self._concurrency, FEWEST_LOST)
 
 
 def _row_id(request: Instance) -> str:

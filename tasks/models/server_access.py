@@ -43,9 +43,10 @@ def check_named(third_party: str | None, send_images_to: str | None) -> None:
         raise InputError(
             "base_url",
             f"{third_party} is no machine of yours or of a private network",
-            expected=f"send_images_to={third_party}, if images may go there"
+            expected=f"--send-images-to {third_party}, if images may go there"
             + (f"; it is {send_images_to}" if send_images_to else ""),
-            action=f"add send_images_to={third_party} to --model_args, or serve the model on a machine of your own",
+            action=f"add --send-images-to {third_party} (plain lm_eval: send_images_to={third_party} in the "
+            "--model_args of medfaith-server), or serve the model on a machine of your own",
         )
 
 
@@ -62,7 +63,8 @@ def check_licences(source_ids: Iterable[str], host: str, permitted: Iterable[str
                 f"its terms do not let its data go to a third party such as {host}",
                 expected=f"a server of your own: {entry.terms} ({entry.licence_url})",
                 action="serve the model on a machine of your own; or, if whoever owns the source has given you "
-                f"permission, add i_have_permission={source_id} to --model_args",
+                f"permission, add --i-have-permission {source_id} (plain lm_eval: i_have_permission={source_id} in the "
+                "--model_args of medfaith-server)",
             )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from medfaith.cli import main
+from medfaith.tasks import ABOUT
 
 
 def test_sources_lists_every_source_and_how_to_get_the_missing_ones(phantom_roots, capsys):
@@ -64,3 +65,40 @@ def test_argparse_refuses_with_status_2(arguments):
 def test_tasks_prints_the_include_path(capsys):
     assert main(["tasks"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "contrabench" / "adapter.py").is_file()
+
+
+def test_tasks_lists_what_each_task_asks_and_needs(capsys):
+    assert main(["tasks", "--list"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 100
+    assert main(["tasks", "--names"]) == 0
+    names = capsys.readouterr().out.split()
+    assert sorted(line.split()[0] for line in text.splitlines() if line.startswith("medfaith_")) == names
+    assert (
+        """
+medfaith_contrabench_3shot_images  (2 tasks)
+    Three examples from OpenI, each with its own images (Appendix G, Table 18)
+    Data: cxr-contrabench-chexpert, cxr-contrabench-chexstruct, cxr-contrabench-openi. Roots:
+    chexpert, openi.
+    Models: any. Prompt: 3shot_images.
+"""
+        in text
+    )
+    assert "Models: option scores." in text
+    assert "option scores take medfaith-hf-vlm," in text
+    assert (
+        """
+medfaith_surgx_triplets  (test split)
+    Which instrument does what to what? Coverage, AP; RAS (sections 3.4.2, 4.3.2)
+    Data: surgxbench-cholect45. Roots: cholect45.
+    Models: any; heatmaps by medfaith-contrastive, medfaith-explained-vlm.
+"""
+        in text
+    )
+
+
+def test_help_of_eval_lists_the_models_in_one_line_each(capsys):
+    with pytest.raises(SystemExit):
+        main(["eval", "--help"])
+    found = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if len(line) <= 100]
+    assert [[name, about] for name, about in ABOUT.items() if [name, about] not in found] == []

@@ -15,7 +15,8 @@ from PIL import Image
 
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import token_cam as explainer
-from medfaith.tasks.explain.token_cam import decoder_layers, grad_cam, token_cam, visual_positions
+from medfaith.tasks.explain.token_cam import decoder_layers, grad_cam, token_cam
+from medfaith.tasks.models.families import image_tokens
 from tests.tasks.tiny_models import PLACEHOLDER, SAVE
 
 N_VISUAL = {"llava": 4, "qwen2_5_vl": 6}  # 28 x 28 in patches of 14; 60 x 90 in merged patches of 28
@@ -40,7 +41,7 @@ class Case:
         encoding = processor(images=[Image.fromarray(pixels)], text=[text], return_tensors="pt")
         self.inputs = {k: v.double() if v.is_floating_point() else v for k, v in encoding.items()}
         self.length = self.inputs["input_ids"].shape[1]
-        self.visual = visual_positions(self.inputs["input_ids"], self.model.config.image_token_id)
+        self.visual = image_tokens(self.inputs, self.model.config)
 
     def cam(self, positions: list[int], **arguments: Any) -> np.ndarray:
         return token_cam(self.model, self.inputs, positions, self.visual, **arguments)

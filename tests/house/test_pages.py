@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 import pytest
 from click import UsageError
 
-from medfaith import cli
+from medfaith import cli, task_list
 from medfaith.tasks import include_path
+from medfaith.tasks.listing import listed, scoring_models
 from medfaith.tasks.run import task_names
 from tests import __main__ as checks
 from tests.house.parsers import of_job, options
@@ -49,6 +50,7 @@ ONLY_PARSED = {
     "medfaith report --rows": "it needs an audit; tests/audit has one",
     "medfaith report --annotations": "a person writes that file; tests/report has some",
     "lm_eval run": "tests/tasks/test_lm_eval_command.py runs it",
+    "accelerate": "it starts several processes",
     "inspect": "it takes a process of its own; tests/tasks/test_harness_inspect.py runs it",
     "uv": "it installs", "hf": "it asks for a token", ".": "it changes a shell",
     "python -m tests": "it runs this test", "pre-commit": "it changes the clone",
@@ -167,6 +169,8 @@ def parse(words: Sequence[str]) -> None:
         case ["medfaith", ("audit" | "eval") as job, *rest]:
             _, for_lm_eval = cli.parser().parse_known_args([job, *rest])
             lm_eval_parser().parse_args(["run", *for_lm_eval])
+        case ["accelerate", "launch", "--num_processes", _, "-m", *rest]:
+            parse(rest)
         case ["medfaith", *rest]:
             cli.parser().parse_args(rest)
         case ["lm_eval", "run", *rest]:
@@ -260,6 +264,18 @@ def test_what_running_text_names_exists(page):
         else:
             parse(words)
     assert alone <= options(cli.parser()) | options(lm_eval_parser()) | ELSEWHERE, page
+
+
+def test_the_table_of_groups_is_the_list_of_tasks():
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    section = page.split("## The groups of tasks")[1].split("\n## ")[0]
+    groups = (of for of in listed() if of.name not in (task.name for task in of.tasks) and not of.name.endswith("_all"))
+    cells = (
+        (f"`{of.name}`", of.description, ", ".join(of.roots), task_list.models(of), ", ".join(of.prompts) or "–")
+        for of in groups
+    )
+    assert re.findall(r"^\| `.*", section, re.MULTILINE) == [f"| {' | '.join(row)} |" for row in cells]
+    assert all(f"`{name}`" in section for name in scoring_models())
 
 
 def test_a_typo_is_found(place, monkeypatch):

@@ -153,7 +153,8 @@ def test_a_broken_file_of_states_is_an_error_that_names_it(tmp_path, case):
 
 @pytest.mark.parametrize(
     ("responses", "words"),
-    [([[score, "False"]] * n, "7 finite scores") for score, n in (("-1.0", 4), ("-1.0", 8), ("nan", 7), ("-inf", 7))]
+    [([[score, "False"]] * n, "7 finite scores") for score, n in (("-1.0", 4), ("-1.0", 8), ("nan", 4), ("-inf", 7))]
+    + [([["nan", "False"]] * 6 + [["-1.0", "False"]], "7 finite scores")]
     + [(read, "the scores of options") for read in ([["x", "False"]] * 7, [[]] * 7, [-1.0] * 7, None)],
 )
 def test_a_broken_log_of_scores_names_the_line(tmp_path, responses, words):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import open_store
-from medfaith.tasks.explain.token_cam import token_cam, visual_positions
+from medfaith.tasks.explain.token_cam import token_cam
 from medfaith.tasks.heal.localization import read_reply as read_localized
-from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in, weights_digest
+from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in
+from medfaith.tasks.models.families import image_tokens
+from medfaith.tasks.models.weights import weights_digest
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
 from tests.tasks import tiny_models
@@ -93,7 +96,7 @@ def by_transformers(folder: Path, question: str, answer: str, words: Sequence[st
         first = answer.index(word)
         inside = (ends > first) & (ends - np.diff(ends, prepend=0) < first + len(word))
         positions = [start + int(n) for n in np.flatnonzero(inside)]
-        visual = visual_positions(full["input_ids"], model.config.image_token_id)
+        visual = image_tokens(full, model.config)
         grid = (2, 2) if folder.name == "llava" else inputs["image_grid_thw"][0, 1:].numpy() // 2
         maps.append(token_cam(model, full, positions, visual).mean(axis=0).reshape(grid))
     return maps
@@ -271,10 +274,13 @@ def test_only_what_can_be_explained_is(llava: Path, tmp_path: Path):
     """A yes or no to a question of HEAL-MedVQA, among requests of tasks that keep no heatmaps."""
     question, reader = next(iter(ABOUT_SENTENCES)), HeatmapReader(str(tmp_path))
     rows = [ask(0, question, id="a", classes=[]), ask(0, question, id="b", classes=[], heatmaps=reader)]
-    plain, explained = load(llava, store=str(tmp_path), batch_size=2).generate_until(rows)
+    places = {"store": str(tmp_path), "answers": str(tmp_path / "answers")}
+    plain, explained = load(llava, **places, batch_size=2).generate_until(rows)
     reply = read_localized(explained)
     assert plain == reply.text
     assert reader.read(reply.heatmaps or "", "b", SIZE[::-1])[0][ATTENTION].max() > 0
+    with sqlite3.connect(tmp_path / "answers") as database:
+        assert database.execute("SELECT row, outcome FROM answers").fetchall() == [("a", "answered")]
 
 
 def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_path: Path, monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,16 +19,18 @@ from lm_eval.models.hf_vlms import HFMultimodalLM
 from PIL import Image
 
 from medfaith.cli import main
+from medfaith.loaders.errors import MedfaithError
 from medfaith.models import rows
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
+from medfaith.tasks.explain.token_cam import reading_layers
 from medfaith.tasks.models import families
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.families import Family, Seen
 
 FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
 TINY = {file: importlib.import_module(f"tests.tasks.tiny_families.{file}") for file in FILES}
-SIZES = [(160, 90), (60, 130), (100, 100), (300, 60)]  # width and height
+SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
 OPTIONS = [" A", " No edema", " Pleural effusion,\nsmall"]
 PROMPTS = [
     ("<image>\nWhich finding is present?", 1),
@@ -49,7 +52,8 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)
     given = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu"}
     lm = cast(Any, ExplainedVLM)(str(folder / "model"), store=str(folder / "store"), batch_size=8, **given)
-    assert lm.model.config.model_type == kind
+    assert kind in (lm.model.config.model_type, lm.model.config.vision_config.model_type)
+    assert families.family_of(lm.model.config) is importlib.import_module(f"{families.__name__}.{file}").FAMILY
     return Scene(importlib.import_module(f"{families.__name__}.{file}").FAMILY, lm, folder / "store")
 
 
@@ -99,6 +103,7 @@ def test_option_scores_are_those_of_generation(scene: Scene):
     scores = [score for score, _ in scene.lm.loglikelihood(requests)]
     for request, score in zip(requests, scores, strict=True):
         prompt, option, shown = cast(Any, request.args)
+        option = option.lstrip() if scene.family.prompt_end else option  # behind a new line stands no space
         tokens = scene.lm.tokenizer(option, add_special_tokens=False)["input_ids"]
         logits = by_generation(scene.lm, prompt, shown["visual"], tokens)
         expected = logits.log_softmax(-1)[range(len(tokens)), tokens].sum()
@@ -148,16 +153,16 @@ def test_each_part_of_a_picture_lands_where_it_is(scene: Scene, size: tuple[int,
     across, down = (
         [round(n * side / parts) for n in range(parts + 1)] for side, parts in zip(size, BLOCKS, strict=True)
     )
-    for channel in CHANNELS:
-        chosen = of_channel(tiles, channel)
-        for column, row in np.ndindex(*BLOCKS):
-            block = across[column], down[row], across[column + 1], down[row + 1]
-            picture = grey.copy()
-            picture.paste(noise((block[2] - block[0], block[3] - block[1]), 1), block[:2])
-            change = (seen(scene, picture)[0] - tokens).norm(dim=-1).numpy()
+    for column, row in np.ndindex(*BLOCKS):
+        block = across[column], down[row], across[column + 1], down[row + 1]
+        picture = grey.copy()
+        picture.paste(noise((block[2] - block[0], block[3] - block[1]), 1), block[:2])
+        change = (seen(scene, picture)[0] - tokens).norm(dim=-1).numpy()
+        for channel in CHANNELS:
+            chosen = of_channel(tiles, channel)
             of_cell = compose(change[None], chosen)[0]
             inside, outside = cells(of_cell.shape, bounds(chosen), block)
-            assert of_cell[outside].max(initial=0) <= 1e-3 * change.max(), (channel, block)
+            assert of_cell[outside].max(initial=0) <= 5e-3 * change.max(), (channel, block)
             assert of_cell[inside].min(initial=np.inf) > 0.05 * change.max(), (channel, block)
 
 
@@ -178,16 +183,23 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
     """What the decoder reads of each of the image's tokens, (n, hidden size), if patches do not attend to others."""
     lm = scene.lm
     inputs = dict(lm.tok_batch_multimodal_encode(["<image>"], [[image]]))
-    where = (inputs["input_ids"][0] == lm.model.config.image_token_id).numpy()
+    where = scene.family.positions(inputs, lm.model.config)
     given: list[torch.Tensor] = []
-    first = lm.model.get_decoder().layers[0]
+    first = reading_layers(lm.model)[0]
     handles = [
         first.register_forward_pre_hook(
-            lambda _, args, kwargs: given.append(args[0] if args else kwargs["hidden_states"]), with_kwargs=True
+            lambda _, args, kwargs: given.append(
+                kwargs["cross_attention_states"]
+                if "cross_attention_states" in kwargs
+                else args[0]
+                if args
+                else kwargs["hidden_states"]
+            ),
+            with_kwargs=True,
         )
     ]
     for name, module in lm.model.named_modules():
-        if "vis" in name and type(module).__name__.endswith("Attention"):
+        if ("vis" in name or "img" in name) and type(module).__name__.endswith("Attention"):
             handles.append(module.register_forward_hook(_nothing))
     try:
         with torch.no_grad():
@@ -196,8 +208,8 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
         for handle in handles:
             handle.remove()
     height_width = image.height, image.width
-    tiles = families.tiles_of(scene.family, Seen(int(where.sum()), height_width, inputs, lm.model.config, lm.processor))
-    return given[0][0, where], tiles
+    tiles = families.tiles_of(scene.family, Seen(len(where), height_width, inputs, lm.model.config, lm.processor))
+    return given[0].flatten(0, -2)[where], tiles
 
 
 def _nothing(_module: Any, _inputs: Any, output: Any) -> Any:
@@ -209,6 +221,20 @@ def test_every_model_type_has_a_tiny_model_and_one_family():
     claimed = [name for family in families.families() for name in family.model_types]
     assert sorted(claimed) == sorted(kind for tiny in TINY.values() for kind in tiny.TINY)
     assert len(claimed) == len(set(claimed))
+
+
+@pytest.mark.parametrize("kind", ["perception_lm", "aria"])
+def test_what_no_family_claims_is_refused_when_it_is_loaded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """PerceptionLM's tiles could be taken for one grid, and Aria's padding for a part of the picture."""
+    with pytest.raises(MedfaithError, match=f"{kind}: it is not known where (.|\n)*use --model medfaith-hf-vlm"):
+        families.family_of(SimpleNamespace(model_type=kind, vision_config=None))
+    folder = TINY["llava"].save(tmp_path / "model")
+    monkeypatch.setattr(families, "families", lambda: ())
+    given = {"store": str(tmp_path / "store"), "image_string": "<image>", "device": "cpu"}
+    with pytest.raises(MedfaithError, match="llava: it is not known where"):
+        cast(Any, ExplainedVLM)(str(folder), **given)
+    plain = cast(Any, ExplainedVLM)(str(folder), **given | {"store": None})
+    assert len(plain.generate_until([asked("generate_until", 0, *PROMPTS[0], {"until": [], "max_gen_toks": 2})])) == 1
 
 
 def test_the_command_and_the_page_name_every_family(capsys: pytest.CaptureFixture[str]):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import lm_eval
 import pytest
+from huggingface_hub import constants
 from lm_eval.models.openai_completions import LocalChatCompletion
 
 from medfaith.cli import main
+from medfaith.eval import with_host
+from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
+from medfaith.tasks.models import server_access
 from tests.chat import chat_server
 from tests.tasks.evaluating import load, root_words
 
@@ -99,10 +104,60 @@ def test_tasks_that_a_model_cannot_be_asked(arguments, words, refused):
     assert not requests
 
 
+def test_lm_evals_clients_are_held_to_the_terms_of_the_sources(refused, monkeypatch):
+    monkeypatch.setattr(server_access, "is_third_party", lambda host: True)
+    with chat_server(lambda messages: "A") as (url, requests):
+        asked = [*CHAT, "model=x,base_url=URL/chat/completions", "--images", "first", "--tasks", PRESENCE]
+        assert "add --send-images-to 127.0.0.1" in refused(asked, url=url)
+        asked += ["--send-images-to", "127.0.0.1"]
+        assert "chexpert: its terms do not let" in refused(asked, url=url)
+        assert "chexpert: its terms do not let" in refused([*asked, "--i-have-permission", "openi"], url=url)
+    assert not requests
+    given = {"send_images_to": "example.org", "i_have_permission": ["chexpert", "mimic_cxr"]}
+    server = ["--model", "medfaith-server"]
+    told = "send_images_to=example.org,i_have_permission=chexpert+mimic_cxr"
+    assert with_host(server, given) == [*server, "--model_args", told]
+    assert with_host(server, {}) == server
+    assert with_host(CHAT, given) == CHAT
+
+
 def test_data_and_roots_that_are_not_there(refused):
     asked = [*HF, "pretrained=MODEL", "--apply_chat_template", "--tasks", PRESENCE]
     assert "there is no such folder" in refused(asked, data="./nosuch")
+    assert "and the Hub cannot be reached" in refused(asked, data="nosuch")
     assert "how to get it" in refused(asked, roots=False)
+
+
+@pytest.mark.parametrize(
+    ("config", "type_", "words"),
+    [
+        ({"model_type": "llama"}, "medfaith-hf-vlm", "is of the type 'llama'(.|\n)*--model medfaith-server"),
+        ({"model_type": "phi4_multimodal", "vision_config": {}}, "hf-multimodal", "'phi4_multimodal', which transf"),
+        ({"model_type": "chexagent", "auto_map": {}}, "hf-multimodal", "trust_remote_code=True(.|\n)*--model medfaith"),
+    ],
+)
+def test_a_model_that_transformers_cannot_load(config, type_, words, refused, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    err = refused(["--model", type_, "--model_args", f"pretrained={tmp_path}", "--tasks", PRESENCE])
+    assert re.search(words, err), err
+
+
+def test_a_server_scores_letters_alone():
+    letters, texts = preflight.chosen(f"{preflight.LETTERS},medfaith_contrabench_option_scores")[::2]
+    preflight._check_scores("medfaith-server", [letters])
+    with pytest.raises(MedfaithError, match="--tasks medfaith_contrabench_letter_scores"):
+        preflight._check_scores("medfaith-server", [texts])
+    with pytest.raises(MedfaithError, match="--model medfaith-hf-vlm"):
+        preflight._check_scores("hf-multimodal", [letters])
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
+    """Its own client asks six times, with pauses between: 23 seconds for a misspelt folder, and as many for a model."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"a pause of {seconds} s"))
+    assert "--data nosuch: there is no such folder" in refused([*HF, "pretrained=MODEL"], data="nosuch")
+    assert "pretrained=no/such: no such folder" in refused([*HF, "pretrained=no/such", "--tasks", PRESENCE])
 
 
 def test_a_task_is_found_with_all_its_rows():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import os
 import signal
 import sqlite3
@@ -11,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -207,6 +209,20 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys):
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
 
 
+def test_a_server_that_dies_is_not_asked_for_the_rest(tmp_path, capsys):
+    requests, dead = [asked(f"row {n}", number=n) for n in range(60)], True
+    with serving(fault=lambda request: FAULTS["cut"] if dead and len(server.requests) > 20 else None) as server:
+        lm = server.lm(answers=str(tmp_path / "a"), concurrency=4, max_retries=0)
+        replies = lm.generate_until(requests)
+        n_asked, dead = len(server.requests), False
+        assert replies[:16] == [f"Answer to row {n}" for n in range(16)]
+        assert replies.count("") == 40
+        assert 25 <= n_asked <= 29, "five are lost in a row, and four are under way"
+        assert "could not be reached for 5 requests in a row" in capsys.readouterr().err
+        assert "" not in lm.generate_until(requests)
+        assert len(server.requests) == n_asked + 40
+
+
 def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
     together, running, most = threading.Barrier(4), [], []
 
@@ -309,7 +325,7 @@ REFUSED = [  # the model's options -> what it says
     ({"image_quality": 101}, "1 to 100"),
     ({"image_max_side": 0}, "positive"),
     ({"max_tokens_name": "limit"}, "max_tokens or max_completion_tokens"),
-    ({"base_url": "http://8.8.8.8/v1"}, "add send_images_to=8.8.8.8 to --model_args"),
+    ({"base_url": "http://8.8.8.8/v1"}, "add --send-images-to 8.8.8.8"),
     ({"base_url": "http://8.8.8.8/v1", "send_images_to": "8.8.4.4"}, "it is 8.8.4.4"),
     ({"answers": "BROKEN"}, "is no store of answers"),
 ]
@@ -343,12 +359,50 @@ def filled(value: Any, places: dict[str, str]) -> Any:
 def test_log_likelihoods_and_prompts_without_their_images_are_refused():
     with serving() as server:
         lm = server.lm()
+        option = replace(asked(""), arguments=("<image>Is it?", " No edema", {"visual": [shade(1)]}))
         with pytest.raises(MedfaithError, match="medfaith-server answers about images; it gives no probability"):
-            lm.loglikelihood([])
+            lm.loglikelihood([option])
         for prompt, pictures in (("Is it?", [shade(1)]), ("<image>Is it?", []), ("<image><image>", [shade(1)])):
             with pytest.raises(MedfaithError, match="image placeholders for"):
                 lm.generate_until([asked("<image>", [shade(0)]), asked(prompt, pictures)])
         assert not server.requests
+
+
+def likeliest(**found: float) -> dict[str, Any]:
+    """A choice whose first token has these log-probabilities; `_` stands for a space."""
+    tokens = [{"token": token.replace("_", " "), "logprob": value} for token, value in found.items()]
+    return {"message": {"content": "A"}, "finish_reason": "length", "logprobs": {"content": [{"top_logprobs": tokens}]}}
+
+
+def test_letters_are_scored_by_the_likeliest_first_tokens(phantom_build, phantom_roots, tmp_path, capsys):
+    """One request a row; a letter in two tokens counts whole, one that is not named gets the least that is."""
+    task, said = "medfaith_contrabench_letter_scores", [
+        likeliest(A=-1.0, _A=-2.0, B=-0.5, The=-5.0, C=-4.0),
+        likeliest(B=-0.1, _A=-3.0, The=-5.0),
+        likeliest(The=-0.1),
+        {"message": {"content": "A"}},
+    ]  # fmt: skip
+    with serving(lambda messages: said[(len(server.requests) - 1) % 4]) as server:
+        given = {"base_url": server.url, "model": "m", "concurrency": 1, "answers": tmp_path / "a"}
+        named = ",".join(f"{name}={value}" for name, value in given.items())
+        command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", task, "--limit", "2"]
+        command += ["--model", "medfaith-server", "--model_args", named, "--apply_chat_template", "--log_samples"]
+        assert main([*command, "--output_path", str(tmp_path / "first")]) == 3
+        assert len(server.requests) == 4
+        assert server.requests[0]["top_logprobs"] == 20
+        assert main([*command, "--output_path", str(tmp_path / "again")]) == 0
+        assert len(server.requests) == 5, "only the row without logprobs is asked again"
+    of_tasks = [
+        samples_of(tmp_path / "first", f"{task}::{name}") for name in ("chexpert_presence", "openi_report_absence")
+    ]
+    logged = [sample["filtered_resps"] for of_task in of_tasks for sample in of_task]
+    first, second, third, fourth = ([float(score) for score, _ in of_row] for of_row in logged)
+    both = math.log(math.exp(-1) + math.exp(-2))
+    assert (first, second) == (pytest.approx([both, -0.5, -4.0]), pytest.approx([-3.0, -0.1, -5.0]))
+    assert all(map(math.isnan, third + fourth))
+    assert "in 1 of 4 rows a letter is not among the 20 likeliest tokens" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "first")]) == 0
+    assert "Figure 5" in capsys.readouterr().out
 
 
 def test_which_hosts_are_third_parties(monkeypatch):
@@ -382,7 +436,7 @@ def test_data_go_to_a_third_party_only_where_their_terms_let_them(
         run = partial(server.lm, send_images_to="127.0.0.1")
         for request in (row("openi", "chexpert"), row("openi", further=["chexpert"])):
             with pytest.raises(
-                MedfaithError, match=r"chexpert: its terms do not let (.|\n)*i_have_permission=chexpert"
+                MedfaithError, match=r"chexpert: its terms do not let (.|\n)*--i-have-permission chexpert"
             ):
                 run().generate_until([row("openi"), request])
         (loaded,) = load([WRONG_LUNG], phantom_wrong_lung_build, phantom_wrong_lung_roots, control="none")[

@@ -33,13 +33,21 @@ class Seen(NamedTuple):
     processor: Any
 
 
+def image_tokens(inputs: Mapping[str, Any], config: Any) -> np.ndarray:
+    """Where an image's tokens stand in a prompt of shape (1, n): positions from 0, int64."""
+    return np.flatnonzero((inputs["input_ids"][0] == config.image_token_id).cpu().numpy())
+
+
 @dataclass(frozen=True)
 class Family:
     """How the models of one kind see.
 
-    name: as people call it. models: some of it. model_types: of transformers' configurations. tiling: how an image
+    name: as people call it. models: some of it. model_types: of transformers' configurations, or of their vision
+    encoders. tiling: how an image
     becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a processor whose settings it
-    does not know.
+    does not know. answer_type: in `token_type_ids`, the type of what the model itself says. prompt_end: what the
+    processor puts behind a prompt. positions: of the inputs and the configuration, where the tokens of the image stand
+    among what explain.token_cam looks at.
     """
 
     name: str
@@ -47,6 +55,9 @@ class Family:
     model_types: tuple[str, ...]
     tiling: str
     tiles: Callable[[Seen], list[Tile]]
+    answer_type: int = 0
+    prompt_end: str = ""
+    positions: Callable[[Mapping[str, Any], Any], np.ndarray] = image_tokens
 
 
 @cache
@@ -56,11 +67,16 @@ def families() -> tuple[Family, ...]:
     return tuple(importlib.import_module(f"{__name__}.{name}").FAMILY for name in names)
 
 
+def claimed(config: Any) -> Family | None:
+    """The family of a model's configuration; None where no family claims it. That of its vision encoder comes first."""
+    kinds = (getattr(getattr(config, "vision_config", None), "model_type", None), config.model_type)
+    return next((family for kind in kinds for family in families() if kind in family.model_types), None)
+
+
 def family_of(config: Any) -> Family:
     """The family of a model's configuration. Raises MedfaithError where no family claims it."""
-    for family in families():
-        if config.model_type in family.model_types:
-            return family
+    if family := claimed(config):
+        return family
     names = ", ".join(family.name for family in families())
     raise MedfaithError(
         f"{config.model_type}: it is not known where this model's image tokens lie, so that no heatmap can be made\n"

@@ -12,7 +12,7 @@ NAME = "LLaVA-1.5"
 def tiles(seen: Seen) -> list[Tile]:
     """One, of the part of the image that the processor keeps."""
     side = round(seen.n_tokens**0.5)
-    if side * side != seen.n_tokens or len(seen.inputs["pixel_values"]) != 1 or "image_sizes" in seen.inputs:
+    if side * side != seen.n_tokens or len(seen.inputs["pixel_values"]) != 1:
         raise not_as_known(NAME, seen)
     return [Tile(grid(side, side), of_processor(seen.processor.image_processor, seen.size).window)]
 

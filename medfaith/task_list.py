@@ -1,0 +1,47 @@
+"""`medfaith tasks --list`: what each task asks, and which images and models it takes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from medfaith.tasks.listing import Listed, listed, scoring_models
+
+WIDTH = 98
+
+
+def text() -> str:
+    """Names at the left, with what has to be known of each below it; at the end what the words mean."""
+    return "\n".join([*map(entry, listed()), "", *_meaning()])
+
+
+def entry(of: Listed) -> str:
+    """A name with its number of tasks, or the split that it asks about; what it asks; what it needs."""
+    alone = len(of.tasks) == 1 and of.tasks[0].name == of.name
+    kind = f"{of.tasks[0].rows['split']} split" if alone else f"{len(of.tasks)} tasks"
+    needs = [of.description, f"Data: {', '.join(of.data)}. Roots: {', '.join(of.roots)}.", f"Models: {models(of)}."]
+    needs[-1] += f" Prompt: {', '.join(of.prompts)}." if of.prompts else ""
+    return "\n".join([f"{of.name}  ({kind})", *(part for line in needs for part in _indented(line))])
+
+
+def models(of: Listed) -> str:
+    """The model types that can answer, and those whose heatmaps are scored besides."""
+    answers = ", ".join(of.models) or ("option scores" if of.scores else "any")
+    return answers + (f"; heatmaps by {', '.join(of.heatmaps)}" if of.heatmaps else "")
+
+
+def _indented(line: str) -> Sequence[str]:
+    given = {"initial_indent": "    ", "subsequent_indent": "    ", "break_on_hyphens": False}
+    return textwrap.wrap(line, WIDTH, **given)
+
+
+def _meaning() -> Sequence[str]:
+    meaning = [
+        "Data are the folders below --data that medfaith build writes. Roots are the sources whose images a model "
+        "needs: --root SOURCE=PATH.",
+        f"Any model type that takes images can answer; option scores take {', '.join(scoring_models())}; reference "
+        "models answer all.",
+        "Without a prompt's name, a task has the usual prompt of its benchmark, in CXR-ContraBench B0.",
+        "medfaith tasks --names prints the names alone.",
+    ]
+    return [line for sentence in meaning for line in textwrap.wrap(sentence, WIDTH, break_on_hyphens=False)]

@@ -1,0 +1,88 @@
+"""What is wrong with all of the first answers of a run is said once, in one line that says what to try."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+import pytest
+
+from medfaith.tasks.models.advice import FEW
+from medfaith.tasks.models.chat_form import ANSWERED, CUT, EMPTY, FILTERED, UNANSWERED, Reply
+from medfaith.tasks.models.first_answers import FirstAnswers, is_unread
+from medfaith.tasks.models.server import ServerLM
+from tests.chat import chat_server
+from tests.tasks.test_server import asked
+
+CHOICE = {"question": "Which finding is present?", "options": ["Edema", "No edema", "Nodule"]}
+CLOSED = {"question": "Is there edema?", "options": ["Yes", "No"], "question_type": "closed"}
+OPEN = {"question": "What is seen?", "options": ["Edema", "normal"], "question_type": "open"}
+PACKET = '{"answer": "B", "packet": {"answer": "Nodule", "confidence": 0.4}}'
+
+
+@pytest.mark.parametrize(
+    ("doc", "text", "unread"),
+    [
+        (CHOICE, "B", False),
+        (CHOICE, "It is hard to say.", True),
+        (CHOICE, PACKET, False),
+        (CLOSED, "There is no edema.", False),
+        (CLOSED, "A", True),
+        (OPEN, "Consolidation.", False),
+        (OPEN, "Yes", True),
+        ({"ask": "instruments", "question": "Which tools?"}, "A hook.", False),
+        ({"ask": "instruments", "question": "Which tools?"}, "Yes", True),
+        ({"ask": "triplets", "question": "Which actions?"}, "grasper retract gallbladder", False),
+        ({"ask": "triplets", "question": "Which actions?"}, "A hook.", True),
+        ({"sentence": "The heart is wide."}, "What?", False),
+        ({"question": "Another task?"}, "What?", False),
+    ],
+)
+def test_the_reader_is_the_tasks(doc: dict[str, Any], text: str, unread: bool):
+    assert is_unread(doc, text) == unread
+
+
+def replies(*texts: str, outcome: str = ANSWERED) -> list[Reply]:
+    return [Reply(outcome, text) for text in itertools.islice(itertools.cycle(texts), FEW)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (replies("", outcome=EMPTY), ["are all empty", "--apply_chat_template", "max_gen_toks=N", "blank"]),
+        (replies("A", "A "), ["are all “A”", "--apply_chat_template"]),
+        (replies("Let me see. " * 12, "Well", outcome=CUT), ["are all cut at the limit", "“Well”", "max_gen_toks=N"]),
+        (replies("I see.", "Well"), ["none of the first 20 answers can be read", "medfaith read", "extractor-model"]),
+        (replies("I see.", "", outcome=FILTERED), ["none of the first 20"]),
+        (replies("A", "B"), None),
+        ([*replies("", outcome=EMPTY)[1:], Reply(ANSWERED, "B")], None),
+        ([*replies("A")[1:], Reply(ANSWERED, "B")], None),
+        ([*replies("I see.", "Well")[1:], Reply(ANSWERED, "B")], None),
+        ([*replies("A", outcome=CUT)[1:], Reply(ANSWERED, "B")], None),
+        (replies("A")[1:], None),
+        ([*replies("", outcome=UNANSWERED), *replies("A")[1:]], None),
+    ],
+)
+def test_what_is_wrong_with_all_is_said_once(given: list[Reply], words: list[str] | None, capsys):
+    first = FirstAnswers()
+    for reply in [*given, *(given if words else [])]:
+        first.see(CHOICE, reply, reply.scored)
+    said = capsys.readouterr().err
+    assert bool(said) == bool(words)
+    assert said.count("\n") == bool(words), "one line, or an audit in a pipe drops the rest"
+    assert all(word in said for word in ["medfaith: WARNING", "What to do", *words] if words) if words else True
+
+
+def test_a_server_is_looked_at_while_it_answers(capsys):
+    """The warning comes before the run is over: here, before the last answer."""
+    heard = []
+
+    def say(messages: Any) -> str:
+        heard.append(capsys.readouterr().err)
+        return "A"
+
+    with chat_server(say, models=({"id": "m"},)) as (url, _):
+        run = partial(ServerLM, base_url=url, model="m", concurrency=1)
+        run().generate_until([asked(str(number), number=number) for number in range(FEW + 2)])
+    assert "the first 20 answers are all “A”" in "".join(heard)

@@ -1,0 +1,309 @@
+"""Answers of local models are hf-multimodal's, are kept as they come, and are given again to the same question only."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from lm_eval.api.instance import Instance
+from lm_eval.models.hf_vlms import HFMultimodalLM
+from PIL import Image
+from tokenizers import normalizers
+
+from medfaith.cli import main
+from medfaith.eval import with_store
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.models.answer_store import AnswerStore, Kept
+from medfaith.tasks.models.chat_form import Reply
+from medfaith.tasks.models.explained_vlm import ExplainedVLM
+from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.weights import weights_digest
+from tests.tasks.evaluating import root_words, samples_of
+from tests.tasks.tiny_models import PLACEHOLDER
+
+GREEDY = {"until": [], "do_sample": False, "max_gen_toks": 3}
+CUT = "medfaith: WARNING: the first 20 answers are all cut at the limit of tokens, such as"
+
+
+def shade(level: int, size: tuple[int, int] = (40, 30)) -> Image.Image:
+    return Image.new("RGB", size, (level, 255 - level, level // 2))
+
+
+def asked(prompt: str, images: Any, number: int = 0, **settings: Any) -> Instance:
+    arguments = (prompt, {**GREEDY, **settings}, {"visual": images})
+    return Instance("generate_until", {"id": f"row {number}"}, arguments, 0, ("task", number, 1))
+
+
+def questions(n: int = 20) -> list[Instance]:
+    """Of several lengths, and every third with another limit of tokens."""
+    return [
+        asked(
+            f"<image>Is there {'no ' * (number % 4)}edema?",
+            [shade(12 * number)],
+            number,
+            max_gen_toks=2 + (not number % 3),
+        )
+        for number in range(n)
+    ]
+
+
+def load(folder: Path, model: Any = HFVisionLM, batch_size: int = 3, **arguments: Any) -> Any:
+    arguments = {"dtype": "float32", "image_string": PLACEHOLDER[folder.name], **arguments}
+    return model(str(folder), device="cpu", batch_size=batch_size, **arguments)
+
+
+def watched(lm: Any, kill_at: int = 0) -> list[list[Any]]:
+    """A list that grows with each batch that the model generates or scores: its tokens and pixels."""
+    seen: list[list[Any]] = []
+
+    def watch(_module: Any, _args: Any, given: dict[str, Any]) -> None:
+        if given.get("pixel_values") is not None or given.get("mm_encoder_outputs") is not None:  # the first token's
+            seen.append([given[name].tolist() for name in ("input_ids", "pixel_values") if given.get(name) is not None])
+            if len(seen) == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    lm.model.register_forward_pre_hook(watch, with_kwargs=True)
+    return seen
+
+
+def test_a_killed_run_goes_on_in_the_same_batches_and_asks_nothing_twice(vlms, tmp_path, capsys):
+    lm = load(vlms["llava"], HFMultimodalLM)
+    theirs = watched(lm)
+    expected = lm.generate_until(questions(), disable_tqdm=True)
+    child = os.fork()
+    if not child:
+        lm = load(vlms["llava"], answers=str(tmp_path / "a"))
+        watched(lm, kill_at=4)
+        lm.generate_until(questions(), disable_tqdm=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    lm = load(vlms["llava"], answers=str(tmp_path / "a"))
+    seen = watched(lm)
+    assert lm.generate_until(questions(), disable_tqdm=True) == expected
+    assert seen == theirs[3:]
+    assert len(theirs) > 6
+    assert lm.generate_until(questions(), disable_tqdm=True) == expected
+    assert len(seen) == len(theirs) - 3
+    assert capsys.readouterr().err.count(CUT) == 1, "once a run, with what an earlier run was answered"
+    with sqlite3.connect(tmp_path / "a") as database:
+        rows = database.execute("SELECT task, row, outcome, reply FROM answers").fetchall()
+    assert sorted(row[:3] for row in rows) == sorted(("task", f"row {number}", "cut") for number in range(20))
+    assert {json.loads(row[3])["answer_tokens"] for row in rows} == {2, 3}
+
+
+def test_without_a_file_the_batches_are_hf_multimodals(vlms):
+    theirs, ours = load(vlms["qwen2_5_vl"], HFMultimodalLM), load(vlms["qwen2_5_vl"])
+    seen = [watched(lm) for lm in (theirs, ours)]
+    said = [lm.generate_until([*questions(7), *questions(2)], disable_tqdm=True) for lm in (theirs, ours)]
+    assert said[0] == said[1]
+    assert seen[0] == seen[1]
+
+
+def other_generation(folder: Path) -> None:
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.5}))
+
+
+def other_configuration(folder: Path) -> None:
+    path = folder / "config.json"
+    given = json.loads(path.read_text())
+    path.write_text(json.dumps(given | {"text_config": given["text_config"] | {"rms_norm_eps": 0.1}}))
+
+
+def other_weights(folder: Path) -> None:
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(1.01)
+    model.save_pretrained(folder)
+
+
+def other_preprocessing(folder: Path) -> None:
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    processor.image_processor.image_mean = [0.5, 0.5, 0.5]
+    processor.save_pretrained(folder)
+
+
+def other_tokens(folder: Path) -> None:
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.save_pretrained(folder)
+
+
+QUESTION = asked("<image>Is it edema?", [shade(1)])
+# What is asked in another way -> the model's arguments, what is done to its folder, the request, whether it is asked.
+CHANGES: dict[str, tuple[dict[str, Any], Any, Instance, bool]] = {
+    "nothing": ({}, None, QUESTION, False),
+    "another row": ({}, None, asked("<image>Is it edema?", [shade(1)], 7), False),
+    "batch size": ({"batch_size": 1, "max_batch_size": 4}, None, QUESTION, False),
+    "with heatmaps of other rows": ({"model": ExplainedVLM, "store": "maps"}, None, QUESTION, False),
+    "a pixel": ({}, None, asked("<image>Is it edema?", [shade(2)]), True),
+    "the image's shape": ({}, None, asked("<image>Is it edema?", [shade(1, (30, 40))]), True),
+    "prompt": ({}, None, asked("<image>Is it edema ?", [shade(1)]), True),
+    "limit": ({}, None, asked("<image>Is it edema?", [shade(1)], max_gen_toks=4), True),
+    "stop": ({}, None, asked("<image>Is it edema?", [shade(1)], until=["!"]), True),
+    "resize": ({"image_max_side": 20}, None, QUESTION, True),
+    "another argument": ({"max_length": 1000}, None, QUESTION, True),
+    "dtype": ({"dtype": "bfloat16"}, None, QUESTION, True),
+    "weights": ({}, other_weights, QUESTION, True),
+    "tokens": ({}, other_tokens, QUESTION, True),
+    "preprocessing": ({}, other_preprocessing, QUESTION, True),
+    "generation": ({}, other_generation, QUESTION, True),
+    "configuration": ({}, other_configuration, QUESTION, True),
+}
+
+
+def test_only_the_same_question_gets_a_kept_answer(vlms, tmp_path):
+    """The folders of the models have one name; where they lie does not matter."""
+    answers = str(tmp_path / "answers")
+    load(vlms["llava"], answers=answers).generate_until([QUESTION], disable_tqdm=True)
+    for number, (name, (arguments, change, request, is_asked)) in enumerate(CHANGES.items()):
+        folder = shutil.copytree(vlms["llava"], tmp_path / str(number) / "llava")
+        if change:
+            change(folder)
+        given = arguments | ({"store": str(tmp_path / "maps")} if "store" in arguments else {})
+        lm = load(folder, **given, answers=str(shutil.copy(answers, tmp_path / str(number))))
+        seen = watched(lm)
+        lm.generate_until([request], disable_tqdm=True)
+        assert bool(seen) == is_asked, name
+
+
+def test_what_ends_at_the_limit_is_cut_unless_the_model_or_a_stop_string_ended_it(vlms):
+    lm = load(vlms["llava"])
+    said, end = lm.tokenizer("Edema, I see")["input_ids"], lm.tokenizer.eos_token_id
+    text, limit = "Edema, I see", len(said)
+    found = [
+        lm._reply(*given)[::6]  # outcome, number of tokens
+        for given in (
+            (text, said, limit),
+            (text, said, limit + 1),
+            (text, [*said, end, 0, 0], limit + 3),
+            (text, [*said, end], limit + 1),
+            ("Edema", said, limit),
+            ("", [end, 0], 2),
+        )
+    ]
+    n = limit
+    assert found == [("cut", n), ("answered", n), ("answered", n), ("answered", n), ("answered", n), ("empty", 0)]
+
+
+def test_draws_are_kept_by_seed_and_copies_of_a_row_by_number(vlms, tmp_path):
+    lm = load(vlms["llava"], answers=str(tmp_path / "a"))
+    seen = watched(lm)
+    row = asked("<image>Is it edema?", [shade(1)], do_sample=True, temperature=5.0, max_gen_toks=8)
+    said = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        said.append(lm.generate_until([row] * 3, disable_tqdm=True))
+    assert said[0] == said[1] != said[2]
+    assert len({*said[0]}) == 3
+    assert len(seen) == 2
+
+
+def test_scores_of_options_are_kept(vlms, tmp_path):
+    def options(level: int) -> list[Instance]:
+        images, doc = [shade(level)], {"id": f"row {level}"}
+        texts = (" Edema", " No edema")
+        return [
+            Instance("loglikelihood", doc, ("<image>Which?", text, {"visual": images}), n, ("task", 0, 1))
+            for n, text in enumerate(texts)
+        ]
+
+    expected = load(vlms["llava"]).loglikelihood([*options(1), *options(2)], disable_tqdm=True)
+    lm = load(vlms["llava"], answers=str(tmp_path / "a"))
+    seen = watched(lm)
+    first = lm.loglikelihood(options(1), disable_tqdm=True)
+    assert len(seen) == 1
+    both = lm.loglikelihood([*options(1), *options(2)], disable_tqdm=True)
+    assert both[:2] == first
+    np.testing.assert_allclose(both, expected, rtol=1e-5)
+    assert len(seen) == 2
+    assert lm.loglikelihood([*options(2), *options(1)], disable_tqdm=True) == both[2:] + both[:2]
+    assert lm.generate_until([asked("<image>Which?", [shade(1)])], disable_tqdm=True)
+    assert len(seen) == 3, "an answer is no score"
+    states = load(vlms["llava"], answers=str(tmp_path / "a"), states_path=str(tmp_path / "states.npz"))
+    seen = watched(states)
+    states.loglikelihood(options(1), disable_tqdm=True)
+    assert len(seen) == 1
+
+
+def _write(path: Path, process: int, gate: Any) -> None:
+    gate.wait()
+    with AnswerStore(path) as store:
+        for batch in range(20):
+            store.put_all(Kept(f"{process} {batch} {n}", Reply("answered", "A"), "task", str(n)) for n in range(5))
+
+
+def test_several_processes_write_one_file(tmp_path):
+    """They open it, which does not yet exist, at the same moment."""
+    fork = multiprocessing.get_context("fork")
+    gate = fork.Barrier(4)
+    writers = [fork.Process(target=_write, args=(tmp_path / "new" / "a", n, gate)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    with sqlite3.connect(tmp_path / "new" / "a") as database:
+        assert database.execute("SELECT count(*) FROM answers").fetchone() == (400,)
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        (["--model", "medfaith-server"], ["answers=OUT/answers.sqlite"]),
+        (["--model=medfaith-hf-vlm", "--model_args", "pretrained=x"], ["answers=OUT/answers.sqlite"]),
+        (["-M", "medfaith-explained-vlm"], ["store=MAPS", "answers=OUT/answers.sqlite"]),
+        (["--model", "medfaith-explained-vlm", "--model_args", "pretrained=x,answers=b"], ["store=MAPS"]),
+        (["--model", "medfaith-contrastive"], ["store=MAPS"]),
+        (["--model", "hf-multimodal"], []),
+    ],
+)
+def test_models_are_given_the_places_for_what_they_keep(given, added):
+    words = [word for place in added for word in ("--model_args", place)]
+    assert with_store(given, "MAPS", Path("OUT")) == [*given, *words]
+
+
+def test_a_file_that_is_no_store_is_refused_before_the_weights_are_loaded(tmp_path):
+    (tmp_path / "broken").write_text("no database" * 100)
+    with pytest.raises(InputError, match="is no store of answers"):
+        load(tmp_path / "not here" / "llava", answers=str(tmp_path / "broken"))
+
+
+def test_weights_that_lie_elsewhere_have_the_same_digest():
+    from accelerate import cpu_offload
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
+    before = weights_digest(model)
+    moved = cpu_offload(model, torch.device("cpu"), offload_buffers=True)
+    assert all(weight.is_meta for weight in moved.parameters())
+    assert weights_digest(moved) == before
+
+
+def test_medfaith_eval_keeps_the_answers_beside_its_results(vlms, phantom_build, phantom_roots, tmp_path, capsys):
+    """The second command generates nothing, and logs the same."""
+    task = "medfaith_contrabench_openi_report_absence"
+    command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", task, "--limit", "20"]
+    command += ["--model", "medfaith-hf-vlm", "--model_args", f"pretrained={vlms['llava']},dtype=float32"]
+    command += ["--apply_chat_template", "--gen_kwargs", "max_gen_toks=2", "--batch_size", "4", "--device", "cpu"]
+    command += ["--log_samples", "--output_path", str(tmp_path)]
+    logs = []
+    for allowed in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not allowed:
+                patch.setattr(HFVisionLM, "_generated", lambda *_: pytest.fail("asked twice"))
+            assert main(command) == 0
+        assert CUT in capsys.readouterr().err
+        logs.append([(one["doc_id"], one["resps"], one["doc"]["n_images_sent"]) for one in samples_of(tmp_path, task)])
+    assert logs[0] == logs[1]
+    assert len(list(tmp_path.glob("answers.sqlite"))) == 1

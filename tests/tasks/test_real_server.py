@@ -1,0 +1,129 @@
+"""medfaith-server on a real server, `transformers serve`: what it answers is what medfaith-hf-vlm answers.
+
+Between them stands a proxy that makes every row's first request fail in another way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from lm_eval.api.instance import Instance
+from PIL import Image
+
+from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.server import ServerLM
+from tests.chat import chat_server
+from tests.tasks.test_server import FAULTS, texts_of
+from tests.tasks.tiny_models import save_llava
+
+SETTINGS = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 12}
+WAIT = 240  # seconds; a busy machine
+ASKED = ["Is there edema?", "<image>\nIs there edema?", "Compare <image> with <image>.", "<image>A?", "<image>B?"]
+FIRST = ("busy", "error", "cut", "half", "slow")
+
+
+class Served(NamedTuple):
+    url: str
+    model: str
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    model = str(save_llava(folder / "llava"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    (folder / "cache").mkdir()
+    program = [str(Path(sys.executable).with_name("transformers")), "serve", model, "--host", "127.0.0.1"]
+    environment = os.environ | {"HF_HUB_CACHE": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
+    with (folder / "log").open("w") as log:
+        options = ["--port", port, "--device", "cpu", "--dtype", "float32"]
+        process = subprocess.Popen([*program, *options], stdout=log, stderr=log, env=environment)
+        try:
+            url = f"http://127.0.0.1:{port}/v1"
+            end = time.monotonic() + WAIT
+            while not _answers(f"{url}/models"):
+                assert process.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < end, (folder / "log").read_text()
+                time.sleep(0.3)
+            yield Served(url, model)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def requests(lm: Any) -> list[Instance]:
+    rng = np.random.default_rng(0)
+    found = []
+    for number, text in enumerate(ASKED):
+        pictures = [rng.integers(0, 256, (40, 60, 3), dtype=np.uint8) for _ in range(text.count("<image>"))]
+        prompt = lm.apply_chat_template([{"role": "user", "content": text}])
+        arguments = (prompt, dict(SETTINGS), {"visual": [Image.fromarray(picture) for picture in pictures]})
+        found.append(Instance("generate_until", {"id": f"row {number}"}, arguments, 0, ("task", number, 1)))
+    return found
+
+
+def said(model: str, store: Path, url: str) -> list[str]:
+    """What the server said, in the order of the rows; the tiny model never ends by itself, so no answer is scored."""
+    lm = ServerLM(base_url=url, model=model, concurrency=2, timeout=60, answers=str(store))
+    assert lm.generate_until(requests(lm)) == [""] * len(ASKED)
+    with sqlite3.connect(store) as database:
+        kept = dict(database.execute("SELECT row, reply FROM answers").fetchall())
+    replies = [json.loads(kept[f"row {number}"]) for number in range(len(ASKED))]
+    assert {reply["outcome"] for reply in replies} == {"cut"}
+    return [reply["text"] for reply in replies]
+
+
+def test_answers_are_those_of_the_weights_through_every_fault(served: Served, tmp_path: Path):
+    local: Any = HFVisionLM(served.model, dtype="float32", device="cpu", batch_size=1)
+    expected = [local.generate_until([request])[0] for request in requests(local)]
+    assert len(set(expected)) > 1
+    assert said(served.model, tmp_path / "straight", served.url) == expected
+
+    seen: Counter[str] = Counter()
+
+    def through(body: dict[str, Any]) -> Any:
+        asked = texts_of(body["messages"])
+        seen[asked] += 1
+        if asked.startswith("Say"):  # whether the model is there
+            return lambda handler: handler.send(200, _forwarded(served.url, body))
+        fault = FIRST[[*seen].index(asked)] if seen[asked] == 1 else "slow"
+        if fault != "slow":
+            return FAULTS[fault]
+        time.sleep(0.5)
+        return lambda handler: handler.send(200, _forwarded(served.url, body))
+
+    with chat_server(None, models=[{"id": served.model}], fault=through) as (url, _):
+        assert said(served.model, tmp_path / "faulty", url) == expected
+    assert sorted(seen.values()) == [1, 2, 2, 2, 2], "a slow answer is awaited, all others are asked for again"
+
+
+def _forwarded(url: str, body: dict[str, Any]) -> Any:
+    content = {name: value for name, value in body.items() if name not in ("path", "key")}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/chat/completions", json.dumps(content).encode(), headers)
+    with urllib.request.urlopen(request, timeout=WAIT) as answer:
+        return json.load(answer)

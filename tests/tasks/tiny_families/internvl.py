@@ -1,0 +1,42 @@
+"""A tiny InternVL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.tasks import tiny_parts
+
+PLACEHOLDER = "<IMG_CONTEXT>"
+IN_DETAIL: dict[str, Any] = {"side": 112}
+
+
+def save(folder: Path, side: int = 28) -> Path:
+    """An InternVLForConditionalGeneration of a few hundred thousand weights, with its processor. side: of a tile."""
+    import torch
+    import transformers as hf
+
+    torch.manual_seed(0)
+    named = {
+        "start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": PLACEHOLDER,
+        "video_token": "<video>",
+    }  # fmt: skip
+    tokenizer = tiny_parts.tokenizer([*named.values()], extra_special_tokens=named)
+    vision = hf.InternVLVisionConfig(
+        **tiny_parts.TINY, image_size=(side, side), patch_size=(14, 14), layer_scale_init_value=1.0
+    )
+    n_tokens = (side // 28) ** 2
+    config = hf.InternVLConfig(
+        vision_config=vision, text_config=hf.Qwen2Config(**tiny_parts.language(tokenizer)),
+        image_token_id=tokenizer.convert_tokens_to_ids(PLACEHOLDER), image_seq_length=n_tokens,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    images = hf.GotOcr2ImageProcessor(size={"height": side, "width": side}, min_patches=1, max_patches=6)
+    processor = hf.InternVLProcessor(
+        images, tokenizer, hf.InternVLVideoProcessor(), image_seq_length=n_tokens,
+        chat_template=tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER),
+    )  # fmt: skip
+    return tiny_parts.saved(folder, hf.InternVLForConditionalGeneration(config), processor)
+
+
+TINY = {"internvl": save}

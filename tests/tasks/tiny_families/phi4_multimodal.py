@@ -1,0 +1,44 @@
+"""A tiny Phi-4-multimodal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.tasks import tiny_parts
+
+PLACEHOLDER = "<|image|>"
+IN_DETAIL: dict[str, Any] = {"side": 64}
+
+
+def save(folder: Path, side: int = 64) -> Path:
+    """A Phi4MultimodalForCausalLM of a few hundred thousand weights, with its processor. side: of a tile.
+
+    Its processor takes a tile to be 16 x 16 tokens of 2 x 2 patches.
+    """
+    import torch
+    import transformers as hf
+
+    torch.manual_seed(0)
+    named = {"image_token": PLACEHOLDER, "audio_token": "<|audio|>"}
+    tokenizer = tiny_parts.tokenizer([*named.values()], extra_special_tokens=named)
+    image, audio = tokenizer.convert_tokens_to_ids([*named.values()])
+    sizes = {"num_hidden_layers": 1, "image_size": side, "crop_size": side, "patch_size": side // 32}
+    vision = {**tiny_parts.TINY, **sizes, "image_token_id": image}
+    hearing = {
+        "hidden_size": 16, "intermediate_size": 16, "num_blocks": 2, "num_attention_heads": 2, "ext_pw_out_channel": 16,
+        "depthwise_separable_out_channel": 16, "nemo_conv_channels": 16, "audio_token_id": audio,
+    }  # fmt: skip
+    longest = {"max_position_embeddings": 8192, "original_max_position_embeddings": 8192}
+    text = tiny_parts.language(tokenizer, **longest)
+    config = hf.Phi4MultimodalConfig(vision_config=vision, audio_config=hearing, **text)
+    tokenizer.model_max_length = 8192
+    images = hf.Phi4MultimodalImageProcessor(size={"height": side, "width": side}, patch_size=side // 32, dynamic_hd=2)
+    template = tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER)
+    processor = hf.Phi4MultimodalProcessor(
+        images, hf.Phi4MultimodalFeatureExtractor(), tokenizer, chat_template=template
+    )
+    return tiny_parts.saved(folder, hf.Phi4MultimodalForCausalLM(config), processor)
+
+
+TINY = {"phi4_multimodal": save}
