@@ -48,8 +48,12 @@ class Results(NamedTuple):
 
     def with_the_image(self) -> Results:
         """Without the runs under a control."""
-        kept = [[run for run in runs if "control" not in dict(run.source.told)] for runs in self[:-1]]
-        return Results(*kept, self.notes)
+
+        def kept(runs: list[_R]) -> list[_R]:
+            return [run for run in runs if "control" not in dict(run.source.told)]
+
+        runs, scored, heal = kept(self.runs), kept(self.scored), kept(self.heal)
+        return Results(runs, scored, heal, kept(self.surgx), kept(self.wrong_lung), self.notes)
 
 
 def read_results(paths: Sequence[Path], rows: Path | None = None) -> Results:

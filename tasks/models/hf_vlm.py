@@ -323,7 +323,7 @@ def _auto_class(kind: str) -> Any:
 
     of_text = kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     of_images = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-    return transformers.AutoModelForCausalLM if of_text and not of_images else AnsweringVLM.AUTO_MODEL_CLASS
+    return transformers.AutoModelForCausalLM if of_text and not of_images else transformers.AutoModelForImageTextToText
 
 
 def lengthened(mask: torch.Tensor, length: int) -> torch.Tensor:

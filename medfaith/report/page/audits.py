@@ -76,7 +76,8 @@ def audits(paths: Sequence[Path]) -> Audits:
 def _changes(path: Path, model: str) -> Iterator[Change]:
     for row in _rows(path):
         if row["model"] == model and row["task"] == "all" and row["control"] != IMAGE and row["difference"]:
-            yield Change(model, row["control"], *_numbers(row, "difference", "low", "high"), int(row["n"]))
+            difference, low, high = _numbers(row, "difference", "low", "high")
+            yield Change(model, row["control"], difference, low, high, int(row["n"]))
 
 
 def _file_name(benchmark: str) -> str:

@@ -76,14 +76,14 @@ def cases(results: Results, most: int = MOST) -> Cases:
     That's the Wrong Lung! is left out: its questions are sentences of reports, and attention says nothing in words.
     """
     found: dict[tuple[str, str, str], list[tuple[Logged, _Read]]] = defaultdict(list)
-    for benchmark, runs, read in (
-        ("CXR-ContraBench", results.runs, _contrabench),
-        ("HEAL-MedVQA", results.heal, _heal),
-        ("SurgXBench", results.surgx, _surgx),
-    ):
-        for run in runs:
-            for row_id, of_row in read(run):
-                found[benchmark, _asked(run), row_id].append((run, of_row))
+    read: list[tuple[str, Logged, Iterator[tuple[str, _Read]]]] = [
+        *(("CXR-ContraBench", run, _contrabench(run)) for run in results.runs),
+        *(("HEAL-MedVQA", run, _heal(run)) for run in results.heal),
+        *(("SurgXBench", run, _surgx(run)) for run in results.surgx),
+    ]
+    for benchmark, run, rows in read:
+        for row_id, of_row in rows:
+            found[benchmark, _asked(run), row_id].append((run, of_row))
     chosen = _sample(found, most)
     raw = _raw([run for key in chosen for run, _ in found[key]], {key[2] for key in chosen})
     return Cases([_case(key, found[key], raw) for key in sorted(chosen)], len(found))

@@ -42,7 +42,9 @@ def page(report: Report, paths: Sequence[Path], command: str) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters["shown"] = shown
-    style, script = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, script = (
+        files("medfaith.report.page").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
     answers, _ = all_answers(report.results)
     told = _told(report)
     listed, audited = cases(report.results), audits(paths)

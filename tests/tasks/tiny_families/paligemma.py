@@ -29,7 +29,7 @@ def save(folder: Path, side: int = 28) -> Path:
         vision_config=vision, text_config=text, image_token_index=tokenizer.convert_tokens_to_ids(PLACEHOLDER),
         projection_dim=32, hidden_size=32,
     )  # fmt: skip
-    images = hf.SiglipImageProcessor(size={"height": side, "width": side})
+    images: Any = hf.SiglipImageProcessor(size={"height": side, "width": side})
     images.image_seq_length = n_tokens
     processor = hf.PaliGemmaProcessor(images, tokenizer)
     return tiny_parts.saved(folder, hf.PaliGemmaForConditionalGeneration(config), processor)
