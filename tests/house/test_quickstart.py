@@ -117,7 +117,8 @@ def test_the_audit_finds_what_is_known_of_each_model(quick):
 
 def test_it_leaves_nothing_of_an_earlier_one(quick):
     out, _ = quick
-    assert {path.name for path in out.iterdir()} == {"phantom", "data", "heatmaps", "logs", "results.json", "audit.csv"}
+    files = {"results.json", "audit.csv", "report.html"}
+    assert {path.name for path in out.iterdir()} == {"phantom", "data", "heatmaps", "logs", *files}
     assert not (out / "phantom" / "chexpert" / "stale.txt").exists()
     assert list((out / "logs").rglob("results_2020*")) == []
 
