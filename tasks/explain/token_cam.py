@@ -8,6 +8,10 @@ one position hands on after it reaches that position's own logits only, so that 
 an image token is exactly zero (tests/explain/test_token_cam.py shows it). What the last layer reads at the image's
 tokens, its *input*, is the last place from which they still act on the answer, through its attention. `layer=-1`, the
 default, is therefore the input of the last decoder layer; `layer=-2` the input of the one before, and so on.
+
+The paper's models have the image's tokens among the text's. Where layers of cross-attention read the image instead
+(Llama 3.2 Vision), A is what they read, the projected states of the vision encoder: `layer=-1` is the last of these
+layers, `layer=-2` the one before. All of them read the same states; what is differentiated is the one layer's reading.
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ def layer_at(model: Any, layer: int) -> torch.nn.Module:
     layers = reading_layers(model)
     if not -len(layers) <= layer < len(layers):
         expected = f"-{len(layers)} to {len(layers) - 1}"
-        raise InputError("layer", f"{layer} of a model with {len(layers)} decoder layers", expected=expected)
+        kind = "decoder" if layers is decoder_layers(model) else "cross-attention"
+        raise InputError("layer", f"{layer} of a model with {len(layers)} {kind} layers", expected=expected)
     return layers[layer]
 
 
@@ -133,32 +138,26 @@ def token_cam(
 def _read_from(model: Any, layer: int):
     """While it is open, what `layer` reads of the image is a leaf that carries gradients, in the list that it yields.
 
-    Gradients are switched on from there to the end of the forward pass, so that the graph holds no earlier layer. By
-    cross-attention the layers behind it read the same states again.
+    Gradients are switched on from there to the end of the forward pass, so that the graph holds no earlier layer.
     """
     import torch
 
     captured: list[torch.Tensor] = []
-    layers, crossing = reading_layers(model), reading_layers(model) is not decoder_layers(model)
-    name = "cross_attention_states" if crossing else "hidden_states"
+    crosses = reading_layers(model) is not decoder_layers(model)
+    name = "cross_attention_states" if crosses else "hidden_states"
 
     def read(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if not captured:
-            torch.set_grad_enabled(True)  # the caller's torch.no_grad() puts it back
-            seen = args[0] if args and not crossing else kwargs[name]
-            captured.append(seen.detach().requires_grad_(True))
-        if args and not crossing:
-            return (captured[0], *args[1:]), kwargs
-        return args, {**kwargs, name: captured[0]}
+        by_place = bool(args) and not crosses  # hidden states may be the first argument
+        torch.set_grad_enabled(True)  # the caller's torch.no_grad() puts it back
+        leaf = (args[0] if by_place else kwargs[name]).detach().requires_grad_(True)
+        captured.append(leaf)
+        return ((leaf, *args[1:]), kwargs) if by_place else (args, {**kwargs, name: leaf})
 
-    first = layer_at(model, layer)
-    hooked = list(layers[layer % len(layers) :]) if crossing else [first]
-    handles = [one.register_forward_pre_hook(read, with_kwargs=True) for one in hooked]
+    handle = layer_at(model, layer).register_forward_pre_hook(read, with_kwargs=True)
     try:
         yield captured
     finally:
-        for handle in handles:
-            handle.remove()
+        handle.remove()
 
 
 def _of_tokens(states: torch.Tensor, visual: np.ndarray) -> np.ndarray:

@@ -135,8 +135,15 @@ class AnsweringVLM(HFMultimodalLM):
             context = cast(Any, item[1].args)[0]
             return -len(self.tok_encode(context)), context
 
-        order = Collator(requests, longest_first, lambda item: cast(Any, item[1].args)[1], "gen_kwargs")
+        def alike(item: tuple[int, Instance]) -> dict[str, Any]:
+            return {**cast(Any, item[1].args)[1], "images": self._batched_apart(len(images_of(item[1])))}
+
+        order = Collator(requests, longest_first, alike, "gen_kwargs")
         return cast(Any, order.get_batched(n=int(self.batch_size)))
+
+    def _batched_apart(self, n_images: int) -> int:
+        """Prompts with different results for their numbers of images are never in one batch."""
+        return 0
 
     def _answer(
         self, batch: Sequence[tuple[int, Instance]], repeats: Sequence[int], store: AnswerStore

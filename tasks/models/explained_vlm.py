@@ -21,7 +21,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from lm_eval.api.instance import Instance
+from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER
 from lm_eval.models.utils import resize_image
+from PIL import Image
 
 from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...loaders.errors import InputError
@@ -36,6 +38,7 @@ from .families import Seen, family_of, tiles_of
 from .hf_vlm import CROSS_MASK, TOKEN_TYPES, HFVisionLM, lengthened
 from .image_lm import images_of
 
+OBLONG = (2000, 1000)  # width and height of an image that every model with tiles cuts up
 YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
 Span = tuple[int, int]
 
@@ -85,17 +88,15 @@ class ExplainedVLM(HFVisionLM):
             raise InputError("channel", repr(channel), expected=" or ".join(CHANNELS))
         if causal_graphs and not store:
             raise InputError("causal_graphs", "needs store", action="name a folder for the heatmaps, too: store=...")
+        self._layer, self._target, self._channel = layer, target, channel
         if store:
             # A layer or a family that is not there fails before anything is generated.
             layer_at(self.model, layer)
             self._family = family_of(self.model.config)
-            if causal_graphs and reading_layers(self.model) is not decoder_layers(self.model):
-                found = f"are of attention to image tokens, and {self._family.name} has none"
-                raise InputError("causal_graphs", found, action="leave it out")
+            self._check_tiles(for_graphs=bool(causal_graphs))
         self._folder = Path(store).expanduser() if store else None
         self._graphs = Path(causal_graphs).expanduser() if causal_graphs else None
         self._backend = cleann.pick_backend() if causal_graphs else None
-        self._layer, self._target, self._channel = layer, target, channel
         self._stores: dict[str, HeatmapStore] = {}
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
@@ -178,14 +179,35 @@ class ExplainedVLM(HFVisionLM):
     def _in_protocol(self, request: Instance, text: str, shown: str) -> str:
         return json.dumps({"heatmaps": self._store(request).reference(shown), "text": text}, ensure_ascii=False)
 
+    def _see(self, prompt: str, image: Any) -> tuple[dict[str, Any], np.ndarray, list[Tile]]:
+        """What the model gets of a prompt with one image, which of it stands for the image, and where that lies."""
+        inputs = dict(self.tok_batch_multimodal_encode([prompt], [[image]]))
+        visual, size = self._family.positions(inputs, self.model.config), (image.height, image.width)
+        tiles = tiles_of(self._family, Seen(len(visual), size, inputs, self.model.config, self.processor))
+        return inputs, visual, tiles
+
+    def _check_tiles(self, for_graphs: bool) -> None:
+        """Looks at a large oblong image, as models with tiles cut one up. Raises what its heatmap or graphs would."""
+        image = resize_image(Image.new("RGB", OBLONG), self.image_width, self.image_height, self.image_max_side)
+        named = (getattr(self.processor, name, None) for name in ("boi_token", "image_token"))  # the first is Gemma 3's
+        _, visual, tiles = self._see(next(filter(None, named), DEFAULT_IMAGE_PLACEHOLDER), image)
+        if for_graphs:
+            self._one_grid(visual, of_channel(tiles, self._channel))
+
+    def _one_grid(self, visual: np.ndarray, tiles: Sequence[Tile]) -> np.ndarray:
+        """The grid of all the image's tokens. Raises InputError where there is none."""
+        crosses = reading_layers(self.model) is not decoder_layers(self.model)
+        if crosses or len(tiles) != 1 or tiles[0].tokens.size != len(visual):
+            found = f"{self._family.name} has none" if crosses else f"{self._family.name} has more of it than one grid"
+            action = "leave it out, or use a model that keeps images whole"
+            raise InputError("causal_graphs", found, expected="an image in one grid of tokens", action=action)
+        return tiles[0].tokens
+
     def _explain(self, request: Instance, text: str, tokens: Sequence[int], shown: str) -> None:
         """Writes a row's heatmaps, and before them its causal graphs: a row in the store is complete."""
         image = _only_image(request)
         resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
-        prompt = dict(self.tok_batch_multimodal_encode([cast(Any, request.args)[0]], [[resized]]))
-        visual = self._family.positions(prompt, self.model.config)
-        size = resized.height, resized.width
-        tiles = tiles_of(self._family, Seen(len(visual), size, prompt, self.model.config, self.processor))
+        prompt, visual, tiles = self._see(cast(Any, request.args)[0], resized)
         tiles = of_channel(tiles, self._channel)
         spans = _spans(text, cast(Any, request.doc))
         maps, graphs = {}, {}
@@ -240,14 +262,11 @@ class ExplainedVLM(HFVisionLM):
 
     def _causal_graphs(self, answer: _Answer, visual: np.ndarray, tiles: Sequence[Tile]) -> dict[str, list[Any]]:
         assert self._backend is not None
-        if len(tiles) != 1:
-            found = f"needs an image in one grid of tokens, and {self._family.name} cut one into {len(tiles)} tiles"
-            raise InputError("causal_graphs", found, action="leave it out, or use a model that keeps images whole")
         settings = cleann.Settings()
         attention = cleann.attention_of(self.model, answer.inputs, settings.layer)
         ids = answer.inputs["input_ids"][0].tolist()
         texts = [self.tok_decode([token], skip_special_tokens=False) for token in ids]
-        grid = tiles[0].tokens
+        grid = self._one_grid(visual, tiles)
         image = visual[grid.ravel()].tolist()
         return {
             name: [

@@ -97,6 +97,21 @@ class HFVisionLM(AnsweringVLM):
         family = claimed(self.model.config)
         self._answer_types = {"token_type_ids": family.answer_type if family else 0}
         self._prompt_end = family.prompt_end if family else ""
+        self._crosses = CROSS_MASK in parameters
+
+    def tok_batch_multimodal_encode(self, strings: list[str], images: list[list], *given: Any, **options: Any) -> Any:
+        """As of AnsweringVLM; prompts without an image are written as the processor writes those with one."""
+        if not self._prompt_end or any(len(of_one) for of_one in images):
+            return super().tok_batch_multimodal_encode(strings, images, *given, **options)
+        written = [f"{self.tokenizer.bos_token}{text}{self._prompt_end}" for text in strings]
+        encoded = super().tok_batch_multimodal_encode(written, images, *given, **options)
+        encoded["token_type_ids"] = torch.zeros_like(encoded["input_ids"])  # all of it is prompt
+        return encoded
+
+    def _batched_apart(self, n_images: int) -> int:
+        if self._crosses:  # transformers lets text before an image see what a batch pads to its most images
+            return n_images
+        return min(n_images, 1) if self._prompt_end else 0
 
     def _create_model(self, *given: Any, **options: Any) -> None:
         self.AUTO_MODEL_CLASS = _auto_class(cast(Any, self).config.model_type)

@@ -16,7 +16,8 @@ from PIL import Image
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import token_cam as explainer
 from medfaith.tasks.explain.token_cam import decoder_layers, grad_cam, token_cam
-from medfaith.tasks.models.families import image_tokens
+from medfaith.tasks.models.families import family_of
+from tests.tasks.tiny_families import mllama
 from tests.tasks.tiny_models import PLACEHOLDER, SAVE
 
 N_VISUAL = {"llava": 4, "qwen2_5_vl": 6}  # 28 x 28 in patches of 14; 60 x 90 in merged patches of 28
@@ -27,7 +28,7 @@ class Case:
     """A tiny model in float64, with wide weights so that tokens matter to one another, and a prompt with its answer."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        SAVE[name](folder)
+        (SAVE | {"mllama": mllama.save})[name](folder)
         self.name = name
         self.model = transformers.AutoModelForImageTextToText.from_pretrained(folder).double().eval()
         torch.manual_seed(1)
@@ -37,11 +38,12 @@ class Case:
         in_float64(self.model.get_decoder())
         processor = transformers.AutoProcessor.from_pretrained(folder)
         pixels = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
-        text = PLACEHOLDER[name] + "Which tool is present?" + ANSWER
+        text = PLACEHOLDER.get(name, mllama.PLACEHOLDER) + "Which tool is present?" + ANSWER
         encoding = processor(images=[Image.fromarray(pixels)], text=[text], return_tensors="pt")
         self.inputs = {k: v.double() if v.is_floating_point() else v for k, v in encoding.items()}
         self.length = self.inputs["input_ids"].shape[1]
-        self.visual = image_tokens(self.inputs, self.model.config)
+        self.visual = family_of(self.model.config).positions(self.inputs, self.model.config)
+        self.reads = "cross_attention_states" if name == "mllama" else "hidden_states"
 
     def cam(self, positions: list[int], **arguments: Any) -> np.ndarray:
         return token_cam(self.model, self.inputs, positions, self.visual, **arguments)
@@ -77,17 +79,18 @@ def by_finite_differences(case: Case, position: int, layer: int, target: str) ->
     state: dict[str, Any] = {"nudge": None}
 
     def hook(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        hidden = (args[0] if args else kwargs["hidden_states"]).clone()
+        by_place = bool(args) and case.reads == "hidden_states"
+        hidden = (args[0] if by_place else kwargs[case.reads]).clone()
         state["hidden"] = hidden
         if state["nudge"] is not None:
             channel, by = state["nudge"]
-            hidden[0, case.visual, channel] += by
-        return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
+            hidden.view(-1, hidden.shape[-1])[case.visual, channel] += by
+        return ((hidden, *args[1:]), kwargs) if by_place else (args, {**kwargs, case.reads: hidden})
 
     handle = decoder_layers(case.model)[layer].register_forward_pre_hook(hook, with_kwargs=True)
     try:
         case.score(position, target)
-        activations = state["hidden"][0, case.visual].numpy()
+        activations = state["hidden"].flatten(0, -2)[case.visual].numpy()
         weights = []
         for channel in range(activations.shape[1]):
             ends = []
@@ -110,6 +113,18 @@ def test_maps_equal_finite_differences(case: Case, layer: int, target: str):
     assert ours.dtype == np.float32
     assert expected.max() > 0, "a map without anything in it would show nothing"
     np.testing.assert_allclose(ours[0], expected, rtol=1e-5, atol=1e-6 * expected.max())
+
+
+@pytest.mark.parametrize(("layer", "of_decoder"), [(-1, 3), (0, 1)])
+def test_maps_of_cross_attention_equal_finite_differences(tmp_path: Path, layer: int, of_decoder: int):
+    """Of the states of the image's own tiles, as the one layer reads them. Layers 1 and 3 of the decoder read some."""
+    case = Case("mllama", tmp_path)
+    position = case.length - 1
+    expected = by_finite_differences(case, position, of_decoder, "logit")
+    assert expected.max() > 0
+    np.testing.assert_allclose(case.cam([position], layer=layer)[0], expected, rtol=1e-5, atol=1e-6 * expected.max())
+    with pytest.raises(InputError, match=r"layer: 2 of a model with 2 cross-attention layers\n  expected: -2 to 1"):
+        case.cam([position], layer=2)
 
 
 def test_the_last_layers_output_has_no_gradient_at_the_image(case: Case):

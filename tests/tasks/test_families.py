@@ -19,11 +19,11 @@ from lm_eval.models.hf_vlms import HFMultimodalLM
 from PIL import Image
 
 from medfaith.cli import main
-from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.models import rows
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
-from medfaith.tasks.explain.token_cam import reading_layers
+from medfaith.tasks.explain.token_cam import decoder_layers, reading_layers
 from medfaith.tasks.models import families
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.families import Family, Seen
@@ -35,7 +35,8 @@ OPTIONS = [" A", " No edema", " Pleural effusion,\nsmall"]
 PROMPTS = [
     ("<image>\nWhich finding is present?", 1),
     ("First <image> then <image>, which one?", 2),
-    ("<image>Edema?", 1),
+    ("Now look: <image>Edema?", 1),
+    ("No picture. Edema?", 0),
 ]
 BLOCKS = (4, 3)  # columns and rows that a picture is cut into, to see where each of them lands
 
@@ -143,6 +144,15 @@ def test_heatmaps_are_those_of_the_answer(scene: Scene, monkeypatch: pytest.Monk
 def _n_answer(ids: list[int], tokens: list[int]) -> int:
     """How many of the answer's tokens stand at the end of a text."""
     return next(n for n in range(len(tokens), 0, -1) if ids[-n:] == tokens[:n])
+
+
+def test_causal_graphs_without_one_grid_are_refused_when_the_model_is_loaded(scene: Scene, tmp_path: Path):
+    given = {"store": str(tmp_path), "causal_graphs": str(tmp_path), "image_string": scene.lm.image_token}
+    if reading_layers(scene.lm.model) is decoder_layers(scene.lm.model) and len(seen(scene, noise(SIZES[0]))[1]) == 1:
+        scene.lm._check_tiles(for_graphs=True)
+    else:
+        with pytest.raises(InputError, match=r"causal_graphs: .*\n  expected: an image in one grid"):
+            cast(Any, ExplainedVLM)(scene.lm.model.name_or_path, device="cpu", **given)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

@@ -43,11 +43,10 @@ class Family:
     """How the models of one kind see.
 
     name: as people call it. models: some of it. model_types: of transformers' configurations, or of their vision
-    encoders. tiling: how an image
-    becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a processor whose settings it
-    does not know. answer_type: in `token_type_ids`, the type of what the model itself says. prompt_end: what the
-    processor puts behind a prompt. positions: of the inputs and the configuration, where the tokens of the image stand
-    among what explain.token_cam looks at.
+    encoders. tiling: how an image becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a
+    processor whose settings it does not know. answer_type: in `token_type_ids`, the type of what the model itself says.
+    prompt_end: what the processor writes behind a prompt, and a beginning of text before its words. positions: of the
+    inputs and the configuration, where the tokens of the image stand among what explain.token_cam looks at.
     """
 
     name: str

@@ -18,10 +18,9 @@ from . import Family, Seen, not_as_known
 NAME = "Llama 3.2 Vision"
 
 
-def states(_inputs: Mapping[str, Any], config: Any) -> np.ndarray:
-    """All that is read, of tiles that are not there, too."""
-    vision = config.vision_config
-    return np.arange(vision.max_num_tiles * _in_a_tile(vision))
+def states(inputs: Mapping[str, Any], config: Any) -> np.ndarray:
+    """Those of the image's own tiles, which come first; the others that are read are masked."""
+    return np.arange(int(inputs["aspect_ratio_mask"].sum()) * _in_a_tile(config.vision_config))
 
 
 def tiles(seen: Seen) -> list[Tile]:
@@ -30,9 +29,9 @@ def tiles(seen: Seen) -> list[Tile]:
 
     vision = seen.config.vision_config
     numbers = seen.inputs["aspect_ratio_ids"].flatten().tolist()
-    if len(numbers) != 1 or seen.n_tokens != vision.max_num_tiles * _in_a_tile(vision):
-        raise not_as_known(NAME, seen)
     rows, columns = vision.supported_aspect_ratios[numbers[0] - 1]
+    if len(numbers) != 1 or seen.n_tokens != rows * columns * _in_a_tile(vision):
+        raise not_as_known(NAME, seen)
     side, tile = vision.image_size // vision.patch_size, vision.image_size
     resized = get_image_size_fit_to_canvas(*seen.size, rows * tile, columns * tile, tile)
     whole, canvas = Geometry.whole(seen.size), (int(resized[0]), int(resized[1]))
