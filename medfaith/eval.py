@@ -47,6 +47,7 @@ def add_jobs(jobs: Any) -> None:
         help="folder for heatmaps of where the model looks; a repeated run computes only the missing ones (default: "
         "make no heatmaps; models that cannot make any ignore this option)",
     )
+    dry_run_option(job)
     job.set_defaults(job=_eval, passes_on=True)
 
 
@@ -61,6 +62,16 @@ def _models() -> str:
             "Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal \\",
             "    --model_args pretrained=MODEL --apply_chat_template --tasks medfaith_contrabench",
         ]
+    )
+
+
+def dry_run_option(job: argparse.ArgumentParser) -> None:
+    """Adds --dry-run."""
+    job.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only say how many requests, images and tokens medfaith-server would send, and at what price where "
+        "--model_args has prompt_price and answer_price of a million tokens (default: ask the model)",
     )
 
 
@@ -188,6 +199,16 @@ def with_host(rest: Sequence[str], given: Mapping[str, Any]) -> list[str]:
     return [*rest, *(["--model_args", ",".join(words)] if words and model_named(rest) == SERVER else [])]
 
 
+def in_dry_run(rest: Sequence[str]) -> list[str]:
+    """lm_eval's arguments for a run of which medfaith-server says what it would take. Raises for another model."""
+    from medfaith.tasks import SERVER
+
+    if (model := model_named(rest)) != SERVER:
+        action = f"leave it out, or name the endpoint with --model {SERVER}"
+        raise MedfaithError(f"--dry-run: the model type {model} sends nothing to a server\n  what to do: {action}")
+    return [*rest, "--model_args", "dry_run=True"]
+
+
 def model_named(rest: Sequence[str]) -> str | None:
     """The --model of lm_eval's arguments."""
     return _given(rest).model
@@ -208,12 +229,16 @@ def _output(rest: Sequence[str]) -> Path | None:
 
 def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from medfaith.tasks.models.tally import tally, too_many_unanswered
-    from medfaith.tasks.run import run_lm_eval
+    from medfaith.tasks.run import run_lm_eval, what_it_takes
 
     given = metadata(arguments)
     no_bars_in_a_pipe()
+    rest = with_host(with_store(rest, arguments.heatmaps, _output(rest)), given)
+    if arguments.dry_run:
+        print(what_it_takes(in_dry_run(rest), given))
+        return 0
     with tally() as outcomes:
-        logs = run_lm_eval(with_host(with_store(rest, arguments.heatmaps, _output(rest)), given), given)
+        logs = run_lm_eval(rest, given)
     if logs:
         from medfaith.report.unread import unread_shares
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
@@ -20,6 +20,7 @@ from ..loaders.errors import ImageError, InputError, MedfaithError
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
 from .controls.rows import OF_OTHERS, PLACE, change, controlled
+from .outcomes import OUTCOME
 from .scoring import SENT, SKIPPED
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
@@ -46,6 +47,24 @@ class Edit(NamedTuple):
     apply: Callable[[Mapping[str, Any], Image.Image, Opener], Image.Image]
 
 
+class Asked(NamedTuple):
+    """What becomes of the rows of a task while a model is asked.
+
+    taken: row -> the places of its images that were taken; a row of which a model takes nothing does not come in.
+    outcomes: row -> what became of its request, where the model says so (`models.chat_form.OUTCOMES`).
+    """
+
+    taken: dict[str, set[int]]
+    outcomes: dict[str, str]
+
+    def n_sent(self, row_id: str, images: Sized, max_images: int | None) -> int | None:
+        """How many of a row's images the model was given; None: it has asked for none, so nothing is known."""
+        if len(images) and row_id not in self.taken:
+            return None
+        n_taken = len(self.taken.get(row_id, ()))
+        return n_taken if max_images is None else min(n_taken, int(max_images))
+
+
 class LazyImages(Sequence[Image.Image]):
     """The images of one row, each opened when it is taken: a run over 135,754 rows never holds more than a batch.
 
@@ -56,7 +75,7 @@ class LazyImages(Sequence[Image.Image]):
     edit: of an image and an opener for further ones, the image that is shown in its place.
     hint: what an error adds about an image that cannot be opened.
     further: ids of sources of which an edit shows pixels, or the question words.
-    taken: row -> the places of its images that were taken; a row of which a model takes nothing does not come in.
+    asked: what becomes of the rows of a task.
     """
 
     def __init__(
@@ -67,10 +86,10 @@ class LazyImages(Sequence[Image.Image]):
         edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
         hint: str = LEAVE_OUT,
         further: Iterable[str] = (),
-        taken: dict[str, set[int]] | None = None,
+        asked: Asked | None = None,
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint, self._further, self._taken = hint, frozenset(further), {} if taken is None else taken
+        self._hint, self._further, self._asked = hint, frozenset(further), asked or Asked({}, {})
 
     def __len__(self) -> int:
         return len(self._references)
@@ -81,7 +100,7 @@ class LazyImages(Sequence[Image.Image]):
     def __getitem__(self, index: slice) -> list[Image.Image]: ...
     def __getitem__(self, index):
         places = range(len(self))[index]
-        taken = self._taken.setdefault(self._row_id, set())  # for an empty slice, too: the model asked
+        taken = self._asked.taken.setdefault(self._row_id, set())  # for an empty slice, too: the model asked
         if isinstance(places, int):
             taken.add(places)
             return self._open(self._references[places])
@@ -95,6 +114,10 @@ class LazyImages(Sequence[Image.Image]):
 
     def __str__(self) -> str:  # what lm-eval's sample log keeps of them
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
+
+    def tell_outcome(self, outcome: str) -> None:
+        """Keeps what became of the row's request."""
+        self._asked.outcomes[self._row_id] = outcome
 
     @property
     def sources(self) -> set[str]:
@@ -161,7 +184,8 @@ def load(
              (InputError): a run that ignored `patients` would look like a run about some patients only.
 
     The column `n_images_sent` says how many images of a row its model was given, as soon as it has answered; None where
-    it asked for none, such as a reference model.
+    it asked for none, such as a reference model. `answer_outcome` says what became of its request, if a
+    server was asked.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
@@ -190,13 +214,12 @@ def load(
         print(f"control {control}: {found}", file=sys.stderr)
     for column, value in ((SKIPPED, n_skipped), ("prompt", prompt), ("images_shown", images)):
         rows = rows.add_column(column, [value] * len(rows))
-    taken: dict[str, set[int]] = {}
+    asked = Asked({}, {})
 
     def opened(batch: dict[str, list]) -> dict[str, list]:
-        shown = _with_images(batch, known, edit, control, words, taken)
-        shown[SENT] = [
-            _n_sent(row, of, taken, max_images) for row, of in zip(batch["id"], batch["images"], strict=True)
-        ]
+        shown = _with_images(batch, known, edit, control, words, asked)
+        shown[SENT] = [asked.n_sent(*row, max_images) for row in zip(batch["id"], batch["images"], strict=True)]
+        shown[OUTCOME] = [asked.outcomes.get(row_id) for row_id in batch["id"]]
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
@@ -300,21 +323,13 @@ def repository_path(repository: str, data: str | None) -> str:
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"
 
 
-def _n_sent(row_id: str, images: Sized, taken: Mapping[str, Collection[int]], max_images: int | None) -> int | None:
-    """How many of a row's images a model was given; None: it has asked for none of them, so nothing is known."""
-    if len(images) and row_id not in taken:
-        return None
-    n_taken = len(taken.get(row_id, ()))
-    return n_taken if max_images is None else min(n_taken, int(max_images))
-
-
 def _with_images(
     batch: dict[str, list],
     roots: Mapping[str, Path],
     edit: Edit | None,
     control: str | None,
     words: frozenset[str],
-    taken: dict[str, set[int]],
+    asked: Asked,
 ) -> dict[str, list]:
     """words: ids of sources whose words are asked without their images."""
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
@@ -325,7 +340,7 @@ def _with_images(
             roots,
             _changes(row, edit, control),
             further=words | _donors(row, edit),
-            taken=taken,
+            asked=asked,
         )
         for row in rows
     ]

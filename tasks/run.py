@@ -65,6 +65,17 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
     return sorted(_sample_logs(config.output_path) - before) if first else []
 
 
+def what_it_takes(arguments: Sequence[str], metadata: Mapping[str, Any]) -> str:
+    """What `run_lm_eval` would send to a server: its model is in a dry run, and nothing is saved. Raises as it does."""
+    from .models.server_usage import DryRunEnd
+
+    try:
+        run_lm_eval(arguments, metadata)
+    except DryRunEnd as end:
+        return str(end)
+    raise AssertionError("the model was not in a dry run")
+
+
 @contextlib.contextmanager
 def _told_by_lm_eval() -> Iterator[None]:
     """What lm-eval says of wrong options, as a MedfaithError."""
@@ -241,6 +252,7 @@ def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any
         result = evaluate(asked, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, **model.options)
     if logs is not None:
         told = {"model": model.name, "model_args": dict(model.arguments), "gen_kwargs": dict(model.generation)}
+        told |= {"usage": asked.used()} if hasattr(asked, "used") else {}
         system = {"system_instruction": model.options.get("system_instruction")}
         _log(result | system | {"config": told}, logs)
     return result

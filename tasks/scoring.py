@@ -14,9 +14,12 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from .outcomes import OUTCOME, UNANSWERED
+
 SKIPPED = "n_rows_skipped"
 SENT = "n_images_sent"  # column of a document: how many of its images its model was given
 MISSING = "n_images_missing"
+N_UNANSWERED = "n_unanswered"
 
 Figures = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, float]]
 
@@ -76,19 +79,20 @@ def metric(name: str, aggregation: str | Callable[[Sequence[Any]], float], *, hi
 
 
 def counted(counts: Sequence[str] = (SKIPPED,)) -> list[dict[str, Any]]:
-    """Entries of the `metric_list` for counts of a task, and for how many images its model was not given.
+    """Entries of the `metric_list` for counts of a task, for images that its model was not given, and unanswered rows.
 
     counts: columns of a document in which every row repeats a count.
     """
     of_task = [metric(name, largest, higher=False) for name in counts]
-    return [*of_task, metric(MISSING, known_total, higher=False)] if counts else []
+    return [*of_task, *(metric(name, known_total, higher=False) for name in (MISSING, N_UNANSWERED) if counts)]
 
 
 def counts_of(doc: Mapping[str, Any], counts: Sequence[str] = (SKIPPED,)) -> dict[str, Any]:
     """What `process_results` returns for a row under the names of `counted`."""
     sent = doc.get(SENT)  # another harness does not say
     missing = None if sent is None else len(doc["images"]) - sent
-    return {name: doc[name] for name in counts} | ({MISSING: missing} if counts else {})
+    unanswered = int(doc.get(OUTCOME) == UNANSWERED)
+    return {name: doc[name] for name in counts} | ({MISSING: missing, N_UNANSWERED: unanswered} if counts else {})
 
 
 def known_total(items: Sequence[int | None]) -> float:

@@ -7,11 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lambda request: None):
+def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lambda request: None, usage=None):
     """Speaks chat completions on 127.0.0.1; yields its URL and the requests that came, as they come.
 
     say: messages -> the reply's text, or a whole choice. status_of: the number of a request, from 1 -> its HTTP status.
     reply: sent instead of a whole chat completion. models: the entries of its list of models; None: it has no list.
+    usage: how many tokens it counts in each completion, as it says it.
     fault: a request -> None, or what sends something else, given the handler.
     """
     requests = []
@@ -38,7 +39,8 @@ def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lam
             said = say(body["messages"])
             choice = said if isinstance(said, dict) else {"message": {"content": said}, "finish_reason": "stop"}
             choice = {"index": 0, **choice, "message": {"role": "assistant", **choice["message"]}}
-            return {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice]}
+            told = {"usage": usage} if usage else {}
+            return {"id": "1", "object": "chat.completion", "model": body["model"], "choices": [choice], **told}
 
         def send(self, status, content, **headers):
             sent = json.dumps(content).encode()

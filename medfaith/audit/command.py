@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,6 +61,7 @@ def add_jobs(jobs: Any) -> None:
         help="folder of a finished audit of another model on the same rows: blind_clean.csv then has only rows that "
         "neither answers right without the image (repeatable; default: this model alone)",
     )  # fmt: skip
+    evaluation.dry_run_option(job)
     job.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the logs and the tables")
     job.set_defaults(job=_audit, passes_on=True)
 
@@ -84,8 +86,25 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     tasks, notes = plan(wanted, metadata, arguments.limit, **how)
     _print_lines(notes)
     rest = evaluation.with_host(evaluation.with_store(rest, store, arguments.out), metadata)
+    if arguments.dry_run:
+        print(_what_it_takes(evaluation.in_dry_run(rest), tasks, arguments.controls, metadata))
+        return 0
     _ask_and_tell(arguments, rest, tasks, metadata)
     return 0
+
+
+def _what_it_takes(
+    rest: Sequence[str], tasks: Sequence[Task], controls: Sequence[str], metadata: Mapping[str, Any]
+) -> str:
+    """What the whole audit would send to a server; --out is left as it is."""
+    from medfaith.tasks.run import named_model
+
+    from .run import ask, name_of
+
+    model = named_model(rest, [task.name for task in tasks], metadata)
+    with tempfile.TemporaryDirectory() as folder:
+        ask({name_of(model): model}, tasks, controls, metadata, Path(folder), say=lambda line: None)
+    return model.answering.estimated()
 
 
 def _ask_and_tell(

@@ -20,8 +20,8 @@ from typing import Any
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_file, whole_folder
 from medfaith.tasks.controls import UnsupportedControlError
-from medfaith.tasks.models.chat_form import UNANSWERED
 from medfaith.tasks.models.tally import LIMIT, tally
+from medfaith.tasks.outcomes import UNANSWERED
 from medfaith.tasks.run import NEED_AN_IMAGE, Model, answer, load_tasks
 
 from .plan import Task, write_rows

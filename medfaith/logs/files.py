@@ -19,6 +19,8 @@ _RESULTS = re.compile(rf".*{_DATE}\.json")
 _SAMPLES = re.compile(rf"samples_(?P<task>.+){_DATE}\.jsonl")
 # A path on a machine, behind the kind of a model where it has one (gloria:PATH); NAME and ORG/NAME are none.
 _PATH = re.compile(r"(?P<kind>\w{2,}:)?(?P<path>(?:[/~.\\]|[A-Za-z]:[/\\]).*|[^/:]+/[^/]+/.+)")
+# Arguments of models that do not change what is answered.
+_NO_MATTER = {"answers", "concurrency", "max_retries", "timeout", "prompt_price", "answer_price"}
 _EXPECTED = "results_<date>.json with samples_<task>_<date>.jsonl beside it"
 _ACTION = "run lm-eval again with --output_path DIR --log_samples"
 
@@ -34,6 +36,7 @@ class SampleFile(NamedTuple):
     told: what else decides how the task was put, by name: its version, and what lm-eval was told beside it.
     rows: ids of the rows that count; None: all.
     n_images_missing: images of the rows that the model was not given, as far as the results say.
+    n_unanswered: rows without an answer, as far as their lines say, which only those of servers do.
     """
 
     path: Path
@@ -48,6 +51,7 @@ class SampleFile(NamedTuple):
     told: tuple[tuple[str, str], ...] = ()
     rows: Collection[str] | None = None
     n_images_missing: int = 0
+    n_unanswered: int = 0
 
     def telling(self, names: Sequence[str]) -> str:
         """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""
@@ -170,7 +174,7 @@ def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
     name = arguments.get("pretrained") or arguments.get("model") or config.get("model")
     if not name:
         raise InputError(path, "names no model", column="config.model", expected="a results file of lm-eval")
-    known = {"pretrained", "model", "peft", "states_path", "answers"}
+    known = {"pretrained", "model", "peft", "states_path", *_NO_MATTER}
     rest = json.dumps({k: v for k, v in arguments.items() if k not in known}, sort_keys=True, default=str)
     return str(name), str(arguments.get("peft") or ""), rest, str(arguments.get("states_path") or "")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from medfaith.loaders.errors import InputError
+from medfaith.tasks.outcomes import OUTCOME, UNANSWERED
 
 from .files import SampleFile
 
@@ -75,6 +76,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
     """
     settings: dict[Any, Kept[_Run_co]] = {}
     left_out: set[str] = set()
+    unanswered: dict[Any, set[str]] = {}  # each filter repeats a row
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             progress(len(line))
@@ -85,7 +87,10 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
                 if file.rows is not None and not _counts(sample["doc"], file.rows):
                     left_out.add(sample["doc"]["id"])
                     continue
-                settings.setdefault(kind.setting(sample["doc"], file.task), kind()).add(sample)
+                setting = kind.setting(sample["doc"], file.task)
+                settings.setdefault(setting, kind()).add(sample)
+                if sample["doc"].get(OUTCOME) == UNANSWERED:
+                    unanswered.setdefault(setting, set()).add(sample["doc"]["id"])
             except SampleError as error:
                 raise _broken(file.path, number, error.found, column=error.column) from error
             except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -96,7 +101,8 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
         raise InputError(file.path, "is empty", expected="a line for each question and filter", action=AGAIN)
     if file.n_run is not None and n < file.n_run:
         raise InputError(file.path, f"has {n} questions", expected=f"the {file.n_run} that lm-eval ran", action=AGAIN)
-    return [kept.run(setting, file, single=len(settings) == 1) for setting, kept in settings.items()]
+    files = {setting: file._replace(n_unanswered=len(unanswered.get(setting, ()))) for setting in settings}
+    return [kept.run(setting, files[setting], single=len(settings) == 1) for setting, kept in settings.items()]
 
 
 def _counts(doc: Mapping[str, Any], rows: Collection[str]) -> bool:

@@ -1,6 +1,7 @@
 """Figure 5: option scores on the repairable failures and on their control, from the logs of the option-score tasks.
 
 Panel A is in the sample logs. Panel B needs the hidden states that `medfaith-hf-vlm` writes with `states_path`.
+Letters that a server did not list have no score (`tasks/contrabench/option_scores.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _TASKS = ("medfaith_contrabench_option_scores", "medfaith_contrabench_letter_sco
 class ScoredRun(Run):
     """A run whose answers are the options with the highest score (`base`).
 
-    option_scores: shape (n, k), log-likelihoods in nats, NaN where a question has fewer options.
+    option_scores: shape (n, k), log-likelihoods in nats, NaN where a question has fewer options, or no score of one.
     concept_difference: shape (n,), nats. similarity: of the options' hidden states, None where none were kept.
     """
 
@@ -92,11 +93,17 @@ def _values(responses: Any, doc: Mapping[str, Any]) -> list[float]:
         values = [float(pair[0]) for pair in responses]
     except (TypeError, ValueError, LookupError) as error:
         raise SampleError("filtered_resps", f"{str(responses)[:100]} are not the scores of options") from error
+    letters = _of_letters(str(doc.get("prompt")))
     expected = {len(doc["options"]), len(choices(dict(doc)))}  # earlier versions scored the options alone
-    unanswered = all(map(math.isnan, values))
-    if len(values) not in expected or not (unanswered or all(map(math.isfinite, values))):
+    known = [value for value in values if not (letters and math.isnan(value))]
+    if len(values) not in expected or not all(map(math.isfinite, known)):
         raise SampleError("filtered_resps", f"{values} are not {max(expected)} finite scores")
     return values
+
+
+def _of_letters(prompt: str) -> bool:
+    """By the prompt of a setting, which also names a control."""
+    return prompt.partition(",")[0] == "letters"
 
 
 class _States(NamedTuple):
@@ -208,13 +215,15 @@ def polarity_gap_table(runs: Sequence[ScoredRun]) -> Table:
         "positive one, (log p(“B. No X”) - log p(“B. No”)) - (log p(“A. X”) - log p(“A.”)), in nats. The paper does "
         "not print its contexts. cos: similarity of the last layer's states at the last token of two options.",
     ]
+    notes += [_letters_note(run) for run in in_order(runs) if isinstance(run, ScoredRun) and _letters(run)]
     return Table("figure_05_polarity_gap", "Figure 5: polarity gap of option scores", columns, rows, notes)
 
 
 def _rows(run: ScoredRun) -> list[list]:
     gaps = polarity_gap(run.option_scores, run.negated, run.counterpart)
     parts = subsets(run.option_scores, run.answer, run.negated, run.counterpart)
-    forms = f" ({', '.join(run.setting.changed_forms)})" if run.setting.changed_forms else ""
+    changed = [*run.setting.changed_forms, *(["letters"] if _letters(run) else [])]
+    forms = f" ({', '.join(changed)})" if changed else ""
     rows = []
     for name, mask in (("safe", parts.safe), ("control", parts.control)):
         gap, difference = gaps[mask], run.concept_difference[mask]
@@ -226,6 +235,20 @@ def _rows(run: ScoredRun) -> list[list]:
              *_similarities(run.similarity, mask), run.source.task, run.source.date]
         )  # fmt: skip
     return rows
+
+
+def _letters(run: ScoredRun) -> bool:
+    return _of_letters(run.setting.prompt)
+
+
+def _letters_note(run: ScoredRun) -> str:
+    pairs = (run.negated >= 0) & (run.counterpart >= 0)
+    n_without = int((pairs & np.isnan(polarity_gap(run.option_scores, run.negated, run.counterpart))).sum())
+    return (
+        f"{run.model_name}, {protocol_name(run)} (letters): the scores are of the options' letters, and not comparable "
+        f"with those of texts. Questions without a score of any letter: {len(run.unread):,} of {run.n:,}. Pairs "
+        f"without a gap, because one of their letters has no score: {n_without:,} of {int(pairs.sum()):,}."
+    )
 
 
 def _similarities(similarity: StateSimilarity | None, mask: np.ndarray) -> list:

@@ -14,7 +14,7 @@ from .contrabench_names import base_name, protocol_name
 from .contrabench_rexvqa import internal_tables
 from .contrabench_runs import ORIGINAL, Run
 from .contrabench_stress import layout_tables, wording_tables
-from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, percent
+from .tables import MODEL, PROMPT, PROTOCOL, SIZE, UNANSWERED, UNREAD, Column, Table, count, percent
 
 _R = TypeVar("_R", bound=Run)
 _TARGET_FIRST = (
@@ -60,14 +60,14 @@ def _runs_table(runs: Sequence[Run]) -> Table:
     rows = [
         [run.model_name, base_name(run.setting), protocol_name(run), run.changed_values, run.setting.layout,
          run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], run.scores()["parse_failure_rate"],
-         run.source.task, run.source.date]
+         run.source.n_unanswered, run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, PROMPT, PROTOCOL, Column("Changed wording", ("forms",)),
         Column("Order of options", ("layout",)), SIZE,
         Column("Without images", ("n_skipped",), count), Column("Base acc.", ("accuracy",), percent),
-        Column("Unread %", ("parse_failure_rate",), percent), Column("Task", ("task",)), Column("Date", ("date",)),
+        UNREAD, UNANSWERED, Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = ["n: questions asked; “a of b” marks a run with --limit or without the rows whose images are missing."]
     return Table("runs", "Runs", columns, rows, notes)

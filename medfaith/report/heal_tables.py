@@ -9,7 +9,20 @@ from medfaith.evaluate_metrics.tpt import score as tpt
 
 from .heal_localization import localization_table
 from .heal_runs import SOURCES, HealRun
-from .tables import MODEL, SEED, SIZE, UNDEFINED, UNREAD, Column, Table, count, fraction, fraction_interval, share_of
+from .tables import (
+    MODEL,
+    SEED,
+    SIZE,
+    UNANSWERED,
+    UNDEFINED,
+    UNREAD,
+    Column,
+    Table,
+    count,
+    fraction,
+    fraction_interval,
+    share_of,
+)
 from .unread import unread_share
 
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
@@ -69,12 +82,13 @@ _PAIRED_NOTE = (
 def _runs_table(runs: Sequence[HealRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.config], ASKED[run.setting.ask], run.n, run.n_data, run.n_skipped,
-         unread_share(run), run.source.task, run.source.date]
+         unread_share(run), run.source.n_unanswered, run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, Column("Source", ("source",)), Column("Questions", ("questions",)), SIZE,
-        Column("Without images", ("n_skipped",), count), UNREAD, Column("Task", ("task",)), Column("Date", ("date",)),
+        Column("Without images", ("n_skipped",), count), UNREAD, UNANSWERED,
+        Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = ["n: questions asked; “a of b” marks a run with --limit or without the rows whose images are missing."]
     return Table("heal_runs", "HEAL runs", columns, rows, notes)

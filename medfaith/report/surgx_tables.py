@@ -18,6 +18,7 @@ from .tables import (
     MODEL,
     SEED,
     SIZE,
+    UNANSWERED,
     UNDEFINED,
     UNREAD,
     Column,
@@ -69,13 +70,14 @@ def surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
 def _runs_table(runs: Sequence[SurgXRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.source], run.setting.ask, run.n, run.n_data, len(set(run.videos)),
-         run.n_skipped, len(run.unread), unread_share(run), _n_tied(run), run.source.task, run.source.date]
+         run.n_skipped, len(run.unread), unread_share(run), run.source.n_unanswered, _n_tied(run),
+         run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, _DATA, Column("Asked for", ("asked",)), SIZE, Column("Videos", ("n_videos",), count),
         Column("Without images", ("n_skipped",), count), Column(None, ("n_unparsed",)), UNREAD,
-        Column("Tied", ("n_tied",), count), Column("Task", ("task",)), Column("Date", ("date",)),
+        UNANSWERED, Column("Tied", ("n_tied",), count), Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = [
         "n: frames; “a of b” marks a run with --limit or without the rows whose images are missing. Unread: answers "

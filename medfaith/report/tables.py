@@ -93,6 +93,7 @@ MODEL, PROMPT = Column("Model", ("model",)), Column("Prompt", ("prompt",))
 PROTOCOL = Column("Protocol", ("protocol",))
 SIZE = Column("n", ("n", "n_data"), count_of)
 UNREAD = Column("Unread %", ("parse_failure_rate",), percent)
+UNANSWERED = Column("Unanswered", ("n_unanswered",), count)  # among the unread
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,17 @@ def unread_shares(logs: Sequence[Path]) -> str:
     """
     files, _ = find_sample_files(logs)
     runs = [run for file in files for run in read_file(file) if isinstance(run, ReadRun)]
-    rows = [[run.source.task, f"{run.n:,}", f"{len(run.unread):,}", percent(unread_share(run))] for run in runs]
-    shares = table(["task", "answers", "unread", "unread %"], rows)
+    rows = [
+        [
+            run.source.task,
+            f"{run.n:,}",
+            f"{len(run.unread):,}",
+            percent(unread_share(run)),
+            f"{run.source.n_unanswered:,}",
+        ]
+        for run in runs
+    ]
+    shares = table(["task", "answers", "unread", "unread %", "unanswered"], rows)
     return "\n".join([shares, *run_notes(runs), ""]) if runs else ""
 
 

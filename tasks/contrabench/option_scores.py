@@ -2,6 +2,9 @@
 
 For models that give log-likelihoods with images (`medfaith-hf-vlm`); lm-eval asks once for every option of a row, and
 for four texts more that tell how likely the finding's words are after a positive and after a negated beginning.
+
+Servers list only the likeliest first tokens of an answer. There the letters of the options are scored in their place,
+after the prompt B0. The paper scores the texts of the options; gaps of letters are not comparable with its figures.
 """
 
 from __future__ import annotations
@@ -65,9 +68,9 @@ def target(doc: dict[str, Any]) -> int:
 def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
     """Per-row values: whether the option with the highest score is right or the negated one, and the polarity gap.
 
-    A row whose scores are NaN is unanswered: it is not right, and has no gap. The gap and the concept difference are in
-    nats. A row is in the subset `safe`, in `control` or in neither, and its concept difference is None where
-    `concept_texts` has no texts. See `evaluate_metrics/polarity/option_scores.py`.
+    A row whose scores are all NaN is not right, and has no gap. The gap and the concept difference are in nats. A row
+    is in the subset `safe`, in `control` or in neither, and its concept difference is None where `concept_texts` has no
+    texts. See `evaluate_metrics/polarity/option_scores.py`.
     """
     of_options, difference = split_scores(doc, [score for score, _ in results])
     scores = [of_options]
@@ -84,6 +87,19 @@ def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
     if doc["negated"] >= 0:
         values["negated_rate"] = float(choice == doc["negated"])
     return values | GAPS.values(doc, record)
+
+
+def process_letters(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+    """`process_results`, and what the server did not list, whose scores are NaN.
+
+    A row without any score is unread, and wrong. A pair that lacks the score of one letter has no gap; its row counts
+    in `n_pairs_unlisted`, and in no subset.
+    """
+    scores = [score for score, _ in results]
+    negated, counterpart = doc["negated"], doc["counterpart"]
+    unlisted = min(negated, counterpart) >= 0 and bool(np.isnan([scores[negated], scores[counterpart]]).any())
+    counts = {"parse_failure_rate": float(np.isnan(scores).all()), "n_pairs_unlisted": int(unlisted)}
+    return process_results(doc, results) | counts
 
 
 def gap_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -123,3 +139,8 @@ GAPS = Scorer(
     lower=[name.format("safe") for name in _OF_SUBSET],
 )
 metrics = [*adapter.rate("accuracy", higher=True), metric("negated_rate", "mean", higher=False), *GAPS.metric_list]
+metrics_of_letters = [
+    *metrics,
+    metric("parse_failure_rate", "mean", higher=False),
+    metric("n_pairs_unlisted", adapter.total, higher=False),
+]

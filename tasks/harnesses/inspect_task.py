@@ -20,6 +20,7 @@ from inspect_ai.model import Content, ContentImage, ContentText, GenerateConfig
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 
 from ...loaders.errors import InputError, MedfaithError
+from ..outcomes import OUTCOME
 from ..scoring import SENT
 from . import questions
 from .inspect_score import answers, stop
@@ -55,7 +56,8 @@ def lm_eval(name: str, data: str, roots: Any = None, filter: str | None = None, 
 
 
 def _sample(source: Any, row: int, doc: Mapping[str, Any]) -> Sample:
-    kept = {name: value for name, value in doc.items() if isinstance(value, KEPT) and name != SENT}  # none is sent yet
+    unknown = (SENT, OUTCOME)  # before the model is asked
+    kept = {name: value for name, value in doc.items() if isinstance(value, KEPT) and name not in unknown}
     kept["task"] = source.config.task
     prompt = "\n".join(filter(None, questions.texts(source, doc)))
     return Sample(id=doc["id"], input=prompt, target=source.doc_to_target(doc), metadata={**kept, "row": row})

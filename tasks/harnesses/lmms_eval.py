@@ -22,6 +22,7 @@ from ...loaders.errors import InputError
 from ...loaders.whole import whole_folder
 from ..contrabench import adapter
 from ..heal.rows import TRANSPLANT
+from ..outcomes import OUTCOME
 from ..rows import LazyImages
 from ..scoring import SENT
 from . import questions, writing
@@ -80,7 +81,7 @@ def _write(arguments: argparse.Namespace) -> None:
 def _rows(task: Any, reading: str) -> datasets.Dataset:
     docs, rows = task.test_docs(), task.test_docs().with_format(None)
     texts, function = [questions.texts(task, doc) for doc in docs], questions.filters(task.config)[reading]
-    lost = ", ".join(sorted(set(docs[0]) - {*rows.column_names, SENT}))
+    lost = ", ".join(sorted(set(docs[0]) - {*rows.column_names, SENT, OUTCOME}))
     if lost or any(any(before) for *before, _ in texts):
         found = f"scores what no file of rows holds: {lost}" if lost else "has text before an image, unlike lmms-eval"
         raise InputError(f"task {task.config.task!r}", found, action="evaluate it with lm-eval or Inspect")

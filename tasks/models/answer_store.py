@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from lm_eval.api.instance import Instance
 
 from ...loaders.errors import InputError
-from .chat_form import UNANSWERED, Reply
+from ..outcomes import UNANSWERED
+from .chat_form import Reply
 
 
 def key_of(**facts: Any) -> str:
@@ -37,6 +38,14 @@ class Kept(NamedTuple):
     reply: Reply
     task: str
     row: str
+
+
+class Tokens(NamedTuple):
+    """Mean tokens of a prompt and of its answer, over n replies of which a server counted them; 0 over none."""
+
+    prompt: float
+    answer: float
+    n: int
 
 
 class AnswerStore:
@@ -76,6 +85,21 @@ class AnswerStore:
             "SELECT reply FROM answers WHERE key = ? AND outcome != ?", (key, UNANSWERED)
         ).fetchone()
         return Reply(**json.loads(row[0])) if row else None
+
+    @property
+    def n_answers(self) -> int:
+        """How many questions have one."""
+        return self._one("SELECT count(*) FROM answers WHERE outcome != ?", UNANSWERED)[0]
+
+    def mean_tokens(self) -> Tokens:
+        """As servers counted them in the replies that are kept."""
+        of = "json_extract(reply, '$.prompt_tokens')", "json_extract(reply, '$.answer_tokens')"
+        query = f"SELECT avg({of[0]}), avg({of[1]}), count(*) FROM answers WHERE {of[0]} + {of[1]} IS NOT NULL"
+        prompt, answer, n = self._one(query)
+        return Tokens(prompt or 0.0, answer or 0.0, n)
+
+    def _one(self, query: str, *given: str) -> Any:
+        return self._database.execute(query, given).fetchone() if self._database is not None else (0, 0, 0)
 
     def put(self, key: str, reply: Reply, task: str, row: str) -> None:
         """Keeps a reply in the place of an earlier one."""

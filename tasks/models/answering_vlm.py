@@ -19,8 +19,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from ...loaders.errors import InputError
+from ..outcomes import ANSWERED, CUT, EMPTY
 from .answer_store import AnswerStore, Kept, key_of, with_repeats
-from .chat_form import ANSWERED, CUT, EMPTY, Reply
+from .chat_form import Reply
 from .contrastive_encoders import short_name
 from .first_answers import FirstAnswers
 from .image_lm import images_of, row_id

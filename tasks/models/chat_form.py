@@ -12,16 +12,16 @@ from lm_eval.models.utils import postprocess_generated_text
 from PIL import Image
 
 from ...loaders.errors import InputError
+from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED
 
 PLACEHOLDER = "<image>"
 FORMATS = ("png", "jpeg")
 N_STOPS = 4  # strings that every endpoint takes; an answer is cut at all of them when it has come
 TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+TOKENS_NAMES = ("max_tokens", "max_completion_tokens")  # what endpoints call the limit of an answer
 DEFAULT_TOKENS = 256
 FILTERS = ("content_filter", "content_policy_violation")  # codes of an error that a filter of contents makes
 
-ANSWERED, EMPTY, CUT, FILTERED, REFUSED, UNANSWERED = "answered", "empty", "cut", "filtered", "refused", "unanswered"
-OUTCOMES = (ANSWERED, EMPTY, CUT, FILTERED, REFUSED, UNANSWERED)
 Turn = Mapping[str, str]  # role, content
 
 

@@ -16,8 +16,9 @@ from ...evaluate_metrics.reading.choice import parse_answer
 from ...evaluate_metrics.reading.diseases import extract_labels
 from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...evaluate_metrics.reading.yes_no import read_yes_no
+from ..outcomes import CUT, EMPTY, UNANSWERED
 from .advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, in_one_line, shortened
-from .chat_form import CUT, EMPTY, UNANSWERED, Reply
+from .chat_form import Reply
 
 
 class _Seen(NamedTuple):

@@ -46,6 +46,13 @@ def images_of(request: Instance) -> Sequence[Image.Image]:
     return arguments[2]["visual"] if len(arguments) > 2 else []
 
 
+def tell_outcome(request: Instance, outcome: str) -> None:
+    """Lets the row's document say what became of its request (`chat_form.OUTCOMES`), where it keeps that."""
+    told = getattr(images_of(request), "tell_outcome", None)
+    if told is not None:
+        told(outcome)
+
+
 def row_id(request: Instance) -> str:
     """The id of the row that a request asks about."""
     doc = request.doc if isinstance(request.doc, Mapping) else {}

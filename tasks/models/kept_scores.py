@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lm_eval.api.instance import Instance
 
+from ..outcomes import ANSWERED
 from .answer_store import AnswerStore, Kept
-from .chat_form import ANSWERED, Reply
+from .chat_form import Reply
 from .image_lm import row_id
 
 Scored = tuple[float, bool]  # log-likelihood in nats, whether greedy

@@ -13,6 +13,7 @@ from ...loaders.errors import InputError, MedfaithError
 
 KEY = "OPENAI_API_KEY"
 REFUSALS = (401, 403)  # of a key
+GONE = (429, 502, 503, 504)  # too many requests; no server behind a gateway
 # What a list of models may say of one that does not change from call to call, as its time of creation does.
 VERSION = ("root", "parent", "revision", "fingerprint", "digest", "meta")
 
@@ -66,6 +67,62 @@ def check_licences(source_ids: Iterable[str], host: str, permitted: Iterable[str
                 f"permission, add --i-have-permission {source_id} (plain lm_eval: i_have_permission={source_id} in the "
                 "--model_args of medfaith-server)",
             )
+
+
+class Outage:
+    """Whether a server is gone: so many rows in a row got nothing from it, each after its retries.
+
+    That are three times the requests at a time, so that a short failure, which all that are under way see, ends no run;
+    and no fewer than ten. Once over, it stays over.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._most, self._n, self._last = max(10, 3 * concurrency), 0, ""
+
+    @property
+    def over(self) -> bool:
+        """Whether the server is gone."""
+        return self._n >= self._most
+
+    def sentence(self, base_url: str) -> str:
+        """What is said of a server that is gone; "" of another."""
+        return (
+            f"{base_url} gave nothing to {self._most} rows in a row ({self._last}); the rows that are left are not "
+            "asked\n  what to do: start the server and run the same command again"
+            if self.over
+            else ""
+        )
+
+    def saw(self, error: Exception | None) -> None:
+        """Takes what a request ended with, None for a reply.
+
+        A server is gone where it cannot be reached, is too slow, or says that it or the user's quota is exhausted. Any
+        other error is one of its answers.
+        """
+        import openai
+
+        gone = isinstance(error, openai.APIConnectionError) or getattr(error, "status_code", 0) in GONE
+        if gone:
+            self._last = f"{type(error).__name__}: {error}"[:200]
+        if not self.over:
+            self._n = self._n + 1 if gone else 0
+
+
+def refuses_logprobs(error: Any) -> bool:
+    """Whether a response (`openai.APIStatusError`) refuses the request for probabilities of tokens."""
+    told = (error.param, error.message)
+    return error.status_code in (400, 422) and any("logprob" in str(words).lower() for words in told)
+
+
+def no_logprobs(base_url: str, words: str) -> InputError:
+    """The error for an endpoint that gives no probabilities of tokens."""
+    return InputError(
+        base_url,
+        f"gives no probabilities of tokens ({words})",
+        expected="logprobs with the likeliest tokens",
+        action="lower top_logprobs in --model_args, if the endpoint lists fewer; or run a task that asks for an "
+        "answer, such as medfaith_contrabench; or serve the model with vLLM, SGLang or llama.cpp",
+    )
 
 
 def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: int) -> dict[str, Any]:

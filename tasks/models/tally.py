@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from .chat_form import ANSWERED, OUTCOMES, UNANSWERED
+from ..outcomes import ANSWERED, OUTCOMES, UNANSWERED
 
 LIMIT = 0.01  # share of unanswered rows above which a run has not done its work
 _open: ContextVar[Counter[str] | None] = ContextVar("tally", default=None)

@@ -33,7 +33,19 @@ def test_instruments_by_hand(tmp_path):
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     assert report.startswith("# SurgXBench results\n")
     assert rows_of(report, RUNS) == [
-        ["m", "Cholec80-Boxes", "instruments", "4 of 9", "2", "0", "25.00", "0", "medfaith_surgx_instruments", DATE]
+        [
+            "m",
+            "Cholec80-Boxes",
+            "instruments",
+            "4 of 9",
+            "2",
+            "0",
+            "25.00",
+            "0",
+            "0",
+            "medfaith_surgx_instruments",
+            DATE,
+        ]
     ]
     rows = {row[1]: row[2:] for row in rows_of(report, LOOKS)}
     assert list(rows) == ["all", *INSTRUMENTS]
@@ -176,7 +188,7 @@ def test_frames_whose_similarities_tie_are_counted_and_warned_of(tmp_path):
     write_surgx(tmp_path / "a", [(first, row | {"outcome": "tied"}), *others])
     write_surgx(tmp_path / "b", ACTIONS)
     report = write_report([tmp_path])
-    assert [row[7] for row in rows_of(report, RUNS)] == ["1", "0"]
+    assert [row[8] for row in rows_of(report, RUNS)] == ["1", "0"]
     assert report.count("WARNING: in 1 of 4 frames (25.0%) the similarities of m in samples_medfaith_surgx_instr") == 1
     assert report.count(" tie. Not all of its predictions can be named") == 1
 

@@ -37,9 +37,10 @@ def test_after_a_run_the_shares_of_its_logs_stand_above_the_same_warnings(tmp_pa
         write_wrong_lung(tmp_path, "gold", [original(0, "p1", auroc=0.5)]),
     ]
     header, _, *rows, warning = unread_shares(logs).splitlines()
-    assert header.split() == ["task", "answers", "unread", "unread", "%"]
+    assert header.split() == ["task", "answers", "unread", "unread", "%", "unanswered"]
     assert [row.split() for row in rows] == [
-        ["medfaith_contrabench_chexpert_presence", "6", "4", "66.67"], ["medfaith_surgx_instruments", "1", "0", "0.00"],
+        ["medfaith_contrabench_chexpert_presence", "6", "4", "66.67", "0"],
+        ["medfaith_surgx_instruments", "1", "0", "0.00", "0"],
     ]  # fmt: skip
     assert [f"- {warning}"] == notes(tmp_path)
     assert unread_shares(logs[2:]) == "", "answers of heatmaps are not read"

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from medfaith.tasks.models.advice import FEW
-from medfaith.tasks.models.chat_form import ANSWERED, CUT, EMPTY, FILTERED, UNANSWERED, Reply
+from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.first_answers import FirstAnswers, is_unread
 from medfaith.tasks.models.server import ServerLM
+from medfaith.tasks.outcomes import ANSWERED, CUT, EMPTY, FILTERED, UNANSWERED
 from tests.chat import chat_server
 from tests.tasks.test_server import asked
 

@@ -124,7 +124,7 @@ def test_every_score_of_a_reference_model_can_be_derived_by_hand(of_models, mode
     assert run["scores"]["n_rows_skipped"] == 0
     intervals = {name for name in run["scores"] if name.endswith(("_ci_low", "_ci_high"))}
     assert math.isnan(run["scores"]["n_images_missing"])  # a reference model asks for no image
-    known = {*expected, *intervals, "n_rows_skipped", "n_images_missing"}
+    known = {*expected, *intervals, "n_rows_skipped", "n_images_missing", "n_unanswered"}
     assert {name for name, value in run["scores"].items() if not isinstance(value, str)} - {"sample_len"} == known
     for name in (name.removesuffix("_ci_low") for name in intervals if name.endswith("_ci_low")):
         low, value, high = (run["scores"][f"{name}{end}"] for end in ("_ci_low", "", "_ci_high"))

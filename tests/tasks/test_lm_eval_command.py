@@ -96,8 +96,8 @@ def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     assert main(["eval", "--data", str(phantom_build), "--images", "first", *given]) == 0
     out = capsys.readouterr().out
     assert "reversal_rate" in out
-    shares = out.split("unread %\n")[1]
-    assert re.search(r"^medfaith_contrabench_chexpert_absence_train +\d+ +0 +0.00$", shares, re.MULTILINE)
+    shares = out.split("unanswered\n")[1]
+    assert re.search(r"^medfaith_contrabench_chexpert_absence_train +\d+ +0 +0.00 +0$", shares, re.MULTILINE)
     assert "WARNING" not in out
     presence, absence = (results_of(tmp_path)[task] for task in tasks.split(","))
     assert presence["reversal_rate,b0"] == presence["accuracy,m1"] == absence["contradiction_rate,b0"] == 1

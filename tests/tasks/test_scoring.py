@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 
-from medfaith.tasks.scoring import MISSING, SENT, SKIPPED, Scorer
+from medfaith.tasks.scoring import MISSING, N_UNANSWERED, SENT, SKIPPED, Scorer
 from tests.tasks.evaluating import figures
 
 
@@ -29,9 +29,15 @@ def rows(scorer: Scorer, *values: int) -> list[dict]:
 def test_figures_of_all_rows_are_computed_once():
     scorer = counted(calls := [])
     given = rows(scorer, 1, 2, 4)
-    assert figures(scorer.metric_list, given) == {"total": 7, "n": 3, SKIPPED: 3, MISSING: 3}
+    assert figures(scorer.metric_list, given) == {"total": 7, "n": 3, SKIPPED: 3, MISSING: 3, N_UNANSWERED: 0}
     assert calls == [3]
-    assert figures(scorer.metric_list, given[:2]) == {"total": 3, "n": 2, SKIPPED: 3, MISSING: 3}  # of others, others
+    assert figures(scorer.metric_list, given[:2]) == {
+        "total": 3,
+        "n": 2,
+        SKIPPED: 3,
+        MISSING: 3,
+        N_UNANSWERED: 0,
+    }  # of others, others
     assert figures(scorer.metric_list, [given[0], *rows(scorer, 5)])["total"] == 6
     assert figures(scorer.metric_list, given)["total"] == 7
     again = counted(other := [])
@@ -42,11 +48,11 @@ def test_figures_of_all_rows_are_computed_once():
 def test_a_row_is_logged_once_and_travels_once():
     scorer = counted([])
     (row,) = rows(scorer, 1)
-    assert json.loads(json.dumps(row)) == {"total": {"x": 1}, "n": "", SKIPPED: 3, MISSING: 2}
+    assert json.loads(json.dumps(row)) == {"total": {"x": 1}, "n": "", SKIPPED: 3, MISSING: 2, N_UNANSWERED: 0}
     gathered = pickle.loads(pickle.dumps({name: [value] for name, value in row.items()}))  # as between processes
     assert gathered["n"][0].record is gathered["total"][0]
     assert {one["metric"]: one["higher_is_better"] for one in scorer.metric_list} == {
-        "total": True, "n": False, SKIPPED: False, MISSING: False,
+        "total": True, "n": False, SKIPPED: False, MISSING: False, N_UNANSWERED: False,
     }  # fmt: skip
 
 

@@ -2,86 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import math
 import os
+import re
 import signal
-import sqlite3
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from lm_eval.api.instance import Instance
-from PIL import Image
 
 from medfaith.cli import main
 from medfaith.loaders import images
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models import server_access
-from medfaith.tasks.models.server import ServerLM
 from medfaith.tasks.models.tally import tally, too_many_unanswered
 from medfaith.tasks.rows import LazyImages
-from tests.chat import chat_server
 from tests.tasks.evaluating import evaluate, load, root_words, samples_of
+from tests.tasks.server_scene import asked, echo, kept, pictures_of, questions, serving, shade, texts_of
 
-GREEDY = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 64}
 WRONG_LUNG = "medfaith_wrong_lung_gold"
-LISTED = ({"id": "m"}, {"id": "other"})
-
-
-def shade(level: int, size: tuple[int, int] = (6, 4)) -> Image.Image:
-    return Image.new("RGB", size, (level, level, 255 - level))
-
-
-def asked(prompt: Any, images: Any = (), number: int = 0, **settings: Any) -> Instance:
-    arguments = (prompt, {**GREEDY, **settings}, {"visual": images})
-    return Instance("generate_until", {"id": f"row {number}"}, arguments, 0, ("task", number, 1))
-
-
-def questions(n: int) -> list[Instance]:
-    return [asked(f"<image>\nQuestion {number}?", [shade(number)], number) for number in range(n)]
-
-
-def texts_of(messages: list[dict[str, Any]]) -> str:
-    parts = messages[-1]["content"]
-    return parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)
-
-
-def pictures_of(messages: list[dict[str, Any]]) -> list[Image.Image]:
-    urls = [part["image_url"]["url"] for turn in messages for part in turn["content"] if part in images_in(turn)]
-    return [Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))) for url in urls]
-
-
-def images_in(turn: dict[str, Any]) -> list[dict[str, Any]]:
-    return [part for part in turn["content"] if isinstance(part, dict) and part["type"] == "image_url"]
-
-
-def echo(messages: list[dict[str, Any]]) -> str:
-    return f"Answer to {texts_of(messages).strip()}"
-
-
-@contextmanager
-def serving(say=echo, models=LISTED, **options):
-    with chat_server(say, models=models, **options) as (url, requests):
-        yield SimpleNamespace(url=url, requests=requests, lm=partial(ServerLM, base_url=url, model="m"))
-
-
-def kept(path: Any) -> dict[str, str]:
-    """Row -> outcome and the whole reply, of a store."""
-    with sqlite3.connect(path) as database:
-        return {
-            row: f"{outcome} {reply}"
-            for row, outcome, reply in database.execute("SELECT row, outcome, reply FROM answers")
-        }
 
 
 def test_each_image_stands_where_its_placeholder_does():
@@ -209,18 +153,38 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys):
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
 
 
-def test_a_server_that_dies_is_not_asked_for_the_rest(tmp_path, capsys):
-    requests, dead = [asked(f"row {n}", number=n) for n in range(60)], True
-    with serving(fault=lambda request: FAULTS["cut"] if dead and len(server.requests) > 20 else None) as server:
+GONE = [  # what a server that is gone sends, after 20 good answers; how many rows it is asked for then
+    (FAULTS["cut"], "(Connection error|timed out)"),
+    (lambda handler: handler.send(503, {"error": {"message": "no healthy upstream"}}), "no healthy upstream"),
+    (lambda handler: handler.send(429, {"error": {"message": "quota exceeded"}}), "quota exceeded"),
+]
+
+
+@pytest.mark.parametrize(("fault", "words"), GONE, ids=["cut", "gateway", "quota"])
+def test_a_server_that_is_gone_is_not_asked_for_the_rest(fault, words, tmp_path, capsys):
+    requests, gone = [asked(f"row {n}", number=n) for n in range(60)], True
+    with serving(fault=lambda request: fault if gone and len(server.requests) > 20 else None) as server:
         lm = server.lm(answers=str(tmp_path / "a"), concurrency=4, max_retries=0)
         replies = lm.generate_until(requests)
-        n_asked, dead = len(server.requests), False
+        n_asked, gone = len(server.requests), False
         assert replies[:16] == [f"Answer to row {n}" for n in range(16)]
         assert replies.count("") == 40
-        assert 25 <= n_asked <= 29, "five are lost in a row, and four are under way"
-        assert "could not be reached for 5 requests in a row" in capsys.readouterr().err
+        assert 32 <= n_asked <= 36, "twelve are lost in a row, and four are under way"
+        assert re.search(rf"gave nothing to 12 rows in a row \(.*{words}.*\); the rows", capsys.readouterr().err)
         assert "" not in lm.generate_until(requests)
         assert len(server.requests) == n_asked + 40
+
+
+def test_lost_answers_between_others_do_not_make_a_server_one_that_is_gone(tmp_path):
+    """Every other row is lost, or the server cannot take it: that is no reason to leave out the rest."""
+
+    def fault(request):
+        return FAULTS["cut"] if int(texts_of(request["messages"])) % 2 else FAULTS["too long"]
+
+    with serving(fault=fault) as server:
+        lm = server.lm(concurrency=1, max_retries=0)
+        assert lm.generate_until([asked(f"{n}", number=n) for n in range(40)]) == [""] * 40
+        assert len(server.requests) == 40
 
 
 def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
@@ -366,43 +330,6 @@ def test_log_likelihoods_and_prompts_without_their_images_are_refused():
             with pytest.raises(MedfaithError, match="image placeholders for"):
                 lm.generate_until([asked("<image>", [shade(0)]), asked(prompt, pictures)])
         assert not server.requests
-
-
-def likeliest(**found: float) -> dict[str, Any]:
-    """A choice whose first token has these log-probabilities; `_` stands for a space."""
-    tokens = [{"token": token.replace("_", " "), "logprob": value} for token, value in found.items()]
-    return {"message": {"content": "A"}, "finish_reason": "length", "logprobs": {"content": [{"top_logprobs": tokens}]}}
-
-
-def test_letters_are_scored_by_the_likeliest_first_tokens(phantom_build, phantom_roots, tmp_path, capsys):
-    """One request a row; a letter in two tokens counts whole, one that is not named gets the least that is."""
-    task, said = "medfaith_contrabench_letter_scores", [
-        likeliest(A=-1.0, _A=-2.0, B=-0.5, The=-5.0, C=-4.0),
-        likeliest(B=-0.1, _A=-3.0, The=-5.0),
-        likeliest(The=-0.1),
-        {"message": {"content": "A"}},
-    ]  # fmt: skip
-    with serving(lambda messages: said[(len(server.requests) - 1) % 4]) as server:
-        given = {"base_url": server.url, "model": "m", "concurrency": 1, "answers": tmp_path / "a"}
-        named = ",".join(f"{name}={value}" for name, value in given.items())
-        command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", task, "--limit", "2"]
-        command += ["--model", "medfaith-server", "--model_args", named, "--apply_chat_template", "--log_samples"]
-        assert main([*command, "--output_path", str(tmp_path / "first")]) == 3
-        assert len(server.requests) == 4
-        assert server.requests[0]["top_logprobs"] == 20
-        assert main([*command, "--output_path", str(tmp_path / "again")]) == 0
-        assert len(server.requests) == 5, "only the row without logprobs is asked again"
-    of_tasks = [
-        samples_of(tmp_path / "first", f"{task}::{name}") for name in ("chexpert_presence", "openi_report_absence")
-    ]
-    logged = [sample["filtered_resps"] for of_task in of_tasks for sample in of_task]
-    first, second, third, fourth = ([float(score) for score, _ in of_row] for of_row in logged)
-    both = math.log(math.exp(-1) + math.exp(-2))
-    assert (first, second) == (pytest.approx([both, -0.5, -4.0]), pytest.approx([-3.0, -0.1, -5.0]))
-    assert all(map(math.isnan, third + fourth))
-    assert "in 1 of 4 rows a letter is not among the 20 likeliest tokens" in capsys.readouterr().err
-    assert main(["report", str(tmp_path / "first")]) == 0
-    assert "Figure 5" in capsys.readouterr().out
 
 
 def test_which_hosts_are_third_parties(monkeypatch):

@@ -250,7 +250,15 @@ def test_one_row_alone_is_undefined_not_an_error():
     values = adapter.RANDOM_SENTENCES.values(doc, row)
     found = figures(adapter.random_sentences_metrics, [values])
     defined = {name: value for name, value in found.items() if not math.isnan(value)}
-    zero = ("n_pairs", "n_undefined", "n_without_map", "n_degenerate", "n_rows_skipped", "n_images_missing")
+    zero = (
+        "n_pairs",
+        "n_undefined",
+        "n_without_map",
+        "n_degenerate",
+        "n_rows_skipped",
+        "n_images_missing",
+        "n_unanswered",
+    )
     assert defined == dict.fromkeys(zero, 0) | {"n_scored": 1, "n_rows_left_out": 2}
 
 

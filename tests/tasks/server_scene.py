@@ -1,0 +1,66 @@
+"""A server on this machine, what medfaith-server sends to it, and requests of lm-eval for it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import sqlite3
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from lm_eval.api.instance import Instance
+from PIL import Image
+
+from medfaith.tasks.models.server import ServerLM
+from tests.chat import chat_server
+
+GREEDY = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 64}
+LISTED = ({"id": "m"}, {"id": "other"})
+
+
+def shade(level: int, size: tuple[int, int] = (6, 4)) -> Image.Image:
+    return Image.new("RGB", size, (level, level, 255 - level))
+
+
+def asked(prompt: Any, images: Any = (), number: int = 0, **settings: Any) -> Instance:
+    arguments = (prompt, {**GREEDY, **settings}, {"visual": images})
+    return Instance("generate_until", {"id": f"row {number}"}, arguments, 0, ("task", number, 1))
+
+
+def questions(n: int) -> list[Instance]:
+    return [asked(f"<image>\nQuestion {number}?", [shade(number)], number) for number in range(n)]
+
+
+def texts_of(messages: list[dict[str, Any]]) -> str:
+    parts = messages[-1]["content"]
+    return parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)
+
+
+def pictures_of(messages: list[dict[str, Any]]) -> list[Image.Image]:
+    urls = [part["image_url"]["url"] for turn in messages for part in turn["content"] if part in images_in(turn)]
+    return [Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))) for url in urls]
+
+
+def images_in(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    return [part for part in turn["content"] if isinstance(part, dict) and part["type"] == "image_url"]
+
+
+def echo(messages: list[dict[str, Any]]) -> str:
+    return f"Answer to {texts_of(messages).strip()}"
+
+
+@contextmanager
+def serving(say=echo, models=LISTED, **options):
+    with chat_server(say, models=models, **options) as (url, requests):
+        yield SimpleNamespace(url=url, requests=requests, lm=partial(ServerLM, base_url=url, model="m"))
+
+
+def kept(path: Any) -> dict[str, str]:
+    """Row -> outcome and the whole reply, of a store."""
+    with sqlite3.connect(path) as database:
+        return {
+            row: f"{outcome} {reply}"
+            for row, outcome, reply in database.execute("SELECT row, outcome, reply FROM answers")
+        }

@@ -1,0 +1,107 @@
+"""What runs on `medfaith-server` take: requests, tokens and their price in the results, and before the start."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from medfaith.cli import main
+from medfaith.report.write import write_report
+from tests.report.report_logs import rows_of
+from tests.tasks.evaluating import root_words, samples_of
+from tests.tasks.server_scene import asked, serving, shade
+
+TASK = "medfaith_contrabench_chexpert_presence"
+COUNTED = {"prompt_tokens": 300, "completion_tokens": 2}
+PRICES = {"prompt_price": 10, "answer_price": 1000}  # of a million: 0.003 and 0.002 of an answer
+
+
+def usage_of(folder):
+    """What the results files in a folder say, in the order of their dates."""
+    return [json.loads(path.read_text())["config"]["usage"] for path in sorted(folder.rglob("results_*.json"))]
+
+
+def command_of(server, build, roots, folder, *more, **given):
+    named = {"base_url": server.url, "model": "m", "answers": folder / "answers", "concurrency": 1, **PRICES, **given}
+    arguments = ",".join(f"{name}={value}" for name, value in named.items())
+    return [
+        *("--data", str(build), *root_words(roots), "--model", "medfaith-server", "--model_args", arguments),
+        *("--apply_chat_template", *more),
+    ]
+
+
+def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots, tmp_path, capsys):
+    """Of six rows one finds no server; the same command again takes only what that one costs."""
+    fail = True
+
+    def fault(request):
+        lost = fail and len(server.requests) == 3
+        return (lambda handler: handler.send(500, {"error": {"message": "oh"}})) if lost else None
+
+    with serving(lambda messages: "A", fault=fault, usage=COUNTED) as server:
+        given = phantom_build, phantom_roots, tmp_path, "--tasks", TASK, "--limit", "6"
+        command = ["eval", *command_of(server, *given, max_retries=0), "--output_path", str(tmp_path / "logs")]
+        assert main([*command, "--dry-run"]) == 0
+        before = capsys.readouterr().out
+        assert (server.requests, [*tmp_path.iterdir()]) == ([], [tmp_path / "answers"])
+        assert main([*command, "--log_samples"]) == 3
+        (first,) = samples_of(tmp_path / "logs", TASK)[8:9]
+        shown = rows_of(write_report([tmp_path / "logs"]), "Runs")[0]
+        fail = False
+        assert main([*command, "--dry-run"]) == 0
+        between = capsys.readouterr().out
+        assert main([*command, "--log_samples"]) == 0
+    assert re.search(
+        r"would send 6 requests to .*; nothing is sent now.\n  images: \d, about \d+\.\d MB as png", before
+    )
+    assert "of text; those of the images come on top" in before
+    assert "answers are kept" not in before
+    assert (first["doc"]["answer_outcome"], first["n_unanswered"]) == ("unanswered", 1)
+    assert shown[-3] == "1", "unanswered"
+    assert "prompt tokens: about 1,800, as the server counted in 5 answers that are kept" in between
+    assert re.search(r"answer tokens: about 12; at most (\d,\d+|\d+)\n  price: about 0.03; at most", between)
+    assert "5 answers are kept; a row that one of them answers is not asked again" in between
+    told = {"rows": 6, "answers_without_token_counts": 0}
+    assert usage_of(tmp_path / "logs") == [
+        told | {"rows_answered_before": 0, "outcomes": {"answered": 5, "unanswered": 1}, "prompt_tokens": 1500,
+                "answer_tokens": 10, "price": pytest.approx(0.025)},
+        told | {"rows_answered_before": 5, "outcomes": {"answered": 6}, "prompt_tokens": 300, "answer_tokens": 2,
+                "price": pytest.approx(0.005)},
+    ]  # fmt: skip
+    results = [json.loads(path.read_text())["results"] for path in sorted((tmp_path / "logs").rglob("results_*.json"))]
+    assert [result[TASK]["n_unanswered,b0"] for result in results] == [1, 0]
+
+
+def test_an_audit_says_before_and_after_what_it_takes(phantom_build, phantom_roots, tmp_path, capsys):
+    with serving(lambda messages: "A", usage=COUNTED) as server:
+        options = "--benchmarks", "cxr-contrabench", "--controls", "noise", "none", "--limit", "2"
+        out = tmp_path / "audit"
+        command = ["audit", *command_of(server, phantom_build, phantom_roots, tmp_path, *options), "--out", str(out)]
+        assert main([*command, "--dry-run"]) == 0
+        said = capsys.readouterr().out
+        assert not server.requests
+        assert not out.exists()
+        assert main(command) == 0
+    n = int(re.search(r"would send (\d+) requests", said).group(1))
+    told = usage_of(out)
+    assert n == sum(usage["rows"] for usage in told) == len(server.requests) > 4
+    assert sum(usage["prompt_tokens"] for usage in told) == 300 * n
+
+
+def test_answers_without_counts_of_tokens_are_counted(tmp_path):
+    with serving() as server:
+        lm = server.lm(concurrency=1)
+        lm.generate_until([asked("<image>", [shade(1)])])
+        assert lm.used() == {
+            "rows": 1, "rows_answered_before": 0, "outcomes": {"answered": 1}, "prompt_tokens": 0, "answer_tokens": 0,
+            "answers_without_token_counts": 1, "price": None,
+        }  # fmt: skip
+        assert lm.used()["rows"] == 0, "each run has its own"
+
+
+def test_only_a_server_has_a_dry_run(phantom_build, capsys):
+    command = ["eval", "--data", str(phantom_build), "--model", "oracle", "--tasks", TASK, "--dry-run"]
+    assert main(command) == 2
+    assert "--dry-run: the model type oracle sends nothing to a server" in capsys.readouterr().err
