@@ -215,6 +215,11 @@ def test_bad_rows_are_named(prediction, reference, message):
         score_predictions([predicted | prediction], [given_reference | reference])
 
 
+def test_a_top_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="top_k 0; expected at least 1"):
+        score_predictions([], [], top_k=0)
+
+
 NO_MOTION, EYE = np.zeros((2, 3), dtype=bool), np.eye(3)[None]
 
 
@@ -230,8 +235,6 @@ NO_MOTION, EYE = np.zeros((2, 3), dtype=bool), np.eye(3)[None]
 def test_shapes_are_checked(maps, motion, message):
     with pytest.raises(ValueError, match=message):
         ras(maps, [[]], [[]], motion)
-    with pytest.raises(ValueError, match="top_k 0; expected at least 1"):
-        score_predictions([], [], top_k=0)
 
 
 def test_module_takes_frames_of_which_no_motion_is_known():
