@@ -91,7 +91,6 @@ QUESTIONS = [
         "With a large left ventricle, what is in the left lung?"]),
 ]  # fmt: skip
 
-
 REASON = {question: reason for reason, questions in QUESTIONS for question in questions}
 
 
@@ -135,10 +134,7 @@ MIRRORED = {"left": "right", "right": "left", "upper": "lower", "lower": "upper"
 def test_mirrored_words_give_the_mirrored_verdict(place, options, choice):
     """Neither pole of an axis is treated unlike the other."""
 
-    def mirrored(text: str) -> str:
-        return " ".join(MIRRORED.get(word, word) for word in text.split(" "))
-
-    question = f"What is in the {place} lung?"
-    assert verify_location(question, options, choice) == verify_location(
-        mirrored(question), [mirrored(option) for option in options], choice
-    )
+    texts = [f"What is in the {place} lung?", *options]
+    mirrored = [" ".join(MIRRORED.get(word, word) for word in text.split(" ")) for text in texts]
+    found, other = (verify_location(question, rest, choice) for question, *rest in (texts, mirrored))
+    assert found == other

@@ -46,16 +46,10 @@ def test_wilson_agrees_with_statsmodels(mean, n):
     assert [wilson(mean, n, level) for level in (0.95, 0.9)] == [pytest.approx(bounds, abs=1e-9) for bounds in expected]
 
 
-@pytest.mark.parametrize(
-    ("table", "printed", "digits"),
-    [  # Altman et al., Statistics with Confidence (2000), Table 6.2, as biostatUZH prints it
-        ((14, 5, 0, 22), (0.011, 0.226), 3),
-        # the same with the systems exchanged
-        ((14, 0, 5, 22), (-0.226, -0.011), 3),
-    ],
-)
-def test_newcombes_interval_is_the_published_one(table, printed, digits):
-    assert tuple(round(bound, digits) for bound in wilson_difference(*table_of(*table), None)) == printed
+@pytest.mark.parametrize(("table", "printed"), [((14, 5, 0, 22), (0.011, 0.226)), ((14, 0, 5, 22), (-0.226, -0.011))])
+def test_newcombes_interval_is_the_published_one(table, printed):
+    """Altman et al., Statistics with Confidence (2000), Table 6.2, and the same with the systems exchanged."""
+    assert tuple(round(bound, 3) for bound in wilson_difference(*table_of(*table), None)) == printed
 
 
 @pytest.mark.parametrize(("p", "q", "n_groups", "size"), [(0.9, 0.8, 12, 1), (0.8, 0.6, 10, 5), (0.95, 0.95, 20, 3)])
@@ -75,11 +69,8 @@ def test_the_clustered_bootstrap_agrees_with_scipy():
     after, before, groups = clustered(1, 300, shift=0.3)
     ours = paired_difference(after, before, groups=groups)
     sums = np.bincount(groups, weights=after - before), np.bincount(groups).astype(float)
-
-    def ratio(total, size, axis):
-        return total.sum(axis=axis) / size.sum(axis=axis)
-
-    scipys = stats.bootstrap(sums, ratio, paired=True, n_resamples=2000, method="percentile", rng=1)
+    how = {"paired": True, "n_resamples": 2000, "method": "percentile"}
+    scipys = stats.bootstrap(sums, lambda total, size, axis: total.sum(axis) / size.sum(axis), **how, rng=1)
     assert (ours.way, ours.n, ours.n_groups) == ("bootstrap", len(groups), 300)
     assert ours.difference == pytest.approx(ours.after - ours.before) == pytest.approx(np.mean(after - before))
     assert ours[3:5] == pytest.approx(scipys.confidence_interval, abs=0.3 * float(scipys.standard_error))
@@ -103,14 +94,11 @@ def test_where_nothing_differs_the_interval_has_a_width():
 
 
 @pytest.mark.parametrize(
-    "p_values",
-    [[0.01, 0.04, 0.03, 0.005], [0.5], [0.2, 0.2, 0.9], np.random.default_rng(0).random(40) ** 3],
+    "p_values", [[0.01, 0.04, 0.03, 0.005], [0.2, 0.2, 0.9], np.random.default_rng(0).random(40) ** 3]
 )
 def test_holm_agrees_with_statsmodels(p_values):
-    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
-    with_nan = holm([NAN, *p_values])
-    assert math.isnan(with_nan[0])
-    assert with_nan[1:] == pytest.approx(holm(p_values))
+    expected = [NAN, *multipletests(p_values, method="holm")[1]]
+    assert holm([NAN, *p_values]) == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize("margin", [0.005, 0.02, 0.03, 0.05, 0.1])
@@ -175,8 +163,7 @@ def test_undefined_values_are_left_out_and_counted():
     assert (found.n, found.n_nan, found.n_groups, found.n_differ, found.difference) == (2, 2, 2, 1, 0.5)
     for values, groups in (([], None), ([NAN], None), ([1.0], None), ([1.0, 0.0], ["a", "a"])):
         assert math.isnan(paired_difference(values, values, groups=groups).low)
-    assert math.isnan(paired_difference([], []).difference)
-    assert math.isnan(enough(0, NAN, 0.1))
+    assert np.isnan([paired_difference([], []).difference, enough(0, NAN, 0.1)]).all()
 
 
 @pytest.mark.parametrize(

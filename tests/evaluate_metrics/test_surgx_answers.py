@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -125,6 +126,7 @@ NONE = [
     "There is no grasper, hook or scissors.", "There are no graspers, no hooks, and no scissors.",
     "Neither a grasper nor a hook is visible.", "The grasper and the hook are not visible.", "I cannot see a hook.",
     "I see no Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator, or Bag.", "Grasper: no, Hook: no",
+    f"{CHOICES}\nNone of these tools are visible.",
     "grasper and hook not visible", f"None of the tools listed ({CHOICES}) are visible in the image.",
 ]  # fmt: skip
 
@@ -151,25 +153,29 @@ def test_instruments():
     assert {text: (reading.names, reading.outcome) for text, reading in readings.items()} == expected
 
 
-def test_a_list_of_choices_and_a_denial_of_all():
-    assert read_instruments(f"{CHOICES}\nNone of these tools are visible.").outcome == "none"
-
-
 def test_every_instrument_is_read_by_its_own_name():
     for name in INSTRUMENTS:
         for text in (name, name.replace("_", " "), name.upper(), f"a {name}."):
             assert read_instruments(text).names == (name,)
 
 
-def test_spans_are_those_of_the_text_as_given():
-    text = "<think>hook</think> **Ein Großer “Grasper”** – İ, no hook;\n the l-hook cautery’s tip, specimen_bag"
-    reading = read_instruments(text)
-    assert [(m.name, text[m.start : m.end]) for m in reading.mentions] == [
-        (G, "Grasper"),
-        (H, "l-hook cautery"),
-        (BAG, "specimen_bag"),
-    ]
-    assert [text[m.start : m.end] for m in reading.denied] == ["hook"]
+@pytest.mark.parametrize(
+    ("read", "text", "said", "denied"),
+    [
+        (read_instruments, "<think>hook</think> **Ein Großer “Grasper”** – İ, no hook", ["Grasper"], ["hook"]),
+        (read_instruments, "the l-hook cautery’s tip, specimen_bag", ["l-hook cautery", "specimen_bag"], []),
+        (
+            read_triplets,
+            "1. **Grasper** grasps *gut*.\n2. no hook cut gut",
+            ["Grasper** grasps *gut"],
+            ["hook cut gut"],
+        ),
+    ],
+)
+def test_spans_are_those_of_the_text_as_given(read, text, said, denied):
+    reading = read(text)
+    assert [text[m.start : m.end] for m in reading.mentions] == said
+    assert [text[m.start : m.end] for m in reading.denied] == denied
 
 
 TRIPLETS_FOUND = [
@@ -246,13 +252,6 @@ def test_every_triplet_is_read_by_its_own_text():
     assert read_triplets("\n".join(TRIPLETS)).names == TRIPLETS
 
 
-def test_triplet_spans():
-    text = "1. **Grasper** retracts the *cystic_plate*.\n2. no hook dissect liver"
-    reading = read_triplets(text)
-    assert [text[m.start : m.end] for m in reading.mentions] == ["Grasper** retracts the *cystic_plate"]
-    assert [text[m.start : m.end] for m in reading.denied] == ["hook dissect liver"]
-
-
 PARTS = "grasper hook bag no not is visible and but , . ? : - a the only whether if retract gallbladder null"
 WORDS = st.sampled_from([*re.split(" ", PARTS), "\n", "İ", "ß", "’", "“", "{", "]", "ﬃ", "<think>", "</think>"])
 
@@ -275,27 +274,23 @@ def test_reading_never_fails_and_spans_lie_in_the_text(text):
 def test_lists_of_names_are_read_in_their_order(names, separator):
     assert read_instruments(separator.join(names)).names == tuple(names)
     denied = read_instruments("There is no " + ", ".join(names))
-    assert (denied.names, denied.outcome) == ((), "none")
-    assert [mention.name for mention in denied.denied] == names
+    assert (denied.outcome, [mention.name for mention in denied.denied]) == ("none", names)
 
 
 REPLIES = {
     "A hook.": {"text": "A hook."},
     "": {"text": ""},
-    '{"predicted": ["hook"], "scores": [1, 0.5], "heatmaps": "a/1"}': {
-        "predicted": ("hook",),
-        "scores": (1.0, 0.5),
-        "heatmaps": "a/1",
-    },
     '  {"predicted": []}': {"predicted": ()},
     '{"text": "A hook.", "heatmaps": "a/1"}': {"text": "A hook.", "heatmaps": "a/1"},
     '{"text": "", "heatmaps": null}': {"text": ""},
     '{"scores": [0.25]}': {"scores": (0.25,)},
+    None: {"text": ""},
+    '{"heatmaps": "a/1"}': {"heatmaps": "a/1", "unparsed": True},  # no answer, and its key is kept
     # a model's own JSON is text
-    '{"tools": ["hook"]}': {"text": '{"tools": ["hook"]}'},
-    '{"predicted": ["hook"], "why": "bent"}': {"text": '{"predicted": ["hook"], "why": "bent"}'},
-    '["hook"]': {"text": '["hook"]'},
-    "{}": {"text": "{}"},
+    **{
+        text: {"text": text}
+        for text in ('{"tools": ["hook"]}', '{"predicted": ["hook"], "why": "bent"}', '["hook"]', "{}")
+    },
 }
 
 BROKEN = [
@@ -308,26 +303,14 @@ BROKEN = [
 
 
 def test_replies():
-    for text, fields in REPLIES.items():
-        reply = read_reply(text)
-        assert not reply.unparsed, text
-        assert {name: value for name, value in reply._asdict().items() if value not in (None, False)} == fields
-
-
-def test_broken_replies_are_unparsed_as_a_whole():
+    assert {text: read_reply(text) for text in REPLIES} == {text: Reply(**fields) for text, fields in REPLIES.items()}
     assert [text[:80] for text in BROKEN if read_reply(text) != Reply(unparsed=True)] == []
 
 
-def test_an_object_without_an_answer_is_unparsed_and_keeps_its_key():
-    assert read_reply('{"heatmaps": "a/1"}') == Reply(heatmaps="a/1", unparsed=True)
-    assert read_reply(None).text == ""
+finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@given(
-    st.lists(st.text(), max_size=3),
-    st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5),
-    st.text(),
-)
+@given(st.lists(st.text(), max_size=3), st.lists(finite, max_size=5), st.text())
 def test_the_protocol_comes_back_as_written(predicted, scores, key):
     reply = read_reply(json.dumps({"heatmaps": key, "predicted": predicted, "scores": scores}))
     assert reply == Reply(predicted=tuple(predicted), scores=tuple(scores), heatmaps=key)

@@ -87,13 +87,8 @@ def test_dressing_changes_nothing(word, dress, think):
     assert answer_part(f"{thought}{word}") == word
 
 
-EFFUSION, RIGHT, LEFT = (
-    "Is there pleural effusion?",
-    "Is there consolidation in the right lung?",
-    "Is consolidation seen on the left?",
-)
 ASKED = {  # what was asked: what an answer says of it
-    EFFUSION: {
+    "Is there pleural effusion?": {
         "yes": ["There is a small effusion but no consolidation.",
         "The film demonstrates bilateral pleural effusions.",
             "Effusion likely.", "Fluid levels suggest a pleural effusion, which may need drainage.",
@@ -110,14 +105,15 @@ ASKED = {  # what was asked: what an answer says of it
             "I cannot say whether there is one.", "The image shows a chest."],
         "ambiguous": ["There is an effusion. There is no effusion.", "Yes. There is no effusion."],
     },
-    RIGHT: {
+    "Is there consolidation in the right lung?": {
         "yes": ["Consolidation in the right lower lung, not the left.", "Both lungs show consolidation."],
         "no": ["The right lung shows no consolidation, the left does.",
         "Consolidation is on the left, not the right."],
         "none": ["The left lung shows consolidation.", "There is consolidation, but it's on the left.",
             "| Region | Consolidation |\n|---|---|\n| Left lung | Yes |"],
     },
-    LEFT: {"no": ["In the right lung there is consolidation, not the left. Consolidation, not the left."]},
+    "Is consolidation seen on the left?": {"no": [
+        "In the right lung there is consolidation, not the left. Consolidation, not the left."]},
     "Does the heart have cardiomegaly?": {
         "yes": ["The heart is enlarged.", "The cardiac silhouette appears enlarged."],
         "no": ["The heart is not enlarged.", "Normal heart size.", "The cardiac silhouette is within normal limits."],
