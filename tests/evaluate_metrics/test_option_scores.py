@@ -10,15 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import cosine_similarity
 
-from medfaith.evaluate_metrics.polarity.option_scores import (
-    concept_difference,
-    gap_summary,
-    polarity_gap,
-    predicted,
-    stack_options,
-    state_similarity,
-    subsets,
-)
+from medfaith.evaluate_metrics.polarity import option_scores as options
 
 NAN = float("nan")
 NUMBERS = st.floats(-50, 50).map(lambda x: round(x, 3))
@@ -26,11 +18,11 @@ NUMBERS = st.floats(-50, 50).map(lambda x: round(x, 3))
 
 def test_example_of_appendix_a2():
     scores = [[5.0 + 0.3, 5.0 + 1.2, 3.0 + 0.8]]
-    assert predicted(scores).tolist() == [1]
-    assert polarity_gap(scores, [1], [0]) == pytest.approx([0.9])
+    assert options.predicted(scores).tolist() == [1]
+    assert options.polarity_gap(scores, [1], [0]) == pytest.approx([0.9])
     names = ("n_safe", "n_control", "share_positive_safe", "mean_gap_safe", "mean_gap_control")
     names += ("median_gap_control", "share_positive_control")
-    summary = gap_summary(scores, [0], [1], [0])
+    summary = options.gap_summary(scores, [0], [1], [0])
     assert [summary[name] for name in names] == pytest.approx([1, 0, 1, 0.9, NAN, NAN, NAN], nan_ok=True)
 
 
@@ -52,10 +44,10 @@ def test_example_of_appendix_a2():
     ],
 )
 def test_one_question(scores, answer, negated, counterpart, gap, subset):
-    np.testing.assert_allclose(polarity_gap([scores], [negated], [counterpart]), [gap])
-    parts = subsets([scores], [answer], [negated], [counterpart])
+    np.testing.assert_allclose(options.polarity_gap([scores], [negated], [counterpart]), [gap])
+    parts = options.subsets([scores], [answer], [negated], [counterpart])
     assert (bool(parts.safe[0]), bool(parts.control[0])) == (subset == "safe", subset == "control")
-    summary = gap_summary([scores], [answer], [negated], [counterpart])
+    summary = options.gap_summary([scores], [answer], [negated], [counterpart])
     assert summary["n_valid"] == (not np.isnan(gap))
 
 
@@ -68,16 +60,16 @@ def test_concept_difference_is_that_of_the_conditional_probabilities(contexts, c
     """Whatever the contexts themselves are worth, and with the contexts exchanged it changes its sign."""
     both = np.array([contexts, np.add(contexts, conditional[: len(contexts)])])
     expected = [negated - positive for positive, negated in conditional[: len(contexts)]]
-    np.testing.assert_allclose(concept_difference(*both), expected, atol=1e-9)
-    np.testing.assert_allclose(concept_difference(*both[..., ::-1]), np.negative(expected), atol=1e-9)
+    np.testing.assert_allclose(options.concept_difference(*both), expected, atol=1e-9)
+    np.testing.assert_allclose(options.concept_difference(*both[..., ::-1]), np.negative(expected), atol=1e-9)
     both[missing[0], 0, missing[1]] = NAN
-    found = concept_difference(*both)
+    found = options.concept_difference(*both)
     assert np.isnan(found).tolist() == [True, *[False] * (len(contexts) - 1)]
 
 
 def test_generated_predictions_can_disagree_with_the_scores():
     scores, columns = [[2.0, 3.0, 1.0], [3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], ([0] * 3, [1] * 3, [0] * 3)
-    summary = gap_summary(scores, *columns, predictions=[0, 1, -1])
+    summary = options.gap_summary(scores, *columns, predictions=[0, 1, -1])
     found = {
         part: [summary[f"{name}_{part}"] for name in ("n", "mean_gap", "share_positive")]
         for part in ("safe", "control")
@@ -103,7 +95,7 @@ def test_summary_agrees_with_a_loop(rows):
         best = max(range(len(scores)), key=lambda i: (scores[i], -i))
         if answer == counterpart and best in {negated, answer}:
             gaps["safe" if best == negated else "control"].append(float(scores[negated] - scores[counterpart]))
-    summary = gap_summary(*rows)
+    summary = options.gap_summary(*rows)
     for name, values in gaps.items():
         assert summary[f"n_{name}"] == len(values)
         found = [summary[f"{what}_{name}"] for what in ("mean_gap", "median_gap", "share_positive")]
@@ -119,8 +111,8 @@ def test_summary_agrees_with_a_loop(rows):
 def test_proposition_a1(rows):
     """Where the pair outranks the distractors and the residual favours "neg", the prediction is the negated option."""
     scores, _, negated, counterpart = rows
-    parts = subsets(scores, counterpart, negated, counterpart)
-    gaps, best = polarity_gap(scores, negated, counterpart), predicted(scores)
+    parts = options.subsets(scores, counterpart, negated, counterpart)
+    gaps, best = options.polarity_gap(scores, negated, counterpart), options.predicted(scores)
     for i, line in enumerate(scores):
         positive, negative = line[[counterpart[i], negated[i]]]
         assert gaps[i] == pytest.approx(negative - positive, abs=1e-9)
@@ -132,18 +124,22 @@ def test_proposition_a1(rows):
 def test_proposition_a2(rows):
     """With the counterpart as gold, "No X" is predicted iff the concept is right and the polarity wrong."""
     scores, _, negated, counterpart = rows
-    best = predicted(scores)
+    best = options.predicted(scores)
     right_concept = (best == negated) | (best == counterpart)  # every other option has a concept of its own
     flipped = right_concept & (best != counterpart)
-    np.testing.assert_array_equal(subsets(scores, counterpart, negated, counterpart).safe, flipped)
+    np.testing.assert_array_equal(options.subsets(scores, counterpart, negated, counterpart).safe, flipped)
 
 
 @given(rows=questions(), shift=NUMBERS, extra=st.integers(1, 3))
 def test_gaps_ignore_a_common_shift_and_padding(rows, shift, extra):
     scores, answer, negated, counterpart = rows
     padded = np.pad(scores, [(0, 0), (0, extra)], constant_values=NAN)
-    np.testing.assert_allclose(polarity_gap(padded + shift, negated, counterpart), polarity_gap(*rows[:1], *rows[2:]))
-    assert gap_summary(padded, answer, negated, counterpart) == pytest.approx(gap_summary(*rows), nan_ok=True)
+    np.testing.assert_allclose(
+        options.polarity_gap(padded + shift, negated, counterpart), options.polarity_gap(*rows[:1], *rows[2:])
+    )
+    assert options.gap_summary(padded, answer, negated, counterpart) == pytest.approx(
+        options.gap_summary(*rows), nan_ok=True
+    )
 
 
 @given(rows=questions(), d=st.integers(1, 6), seed=st.integers(0, 1000))
@@ -151,7 +147,9 @@ def test_state_similarity_agrees_with_scikit_learn(rows, d, seed):
     _, _, negated, counterpart = rows
     n, k = rows[0].shape
     states = np.random.default_rng(seed).normal(size=(n, k, d)).astype(np.float32)
-    found = state_similarity(np.pad(states, [(0, 0), (0, 1), (0, 0)], constant_values=NAN), negated, counterpart)
+    found = options.state_similarity(
+        np.pad(states, [(0, 0), (0, 1), (0, 0)], constant_values=NAN), negated, counterpart
+    )
     for i in range(n):
         table = cosine_similarity(states[i].astype(np.float64))[counterpart[i]]
         others = [table[j] for j in range(k) if j not in (negated[i], counterpart[i])]
@@ -165,7 +163,7 @@ def test_records_in_any_order_become_rows(rows, d, random):
     values = np.random.default_rng(0).normal(size=(n, k, d))
     records = [(f"row-{i}", j, values[i, j]) for i in range(n) for j in range(k) if (i + j) % 4]
     random.shuffle(records)
-    ids, stacked = stack_options(*(list(column) for column in zip(*records, strict=True)))
+    ids, stacked = options.stack_options(*(list(column) for column in zip(*records, strict=True)))
     assert ids.tolist() == list(dict.fromkeys(name for name, _, _ in records))
     for name, row in zip(ids, stacked, strict=True):
         i = int(name.removeprefix("row-"))
@@ -175,7 +173,7 @@ def test_records_in_any_order_become_rows(rows, d, random):
 
 def test_undefined_similarities_are_nan():
     states = np.array([[[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]], [[1.0, 0.0], [2.0, 0.0], [NAN, NAN]], [[1.0, 0.0]] * 3])
-    found = state_similarity(states, negated=[1, 1, -1], counterpart=[0, 0, 0])
+    found = options.state_similarity(states, negated=[1, 1, -1], counterpart=[0, 0, 0])
     np.testing.assert_allclose(found.negated, [NAN, 1.0, NAN])
     np.testing.assert_allclose(found.distractor, [0.5**0.5, NAN, NAN])
 
@@ -183,22 +181,22 @@ def test_undefined_similarities_are_nan():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: predicted([1.0, 2.0]), "shape"),
-        (lambda: predicted(np.empty((2, 0))), "shape"),
-        (lambda: predicted([[1.0, float("inf")]]), "finite"),
-        (lambda: polarity_gap([[1.0, 2.0]], [0, 1], [1, 0]), "expected 1 integers"),
-        (lambda: polarity_gap([[1.0, 2.0]], [0.5], [1]), "expected 1 integers"),
-        (lambda: polarity_gap([[1.0, 2.0]], [2], [1]), "between -1"),
-        (lambda: polarity_gap([[1.0, 2.0]], [0], [-2]), "between -1"),
-        (lambda: subsets([[1.0, 2.0]], [0], [1], [0], predictions=[7]), "between -1"),
-        (lambda: stack_options(["a"], [0, 1], [1.0, 2.0]), "one entry a record"),
-        (lambda: stack_options(["a"], [-1], [1.0]), "start at 0"),
-        (lambda: stack_options(["b", "a", "a"], [2, 1, 1], [1.0, 2.0, 3.0]), "a: two records of option 1"),
-        (lambda: state_similarity([[1.0, 2.0]], [0], [1]), r"\(n, k, d\)"),
-        (lambda: concept_difference([[1.0]], [[1.0]]), "shape"),
-        (lambda: concept_difference([[1.0, 2.0]], [[1.0, 2.0]] * 2), "shape"),
-        (lambda: concept_difference([1.0, 2.0], [1.0, 2.0]), "shape"),
-        (lambda: concept_difference([[1.0, -np.inf]], [[1.0, 2.0]]), "finite"),
+        (lambda: options.predicted([1.0, 2.0]), "shape"),
+        (lambda: options.predicted(np.empty((2, 0))), "shape"),
+        (lambda: options.predicted([[1.0, float("inf")]]), "finite"),
+        (lambda: options.polarity_gap([[1.0, 2.0]], [0, 1], [1, 0]), "expected 1 integers"),
+        (lambda: options.polarity_gap([[1.0, 2.0]], [0.5], [1]), "expected 1 integers"),
+        (lambda: options.polarity_gap([[1.0, 2.0]], [2], [1]), "between -1"),
+        (lambda: options.polarity_gap([[1.0, 2.0]], [0], [-2]), "between -1"),
+        (lambda: options.subsets([[1.0, 2.0]], [0], [1], [0], predictions=[7]), "between -1"),
+        (lambda: options.stack_options(["a"], [0, 1], [1.0, 2.0]), "one entry a record"),
+        (lambda: options.stack_options(["a"], [-1], [1.0]), "start at 0"),
+        (lambda: options.stack_options(["b", "a", "a"], [2, 1, 1], [1.0, 2.0, 3.0]), "a: two records of option 1"),
+        (lambda: options.state_similarity([[1.0, 2.0]], [0], [1]), r"\(n, k, d\)"),
+        (lambda: options.concept_difference([[1.0]], [[1.0]]), "shape"),
+        (lambda: options.concept_difference([[1.0, 2.0]], [[1.0, 2.0]] * 2), "shape"),
+        (lambda: options.concept_difference([1.0, 2.0], [1.0, 2.0]), "shape"),
+        (lambda: options.concept_difference([[1.0, -np.inf]], [[1.0, 2.0]]), "finite"),
     ],
 )
 def test_bad_input_is_refused(call, words):
