@@ -1,7 +1,5 @@
 """AA and AC: cases worked out by hand, the table of frames, coarse maps, inputs that are none, and the module."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,6 @@ from scipy.ndimage import map_coordinates
 
 from medfaith.evaluate_metrics.attention_alignment.frames import to_frame
 from medfaith.evaluate_metrics.attention_alignment.score import (
-    attention_alignment,
     score_frame,
     score_predictions,
     summarise,
@@ -21,31 +18,6 @@ from tests.evaluate_metrics.attention_maps import NAN, SIZE, bright, listed
 from tests.evaluate_metrics.modules import computed
 
 BOX, OTHER = [10, 5, 8, 6], [0, 0, 4, 3]
-
-
-@pytest.mark.parametrize(
-    ("heatmap", "class_boxes", "all_boxes", "aa", "ac"),
-    [
-        pytest.param(bright(SIZE, 5, 10, 11, 18), [BOX], [BOX, OTHER], 1, 1, id="on the box"),
-        pytest.param(bright(SIZE, 17, 27, 20, 30), [BOX], [BOX, OTHER], 0, 0, id="in a corner"),
-        pytest.param(bright(SIZE, 0, 0, 3, 4), [BOX], [BOX, OTHER], 0, 1, id="on another instrument"),
-        pytest.param(bright(SIZE, 0, 0, 3, 4), [], [BOX, OTHER], 0, 1, id="a class that is not there"),
-        pytest.param(bright(SIZE, 0, 0, 3, 4), [], [], 0, 0, id="no box at all"),
-        pytest.param(bright(SIZE, 5, 10, 11, 26), [BOX], [BOX], 0.5, 0.5, id="half beside the box"),
-        pytest.param(bright(SIZE, 5, 10, 11, 18), [BOX, BOX], [BOX, BOX], 1, 1, id="a box twice counts once"),
-        pytest.param(bright(SIZE, 0, 0, 10, 10), [[-5, -5, 10, 10]], [[-5, -5, 10, 10]], 0.25, 0.25, id="cut off"),
-        pytest.param(bright(SIZE, 0, 0, 3, 4), [[40, 5, 9, 9]], [[40, 5, 9, 9]], 0, 0, id="outside the frame"),
-        pytest.param(bright(SIZE, 0, 0, 1, 2), [[0.5, 0.5, 0.2, 1]], [[0.51, 0, 1, 1]], 0.5, 0.5, id="pixel centres"),
-        pytest.param(np.full(SIZE, 0.7), [BOX], [BOX], NAN, NAN, id="uniform"),
-        pytest.param(np.full(SIZE, -0.7), [BOX], [BOX], NAN, NAN, id="uniform and negative"),
-        pytest.param(-np.arange(600.0).reshape(SIZE), [BOX], [BOX], NAN, NAN, id="nothing positive"),
-        pytest.param(np.zeros(SIZE), [], [BOX], NAN, NAN, id="zero, of a class that is not there"),
-    ],
-)
-def test_cases_worked_out_by_hand(heatmap, class_boxes, all_boxes, aa, ac):
-    found = attention_alignment(heatmap[None], [class_boxes], [all_boxes])
-    assert np.array_equal([found[0][0], found[1][0]], [aa, ac], equal_nan=True)
-    assert found[2][0] == math.isnan(ac)
 
 
 windows = st.tuples(st.floats(-9, 20), st.floats(-9, 20), st.floats(0.5, 60), st.floats(0.5, 60))

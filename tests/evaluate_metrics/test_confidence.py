@@ -70,16 +70,6 @@ def test_clustered_interval_agrees_with_scipy(kind):
     assert (ours.n, ours.n_groups, unclustered.n_groups) == (len(values), 300, len(values))
 
 
-def test_both_ways_of_drawing_are_one_distribution():
-    """Equal values are drawn as counts, distinct ones one by one: a hair's difference must not show."""
-    values = ones(300, 900)
-    distinct = values + 1e-9 * np.arange(900)
-    by_count, one_by_one = (bootstrap_mean(v, n_resamples=RESAMPLES) for v in (values, distinct))
-    tolerance = NOISE * float(np.std(values)) / 30 + 1 / 900
-    assert by_count.low != one_by_one.low
-    assert (by_count.low, by_count.high) == pytest.approx((one_by_one.low, one_by_one.high), abs=tolerance)
-
-
 @pytest.mark.parametrize(("equal", "by_count"), [(32, True), (31, False)])
 def test_counts_are_drawn_from_32_equal_values_on(equal, by_count):
     count = np.random.default_rng(42).multinomial(2 * equal, [0.5, 0.5])[1]

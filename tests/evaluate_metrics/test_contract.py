@@ -72,15 +72,14 @@ def leaves(scores):
 @pytest.mark.parametrize("name", [*(f"{name}.score" for name in METRICS), "localization.predictions"])
 def test_of_nothing_counts_are_zero_and_all_else_is_undefined(name):
     module = importlib.import_module(f"medfaith.evaluate_metrics.{name}")
-    for function in ("score_predictions", "score_instruments", "score_triplets"):
-        if score := getattr(module, function, None):
-            empty = dict(leaves(score([], [])))
-            assert empty
-            assert [
-                key for key, value in empty.items() if not (math.isnan(value) or (key[0] == "n" and value == 0))
-            ] == []
-            with pytest.raises(ValueError, match=r"1 predictions for 0 (references|frames): give one for each"):
-                score([[0.0] * 100], [])
+    for score in filter(
+        None, (getattr(module, f"score_{what}", None) for what in ("predictions", "instruments", "triplets"))
+    ):
+        empty = list(leaves(score([], [])))
+        assert empty
+        assert [key for key, value in empty if not (math.isnan(value) or (key[0] == "n" and value == 0))] == []
+        with pytest.raises(ValueError, match=r"1 predictions for 0 (references|frames): give one for each"):
+            score([[0.0] * 100], [])
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in ROOM.glob("*/*.py")}), ids=lambda path: path.name)

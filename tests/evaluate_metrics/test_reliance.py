@@ -105,15 +105,13 @@ def test_the_best_blind_control_decides():
 
 
 def test_no_use_is_paid_for_by_every_control_and_says_how_many_rows_do():
-    rng = np.random.default_rng(4)
     image = np.repeat([1.0, 0.0], 150)
-    blind = np.where(rng.random(300) < 0.04, 1 - image, image)
-    one, three = (reliance(image, dict.fromkeys(names, blind), margin=0.05) for names in (["a"], ["a", "b", "c"]))
+    blind = np.where(np.random.default_rng(4).random(300) < 0.04, 1 - image, image)
+    one, three = (reliance(image, dict.fromkeys(names, blind), margin=0.05) for names in ("a", "abc"))
     assert three.p_equal == pytest.approx(3 * one.p_equal)
     assert verdicts([one])[0].name == "no use"
     assert one.could_find < 0.05
-    distance = 0.05 - abs(one.found.difference)
-    assert one.n_enough == math.ceil(300 * (one.could_find / distance) ** 2)
+    assert one.n_enough == math.ceil(300 * (one.could_find / (0.05 - abs(one.found.difference))) ** 2)
 
 
 @pytest.mark.parametrize(
