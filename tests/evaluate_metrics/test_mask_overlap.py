@@ -118,11 +118,7 @@ def test_module_agrees_with_the_function(missing):
         ([{"size": [4, 6], "counts": [0, 12, 12]}, GOOD], [GOOD, GOOD], "don't match the expected format"),
         ([[], GOOD], [GOOD, GOOD], "don't match the expected format"),
         ([GOOD, {"size": [4, 6]}], [GOOD, GOOD], "row 2, prediction: counts of type NoneType"),
-        (
-            [GOOD, GOOD | {"size": None}],
-            [GOOD, GOOD],
-            r"row 2, prediction: .* expected a mask of size \[height, width\]",
-        ),
+        ([GOOD, GOOD | {"size": None}], [GOOD, GOOD], r"row 2, prediction: .* expected a mask of size \[height, width"),
         ([GOOD, None], [None, GOOD], "row 1, reference: None; expected a mask"),
         ([GOOD, None], [GOOD, None], "row 2, reference: None; expected a mask"),
     ],

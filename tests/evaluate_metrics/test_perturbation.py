@@ -71,11 +71,7 @@ def test_a_visual_table_counted_by_hand():
 def test_seed_resamples_and_level_reach_the_bootstrap():
     references = [row(f"{letter}1", kind) for letter in "abcdefgh" for kind in ("original", "region")]
     predictions = ["Yes" if number % 2 == 0 or number % 3 == 0 else "No" for number in range(16)]
-    for how in (
-        {"n_resamples": 3, "seed": 1},
-        {"n_resamples": 3, "seed": 2},
-        {"n_resamples": 50, "confidence_level": 0.5},
-    ):
+    for how in ({"n_resamples": 3, "seed": 1}, {"n_resamples": 50, "confidence_level": 0.5}):
         interval = bootstrap_mean([number % 3 > 0 for number in range(1, 16, 2)], **how)
         found = vpt(predictions, references, **how)
         assert (found["vpt"], found["vpt_ci_low"], found["vpt_ci_high"]) == interval[:3]
@@ -117,10 +113,8 @@ answers = st.sampled_from(["Yes", "No", "", "Yes and no", None, "There is no ede
 )
 def test_counts_add_up_and_order_does_not_matter(cases, random):
     numbers = [number if kind == "original" else None for _, kind, number in cases]
-    cases = [
-        one for i, one in enumerate(cases) if numbers[i] is None or numbers[i] not in numbers[:i]
-    ]  # one original each
-    table = [(text, row(f"q{number}", kind)) for text, kind, number in cases]
+    once = [number is None or number not in numbers[:i] for i, number in enumerate(numbers)]
+    table = [(text, row(f"q{number}", kind)) for (text, kind, number), kept in zip(cases, once, strict=True) if kept]
     scores = score_predictions([text for text, _ in table], [reference for _, reference in table])
     for name in ("n_pairs", "n_changed", "n_unparsed_perturbed"):
         assert scores[name] == scores[f"{name}_anatomy"] + scores[f"{name}_disease"]
