@@ -56,11 +56,7 @@ RATES = ("n_reversals", "n_wrong_with_negated", "reversal_rate", "contradiction_
     ("text", "over", "expected"),
     [
         ("A", {}, (0, 0, 0.0, NAN, NAN)),
-        (
-            "no idea",
-            ONLY_ABSENT,
-            (0, 0, NAN, NAN, 0.0),
-        ),  # -1 is an unread choice and no negated option: they never meet
+        ("no idea", ONLY_ABSENT, (0, 0, NAN, NAN, 0.0)),  # an unread choice never equals an option that is not there
         ("B", {"polarity": "unknown"}, (0, 1, NAN, NAN, 1.0)),
     ],
 )
