@@ -217,7 +217,8 @@ def test_closed_scores_agree_with_scikit_learn(cases):
     said, gold = ([side[i] for side in cases] for i in (0, 1))
     ours = closed_scores(said, gold)
     how = {"labels": ["yes", "no"], "average": None, "zero_division": UNDEFINED}
-    precision, recall, f1, _ = precision_recall_fscore_support(gold, said, **how)
+    rates: Any = precision_recall_fscore_support(gold, said, **how)
+    precision, recall, f1, _ = rates
     expected = [precision[0], recall[0], f1[0], np.mean(f1), accuracy_score(gold, said)]
     found = [ours[f"yes_no_{name}"] for name in ("precision", "recall", "f1", "macro_f1", "accuracy")]
     assert found == pytest.approx(expected, nan_ok=True)

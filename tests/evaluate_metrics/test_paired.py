@@ -90,7 +90,7 @@ def test_where_nothing_differs_the_interval_has_a_width():
     "p_values", [[0.01, 0.04, 0.03, 0.005], [0.2, 0.2, 0.9], np.random.default_rng(0).random(40) ** 3]
 )
 def test_holm_agrees_with_statsmodels(p_values):
-    expected = [NAN, *multipletests(p_values, method="holm")[1]]
+    expected = np.append(NAN, multipletests(p_values, method="holm")[1])
     assert paired.holm([NAN, *p_values]) == pytest.approx(expected, nan_ok=True)
 
 
