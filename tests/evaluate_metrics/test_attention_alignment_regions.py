@@ -11,38 +11,29 @@ from hypothesis import strategies as st
 from medfaith.evaluate_metrics.attention_alignment import regions
 from medfaith.evaluate_metrics.attention_alignment.boxes import disjoint, pixel_rectangles
 from medfaith.evaluate_metrics.attention_alignment.score import attention_alignment, attention_region
-from tests.evaluate_metrics.attention_maps import (
-    KINDS,
-    NAN,
-    batches,
-    fractions,
-    heatmap_of,
-    plain_region,
-    plain_share,
-    plain_union,
-)
+from tests.evaluate_metrics import attention_maps as plain
 
 
-@given(batches(), fractions)
+@given(plain.batches(), plain.fractions)
 def test_equals_the_obvious_loop(batch, top_fraction):
     maps, class_boxes, all_boxes, _ = batch
     aa, ac, degenerate = attention_alignment(maps, class_boxes, all_boxes, top_fraction=top_fraction)
     region = attention_region(maps, top_fraction)
     for row, heatmap in enumerate(maps):
-        assert np.array_equal(region[row], plain_region(heatmap, top_fraction))
-        assert np.array_equal(aa[row], plain_share(heatmap, class_boxes[row], top_fraction), equal_nan=True)
-        assert np.array_equal(ac[row], plain_share(heatmap, all_boxes[row], top_fraction), equal_nan=True)
+        assert np.array_equal(region[row], plain.plain_region(heatmap, top_fraction))
+        assert np.array_equal(aa[row], plain.plain_share(heatmap, class_boxes[row], top_fraction), equal_nan=True)
+        assert np.array_equal(ac[row], plain.plain_share(heatmap, all_boxes[row], top_fraction), equal_nan=True)
         assert degenerate[row] == (not region[row].any()) == math.isnan(aa[row])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", plain.KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_equals_the_obvious_loop_at_the_size_of_a_frame(kind, dtype):
-    heatmap = heatmap_of(kind, (480, 854), np.random.default_rng(1)).astype(dtype)
+    heatmap = plain.heatmap_of(kind, (480, 854), np.random.default_rng(1)).astype(dtype)
     boxes = [[100.4, 50.5, 250.2, 200.0], [300, 200, 180.5, 260]]
     aa, ac, _ = attention_alignment(heatmap[None], [boxes[:1]], [boxes])
-    assert np.array_equal(attention_region(heatmap[None])[0], plain_region(heatmap))
-    expected = [plain_share(heatmap, boxes[:1]), plain_share(heatmap, boxes)]
+    assert np.array_equal(attention_region(heatmap[None])[0], plain.plain_region(heatmap))
+    expected = [plain.plain_share(heatmap, boxes[:1]), plain.plain_share(heatmap, boxes)]
     assert np.array_equal([aa[0], ac[0]], expected, equal_nan=True)
 
 
@@ -55,7 +46,7 @@ def test_a_sample_that_misleads_changes_nothing(monkeypatch):
     monkeypatch.setattr(regions.np, "sort", lambda a, **how: sorted_wholes.append(a.size) or sort(a, **how))
     region = attention_region(heatmap[None])[0]
     assert heatmap.size in sorted_wholes
-    assert np.array_equal(region, plain_region(heatmap))
+    assert np.array_equal(region, plain.plain_region(heatmap))
     sorted_wholes.clear()
     attention_region(np.random.default_rng(0).random((1, 96, 96)))
     assert sorted_wholes == [144]  # the sample is enough for an ordinary map
@@ -74,7 +65,7 @@ def test_interpolates_as_numpy_does(values, quantile):
 
 def is_cut(heatmap, top_fraction):
     """Whether equation 1 as it stands keeps more than the region, where there is one."""
-    kept, region = heatmap >= np.quantile(heatmap, 1 - top_fraction), plain_region(heatmap, top_fraction)
+    kept, region = heatmap >= np.quantile(heatmap, 1 - top_fraction), plain.plain_region(heatmap, top_fraction)
     return bool(region.any() and kept.sum() > region.sum())
 
 
@@ -87,26 +78,23 @@ def on_device(maps, unions, motion=None, top_fraction=0.2):
 
 
 @settings(max_examples=60)
-@given(batches(largest=40), fractions, st.sampled_from([np.float32, np.float64]))
+@given(plain.batches(largest=40), plain.fractions, st.sampled_from([np.float32, np.float64]))
 def test_torch_equals_numpy(batch, top_fraction, dtype):
     maps, class_boxes, all_boxes, motion = batch
-    maps = maps.astype(dtype)
-    expected = attention_alignment(maps, class_boxes, all_boxes, top_fraction=top_fraction)
-    given_tensor = attention_alignment(torch.from_numpy(maps), class_boxes, all_boxes, top_fraction=top_fraction)
-    for ours, theirs in zip(given_tensor, expected, strict=True):
+    maps, how = maps.astype(dtype), {"top_fraction": top_fraction}
+    tensor = torch.from_numpy(maps)
+    expected = attention_alignment(maps, class_boxes, all_boxes, **how)
+    for ours, theirs in zip(attention_alignment(tensor, class_boxes, all_boxes, **how), expected, strict=True):
         assert isinstance(ours, np.ndarray)
         assert np.array_equal(ours, theirs, equal_nan=True)
-    region = attention_region(torch.from_numpy(maps).requires_grad_(), top_fraction)
+    region = attention_region(tensor.clone().requires_grad_(), top_fraction)
     assert region.dtype == torch.bool
     assert np.array_equal(region.numpy(), attention_region(maps, top_fraction))
-    names = [str(row) for row in range(len(maps))]
-    bounds = regions._device_bounds(torch.from_numpy(maps), top_fraction, names)
-    assert np.array_equal((torch.from_numpy(maps) > bounds[:, None, None]).numpy(), region.numpy())
+    bounds = regions._device_bounds(tensor, top_fraction, [str(row) for row in range(len(maps))])
+    assert np.array_equal((tensor > bounds[:, None, None]).numpy(), region.numpy())
     for mask in (None, motion, torch.from_numpy(motion)):
         areas, inside = on_device(maps, [class_boxes, all_boxes], mask, top_fraction)
-        shares, degenerate, cut = regions.shares_inside(
-            maps, [class_boxes, all_boxes], motion=mask, top_fraction=top_fraction
-        )
+        shares, degenerate, cut = regions.shares_inside(maps, [class_boxes, all_boxes], motion=mask, **how)
         with np.errstate(invalid="ignore"):
             assert np.array_equal(inside / areas, shares, equal_nan=True)
         assert np.array_equal(areas == 0, degenerate)
@@ -116,7 +104,7 @@ def test_torch_equals_numpy(batch, top_fraction, dtype):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_equals_the_host():
     rng = np.random.default_rng(0)
-    maps = np.stack([heatmap_of(kind, (480, 854), rng) for kind in KINDS])
+    maps = np.stack([plain.heatmap_of(kind, (480, 854), rng) for kind in plain.KINDS])
     boxes = [[[100, 50, 250, 200], [300.5, 200, 180, 260]]] * len(maps)
     expected = attention_alignment(maps, [box[:1] for box in boxes], boxes)
     found = attention_alignment(torch.from_numpy(maps).cuda(), [box[:1] for box in boxes], boxes)
@@ -125,39 +113,15 @@ def test_a_gpu_equals_the_host():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.uint8])
-def test_other_kinds_of_numbers_are_read_exactly(dtype):
-    tensor = (torch.from_numpy(heatmap_of("noise", (30, 40), np.random.default_rng(0))) * 200).to(dtype)[None]
-    expected = plain_region(tensor[0].float().numpy() if dtype.is_floating_point else tensor[0].numpy())
+def test_other_kinds_and_orders_of_numbers_are_read_exactly(dtype):
+    tensor = (torch.from_numpy(plain.heatmap_of("noise", (30, 40), np.random.default_rng(0))) * 200).to(dtype)[None]
+    expected = plain.plain_region(tensor[0].float().numpy() if dtype.is_floating_point else tensor[0].numpy())
     assert np.array_equal(attention_region(tensor)[0].numpy(), expected)
     if dtype is not torch.bfloat16:
         assert np.array_equal(attention_region(tensor.numpy())[0], expected)
-
-
-def test_an_array_that_is_not_contiguous():
-    wide = np.random.default_rng(0).random((2, 40, 60))[:, ::2, ::-1]
-    assert np.array_equal(attention_region(wide), [plain_region(heatmap) for heatmap in wide])
-
-
-@pytest.mark.parametrize(
-    ("values", "top_fraction", "selected"),
-    [
-        ([1, 2, 3, 4, 5], 0.2, [5]),  # the quantile lies between 4 and 5
-        ([1, 2, 3, 4, 5, 6], 0.2, [5, 6]),  # it is 5
-        ([1, 2, 5, 5, 5], 0.2, [5, 5, 5]),  # ties are all in
-        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 7], 0.2, [7]),  # it is 0: what is positive
-        ([0, 0, 0, 0, 0, 0, 0, 0, 1, 7], 0.2, [1, 7]),  # between 0 and 1
-        ([0, 0, 0, 0, 0, 0, 0, 1, 2, 7], 0.2, [2, 7]),  # between 1 and 2
-        ([-9, -8, -7, -6, 1], 0.2, [1]),
-        ([-2, -1, 0, 3, 4], 0.8, [3, 4]),
-        ([1, 2, 3, 4, 5], 0.8, [2, 3, 4, 5]),
-        ([0, 2, 3, 4, 5], 1.0, [2, 3, 4, 5]),
-        ([4, 5], 0.2, [5]),
-        ([5], 0.2, []),  # all values are equal
-    ],
-)
-def test_the_top_by_hand(values, top_fraction, selected):
-    heatmap = np.array([values], dtype=np.float32)
-    assert heatmap[attention_region(heatmap[None], top_fraction)[0]].tolist() == selected
+        assert np.array_equal(
+            attention_region(np.repeat(tensor.numpy(), 2, axis=1)[:, ::2, ::-1])[0], expected[:, ::-1]
+        )
 
 
 boxes_of_frames = st.lists(
@@ -171,17 +135,19 @@ def test_disjoint_rectangles_cover_what_the_coco_tools_cover(boxes):
     for left, top, right, bottom in disjoint(pixel_rectangles(boxes, covered.shape)):
         covered[top:bottom, left:right] += 1
     assert covered.max(initial=0) <= 1
-    assert np.array_equal(covered == 1, plain_union(boxes, covered.shape))
+    assert np.array_equal(covered == 1, plain.plain_union(boxes, covered.shape))
+
+
+NO_NUMBERS = [[plain.NAN] * 4, [math.inf] * 4, [-math.inf, 1, 1, 1], [-math.inf, -1, -1, -1], [0, 0, 0, plain.NAN]]
 
 
 @pytest.mark.parametrize(
     ("maps", "boxes", "message"),
     [
-        (np.stack([np.eye(3), np.full((3, 3), np.nan)]), [[], []], "row 2: a heatmap with NaN or infinity"),
-        (np.stack([np.full((3, 3), np.inf), np.eye(3)]), [[], []], "row 1: a heatmap with NaN or infinity"),
-        (np.array([[[-np.inf, 1]]]), [[]], "row 1: a heatmap with NaN or infinity"),
-        (np.array([[[-np.inf, -1]]]), [[]], "row 1: a heatmap with NaN or infinity"),
-        (np.array([[[0, 0, 0, np.nan]]]), [[]], "row 1: a heatmap with NaN or infinity"),
+        *(
+            (np.array([np.eye(1, 4), [values]]), [[], []], "row 2: a heatmap with NaN or infinity")
+            for values in NO_NUMBERS
+        ),
         (np.eye(3), [[]], r"maps of shape \(3, 3\); expected \(n, height, width\)"),
         (np.zeros((1, 0, 3)), [[]], r"maps of shape \(1, 0, 3\)"),
         (np.array([[["a"]]]), [[]], "maps of type"),
@@ -202,14 +168,17 @@ def test_bad_arrays_are_named(maps, boxes, message):
             on_device(maps, [boxes])
 
 
-@pytest.mark.parametrize("top_fraction", [0, -0.1, 1.1, NAN])
-def test_a_fraction_that_is_none_is_refused(top_fraction):
-    with pytest.raises(ValueError, match=r"top_fraction .+; expected a share"):
-        attention_region(np.eye(3)[None], top_fraction)
-
-
-def test_the_sample_is_named_as_the_caller_names_it():
-    with pytest.raises(ValueError, match="VID42/7: a heatmap with NaN"):
-        attention_alignment(np.full((1, 2, 2), NAN), [[]], [[]], ids=["VID42/7"])
-    with pytest.raises(ValueError, match="2 ids for 1 maps"):
-        attention_region(np.eye(2)[None], ids=["a", "b"])
+@pytest.mark.parametrize(
+    ("maps", "how", "message"),
+    [
+        (np.full((1, 2, 2), plain.NAN), {"ids": ["VID42/7"]}, "VID42/7: a heatmap with NaN"),
+        (np.eye(2)[None], {"ids": ["a", "b"]}, "2 ids for 1 maps"),
+        *(
+            (np.eye(2)[None], {"top_fraction": f}, r"top_fraction .+; expected a share")
+            for f in (0, -0.1, 1.1, plain.NAN)
+        ),
+    ],
+)
+def test_bad_options_are_named_and_samples_as_the_caller_names_them(maps, how, message):
+    with pytest.raises(ValueError, match=message):
+        attention_region(maps, **how)

@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import math
 import re
 import sys
 from pathlib import Path
@@ -23,10 +24,6 @@ LIBRARIES = {
     "mask_overlap/score.py": ({"pycocotools"}, False),
     "reading/chat.py": ({"requests", "urllib3", "transformers"}, True),
 }
-
-
-def test_metrics_are_found():
-    assert {"polarity", "confidence"} <= set(METRICS)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -64,6 +61,24 @@ def test_defaults_are_those_that_the_card_names(name):
             called = "n_permutations" if (function.__name__, option) == ("permutation_test", "n_resamples") else option
             if parameter.default is not parameter.empty and called in {"seed", "n_resamples", *expected}:
                 assert parameter.default == expected[called], (function, option)
+
+
+def leaves(scores):
+    """The numbers of nested scores with their names."""
+    for name, value in scores.items():
+        yield from leaves(value) if isinstance(value, dict) else [(name, value)]
+
+
+@pytest.mark.parametrize("name", [*(f"{name}.score" for name in METRICS), "localization.predictions"])
+def test_of_nothing_counts_are_zero_and_all_else_is_undefined(name):
+    module = importlib.import_module(f"medfaith.evaluate_metrics.{name}")
+    scorers = ("score_predictions", "score_instruments", "score_triplets")
+    for score in (getattr(module, scorer) for scorer in scorers if hasattr(module, scorer)):
+        empty = list(leaves(score([], [])))
+        assert empty
+        assert [key for key, value in empty if not (math.isnan(value) or (key[0] == "n" and value == 0))] == []
+        with pytest.raises(ValueError, match=r"1 predictions for 0 (references|frames): give one for each"):
+            score([[0.0] * 100], [])
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in ROOM.glob("*/*.py")}), ids=lambda path: path.name)

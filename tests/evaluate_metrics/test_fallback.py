@@ -1,6 +1,5 @@
 """Y0: what is read from a response that should hold a packet, and when the packet's answer replaces the baseline's."""
 
-import json
 from decimal import Decimal
 
 import pytest
@@ -23,18 +22,10 @@ UNREADABLE = (1, None, 1, "packet_unreadable")
 # text -> (baseline, packet's answer, chosen, reason)
 TEXTS = {
     WHOLE: (1, 2, 2, "fired"),
-    f"```json\n{WHOLE}\n```": (1, 2, 2, "fired"),
     f"Here it is:\n{WHOLE}\nI hope that helps. {{}}": (1, 2, 2, "fired"),
-    f"The answer is A, so {WHOLE}": (1, 2, 2, "fired"),
     f"<think>First {OTHER}, no.</think>{WHOLE}": (1, 2, 2, "fired"),
-    f"<answer>{WHOLE}</answer>": (1, 2, 2, "fired"),
-    f"{WHOLE}\n{WHOLE}": (1, 2, 2, "fired"),
-    f"[{WHOLE}]": (1, 2, 2, "fired"),
     WHOLE.replace("0.62", '"62%"').replace("0.85", "85"): (1, 2, 2, "fired"),
-    WHOLE.replace('"B"', '"No edema"').replace('"C"', '"C. Atelectasis"'): (1, 2, 2, "fired"),
-    WHOLE.upper().replace("PRESENCE", "presence"): (1, 2, 2, "fired"),
     # answers that cannot be read
-    WHOLE.replace('"B"', '"A or C"'): (None, 2, None, "no_prediction"),
     WHOLE.replace('"B"', "1"): (None, 2, None, "no_prediction"),
     WHOLE.replace('"B"', '"<A/B/C>"'): (None, 2, None, "no_prediction"),
     WHOLE.replace('"answer": "B", ', ""): (None, 2, None, "no_prediction"),
@@ -68,7 +59,6 @@ TEXTS = {
     WHOLE.replace("0.85", "-0.85"): (1, 2, 1, "packet_confidence_unreadable"),
     # the rule: below 0.80, and at least 0.03 more
     WHOLE.replace("0.62", "0.80").replace("0.85", "0.95"): (1, 2, 1, "baseline_confident"),
-    WHOLE.replace("0.62", "0.799999").replace("0.85", "0.95"): (1, 2, 2, "fired"),
     WHOLE.replace("0.62", "0.79").replace("0.85", "0.82"): (1, 2, 2, "fired"),  # 0.82 - 0.79 < 0.03 in floats
     WHOLE.replace("0.62", "0.79").replace("0.85", "0.8199999"): (1, 2, 1, "margin_too_small"),
     WHOLE.replace("0.62", "0.1").replace("0.85", "0.13"): (1, 2, 2, "fired"),
@@ -78,15 +68,13 @@ TEXTS = {
 
 
 def test_responses():
+    assert {reason for *_, reason in TEXTS.values()} == set(REASONS)
+    assert read_packet(None, OPTIONS).baseline.answer == Answer(None, "none")
     for text, (baseline, packet, choice, reason) in TEXTS.items():
         response = read_packet(text, OPTIONS)
         assert response.baseline.answer.choice == baseline, text
         assert (response.packet and response.packet.answer.choice) == packet, text
         assert fall_back(response) == Verdict(choice, reason == "fired", reason), text
-
-
-def test_every_reason_has_a_case():
-    assert {reason for *_, reason in TEXTS.values()} == set(REASONS)
 
 
 @pytest.mark.parametrize(
@@ -109,11 +97,9 @@ hundredths = st.integers(0, 100)
 letters = st.sampled_from("ABC")
 
 
-def response(baseline: str, confidence: str, packet: str, packet_confidence: str) -> str:
-    return (
-        f'{{"answer": "{baseline}", "confidence": {confidence}, '
-        f'"packet": {{"answer": "{packet}", "confidence": {packet_confidence}}}}}'
-    )
+def response(baseline, confidence, packet, packet_confidence):
+    inner = f'{{"answer": "{packet}", "confidence": {packet_confidence}}}'
+    return f'{{"answer": "{baseline}", "confidence": {confidence}, "packet": {inner}}}'
 
 
 @given(letters, hundredths, letters, hundredths)
@@ -134,14 +120,12 @@ def test_every_notation_meets_the_margin_exactly(written):
             assert fall_back(read_packet(text, OPTIONS)).fired is fires, text
 
 
-@given(letters, st.floats(0, 1), letters, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+@given(letters, hundredths, letters, hundredths, st.floats(0, 1), st.floats(0, 1))
 def test_other_thresholds(baseline, confidence, packet, packet_confidence, below, margin):
-    text = json.dumps({"answer": baseline, "confidence": f"{confidence:.6f}",
-                       "packet": {"answer": packet, "confidence": f"{packet_confidence:.6f}"}})  # fmt: skip
-    verdict = fall_back(read_packet(text, OPTIONS), below=below, margin=margin)
-    if verdict.fired:
-        assert float(f"{confidence:.6f}") < below
-        assert float(f"{packet_confidence:.6f}") - float(f"{confidence:.6f}") >= margin - 1e-9
+    text = response(baseline, f"{confidence / 100:.2f}", packet, f"{packet_confidence / 100:.2f}")
+    if fall_back(read_packet(text, OPTIONS), below=below, margin=margin).fired:
+        assert confidence / 100 < below
+        assert (packet_confidence - confidence) / 100 >= margin - 1e-9
 
 
 @given(st.one_of(st.text(), st.text(alphabet='{}":,[]ABC answerpcktofid0.58'), st.sampled_from(list(TEXTS))), st.data())
@@ -149,16 +133,9 @@ def test_any_text_is_read_and_an_unread_answer_stays_unread(text, data):
     text = text[: data.draw(st.integers(0, len(text)))]
     read = read_packet(text, OPTIONS)
     verdict = fall_back(read)
+    if "{" not in text and "packet" not in text.casefold():
+        assert read.baseline.answer[:2] == parse_answer(text, OPTIONS)[:2]
     assert verdict.reason in REASONS
     assert verdict.fired == (verdict.reason == "fired") == (verdict.choice != read.baseline.answer.choice)
     if read.baseline.answer.choice is None:
         assert verdict.choice is None
-
-
-@given(st.text().filter(lambda text: "{" not in text and "packet" not in text.casefold()))
-def test_text_without_a_packet_is_read_as_any_answer(text):
-    assert read_packet(text, OPTIONS).baseline.answer[:2] == parse_answer(text, OPTIONS)[:2]
-
-
-def test_no_text_is_no_answer():
-    assert read_packet(None, OPTIONS).baseline.answer == Answer(None, "none")

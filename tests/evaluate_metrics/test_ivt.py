@@ -50,7 +50,11 @@ def oracle(monkeypatch):
     return feed
 
 
-# --- the table of triplets
+def references_of(gold, videos):
+    return [
+        {"triplets": [TRIPLETS[one] for one in np.flatnonzero(row)], "video": f"VID{video}"}
+        for row, video in zip(gold, videos, strict=True)
+    ]
 
 
 def test_the_table_is_that_of_ivtmetrics_and_of_the_loader():
@@ -61,19 +65,12 @@ def test_the_table_is_that_of_ivtmetrics_and_of_the_loader():
     assert (vocabulary.VERBS, vocabulary.TARGETS) == (cholec_triplets.VERBS, cholec_triplets.TARGETS)
 
 
-def test_part_classes_are_numbered_as_in_the_data_sets(oracle):
-    bank = oracle(*random_videos(0)).bank
-    aps = triplets.triplet_ap(*random_videos(0))
-    columns = {"ivt": 0, "i": 1, "v": 2, "t": 3, "iv": 4, "it": 5}
-    assert {part: ap.class_ids.tolist() for part, ap in aps.items()} == {
-        part: sorted(set(bank[:, column].tolist())) for part, column in columns.items()
-    }
-    assert [len(aps[part].class_ids) for part in ("i", "v", "t", "iv", "it", "ivt")] == [6, 10, 15, 26, 59, 100]
-    assert triplets.class_name("iv", 12) == "bipolar,dissect"
-    assert triplets.class_name("it", 89) == "irrigator,null_target"
-
-
-# --- average precision
+def test_part_classes_are_numbered_as_in_the_data_sets():
+    bank = ivtmetrics.Recognition(100).bank
+    found = {part: ap.class_ids.tolist() for part, ap in triplets.triplet_ap(*random_videos(0)).items()}
+    assert found == {part: np.unique(bank[:, i]).tolist() for i, part in enumerate(("ivt", "i", "v", "t", "iv", "it"))}
+    names = [triplets.class_name(part, number) for part, number in (("iv", 12), ("it", 89))]
+    assert names == ["bipolar,dissect", "irrigator,null_target"]
 
 
 @given(st.lists(st.tuples(st.sampled_from([-1.5, 0.0, 0.1, 0.3, 1 / 3, 7.0]), st.booleans()), min_size=1))
@@ -84,18 +81,6 @@ def test_average_precision_is_that_of_scikit_learn_with_ties(pairs):
         assert ours == pytest.approx(average_precision_score(gold, scores), abs=1e-12)
     else:
         assert math.isnan(ours)
-
-
-@settings(max_examples=4)
-@given(seed=st.integers(0, 2**32 - 1), ignore_null=st.booleans())
-def test_triplet_ap_of_scores_without_ties_against_scikit_learn(seed, ignore_null):
-    scores, gold, videos = random_videos(seed, n_videos=2, levels=10**9)
-    ap = triplets.triplet_ap(scores, gold, videos, ignore_null=ignore_null)["ivt"]
-    assert np.array_equal(ap.class_ids, np.arange(94 if ignore_null else 100))
-    for column in ap.class_ids:
-        present = gold[:, column].any()
-        wanted = average_precision_score(gold[:, column], scores[:, column]) if present else math.nan
-        assert ap.pooled_per_class[column] == pytest.approx(wanted, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -120,19 +105,6 @@ def agrees(ap, recognition, part, ignore_null):
     assert ap.pooled_mean == pytest.approx(pooled["mAP"], abs=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore:No positive class")
-def test_ivtmetrics_as_installed_scores_absent_classes_zero():
-    """Why the oracle above restores the negative zero: our rule is the documented one, NaN."""
-    recognition = ivtmetrics.Recognition(100)
-    scores, gold, videos = random_videos(0, n_videos=1)
-    recognition.update(gold, scores)
-    recognition.video_end()
-    absent = gold.sum(axis=0) == 0
-    assert absent.any()
-    assert (recognition.compute_video_AP("ivt")["AP"][absent] == 0).all()
-    assert np.isnan(triplets.triplet_ap(scores, gold, videos)["ivt"].per_class[absent]).all()
-
-
 def test_means_over_videos_come_before_means_over_classes():
     """Two videos, two classes by hand: class 0 has AP 1 and 1/2, class 1 occurs in the second only, with AP 1/3."""
     components = np.array([[0, 0, 0], [1, 1, 1]])
@@ -145,38 +117,11 @@ def test_means_over_videos_come_before_means_over_classes():
     assert ap.video_means == pytest.approx(np.array([1, (1 / 2 + 1 / 3) / 2]))
 
 
-def test_a_part_takes_the_highest_of_its_triplets():
-    scores, gold = np.zeros((2, 100)), np.zeros((2, 100), dtype=int)
-    scores[0, 19], scores[1, 17], gold[1, 17] = 0.9, 0.4, 1  # grasper retracts liver, or gallbladder
-    aps = triplets.triplet_ap(scores, gold, ["a", "a"])
-    assert aps["ivt"].mean == 1
-    assert aps["t"].mean == 1
-    assert aps["iv"].mean == aps["i"].mean == aps["v"].mean == 0.5
-
-
-def test_no_frames_and_no_positives_are_undefined():
-    for n in (0, 3):
-        for ap in triplets.triplet_ap(np.zeros((n, 100)), np.zeros((n, 100)), ["a"] * n).values():
-            assert math.isnan(ap.mean)
-            assert math.isnan(ap.pooled_mean)
-            assert ap.per_video.shape == (min(n, 1), len(ap.class_ids))
-
-
-@settings(max_examples=5)
-@given(st.integers(0, 2**32 - 1))
-def test_order_of_frames_and_a_monotone_change_of_scores_change_nothing(seed):
-    scores, gold, videos = random_videos(seed, n_videos=2, n=8)
-    order = np.random.default_rng(seed).permutation(len(scores))
-    for one, other in zip(
-        triplets.triplet_ap(scores, gold, videos).values(),
-        triplets.triplet_ap(np.exp(scores[order]), gold[order], videos[order]).values(),
-        strict=True,
-    ):
-        assert other.mean == pytest.approx(one.mean, abs=1e-12)
-        assert sorted(other.video_means) == pytest.approx(sorted(one.video_means), abs=1e-12)
-
-
-# --- coverage
+@pytest.mark.parametrize("n", [0, 3])
+def test_no_frames_and_no_positives_are_undefined(n):
+    for ap in triplets.triplet_ap(np.zeros((n, 100)), np.zeros((n, 100)), ["a"] * n).values():
+        assert np.isnan([ap.mean, ap.pooled_mean]).all()
+        assert ap.per_video.shape == (min(n, 1), len(ap.class_ids))
 
 
 @pytest.mark.parametrize("k", [1, 5, 100])
@@ -188,18 +133,12 @@ def test_coverage_is_the_top_k_of_ivtmetrics(oracle, k):
     assert found["n_gold_triplets"] == gold.sum()
 
 
-def test_equal_scores_are_ranked_by_id():
-    assert score.top_k(np.ones((1, 100))).tolist() == [[0, 1, 2, 3, 4]]
-    assert score.top_k([[0.0, 2.0, 1.0, 2.0]], k=3).tolist() == [[1, 3, 2]]
-
-
-def test_coverage_of_texts_and_without_gold():
+def test_coverage_by_hand():
     found = score.triplet_coverage([["hook,cut,liver", TRIPLETS[3]], []], [[TRIPLETS[3]], [TRIPLETS[4]]])
     assert (found["coverage"], found["n_covered"]) == (0.5, 1)
     assert math.isnan(score.triplet_coverage([[1]], [[]])["coverage"])
-
-
-# --- instruments
+    assert score.top_k([[0.0, 2.0, 1.0, 2.0]], k=3).tolist() == [[1, 3, 2]], "equal scores are ranked by id"
+    assert score.top_k(np.ones((1, 100))).tolist() == [[0, 1, 2, 3, 4]]
 
 
 @settings(max_examples=25)
@@ -219,21 +158,19 @@ def test_rates_are_those_of_scikit_learn(pairs):
         known = by_class[number][~np.isnan(by_class[number])]
         assert scores[f"n_classes_{rate}"] == len(known)
         assert scores[f"macro_{rate}"] == pytest.approx(known.mean() if len(known) else math.nan, nan_ok=True)
-    if scores["precision"] + scores["recall"] > 0:  # the formula as printed in appendix D.1
-        printed = 2 * scores["precision"] * scores["recall"] / (scores["precision"] + scores["recall"])
-        assert scores["f1"] == pytest.approx(printed)
 
 
 def test_counts_of_a_case_by_hand():
     predicted = [{"hook", "grasper"}, {"hook"}, None, set(), {"clipper"}]
     gold = [{"hook"}, {"grasper"}, {"hook"}, set(), {"clipper"}]
     scores = score.instrument_scores(predicted, gold)
-    assert [scores[f"n_{what}"] for what in ("true_positives", "false_positives", "false_negatives")] == [2, 2, 2]
-    assert [scores[rate] for rate in RATES] == [0.5, 0.5, 0.5]
-    assert [scores[f"n{what}"] for what in ("", "_unparsed", "_empty_predictions", "_empty_references")] == [5, 1, 2, 1]
+    expected = {
+        "n": 5, "n_unparsed": 1, "n_empty_predictions": 2, "n_empty_references": 1, "n_true_positives": 2,
+        "n_false_positives": 2, "n_false_negatives": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5, "n_classes_f1": 3,
+    }  # fmt: skip
+    assert {name: scores[name] for name in expected} == expected
     assert scores["per_class"]["hook"]["n_false_negatives"] == 1
     assert math.isnan(scores["per_class"]["bipolar"]["f1"])
-    assert scores["n_classes_f1"] == 3
 
 
 def test_intervals_draw_whole_videos():
@@ -252,34 +189,26 @@ def test_answers_are_read_and_counted():
     answers = ["Hook", "No tools.", "blurred", '{"predicted": ["bipolar"]}', '{"scores": [0.1]}', "{", None, "bag"]
     references = [{"classes": ["hook"], "video": "41"}] * len(answers)
     scores = score.score_instruments(answers, references, classes=INSTRUMENTS[:6], per_sample=True)
-    assert [one["outcome"] for one in scores["per_sample"]] == [
-        "found", "none", "unparsed", "given", "unparsed", "unparsed", "unparsed", "found",
-    ]  # fmt: skip
-    assert [one["predicted"] for one in scores["per_sample"]] == [
-        ["hook"], [], None, ["bipolar"], None, None, None, [],
-    ]  # fmt: skip
+    outcomes = ["found", "none", "unparsed", "given", "unparsed", "unparsed", "unparsed", "found"]
+    predicted = [["hook"], [], None, ["bipolar"], None, None, None, []]
+    found = [(one["outcome"], one["predicted"]) for one in scores["per_sample"]]
+    assert found == list(zip(outcomes, predicted, strict=True))
     assert (scores["n_unparsed"], scores["n_answered_none"], scores["n_outside_classes"]) == (4, 1, 1)
     assert (scores["precision"], scores["recall"]) == (1 / 2, 1 / 8)
 
 
-# --- the module
-
-
 def test_triplet_scores_and_samples():
     scores, gold, videos = random_videos(5)
-    references = [
-        {"triplets": [TRIPLETS[one] for one in np.flatnonzero(row)], "video": f"VID{video}"}
-        for row, video in zip(gold, videos, strict=True)
-    ]
+    references = references_of(gold, videos)
     found = score.score_triplets(scores.tolist(), references, per_sample=True)
     aps = triplets.triplet_ap(scores, gold, videos)
     for part, ap in aps.items():
-        assert found[f"ap_{part}"] == ap.mean
-        assert found[f"ap_{part}_pooled"] == ap.pooled_mean
-        assert found[f"n_classes_{part}"] == np.sum(~np.isnan(ap.per_class))
-        assert [found["per_video"][f"VID{video}"][f"ap_{part}"] for video in dict.fromkeys(videos.tolist())] == list(
-            ap.video_means
-        )
+        ours = [found[name] for name in (f"ap_{part}", f"ap_{part}_pooled", f"n_classes_{part}")]
+        assert ours == [ap.mean, ap.pooled_mean, np.sum(~np.isnan(ap.per_class))]
+        by_video = {
+            f"VID{video}": mean for video, mean in zip(dict.fromkeys(videos.tolist()), ap.video_means, strict=True)
+        }
+        assert {video: of[f"ap_{part}"] for video, of in found["per_video"].items()} == by_video
     assert list(found["per_class"]["ivt"]) == list(TRIPLETS)
     assert found["per_class"]["i"]["hook"] == aps["i"].per_class[2]
     assert sum(len(one["covered"]) for one in found["per_sample"]) == found["n_covered"]
@@ -289,10 +218,7 @@ def test_triplet_scores_and_samples():
 
 def test_the_module_gives_what_the_functions_give():
     scores, gold, videos = random_videos(6, n_videos=2, n=4)
-    references = [
-        {"triplets": [TRIPLETS[one] for one in np.flatnonzero(row)], "video": str(video)}
-        for row, video in zip(gold, videos, strict=True)
-    ]
+    references = references_of(gold, videos)
     how: Any = {"k": 3, "ignore_null": True, "n_resamples": 20}
     found = computed("ivt", scores.tolist(), references, config="triplets", **how)
     assert repr(found) == repr(score.score_triplets(scores.tolist(), references, **how))
@@ -303,8 +229,6 @@ def test_the_module_gives_what_the_functions_give():
     with pytest.raises(ValueError, match="configuration 'triplet'; expected instruments or triplets"):
         computed("ivt", [], [], config="triplet")
 
-
-# --- bad input
 
 ONES = np.ones((2, 100))
 NAN, NO_NUMBER = ONES.copy(), ONES.copy()
@@ -332,16 +256,11 @@ instruments, scored = score.score_instruments, score.score_triplets
         (lambda: rates([{"hook"}], [{"hook"}], groups="ab"), "2 groups for 1 frames"),
         (lambda: rates([set(), {"Hook"}], [set(), set()]), "predicted, row 2: 'Hook'; expected one of the 7 classes"),
         (lambda: rates([set()], [{"bag"}]), "gold, row 1: 'bag'; expected one of the 7 classes"),
-        (
-            lambda: instruments(['{"predicted": ["knife"]}'], FRAMES[:1]),
-            "predicted, row 1: 'knife'; expected one of the 7 classes",
-        ),
-        (lambda: instruments(["hook"], []), "1 predictions for 0 frames: give one for each"),
-        (lambda: scored(ONES.tolist()[:1], FRAMES), "1 predictions for 2 frames: give one for each"),
+        (lambda: instruments(['{"predicted": ["knife"]}'], FRAMES[:1]), "predicted, row 1: 'knife'; expected one of"),
         (lambda: scored([[1.0] * 100, [1.0]], FRAMES), "predictions, row 2: 1 numbers; expected 100"),
         (
-            lambda: scored(ONES, [FRAMES[0], FRAMES[0] | {"triplets": ["a,b,c"]}]),
-            "references, row 2: 'a,b,c'; expected one of the 100 classes",
+            lambda: scored(ONES, [FRAMES[0], FRAMES[1] | {"triplets": ["a,b"]}]),
+            "references, row 2: 'a,b'; expected one",
         ),
     ],
 )

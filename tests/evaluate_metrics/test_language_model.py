@@ -1,6 +1,8 @@
 """What a language model reads: prompts, replies, cache, a chat-completions server, a tiny local model, agreement."""
 
+import contextlib
 import json
+import math
 import sqlite3
 
 import numpy as np
@@ -25,52 +27,37 @@ def found(*labels):
 
 
 @pytest.mark.parametrize(
-    ("reply", "extraction"),
+    ("replies", "extraction"),
     [
-        ('["Edema"]', found("Edema")),
-        ('["edema ", "NODULE/MASS", "Edema"]', found("Edema", "Nodule/Mass")),
-        ('```json\n["Edema"]\n```', found("Edema")),
-        ('The list is: ["Edema", "ILD"].', found("Edema", "ILD")),
-        ('{"labels": ["Edema"]}', found("Edema")),
-        ('<think>["ILD"]</think>["Edema"]', found("Edema")),
-        ("[]", NORMAL),
-        ("", NOTHING),
-        ("Edema", NOTHING),
-        ('["Pneumonia"]', NOTHING),
-        ('["Edema", "Pneumonia"]', NOTHING),
-        ('["Edema"] or ["ILD"]', NOTHING),
-        ('["Edema", 3]', NOTHING),
-        ('[["Edema"]]', NOTHING),
-        ('["Edema"', NOTHING),
-        ("['Edema']", NOTHING),
+        (
+            ['["Edema"]', '```json\n["Edema"]\n```', '{"labels": ["Edema"]}', '<think>["ILD"]</think>["Edema"]'],
+            found("Edema"),
+        ),
+        (['["edema ", "NODULE/MASS", "Edema"]'], found("Edema", "Nodule/Mass")),
+        (['The list is: ["Edema", "ILD"].'], found("Edema", "ILD")),
+        (["[]"], NORMAL),
+        (["", "Edema", '["Pneumonia"]', '["Edema", "Pneumonia"]', '["Edema"] or ["ILD"]'], NOTHING),
+        (['["Edema", 3]', '[["Edema"]]', '["Edema"', "['Edema']"], NOTHING),
     ],
 )
-def test_replies(reply, extraction):
-    assert language_model.parse_diseases(reply) == extraction
+def test_replies(replies, extraction):
+    assert [language_model.parse_diseases(reply) for reply in replies] == [extraction] * len(replies)
 
 
 @pytest.mark.parametrize(
-    ("reply", "choice", "said"),
+    ("replies", "choice", "said"),
     [
-        ("B", 1, "none"),
-        ("b.", 1, "none"),
-        ("<think>A? No.</think>\n(C)", 2, "none"),
-        ('"**A**"', 0, "none"),
-        ("D", None, "none"),
-        ("none", None, "none"),
-        ("A or B", None, "none"),
-        ("Option B", None, "none"),
-        ("", None, "none"),
-        ("Yes.", None, "yes"),
-        ("NO", None, "no"),
-        ("unclear", None, "none"),
-        ("Yes, it is", None, "none"),
-        ("yes no", None, "none"),
+        (["B", "b."], 1, "none"),
+        (["<think>A? No.</think>\n(C)"], 2, "none"),
+        (['"**A**"'], 0, "none"),
+        (["D", "none", "A or B", "Option B", "", "unclear", "Yes, it is", "yes no"], None, "none"),
+        (["Yes."], None, "yes"),
+        (["NO"], None, "no"),
     ],
 )
-def test_replies_of_one_letter_or_word(reply, choice, said):
-    assert language_model.parse_choice(reply, 3) == choice
-    assert language_model.parse_yes_no(reply) == said
+def test_replies_of_one_letter_or_word(replies, choice, said):
+    assert {language_model.parse_choice(reply, 3) for reply in replies} == {choice}
+    assert {language_model.parse_yes_no(reply) for reply in replies} == {said}
 
 
 def test_the_prompts_hold_what_the_model_was_shown_and_said():
@@ -78,10 +65,14 @@ def test_the_prompts_hold_what_the_model_was_shown_and_said():
     assert (system["role"], user["role"]) == ("system", "user")
     assert "- Edema\n- ILD\n" in system["content"]
     assert "A {nodule}" in user["content"]
-    _, user = language_model.choice_messages("I {say} B", "Which?", ["A. Edema", "B. No edema"]) or []
-    assert user["content"] == "Question: Which?\nOptions:\nA. Edema\nB. No edema\nAnswer: I {say} B\nReply:"
-    _, user = language_model.yes_no_messages("None.", "Is there edema?") or []
-    assert user["content"] == "Question: Is there edema?\nAnswer: None.\nReply:"
+    closed = (
+        language_model.choice_messages("I {say} B", "Which?", ["A. Edema", "B. No edema"]),
+        language_model.yes_no_messages("None.", "Is there edema?"),
+    )
+    assert [messages[-1]["content"] for messages in closed] == [
+        "Question: Which?\nOptions:\nA. Edema\nB. No edema\nAnswer: I {say} B\nReply:",
+        "Question: Is there edema?\nAnswer: None.\nReply:",
+    ]
 
 
 def test_closed_answers_are_asked_once_each_and_empty_ones_never():
@@ -91,12 +82,9 @@ def test_closed_answers_are_asked_once_each_and_empty_ones_never():
         return replies(prompts, lambda messages: asked.append(messages) or "B")
 
     which, other = ("Which?", ["Edema", "No edema"]), ("Which?", ["Edema"])
-    assert language_model.choices(["B", "B", "B", " ", None], [which, which, other, which, which], ask) == [
-        1, 1, None, None, None,
-    ]  # fmt: skip
-    assert len(asked) == 2, "one for each question and answer"
-    assert language_model.yes_no(["", "A"], ["?", "?"], ask) == ["none", "none"]
-    assert len(asked) == 3
+    found = language_model.choices(["B", "B", "B", " ", None], [which, which, other, which, which], ask)
+    assert (found, len(asked)) == ([1, 1, None, None, None], 2), "one for each question and answer"
+    assert (language_model.yes_no(["", "A"], ["?", "?"], ask), len(asked)) == (["none", "none"], 3)
 
 
 def by_words(messages):
@@ -114,20 +102,20 @@ def extract(texts, complete, vocabulary=CLASSES, **how):
 
 
 class Counting:
-    """A callable that counts its calls, and fails from one of them on."""
+    """A model that follows the prompt by its words, counts its calls, and fails from one of them on."""
 
-    def __init__(self, complete, fails_from=None):
-        self.complete, self.fails_from, self.calls = complete, fails_from, 0
+    def __init__(self, fails_from=math.inf):
+        self.fails_from, self.calls = fails_from, 0
 
     def __call__(self, messages):
         self.calls += 1
-        if self.fails_from is not None and self.calls >= self.fails_from:
+        if self.calls >= self.fails_from:
             raise ConnectionError("gone")
-        return self.complete(messages)
+        return by_words(messages)
 
 
 def test_each_text_is_asked_once():
-    model, seen = Counting(by_words), []
+    model, seen = Counting(), []
     assert extract(TEXTS, model, progress=lambda texts: (seen.append(text) or text for text in texts)) == READ
     assert model.calls == len(seen) == 3
 
@@ -135,16 +123,13 @@ def test_each_text_is_asked_once():
 def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     cache = tmp_path / "replies.sqlite"
     with pytest.raises(ConnectionError):
-        extract(TEXTS, Counting(by_words, fails_from=3), model="m", cache=cache)
-    rest, again = Counting(by_words), Counting(by_words)
-    assert extract(TEXTS, rest, model="m", cache=cache) == READ
-    assert extract(TEXTS, again, model="m", cache=cache) == READ
-    assert (rest.calls, again.calls) == (1, 0)
+        extract(TEXTS, Counting(fails_from=3), model="m", cache=cache)
+    rest, again, other, fewer = (Counting() for _ in range(4))
+    assert extract(TEXTS, rest, model="m", cache=cache) == extract(TEXTS, again, model="m", cache=cache) == READ
     # Another model or another vocabulary is another question.
-    other, fewer = Counting(by_words), Counting(by_words)
     extract(TEXTS, other, model="m2", cache=cache)
     extract(TEXTS, fewer, ["Edema"], model="m", cache=cache)
-    assert (other.calls, fewer.calls) == (3, 3)
+    assert [model.calls for model in (rest, again, other, fewer)] == [1, 0, 3, 3]
     with sqlite3.connect(cache) as database:
         assert "nodules" not in str(database.execute("SELECT key FROM replies").fetchall())
 
@@ -167,10 +152,8 @@ def server(statuses=(), reply=None):
 def test_an_endpoint_is_asked_greedily(slash):
     with server() as (url, requests):
         assert extract(TEXTS, chat_endpoint(url + slash, "llama", "secret")) == READ
-    assert {request["path"] for request in requests} == {"/v1/chat/completions"}
-    assert {(request["model"], request["temperature"], request["key"]) for request in requests} == {
-        ("llama", 0, "Bearer secret")
-    }
+    asked = {tuple(request[name] for name in ("path", "model", "temperature", "key")) for request in requests}
+    assert asked == {("/v1/chat/completions", "llama", 0, "Bearer secret")}
     assert requests[0]["messages"] == language_model.disease_messages("Edema and nodules")
 
 
@@ -185,30 +168,27 @@ def test_a_busy_endpoint_is_asked_again_and_no_key_is_sent_unasked():
     [
         ([401], None, "status 401.*check the address, the model's name and the key", 1),
         ([404], None, "status 404", 1),
-        ([503] * 3, None, "status 503", 3),
+        ([503] * 2, None, "status 503", 2),
         ([], {"choices": []}, "is no chat completion", 1),
         ([], "text", "is no chat completion", 1),
+        (None, None, r"no answer after 1 retries.*is the server up", 0),
     ],
 )
 def test_an_endpoint_that_says_no(statuses, reply, message, n_requests):
-    with server(statuses, reply) as (url, requests), pytest.raises(ConnectionError, match=message):
-        extract(["Edema"], chat_endpoint(url, "llama", retries=2, backoff=0.01))
+    with contextlib.ExitStack() as stack:
+        url, requests = stack.enter_context(server(statuses or [], reply))
+        if statuses is None:
+            stack.close()
+        with pytest.raises(ConnectionError, match=message):
+            extract(["Edema"], chat_endpoint(url, "llama", retries=1, backoff=0.01))
     assert len(requests) == n_requests
-
-
-def test_no_server():
-    with server() as (url, _):
-        pass
-    with pytest.raises(ConnectionError, match=r"no answer after 1 retries.*is the server up"):
-        extract(["Edema"], chat_endpoint(url, "llama", retries=1, backoff=0.01))
 
 
 def test_a_local_model_replies_the_same_each_time(tmp_path):
     complete = transformers_chat(save_tiny_llama(tmp_path / "llama"), max_new_tokens=8)
-    replies = [complete(language_model.disease_messages("Edema")) for _ in range(2)]
-    assert isinstance(replies[0], str)
-    assert replies[0] == replies[1] != ""
-    assert "user:" not in replies[0]  # the reply, not the prompt
+    reply, again = (complete(language_model.disease_messages("Edema")) for _ in range(2))
+    assert reply == again != ""
+    assert "user:" not in reply  # the reply, not the prompt
     assert extract(["Edema"], complete) == [NOTHING]  # random weights write no list
 
 
@@ -247,11 +227,7 @@ def test_agreement_of_nothing_and_of_different_texts():
     nothing = agreement([], [])
     assert np.isnan([nothing["exact"], nothing["jaccard"], nothing["kappa"]]).all()
     counts = agreement([NOTHING, NORMAL], [NORMAL, NORMAL])
-    assert [counts[f"n_{name}"] for name in ("unread_ours", "unread_theirs", "only_ours", "only_theirs")] == [
-        1,
-        0,
-        0,
-        1,
-    ]
+    of = ("unread_ours", "unread_theirs", "only_ours", "only_theirs")
+    assert [counts[f"n_{name}"] for name in of] == [1, 0, 0, 1]
     with pytest.raises(ValueError, match="1 and 0 readings"):
         agreement([NORMAL], [])

@@ -12,27 +12,8 @@ from scipy.stats import pearsonr
 from sklearn.metrics import roc_auc_score
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.evaluate_metrics.localization.pairs import (
-    SUBSETS,
-    VALUES,
-    candidate_accuracy,
-    correlations,
-    deltas,
-    pairs,
-    summarise,
-)
+from medfaith.evaluate_metrics.localization import pairs, score
 from medfaith.evaluate_metrics.localization.predictions import score_predictions
-from medfaith.evaluate_metrics.localization.score import (
-    FLOOR,
-    METRICS,
-    RANKED,
-    STATES,
-    distribution,
-    entropy,
-    no_attn,
-    score_row,
-    symmetric_kl,
-)
 from medfaith.evaluate_metrics.localization.view import mask, scores, window
 from tests.evaluate_metrics.modules import computed
 
@@ -54,14 +35,14 @@ def grids(draw, shape=None, total=None):
 @given(grids())
 def test_entropy_is_that_of_scipy_and_at_most_uniform(grid):
     rest = 1 - grid.sum()
-    assert entropy(grid) == pytest.approx(scipy_entropy([*grid.ravel(), max(rest, 0)]), abs=1e-9)
-    assert 0 <= entropy(grid) <= math.log(grid.size + (rest > 1e-6)) + 1e-9
-    assert no_attn(grid) == pytest.approx(max(rest, 0), abs=1e-9)
+    assert score.entropy(grid) == pytest.approx(scipy_entropy([*grid.ravel(), max(rest, 0)]), abs=1e-9)
+    assert 0 <= score.entropy(grid) <= math.log(grid.size + (rest > 1e-6)) + 1e-9
+    assert score.no_attn(grid) == pytest.approx(max(rest, 0), abs=1e-9)
 
 
 def test_entropy_of_even_attention_is_the_published_one():
-    assert round(entropy(np.full((19, 19), 1 / 361)), 3) == 5.889  # Table 10, +Rand Sents: ln 361
-    assert round(entropy(np.full((19, 19), 1 / 362)), 3) == 5.892  # ln 362: "No Attn" as one more cell
+    assert round(score.entropy(np.full((19, 19), 1 / 361)), 3) == 5.889  # Table 10, +Rand Sents: ln 361
+    assert round(score.entropy(np.full((19, 19), 1 / 362)), 3) == 5.892  # ln 362: "No Attn" as one more cell
 
 
 @settings(max_examples=50)
@@ -69,40 +50,39 @@ def test_entropy_of_even_attention_is_the_published_one():
 def test_divergence_is_symmetric_never_negative_and_that_of_scipy(data, kl_no_attn):
     shape = (3, 4)
     first, second = data.draw(grids(shape)), data.draw(grids(shape))
-    found = symmetric_kl(first, second, kl_no_attn=kl_no_attn)
-    assert found == symmetric_kl(second, first, kl_no_attn=kl_no_attn)
+    found = score.symmetric_kl(first, second, kl_no_attn=kl_no_attn)
+    assert found == score.symmetric_kl(second, first, kl_no_attn=kl_no_attn)
     assert found >= 0
-    assert symmetric_kl(first, first, kl_no_attn=kl_no_attn) == 0
-    p, q = distribution(first), distribution(second)
-    if min(p[:-1].min(), q[:-1].min()) > FLOOR and (p[-1] > 0) == (q[-1] > 0):
+    assert score.symmetric_kl(first, first, kl_no_attn=kl_no_attn) == 0
+    p, q = score.distribution(first), score.distribution(second)
+    if min(p[:-1].min(), q[:-1].min()) > score.FLOOR and (p[-1] > 0) == (q[-1] > 0):
         parts = (rel_entr(p, q) + rel_entr(q, p)) / 2  # scipy scales neither to sum to 1
         assert found == pytest.approx(parts.sum() if kl_no_attn else parts[:-1].sum(), abs=1e-9)
 
 
 def test_divergence_is_finite_where_a_cell_is_zero_and_counts_no_attn_only_if_asked():
-    assert symmetric_kl([[1, 0]], [[0, 1]]) == pytest.approx(23 * math.log(2))
-    assert symmetric_kl([[0.5]], [[0.25]]) == pytest.approx(0.25 * math.log(2) / 2)
-    assert symmetric_kl([[0.5]], [[0.25]], kl_no_attn=True) == pytest.approx(0.25 * math.log(3) / 2)
+    assert score.symmetric_kl([[1, 0]], [[0, 1]]) == pytest.approx(23 * math.log(2))
+    assert score.symmetric_kl([[0.5]], [[0.25]]) == pytest.approx(0.25 * math.log(2) / 2)
+    assert score.symmetric_kl([[0.5]], [[0.25]], kl_no_attn=True) == pytest.approx(0.25 * math.log(3) / 2)
+    with pytest.raises(ValueError, match=r"attention of shapes \(1, 2\) and \(2, 2\)"):
+        score.symmetric_kl([[0.5, 0.5]], EVEN)
 
 
-@pytest.mark.parametrize(
-    ("total", "expected"),
-    [(1 - 5e-7, 0), (1 + 5e-5, 0), (1 - 1e-5, 1e-5), (0.25, 0.75)],
-)
+@pytest.mark.parametrize(("total", "expected"), [(1 - 5e-7, 0), (1 + 5e-5, 0), (1 - 1e-5, 1e-5), (0.25, 0.75)])
 def test_rounding_of_a_sum_is_no_attention_on_nothing(total, expected):
-    assert no_attn([[total / 2, total / 2]]) == pytest.approx(expected, abs=1e-12)
-    assert distribution([[total]]).sum() == 1
+    assert score.no_attn([[total / 2, total / 2]]) == pytest.approx(expected, abs=1e-12)
+    assert score.distribution([[total]]).sum() == 1
 
 
 @settings(max_examples=20)
 @given(grids(), st.sampled_from(["bilinear", "nearest"]))
 def test_a_row_is_the_upsampled_map_against_the_mask(grid, upsampling):
     box, covered = [150, 20, 200, 200], [-10, 0, 400, 280]
-    row = score_row(grid, covered, (300, 400), [box], upsampling=upsampling)
+    row = score.score_row(grid, covered, (300, 400), [box], upsampling=upsampling)
     inside, ranked = mask([box], (300, 400)), scores(grid, (300, 400), covered, upsampling)
     assert row["auroc"] == pytest.approx(roc_auc_score(inside.ravel(), ranked.ravel()), abs=1e-12)
     assert row["state"] == "scored"
-    assert set(row) == {*METRICS, "state"}
+    assert set(row) == {*score.METRICS, "state"}
 
 
 EVEN = np.full((2, 2), 0.25)
@@ -119,30 +99,27 @@ HALF = math.log(2)
         (EVEN, [], "without_box", None, 2 * HALF, 0),
         (EVEN, [[500, 0, 10, 10]], "without_box", None, 2 * HALF, 0),
         (EVEN, [LEFT, RIGHT], "scored", None, 2 * HALF, 0),  # every pixel is labelled
-        (ON_LEFT, [LEFT], "scored", 1, HALF, 0),
         (ON_LEFT / 2, [LEFT], "scored", 1, 1.5 * HALF, 0.5),
         (ON_LEFT, [RIGHT], "scored", 0, HALF, 0),
         (ON_LEFT, [[128, 0, 128, 128]], "scored", 5 / 6, HALF, 0),  # a quarter; a third of the rest ties with it
     ],
 )
 def test_rows_worked_out_by_hand(grid, boxes, state, auroc, nats, none):
-    row = score_row(grid, window(SIZE), SIZE, boxes, upsampling="nearest")
-    assert (row["state"], row["auroc"]) == (state, auroc)
-    assert row["entropy"] == (None if nats is None else pytest.approx(nats))
-    assert row["no_attn"] == none
-    defined = state == "scored"
-    assert all((row[name] is None) != defined for name in RANKED if name != "auroc")
+    row = score.score_row(grid, window(SIZE), SIZE, boxes, upsampling="nearest")
+    found = [row[name] for name in ("state", "auroc", "entropy", "no_attn")]
+    assert found == [state, auroc, None if nats is None else pytest.approx(nats), none]
+    assert {row[name] is None for name in score.RANKED if name != "auroc"} == {state != "scored"}
 
 
 def test_options_reach_what_they_change():
-    kept = score_row(EVEN, window(SIZE), SIZE, [LEFT], upsampling="nearest", precision_ties="excluded")
-    assert kept["precision_5"] is None
-    assert score_row(EVEN, window(SIZE), SIZE, [LEFT], upsampling="nearest")["precision_5"] == 0.5
+    for ties, precision in {"excluded": None, "included": 0.5}.items():
+        row = score.score_row(EVEN, window(SIZE), SIZE, [LEFT], upsampling="nearest", precision_ties=ties)
+        assert row["precision_5"] == precision
     halves = [prediction(ON_LEFT / share) for share in (1, 2)]
     references = [reference("b", [LEFT]), reference("b:r", [LEFT], "b", "random_sentences")]
-    found = [score_predictions(halves, references, kl_no_attn=asked) for asked in (False, True)]
-    assert found[0]["random_sentences"]["all"]["kl"] == pytest.approx(HALF / 4)
-    assert found[1]["random_sentences"]["all"]["kl"] > 1  # 0 and a half of the attention is on no region
+    without, counted = (score_predictions(halves, references, kl_no_attn=asked) for asked in (False, True))
+    assert without["random_sentences"]["all"]["kl"] == pytest.approx(HALF / 4)
+    assert counted["random_sentences"]["all"]["kl"] > 1  # 0 and a half of the attention is on no region
 
 
 @pytest.mark.parametrize(
@@ -165,18 +142,13 @@ def test_options_reach_what_they_change():
 def test_bad_rows_are_named(changes, message):
     given_ = {"grid": EVEN, "window": [0, 0, 9, 9], "size": (9, 9), "boxes": [[0, 0, 4, 4]]} | changes
     with pytest.raises(ValueError, match=message):
-        score_row(**given_, name="a7")
-
-
-def test_grids_of_other_cells_have_no_divergence():
-    with pytest.raises(ValueError, match=r"attention of shapes \(1, 2\) and \(2, 2\)"):
-        symmetric_kl([[0.5, 0.5]], EVEN)
+        score.score_row(**given_, name="a7")
 
 
 def row_(id_, values, original_id=None, perturbation=None, cluster="p1", **subsets):
     names = {"id": id_, "original_id": original_id, "perturbation": perturbation, "cluster": cluster}
-    subsets = dict.fromkeys(SUBSETS[1:], False) | subsets
-    return names | {"subsets": subsets, "state": "scored", "values": dict.fromkeys(VALUES) | values}
+    subsets = dict.fromkeys(pairs.SUBSETS[1:], False) | subsets
+    return names | {"subsets": subsets, "state": "scored", "values": dict.fromkeys(pairs.VALUES) | values}
 
 
 ROWS = [
@@ -184,89 +156,76 @@ ROWS = [
     row_("b", {"auroc": 0.6, "local": 0.5}, cluster="p2", abnormal=True, one_lung=True),
     row_("c", {"auroc": None, "local": 0.1}, cluster="p2"),
     row_("a:r", {"auroc": 0.5, "local": 0.4, "global": 0.9, "kl": 0.3}, "a", "random_sentences", abnormal=True),
-    row_(
-        "b:r", {"auroc": 0.7, "local": 0.6, "kl": None}, "b", "random_sentences", "p2", abnormal=True, one_lung=True
-    ),
+    row_("b:r", {"auroc": 0.7, "local": 0.6}, "b", "random_sentences", "p2", abnormal=True, one_lung=True),
     row_("c:r", {"auroc": 0.7, "local": 0.0, "kl": 0.1}, "c", "random_sentences", "p2"),
-    row_("d:r", {"auroc": 0.1, "local": 0.1, "kl": None}, "d", "random_sentences", "p3"),
+    row_("d:r", {"auroc": 0.1, "local": 0.1}, "d", "random_sentences", "p3"),
     row_("a:s", {"auroc": 0.2}, "a", "synthetic", abnormal=True),
     row_("a:x", {"auroc": 0.3}, "a:s", "synthetic_swapped_conditions", abnormal=True),
-]  # fmt: skip
+]
 
 
 def test_pairs_by_hand():
-    found = deltas(ROWS, n_resamples=200)
+    found = pairs.deltas(ROWS, n_resamples=200)
     assert list(found) == ["random_sentences", "synthetic", "synthetic_swapped_conditions"]
-    all_, abnormal, lung, diverse = (found["random_sentences"][subset] for subset in SUBSETS)
-    assert (all_["n_pairs"], all_["n_unpaired"], all_["n_delta_auroc"]) == (3, 1, 2)
-    assert all_["delta_auroc"] == pytest.approx((-0.3 + 0.1) / 2)
-    assert all_["delta_local"] == pytest.approx((-0.1 + 0.1 - 0.1) / 3)
-    assert (all_["kl"], all_["n_kl"]) == (pytest.approx(0.2), 2)
-    assert abnormal["delta_auroc"] == pytest.approx(all_["delta_auroc"])
-    assert lung["delta_auroc"] == pytest.approx(0.1)
-    assert math.isnan(lung["delta_auroc_ci_low"])  # one patient
-    assert (diverse["n_pairs"], diverse["n_delta_auroc"]) == (0, 0)
-    assert math.isnan(diverse["delta_auroc"])
+    names = ("n_pairs", "n_unpaired", "n_delta_auroc", "delta_auroc", "delta_local", "kl", "n_kl")
+    all_, abnormal, lung, diverse = (found["random_sentences"][subset] for subset in pairs.SUBSETS)
+    assert [all_[name] for name in names] == pytest.approx([3, 1, 2, -0.1, -0.1 / 3, 0.2, 2])
+    assert abnormal["delta_auroc"] == pytest.approx(-0.1)
+    assert [lung["delta_auroc"], lung["delta_auroc_ci_low"]] == pytest.approx([0.1, NAN], nan_ok=True)  # one patient
+    assert [diverse[name] for name in names[:4]] == pytest.approx([0, 0, 0, NAN], nan_ok=True)
     swapped = found["synthetic_swapped_conditions"]["all"]
     assert swapped["delta_auroc"] == pytest.approx(0.1)  # its original is the synthetic sentence
     assert "kl" not in swapped
+    with pytest.raises(ValueError, match="a: this id occurs twice"):
+        pairs.pairs([*ROWS, ROWS[0]])
 
 
 def test_candidates_by_hand():
-    found = candidate_accuracy(ROWS, n_resamples=200)
-    assert found["all"]["local_accuracy"] == pytest.approx(2 / 3)
-    assert (found["all"]["global_accuracy"], found["all"]["n_global_accuracy"]) == (0, 1)  # equal is not greater
+    found = pairs.candidate_accuracy(ROWS, n_resamples=200)
+    names = ("local_accuracy", "global_accuracy", "n_global_accuracy")
+    assert [found["all"][name] for name in names] == [pytest.approx(2 / 3), 0, 1]  # equal is not greater
     assert found["abnormal"]["local_accuracy"] == 0.5
-    assert math.isnan(found["mdrb"]["local_accuracy"])
     unknown = [row | {"values": row["values"] | {"local": NAN}} for row in ROWS]  # as None
-    assert candidate_accuracy(unknown)["all"]["n_local_accuracy"] == 0
-    assert math.isnan(candidate_accuracy(ROWS, perturbation="none")["all"]["local_accuracy"])
+    assert pairs.candidate_accuracy(unknown)["all"]["n_local_accuracy"] == 0
+    undefined = found["mdrb"], pairs.candidate_accuracy(ROWS, perturbation="none")["all"]
+    assert all(math.isnan(scores["local_accuracy"]) for scores in undefined)
 
 
 def test_summary_by_hand():
-    found = summarise(ROWS[:3])
+    found = pairs.summarise(ROWS[:3])
     assert (found["auroc"], found["n_auroc"], found["n_rows"], found["n_clusters"]) == (pytest.approx(0.7), 2, 3, 2)
-    assert {found[f"n_{state}"] for state in STATES} == {3, 0}
-    assert summarise(ROWS[:3], "one_lung")["auroc"] == 0.6
-    assert math.isnan(summarise([])["auroc"])
+    assert {found[f"n_{state}"] for state in score.STATES} == {3, 0}
+    assert pairs.summarise(ROWS[:3], "one_lung")["auroc"] == 0.6
+    assert math.isnan(pairs.summarise([])["auroc"])
     with pytest.raises(ValueError, match="subset 'left'; expected one of all, abnormal, one_lung, mdrb"):
-        summarise(ROWS, "left")
+        pairs.summarise(ROWS, "left")
 
 
 def test_intervals_draw_whole_patients():
     rng = np.random.default_rng(0)
     values, patients = rng.random(40), [f"p{number % 7}" for number in range(40)]
     rows = [row_(str(n), {"auroc": float(v)}, cluster=p) for n, (v, p) in enumerate(zip(values, patients, strict=True))]
-    found = summarise(rows, n_resamples=300, seed=3, confidence_level=0.9)
+    found = pairs.summarise(rows, n_resamples=300, seed=3, confidence_level=0.9)
     expected = bootstrap_mean(values, groups=patients, n_resamples=300, seed=3, confidence_level=0.9)
     assert (found["auroc"], found["auroc_ci_low"], found["auroc_ci_high"]) == expected[:3]
-
-
-def test_a_row_that_stands_twice_is_named():
-    with pytest.raises(ValueError, match="a: this id occurs twice"):
-        pairs([*ROWS, ROWS[0]])
 
 
 @settings(max_examples=50)
 @given(st.integers(0, 30), st.integers(0, 2**32 - 1))
 def test_correlations_are_those_of_scipy_over_what_both_have(n, seed):
     rng = np.random.default_rng(seed)
-    table = rng.random((n, 3)).round(2)
+    names, table = ("auroc", "iou_5", "local"), rng.random((n, 3)).round(2)
     table[rng.random((n, 3)) < 0.3] = NAN
-    rows = [row_(str(number), {}) for number in range(n)]
-    for row, values in zip(rows, table, strict=True):
-        row["values"] |= {
-            name: None if math.isnan(v) else v for name, v in zip(("auroc", "iou_5", "local"), values, strict=True)
-        }
-    found = correlations(rows, ("auroc", "iou_5", "local"))
-    assert list(found) == [("auroc", "iou_5"), ("auroc", "local"), ("iou_5", "local")]
+    known = [[None if math.isnan(value) else value for value in line] for line in table.tolist()]
+    found = pairs.correlations(
+        [row_(str(i), dict(zip(names, line, strict=True))) for i, line in enumerate(known)], names
+    )
+    assert list(found) == [(names[0], names[1]), (names[0], names[2]), (names[1], names[2])]
     for (r, count), columns in zip(found.values(), ((0, 1), (0, 2), (1, 2)), strict=True):
         both = table[:, columns][~np.isnan(table[:, columns]).any(axis=1)]
-        assert count == len(both)
-        if count < 2 or (np.ptp(both, axis=0) == 0).any():
-            assert math.isnan(r)
-        else:
-            assert r == pytest.approx(pearsonr(*both.T).statistic, abs=1e-9)  # pyright: ignore[reportAttributeAccessIssue]
+        defined = len(both) > 1 and (np.ptp(both, axis=0) > 0).all()
+        expected = pearsonr(*both.T).statistic if defined else NAN  # pyright: ignore[reportAttributeAccessIssue]
+        assert (r, count) == (pytest.approx(expected, abs=1e-9, nan_ok=True), len(both))
 
 
 def reference(id_, boxes, original_id=None, perturbation=None, cluster="p1", **changes):
@@ -299,22 +258,19 @@ REFERENCES = [
 def test_predictions_by_hand():
     found = score_predictions(PREDICTIONS, REFERENCES, upsampling="nearest", per_sample=True)
     assert list(found) == ["original", "random_sentences", "random_boxes", "per_sample"]
-    original, random = found["original"]["all"], found["random_sentences"]["all"]
-    assert (original["auroc"], original["n_auroc"], original["n_without_map"]) == (1, 1, 1)
-    assert (random["auroc"], random["delta_auroc"], random["n_pairs"]) == (0.25, -1, 2)
-    assert (random["local_accuracy"], random["n_local_accuracy"]) == (1, 1)
-    assert (random["kl"], random["n_kl"]) == (pytest.approx(22 * HALF), 1)
+    expected = {
+        "original": {"auroc": 1, "n_auroc": 1, "n_without_map": 1, "iou_5": 0, "precision_5": 1},  # half are tied
+        "random_sentences": {
+            "auroc": 0.25, "delta_auroc": -1, "n_pairs": 2, "local_accuracy": 1, "n_local_accuracy": 1,
+            "kl": 22 * HALF, "n_kl": 1,
+        },
+    }  # fmt: skip
+    for part, values in expected.items():
+        assert {name: found[part]["all"][name] for name in values} == pytest.approx(values)
     assert found["random_boxes"]["abnormal"]["kl"] == 0
-    assert (original["iou_5"], original["precision_5"]) == (0, 1)  # half of the pixels are tied at the top
     assert "local_accuracy" not in found["random_boxes"]["all"]
     assert [row["state"] for row in found["per_sample"]] == ["without_map", *["scored"] * 4]
     assert found["original"]["mdrb"]["n_rows"] == 0
-
-
-def test_no_predictions():
-    found = score_predictions([], [])
-    assert list(found) == ["original"]
-    assert found["original"]["all"]["n_rows"] == 0
 
 
 @pytest.mark.parametrize("first", range(5))  # whatever is missing in the first row
@@ -340,8 +296,3 @@ def test_module_agrees_with_the_function(first):
 def test_bad_references_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         score_predictions(PREDICTIONS[:2], [REFERENCES[0], REFERENCES[1] | changes])
-
-
-def test_lengths_are_checked():
-    with pytest.raises(ValueError, match="5 predictions for 4 references"):
-        score_predictions(PREDICTIONS, REFERENCES[:4])

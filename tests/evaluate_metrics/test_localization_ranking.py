@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, jaccard_score, precision_score, roc_auc_score
 
@@ -40,6 +40,10 @@ def maps(draw):
 
 
 @given(maps(), st.sampled_from(TIES))
+@example(
+    (np.random.default_rng(0).random((1, 224, 224)), np.random.default_rng(1).random((1, 224, 224)) < 0.3), TIES[0]
+)
+@example((np.ones((0, 4)), np.ones((0, 4), dtype=bool)), TIES[0])
 def test_equals_scikit_learn(batch, ties):
     scores, labels = batch
     given_scores = scores.copy()
@@ -51,59 +55,22 @@ def test_equals_scikit_learn(batch, ties):
         assert np.allclose([value[row] for value in found.values()], expected, rtol=0, atol=1e-12, equal_nan=True)
 
 
+ONES, YES = np.ones((1, 2)), np.ones((1, 2), dtype=bool)
+
+
 @pytest.mark.parametrize(
-    ("scores", "labels", "expected"),
+    ("scores", "labels", "how", "message"),
     [
-        # AUROC, AP, IoU, precision with the pixels at the threshold, and without them
-        ([4, 3, 2, 1], [1, 1, 0, 0], (1, 1, 1, 2 / 3, 1)),  # the threshold is a pixel's, the best of the lower half
-        ([1, 2, 3, 4], [1, 1, 0, 0], (0, (1 / 3 + 2 / 4) / 2, 0, 1 / 3, 0)),
-        ([1, 1, 1, 1], [1, 1, 0, 0], (0.5, 0.5, 0, 0.5, NAN)),  # nothing is above the threshold
-        ([3, 2, 2, 1], [1, 1, 0, 0], (0.875, (1 + 2 / 3) / 2, 0.5, 2 / 3, 1)),  # the tie leaves one pixel above
-        ([4, 3, 2, 1], [1, 1, 1, 1], (NAN, 1, 0.5, 1, 1)),
-        ([4, 3, 2, 1], [0, 0, 0, 0], (NAN, NAN, NAN, NAN, NAN)),
+        (np.ones((1, 2, 2)), np.ones((1, 2, 3), dtype=bool), {}, r"2, 2\) and bool labels of shape \(1, 2, 3\)"),
+        (ONES, ONES, {}, "float64 labels"),
+        (np.ones(2), np.ones(2, dtype=bool), {}, r"expected \(n, ...\)"),
+        (np.array([[1, 2], [NAN, 1]]), np.ones((2, 2), dtype=bool), {}, "map 2: a score that is NaN"),
+        (np.array([[1, np.inf]]), YES, {}, "map 1"),
+        (ONES, YES, {"tops": (0,)}, r"tops \[0\]; expected percentages"),
+        (ONES, YES, {"tops": (5, 100)}, "between 0 and 100"),
+        (ONES, YES, {"precision_ties": "some"}, "precision_ties 'some'; expected included or excluded"),
     ],
 )
-def test_cases_worked_out_by_hand(scores, labels, expected):
-    batch = np.array([scores], dtype=float), np.array([labels], dtype=bool)
-    for ties, precision in zip(TIES, expected[3:], strict=True):
-        found = localization(*batch, tops=(50,), precision_ties=ties)
-        assert np.allclose([value[0] for value in found.values()], (*expected[:3], precision), equal_nan=True)
-
-
-def test_sizes_of_the_view():
-    rng = np.random.default_rng(0)
-    scores, labels = rng.random((2, 224, 224)), rng.random((2, 224, 224)) < 0.3
-    predicted = [int(50176 * top / 100) for top in TOPS]  # all scores differ
-    for ties, more in zip(TIES, (1, 0), strict=True):
-        found = localization(scores, labels, precision_ties=ties)
-        for top, count in zip(TOPS, predicted, strict=True):
-            true = found[f"precision_{top}"] * (count + more)
-            assert np.allclose(true, true.round(), rtol=0, atol=1e-6)
-    found = localization(scores, labels)
-    assert np.allclose([value[1] for value in found.values()], plain(scores[1], labels[1]), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("scores", "labels", "tops", "message"),
-    [
-        (np.ones((1, 2, 2)), np.ones((1, 2, 3), dtype=bool), TOPS, r"2, 2\) and bool labels of shape \(1, 2, 3\)"),
-        (np.ones((1, 2)), np.ones((1, 2)), TOPS, "float64 labels"),
-        (np.ones(2), np.ones(2, dtype=bool), TOPS, r"expected \(n, ...\)"),
-        (np.array([[1, 2], [NAN, 1]]), np.ones((2, 2), dtype=bool), TOPS, "map 2: a score that is NaN"),
-        (np.array([[1, np.inf]]), np.ones((1, 2), dtype=bool), TOPS, "map 1"),
-        (np.ones((1, 2)), np.ones((1, 2), dtype=bool), (0,), r"tops \[0\]; expected percentages"),
-        (np.ones((1, 2)), np.ones((1, 2), dtype=bool), (5, 100), "between 0 and 100"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_named(scores, labels, tops, message):
+def test_bad_input_is_named(scores, labels, how, message):
     with pytest.raises(ValueError, match=message):
-        localization(scores, labels, tops)
-
-
-def test_another_word_for_ties_is_named():
-    with pytest.raises(ValueError, match="precision_ties 'some'; expected included or excluded"):
-        localization(np.ones((1, 2)), np.ones((1, 2), dtype=bool), precision_ties="some")
-
-
-def test_no_maps():
-    assert all(len(value) == 0 for value in localization(np.ones((0, 4)), np.ones((0, 4), dtype=bool)).values())
+        localization(scores, labels, **how)

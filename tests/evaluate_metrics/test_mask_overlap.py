@@ -58,19 +58,13 @@ def test_a_table_counted_by_hand():
     predictions = [rle(LEFT), rle(LEFT), rle(EMPTY), rle(MIDDLE), None, None]
     references = [rle(LEFT), rle(MIDDLE), rle(EMPTY), rle(EMPTY), rle(MIDDLE), rle(EMPTY)]
     scores = score_predictions(predictions, references, per_sample=True)
-    assert [sample["iou"] for sample in scores["per_sample"]] == pytest.approx(
-        [1, 4 / 16, math.nan, 0, 0, math.nan], nan_ok=True
-    )
-    assert scores["dice"] == pytest.approx((1 + 8 / 20 + 0 + 0) / 4)
-    assert {name: value for name, value in scores.items() if name.startswith("n")} == {
-        "n": 6, "n_valid": 4, "n_both_empty": 2, "n_empty_predictions": 3, "n_empty_references": 3,
-        "n_without_prediction": 2,
+    found = [sample["iou"] for sample in scores["per_sample"]]
+    assert found == pytest.approx([1, 4 / 16, math.nan, 0, 0, math.nan], nan_ok=True)
+    expected = {
+        "dice": (1 + 8 / 20 + 0 + 0) / 4, "n": 6, "n_valid": 4, "n_both_empty": 2, "n_empty_predictions": 3,
+        "n_empty_references": 3, "n_without_prediction": 2,
     }  # fmt: skip
-
-
-def test_nothing_is_nan():
-    scores = score_predictions([], [])
-    assert (math.isnan(scores["dice"]), math.isnan(scores["iou"]), scores["n_valid"]) == (True, True, 0)
+    assert {name: scores[name] for name in expected} == pytest.approx(expected)
 
 
 @given(mask_pairs())
@@ -82,36 +76,31 @@ def test_runs_are_those_of_pycocotools(pair):
     assert (again == pixels).all()
 
 
-GOOD = rle(LEFT)
+GOOD, IDS = rle(LEFT), ["study 1", "study 2"]
 
 
 @pytest.mark.parametrize(
-    ("mask", "message"),
+    ("mask", "ids", "message"),
     [
-        (rle(box(6, 4, 0, 0, 1, 1)), r"study 2: the prediction has size \[6, 4\] and the reference \[4, 6\]"),
-        ({**GOOD, "size": [4, 7]}, "study 2, prediction: the runs cover 24 pixels; expected 4 x 7 = 28"),
-        ({**GOOD, "counts": ""}, "the runs cover 0 pixels"),
-        ({**GOOD, "counts": GOOD["counts"] + "o"}, "counts end within a run"),
-        ({**GOOD, "counts": "0é"}, "'é' in counts"),
-        ({**GOOD, "counts": "0<O"}, "a run of -1 pixels"),
-        ({**GOOD, "counts": [0, 12, 12]}, "counts of type list"),
-        ({**GOOD, "size": [4, 6, 1]}, "size"),
-        ({**GOOD, "size": [0, 6]}, "size"),
-        ({**GOOD, "size": None}, r"study 2, prediction: .* expected a mask of size \[height, width\] and counts"),
-        ({}, "study 2, prediction: {}; expected a mask"),
-        ({"size": [4, 6]}, "counts of type NoneType"),
+        (rle(box(6, 4, 0, 0, 1, 1)), IDS, r"study 2: the prediction has size \[6, 4\] and the reference \[4, 6\]"),
+        (rle(box(6, 4, 0, 0, 1, 1)), None, "row 2: the prediction has size"),
+        ({**GOOD, "size": [4, 7]}, IDS, "study 2, prediction: the runs cover 24 pixels; expected 4 x 7 = 28"),
+        ({**GOOD, "counts": ""}, IDS, "the runs cover 0 pixels"),
+        ({**GOOD, "counts": GOOD["counts"] + "o"}, IDS, "counts end within a run"),
+        ({**GOOD, "counts": "0é"}, IDS, "'é' in counts"),
+        ({**GOOD, "counts": "0<O"}, IDS, "a run of -1 pixels"),
+        ({**GOOD, "counts": [0, 12, 12]}, IDS, "counts of type list"),
+        ({**GOOD, "size": [4, 6, 1]}, IDS, "size"),
+        ({**GOOD, "size": [0, 6]}, IDS, "size"),
+        ({**GOOD, "size": None}, IDS, r"study 2, prediction: .* expected a mask of size \[height, width\] and counts"),
+        ({}, IDS, "study 2, prediction: {}; expected a mask"),
+        ({"size": [4, 6]}, IDS, "counts of type NoneType"),
+        (GOOD, ["study 1"], "1 ids for 2 references"),
     ],
 )
-def test_a_bad_mask_is_named(mask, message):
+def test_a_bad_mask_is_named(mask, ids, message):
     with pytest.raises(ValueError, match=message):
-        score_predictions([GOOD, mask], [GOOD, GOOD], ids=["study 1", "study 2"])
-
-
-def test_lengths_must_agree():
-    with pytest.raises(ValueError, match="1 predictions for 2 references"):
-        score_predictions([GOOD], [GOOD, GOOD])
-    with pytest.raises(ValueError, match="row 1: the prediction has size"):
-        score_predictions([GOOD], [rle(box(6, 4, 0, 0, 1, 1))])
+        score_predictions([GOOD, mask], [GOOD, GOOD], ids=ids)
 
 
 @pytest.mark.parametrize("missing", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, set()], ids=str)
@@ -124,22 +113,16 @@ def test_module_agrees_with_the_function(missing):
 
 
 @pytest.mark.parametrize(
-    ("row", "prediction", "message"),
+    ("predictions", "references", "message"),
     [
-        (0, {"size": [4, 6], "counts": [0, 12, 12]}, "don't match the expected format"),
-        (0, [], "don't match the expected format"),
-        (1, {"size": [4, 6]}, "row 2, prediction: counts of type NoneType"),
-        (1, GOOD | {"size": None}, r"row 2, prediction: .* expected a mask of size \[height, width\]"),
+        ([{"size": [4, 6], "counts": [0, 12, 12]}, GOOD], [GOOD, GOOD], "don't match the expected format"),
+        ([[], GOOD], [GOOD, GOOD], "don't match the expected format"),
+        ([GOOD, {"size": [4, 6]}], [GOOD, GOOD], "row 2, prediction: counts of type NoneType"),
+        ([GOOD, GOOD | {"size": None}], [GOOD, GOOD], r"row 2, prediction: .* expected a mask of size \[height, width"),
+        ([GOOD, None], [None, GOOD], "row 1, reference: None; expected a mask"),
+        ([GOOD, None], [GOOD, None], "row 2, reference: None; expected a mask"),
     ],
 )
-def test_module_takes_none_but_no_other_thing_for_a_mask(row, prediction, message):
-    predictions = [prediction if number == row else GOOD for number in range(2)]
+def test_module_takes_none_but_no_other_thing_for_a_prediction(predictions, references, message):
     with pytest.raises(ValueError, match=message):
-        computed("mask_overlap", predictions, [GOOD, GOOD])
-
-
-@pytest.mark.parametrize("row", [0, 1])
-def test_module_refuses_a_missing_reference(row):
-    references = [None if number == row else GOOD for number in range(2)]
-    with pytest.raises(ValueError, match=f"row {row + 1}, reference: None; expected a mask"):
-        computed("mask_overlap", [GOOD, None], references)
+        computed("mask_overlap", predictions, references)

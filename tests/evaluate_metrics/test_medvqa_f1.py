@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores, score_predictions
-from medfaith.evaluate_metrics.reading.disease_names import CLASSES, OTHERS, SYNONYMS
+from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from tests.evaluate_metrics.modules import ROOM, computed
 
@@ -27,10 +27,10 @@ FOUND = [
     ({EFF, OPAC, NODULE}, ["Findings include Pleural effusion, Lung Opacity and Nodule/Mass."]),
     ({EFF, ATEL, CONS}, ["The left lower lung has pleural effusion, atelectasis, and consolidation."]),
     ({AORTA, CALC}, ["The location of the aorta is at <SEG>. The answer is Aortic enlargement, Calcification"]),
-    ({CARD}, ["Yes, there is cardiomegaly.", "Cardiomegaly"]),
+    ({CARD}, ["Yes, there is cardiomegaly."]),
     # plural, spelling, abbreviation
     ({EFF, NODULE}, ["Bilateral effusions and nodules"]),
-    ({EDEMA}, ["pulmonary oedema", "Pulmonary edema"]),
+    ({EDEMA}, ["pulmonary oedema"]),
     ({PTX}, ["Small left PTX", "bilateral pneumothoraces"]),
     ({ILD}, ["Changes of ILD"]),
     ({FIB, OPAC}, ["IPF with GGO"]),
@@ -60,64 +60,52 @@ FOUND = [
     ({ATEL}, ["Cystic fibrosis with atelectasis"]),
     # lists
     ({CARD, EDEMA}, ["- Cardiomegaly\n- Edema"]),
-    ({CARD, EFF}, ["1. **Cardiomegaly**\n2. *Pleural effusion*", '["Cardiomegaly", "Pleural effusion"]']),
+    ({CARD, EFF}, ["1. **Cardiomegaly**\n2. *Pleural effusion*"]),
     ({NODULE, THICK}, ["Findings:\n* Nodule/Mass\n* No edema\n* Pleural thickening"]),
     ({CONS}, ["No evidence of:\n- edema\n- effusion\n\nPresent:\n- Consolidation"]),
-    ({CARD}, ["['No edema', 'Cardiomegaly']", "Edema: no\nCardiomegaly: yes\nPneumothorax: absent"]),
+    ({CARD}, ["['No edema', 'Cardiomegaly']"]),
     ({RIB, OPAC}, ['```json\n{"findings": ["Rib fracture", "Lung Opacity"]}\n```']),
     # denial and its end
-    ({CARD}, ["No edema. Cardiomegaly is present.", "There is no edema, but there is cardiomegaly.",
-        "No edema, cardiomegaly is present", "Without edema or nodules, the heart is enlarged",
-        "Cardiomegaly is present, effusion is absent", "No abnormality other than cardiomegaly",
-        "No, the heart is enlarged"]),
-    ({EFF}, ["No pneumothorax; small pleural effusion", "No change in the effusion", "Effusion, unchanged"]),
+    ({CARD}, ["No edema. Cardiomegaly is present.", "No edema, cardiomegaly is present",
+        "Cardiomegaly is present, effusion is absent", "No, the heart is enlarged"]),
+    ({EFF}, ["No pneumothorax; small pleural effusion", "No change in the effusion"]),
     ({CONS}, ["Consolidation without pleural effusion", "Consolidation is seen; effusion and edema are not seen",
-        "The lung without effusion shows consolidation.", "The lung is not clear, with consolidation"]),
-    ({EDEMA}, ["Edema but not effusion", "Edema and not effusion"]),
+        "The lung without effusion shows consolidation."]),
+    ({EDEMA}, ["Edema but not effusion"]),
     ({ATEL}, ["Atelectasis rather than consolidation"]),
     ({NODULE}, ["No abnormalities except for a nodule."]),
     ({FIB}, ["The lung is not normal and shows fibrosis"]),
     ({EDEMA, EFF}, ["Not only edema, effusion too"]),
     # a hedge is a mention
-    ({EDEMA}, ["Possible edema", "Edema is suspected."]),
+    ({EDEMA}, ["Possible edema"]),
     ({NODULE}, ["There may be small nodules"]),
     # what else an answer says
     ({EDEMA}, ["Edema is noted. A small effusion can't be ruled out.", "Edema, which may lead to an enlarged heart.",
-        "Edema. It may be caused by cardiomegaly.", "Differential diagnosis:\n- consolidation\n\nFindings:\n- edema",
-        "Common causes include ILD. There is edema.", "Edema is likely, effusion is less likely"]),
+        "Differential diagnosis:\n- consolidation\n\nFindings:\n- edema", "Edema is likely, effusion is less likely"]),
     ({CARD}, ["The heart looks enlarged. There are no masses."]),
     ({ATEL}, ["Atelectasis. Recommend follow-up to exclude an underlying mass.", "Atelectasis, as opposed to edema"]),
     ({EFF}, ["The effusion has not resolved."]),
     ({OPAC}, ["There is an opacity that could represent pneumonia."]),
     # ticks, JSON, headings, questions, other languages
-    ({EDEMA}, ["Edema ✓ Effusion ✗", '{"edema": 1, "pneumothorax": 0}', '{"edema": true, "effusion": false}',
-        "Edema? Yes. Effusion? No.", "Effusion: None\nEdema: Mild\nPneumothorax: No evidence of pneumothorax.",
+    ({EDEMA}, ["Edema ✓ Effusion ✗", '{"edema": 1, "pneumothorax": 0}', "Edema? Yes. Effusion? No.",
+        "Effusion: None\nEdema: Mild\nPneumothorax: No evidence of pneumothorax.",
         "**Present**\n- Edema\n\n**Absent**\n- Effusion\n- Pneumothorax\n\n**Not assessable**\n- Rib fracture",
-        "Assessment:\n- Edema", "Œdème (edema) présent. Pas d'épanchement (effusion).",
-        "可见水肿（edema），未见积液（effusion）。"]),
+        "Assessment:\n- Edema", "可见水肿（edema），未见积液（effusion）。"]),
     # thinking
     ({CARD}, ["<think>Edema? Or effusion.</think>Cardiomegaly"]),
 ]  # fmt: skip
 NORMAL = [
-    "The heart is normal.", "Normal", "No", "No.", "None", "[]", "No abnormalities are seen in the left upper lung.",
+    "The heart is normal.", "No", "No.", "None", "[]", "No abnormalities are seen in the left upper lung.",
     "There are no abnormalities.", "No acute cardiopulmonary abnormality", "No findings", "Unremarkable",
-    "The lungs are clear.", "The lungs are clear and the heart size is normal.", "There is no edema.",
-    "No edema, effusion, or consolidation.", "No edema, or effusion is seen.", "No nodules or masses are seen",
-    "Effusion and edema are not present", "Edema is not seen", "The heart does not show cardiomegaly",
-    "The heart is not enlarged.", "The heart isn't enlarged", "The right lung is free of nodules and consolidation.",
-    "Pneumothorax is absent", "I do not see any effusion.", "Negative for pneumothorax", "Pleural effusion: absent",
-    "Neither edema nor effusion", "Edema is unlikely", "The aorta does not have any disease.",
-    "The effusion has resolved.", "Abnormalities: None", "Effusion ✗", "Nothing to suggest pneumothorax",
-    "Edema can be ruled out.", "Edema is doubtful", "The effusion has cleared.", "The image fails to show edema",
+    "The lungs are clear.", "Effusion and edema are not present", "Edema is not seen", "The heart is not enlarged.",
+    "The heart isn't enlarged", "The right lung is free of nodules and consolidation.",
+    "The aorta does not have any disease.", "Abnormalities: None", "Effusion ✗", "Edema is doubtful",
     "No obvious evidence of pneumothorax, but a small pneumothorax can be difficult to detect.",
     "Absence of pleural effusion", "No, there is no abnormality.",
 ]  # fmt: skip
 UNREADABLE = [
-    "", None, "Yes", "The image is blurred.", "Pneumonia", "Is there an effusion?",
-    "I cannot determine whether there is an effusion.", "I cannot tell if the heart is normal",
-    "<think>The heart is normal", "Subcutaneous emphysema", "This is a chest X-ray in PA view.", "Abnormal",
-    "The heart is not normal.", "Edema cannot be excluded.",
-    "Atelectasis is a condition in which part of the lung collapses.", "Edema refers to fluid in the lung.",
+    None, "Yes", "Pneumonia", "Is there an effusion?", "<think>The heart is normal", "Subcutaneous emphysema",
+    "Abnormal", "The heart is not normal.", "Edema cannot be excluded.", "Edema refers to fluid in the lung.",
     "The aorta cannot be assessed: aortic enlargement cannot be determined", "I cannot rule out pneumothorax",
 ]  # fmt: skip
 
@@ -127,7 +115,6 @@ def test_diseases_are_read():
     for outcome, texts in (("normal", NORMAL), ("unreadable", UNREADABLE)):
         expected |= dict.fromkeys(texts, Extraction(frozenset(), outcome))
     assert {text: extract_labels(text) for text in expected} == expected
-    assert len(expected) >= 100
 
 
 def test_the_vocabulary():
@@ -135,25 +122,16 @@ def test_the_vocabulary():
     for label in CLASSES:
         assert extract_labels(label) == Extraction(frozenset({label}), "found")
         assert extract_labels(f"No {label.lower()} is seen.").outcome == "normal"
-    assert all(re.compile(pattern) for patterns in (*SYNONYMS.values(), OTHERS) for pattern in patterns)
-
-
-def test_another_vocabulary_is_found_by_its_own_words():
     assert extract_labels("Pneumonia, no edema", ["Pneumonia", "Edema"]).labels == {"Pneumonia"}
     assert extract_labels("Cardiomegaly", ["Pneumonia"]).outcome == "unreadable"
 
 
-@given(
-    st.lists(st.sampled_from(CLASSES), unique=True, min_size=1), st.sampled_from(["list", "prose", "json", "denied"])
-)
-def test_any_labels_come_back_from_any_form(labels, form):
-    text = {
-        "list": "\n".join(f"- {label}" for label in labels),
-        "prose": f"Findings include {', '.join(labels[:-1])} and {labels[-1]}.",
-        "json": str(labels),
-        "denied": f"There is no {', '.join(labels[:-1])} or {labels[-1]}.",
-    }[form]
-    assert extract_labels(text).labels == (frozenset() if form == "denied" else frozenset(labels))
+@given(st.lists(st.sampled_from(CLASSES), unique=True, min_size=1))
+def test_any_labels_come_back_from_any_form(labels):
+    *first, last = labels
+    forms = "\n".join(f"- {label}" for label in labels), f"Findings include {', '.join(first)} and {last}.", str(labels)
+    assert [extract_labels(text).labels for text in forms] == [set(labels)] * 3
+    assert extract_labels(f"There is no {', '.join(first)} or {last}.").labels == set()
 
 
 @given(st.text(max_size=100))
@@ -170,7 +148,7 @@ def opened(*diseases, image_id="i"):
     return {"question_type": "open", "answer": "", "diseases": list(diseases), "image_id": image_id}
 
 
-TABLE = [
+PREDICTIONS, REFERENCES = zip(
     ("Yes", closed("Yes")),
     ("No", closed("Yes", "j")),
     ("Yes", closed("No")),
@@ -182,15 +160,12 @@ TABLE = [
     ("Blurred", opened("Edema", image_id="j")),
     ("Blurred", opened()),  # unreadable is no right answer to a normal region
     ("A nodule", opened(image_id="k")),
-]
-
-
-def table():
-    return [text for text, _ in TABLE], [reference for _, reference in TABLE]
+    strict=True,
+)
 
 
 def test_a_table_counted_by_hand():
-    scores = score_predictions(*table(), per_sample=True)
+    scores = score_predictions(PREDICTIONS, REFERENCES, per_sample=True)
     per_sample = scores.pop("per_sample")
     assert {name: value for name, value in scores.items() if "_ci_" not in name} == {
         "yes_no_precision": 1 / 2, "yes_no_recall": 1 / 3, "yes_no_f1": 2 / 5, "n_yes_no_true_positives": 1,
@@ -201,24 +176,12 @@ def test_a_table_counted_by_hand():
         "n_open_false_negatives": 2, "open_exact_match": 1 / 5, "n_open": 5, "n_open_normal": 3,
         "n_open_answered_normal": 1, "n_open_unreadable": 2,
     }  # fmt: skip
-    assert per_sample[4] == {"question_type": "closed", "outcome": "none", "labels": None, "correct": False}
-    assert per_sample[6] == {
-        "question_type": "open",
-        "outcome": "found",
-        "labels": ["Cardiomegaly", "Edema"],
-        "correct": False,
-    }
-    assert [sample["correct"] for sample in per_sample] == [True, False, False, True, *[False] * 3, True, *[False] * 3]
-
-
-def test_undefined_is_nan_beside_a_zero_count():
-    empty = score_predictions([], [])
-    assert all(
-        math.isnan(empty[f"{kind}_{name}"]) for kind in ("yes_no", "open") for name in ("precision", "recall", "f1")
-    )
+    assert [tuple(one.values()) for one in per_sample[4:7:2]] == [
+        ("closed", "none", None, False), ("open", "found", ["Cardiomegaly", "Edema"], False),
+    ]  # fmt: skip
+    assert [number for number, sample in enumerate(per_sample) if sample["correct"]] == [0, 3, 7]
     normal = score_predictions(["Normal"], [opened()])
-    assert math.isnan(normal["open_f1"])
-    assert (normal["open_exact_match"], normal["n_open"]) == (1.0, 1)
+    assert (math.isnan(normal["open_f1"]), normal["open_exact_match"], normal["n_open"]) == (True, 1.0, 1)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +191,6 @@ def test_undefined_is_nan_beside_a_zero_count():
         ([closed("Yes"), opened("Oedema")], None, "references, row 2, column 'diseases': 'Oedema'"),
         ([opened(), {**opened(), "question_type": "free"}], None, "row 2, column 'question_type': 'free'"),
         ([opened(), opened()], [["Edema"], ["edema"]], "labels, row 2, column 'diseases': 'edema'"),
-        ([opened()], None, "2 predictions for 1 references"),
         ([opened(), opened()], [None], "1 labels for 2 references"),
     ],
 )
@@ -244,24 +206,22 @@ def test_labels_of_another_extractor_replace_the_words():
     assert scores["yes_no_f1"] == 1.0
 
 
-same = pytest.approx
 UNDEFINED: Any = np.nan  # of scikit-learn's zero_division, whose annotation leaves NaN out
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["yes", "no", "none", "ambiguous"]), st.sampled_from(["yes", "no"])), min_size=1)
-)
+said_and_gold = st.tuples(st.sampled_from(["yes", "no", "none", "ambiguous"]), st.sampled_from(["yes", "no"]))
+
+
+@given(st.lists(said_and_gold, min_size=1))
 def test_closed_scores_agree_with_scikit_learn(cases):
     said, gold = ([side[i] for side in cases] for i in (0, 1))
     ours = closed_scores(said, gold)
-    how = {"labels": ["yes"], "average": "macro", "zero_division": UNDEFINED}
-    precision, recall, f1, _ = precision_recall_fscore_support(gold, said, **how)
-    assert [ours[f"yes_no_{name}"] for name in ("precision", "recall", "f1")] == same(
-        [precision, recall, f1], nan_ok=True
-    )
-    assert ours["yes_no_accuracy"] == same(accuracy_score(gold, said))
-    each = precision_recall_fscore_support(gold, said, labels=["yes", "no"], average=None, zero_division=UNDEFINED)[2]
-    assert ours["yes_no_macro_f1"] == same(float(np.mean(each)), nan_ok=True)
+    how = {"labels": ["yes", "no"], "average": None, "zero_division": UNDEFINED}
+    rates: Any = precision_recall_fscore_support(gold, said, **how)
+    precision, recall, f1, _ = rates
+    expected = [precision[0], recall[0], f1[0], np.mean(f1), accuracy_score(gold, said)]
+    found = [ours[f"yes_no_{name}"] for name in ("precision", "recall", "f1", "macro_f1", "accuracy")]
+    assert found == pytest.approx(expected, nan_ok=True)
 
 
 label_sets = st.frozensets(st.sampled_from(CLASSES[:6]), max_size=4)
@@ -273,11 +233,9 @@ def test_open_scores_agree_with_scikit_learn(cases):
     ours = open_scores([Extraction(labels, "found") for labels in said], gold)
     binary = MultiLabelBinarizer(classes=CLASSES)
     matrices = binary.fit_transform(gold), binary.fit_transform(said)
-    precision, recall, f1, _ = precision_recall_fscore_support(*matrices, average="micro", zero_division=UNDEFINED)
-    assert [ours[f"open_{name}"] for name in ("precision", "recall", "f1")] == same(
-        [precision, recall, f1], nan_ok=True
-    )
-    assert ours["open_exact_match"] == same(accuracy_score(*matrices))
+    rates = precision_recall_fscore_support(*matrices, average="micro", zero_division=UNDEFINED)[:3]
+    found = [ours[f"open_{name}"] for name in ("precision", "recall", "f1", "exact_match")]
+    assert found == pytest.approx([*rates, accuracy_score(*matrices)], nan_ok=True)
 
 
 @settings(max_examples=20)
@@ -293,24 +251,21 @@ def test_the_interval_is_that_of_resampled_images(seed):
     counts = np.stack([np.bincount(images, part) for part in (said & gold, said & ~gold, ~said & gold)])
     drawn = counts[:, rng.integers(60, size=(4000, 60))].sum(axis=2)
     f1 = 2 * drawn[0] / (2 * drawn[0] + drawn[1] + drawn[2])
-    low, high = np.quantile(f1, [0.025, 0.975])
     tolerance = 0.35 * float(np.std(f1))  # four standard errors of both simulated quantiles
-    assert (ours["yes_no_f1_ci_low"], ours["yes_no_f1_ci_high"]) == (
-        same(low, abs=tolerance),
-        same(high, abs=tolerance),
-    )
+    bounds = [ours["yes_no_f1_ci_low"], ours["yes_no_f1_ci_high"]]
+    assert bounds == pytest.approx(np.quantile(f1, [0.025, 0.975]), abs=tolerance)
 
 
 def test_module_agrees_with_the_function():
-    assert computed("medvqa_f1", *table(), per_sample=True) == score_predictions(*table(), per_sample=True)
+    found = computed("medvqa_f1", PREDICTIONS, REFERENCES, per_sample=True)
+    assert found == score_predictions(PREDICTIONS, REFERENCES, per_sample=True)
 
 
 def test_printed_f1_of_table_2_is_not_always_that_of_printed_precision_and_recall():
     """What the card says of the published table: 43 of 52 differ beyond rounding, 6 lie outside [P, R]."""
     card = (ROOM / "medvqa_f1" / "README.md").read_text(encoding="utf-8")
     cells = [tuple(map(float, cell)) for cell in re.findall(r"(0\.\d{3}) / (0\.\d{3}) / (0\.\d{3})", card)]
-    half = 0.0005
-    differ = outside = 0
+    half, differ, outside = 0.0005, 0, 0
     for f1, precision, recall in cells:
         low, high = (2 / (1 / (precision + step) + 1 / (recall + step)) for step in (-half, half))
         differ += not low - half <= f1 <= high + half

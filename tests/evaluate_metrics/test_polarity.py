@@ -1,13 +1,12 @@
 """Scores of polarity: a case counted by hand, undefined values, bad rows, and invariants."""
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.polarity.score import score_predictions
 
+NAN = float("nan")
 PRESENCE = "Which of the following findings is present on this chest X-ray study?"
 ABSENCE = "Which of the following findings is absent on this chest X-ray study?"
 
@@ -40,18 +39,30 @@ def test_a_table_counted_by_hand():
         "n": 12, "n_correct": 2, "n_presence": 7, "n_reversals": 4, "n_absence": 4, "n_contradictions": 2,
         "n_wrong": 10, "n_wrong_with_negated": 6, "n_repairable_reversals": 3, "n_unparsed": 1, "n_ambiguous": 1,
         "n_invalid": 1, "n_correct_verified": 4, "n_reversals_verified": 1, "n_contradictions_verified": 0,
-        "n_wrong_with_negated_verified": 1, "n_changed": 6, "n_improved": 3, "n_worsened": 1,
+        "n_wrong_with_negated_verified": 1, "n_changed": 6, "n_improved": 3, "n_worsened": 1, "accuracy": 2 / 12,
+        "reversal_rate": 4 / 7, "contradiction_rate": 2 / 4, "wrong_with_negated_rate": 6 / 10,
+        "parse_failure_rate": 3 / 12, "coverage": 6 / 12, "accuracy_delta": 2 / 12,
     }  # fmt: skip
-    assert {name: scores[name] for name in expected} == expected
-    assert scores["accuracy"] == 2 / 12
-    assert scores["reversal_rate"] == 4 / 7
-    assert scores["contradiction_rate"] == 2 / 4
-    assert scores["wrong_with_negated_rate"] == 6 / 10
-    assert scores["parse_failure_rate"] == 3 / 12
-    assert scores["coverage"] == 6 / 12
-    assert scores["accuracy_delta"] == pytest.approx(2 / 12)
+    assert {name: scores[name] for name in expected} == pytest.approx(expected)
     assert {name: group["n"] for name, group in scores["by_finding"].items()} == {"Aorta": 1, "Edema": 10, "Other": 1}
     assert scores["by_finding"]["Other"]["n_worsened"] == 1
+
+
+ONLY_ABSENT = {"options": ["Edema", "Atelectasis"], "negated": -1, "counterpart": -1}
+RATES = ("n_reversals", "n_wrong_with_negated", "reversal_rate", "contradiction_rate", "wrong_with_negated_rate")
+
+
+@pytest.mark.parametrize(
+    ("text", "over", "expected"),
+    [
+        ("A", {}, (0, 0, 0.0, NAN, NAN)),
+        ("no idea", ONLY_ABSENT, (0, 0, NAN, NAN, 0.0)),  # an unread choice never equals an option that is not there
+        ("B", {"polarity": "unknown"}, (0, 1, NAN, NAN, 1.0)),
+    ],
+)
+def test_rates_of_one_row(text, over, expected):
+    scores = score_predictions([text], [row(**over)])
+    assert [scores[name] for name in RATES] == pytest.approx(expected, nan_ok=True)
 
 
 def test_per_sample_tells_the_reading_and_the_verdict():
@@ -63,30 +74,6 @@ def test_per_sample_tells_the_reading_and_the_verdict():
     }  # fmt: skip
     assert [sample["reason"] for sample in per_sample] == ["fired", "not_the_negated_option", "no_prediction"]
     assert (per_sample[2]["choice"], per_sample[2]["outcome"]) == (None, "ambiguous")
-
-
-def test_undefined_is_nan_beside_a_zero_count():
-    empty = score_predictions([], [])
-    for name, count in (("accuracy", "n"), ("reversal_rate", "n_presence"), ("contradiction_rate", "n_absence")):
-        assert math.isnan(empty[name])
-        assert empty[count] == 0
-    assert empty["by_finding"] == {}
-    all_right = score_predictions(["A"], [row()])
-    assert math.isnan(all_right["wrong_with_negated_rate"])
-    assert math.isnan(all_right["contradiction_rate"])
-    assert all_right["reversal_rate"] == 0.0
-
-
-def test_an_unread_answer_is_wrong_and_never_equals_a_missing_option():
-    """-1 marks both an unread choice and a row without a negated option; they must not meet."""
-    scores = score_predictions(["no idea"], [row(options=("Edema", "Atelectasis"), negated=-1, counterpart=-1)])
-    assert (scores["n_wrong"], scores["n_wrong_with_negated"], scores["n_reversals"]) == (1, 0, 0)
-    assert scores["n_presence"] == 0
-
-
-def test_an_unknown_polarity_is_no_reversal():
-    scores = score_predictions(["B"], [row(polarity="unknown")])
-    assert scores["n_presence"] == scores["n_absence"] == scores["n_repairable_reversals"] == 0
 
 
 @pytest.mark.parametrize(
@@ -101,11 +88,6 @@ def test_an_unknown_polarity_is_no_reversal():
 def test_a_bad_row_is_named(over, message):
     with pytest.raises(ValueError, match=f"row 2, column {message}"):
         score_predictions(["A", "A"], [row(), row(**over)])
-
-
-def test_lengths_must_agree():
-    with pytest.raises(ValueError, match="1 predictions for 2 references"):
-        score_predictions(["A"], [row(), row()])
 
 
 responses = st.sampled_from(["A", "B", "C", "", "Edema", "No edema", "There is no edema", "A or B", "E", None])
@@ -135,6 +117,6 @@ def test_counts_add_up(cases, trigger, replacement, random):
     assert scores["n_improved"] + scores["n_worsened"] <= scores["n_changed"]
     assert scores["n_repairable_reversals"] <= scores["n_reversals"]
     assert scores["n_reversals_verified"] <= scores["n_reversals"]
-    random.shuffle(cases)  # order does not matter
+    random.shuffle(cases)
     again = score_predictions([text for text, _ in cases], [reference for _, reference in cases], **how)
     assert {name: scores[name] for name in counts} == {name: again[name] for name in counts}

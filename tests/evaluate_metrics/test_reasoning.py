@@ -20,10 +20,7 @@ PARTS = {  # text: (the answer in it, how it was found)
     "<unused94>thought\na<unused95>b": ("b", "after reasoning"),
     "<|begin_of_thought|>a<|end_of_thought|>b": ("b", "after reasoning"),
     "analysisThe user asks.assistantfinalb": ("b", "after reasoning"),
-    "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>": (
-        "b",
-        "after reasoning",
-    ),
+    "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b": ("b", "after reasoning"),
     "## Thinking\na\n## Final Response\nb": ("\nb", "after reasoning"),
     "b\n<think>a</think>": ("b\n", "before reasoning"),
     "b <think>a": ("b ", "before reasoning"),

@@ -11,30 +11,25 @@ ABSENCE = "Which of the following findings is absent on this chest X-ray study?"
 
 # question -> polarity read by the original and by the extended trigger
 QUESTIONS = [
-    (("presence", "presence"), [PRESENCE, "Which of these findings is present in the images of this study?"]),
+    (("presence", "presence"), [PRESENCE]),
     ((None, "presence"), ["Which finding can be seen on this chest X-ray study?",
         "Which of the listed findings does this chest X-ray study show?"]),
-    (("absence", "absence"), [ABSENCE, "Which of these findings is absent from the images of this study?"]),
+    (("absence", "absence"), [ABSENCE]),
     ((None, "absence"), ["Which of the following findings is missing from this chest X-ray study?",
-        "Which of the following findings is not present on this chest X-ray study?",
         "Which of the listed findings is not identified on this chest X-ray study?",
         "Which of the listed findings cannot be seen on this chest X-ray study?"]),
     # further wordings
     ((None, "presence"), ["Which finding is visible?", "What is demonstrated on this radiograph?",
         "Which abnormality is identified?"]),
-    ((None, "absence"), ["Which finding isn't visible?", "Which finding is missing from this study?",
-        "Which finding is not identified?", "Which finding does this study not show?",
-        "Which finding has been ruled out?", "For which finding is there no evidence on this study?",
-        "For which finding does the study show no evidence?", "For which finding is this study negative?",
-        "Which finding is this study free of?"]),
+    ((None, "absence"), ["Which finding isn't visible?", "Which finding is not identified?",
+        "Which finding does this study not show?", "For which finding is there no evidence on this study?",
+        "For which finding does the study show no evidence?", "For which finding is this study negative?"]),
     # not plainly one polarity
-    ((None, None), ["", "What is the diagnosis?", "Where is the opacity?",
-        "Which finding is present and which is absent?",
-        "Which finding is absent although the report calls it present?", "Which finding is not absent?",
+    ((None, None), ["", "What is the diagnosis?", "Where is the opacity?", "Which finding is not absent?",
         "Which finding cannot be excluded?", "Which finding is not ruled out?", "Which finding is never missing?",
         "Which finding is unlikely to be seen?", "Which finding is unseen?"]),
-    (("presence", None), ["All of these are present except", "Which finding is most likely present?",
-        "Which finding may be present?", "Which finding is no longer present?"]),
+    (("presence", None), ["All of these are present except", "Which finding may be present?",
+        "Which finding is no longer present?"]),
     (("absence", None), ["Which finding is most likely absent?", "Which of the following is least likely present?"]),
 ]  # fmt: skip
 
@@ -55,36 +50,31 @@ def test_question_polarity():
 
 # form -> (original presence, original absence, extended presence, extended absence); Tables 20 and 21
 FORMS = [
-    ((True, True, True, True), ["No edema", "NO EDEMA"]),
+    ((True, True, True, True), ["No edema"]),
     ((False, False, True, True), ["Absence of edema", "Edema is not present", "Free of edema", "Edema cannot be seen",
         "Edema isn't visible", "Edema not identified"]),
     ((False, True, True, True), ["No evidence of edema", "Clear of edema", "Without edema", "Negative for edema",
-        "The lungs are clear of edema", "Edema is absent", "No signs of edema", "There is no edema.",
-        "No edema is seen"]),
+        "The lungs are clear of edema", "Edema is absent", "No signs of edema", "No edema is seen"]),
     # negations whose concept cannot be told
     ((False, False, False, False), ["No", "None of the above"]),
     ((False, True, False, False), ["No absence of edema", "Normal lungs"]),
 ]  # fmt: skip
-
-
 NEGATIONS = {form: fired for fired, forms in FORMS for form in forms}
 
 
 def test_negation_forms():
-    found = {
-        form: tuple(
-            verify(question, ["Edema", form, "Atelectasis"], 1, trigger=trigger) == Verdict(0, True, "fired")
-            for trigger in ("original", "extended")
-            for question in (PRESENCE, ABSENCE)
-        )
+    ways = [(trigger, question) for trigger in ("original", "extended") for question in (PRESENCE, ABSENCE)]
+    verdicts = {
+        form: [verify(asked, ["Edema", form, "Atelectasis"], 1, trigger=trigger) for trigger, asked in ways]
         for form in NEGATIONS
     }
-    assert found == NEGATIONS
+    assert {form: tuple(one == Verdict(0, True, "fired") for one in of) for form, of in verdicts.items()} == NEGATIONS
 
 
 ORIGINAL = {"trigger": "original", "replacement": "slot0"}
 AGNOSTIC = {"trigger": "original", "replacement": "slot_agnostic"}
 EXTENDED = {"trigger": "extended", "replacement": "slot_agnostic"}
+LEAST = "Which of the following findings is least likely present on this study?"
 DRIFT = ["Pleural effusion", "Pulmonary edema", "No pulmonary edema"]
 AORTA = ["No ascending aortic enlargement", "Ascending aortic enlargement", "Aortic knob enlargement"]
 
@@ -99,6 +89,9 @@ VERDICTS = [
     (ABSENCE, DRIFT, 2, ORIGINAL, 0, "fired"),  # slot 0 is not the target: wrong, as published
     (ABSENCE, DRIFT, 2, AGNOSTIC, 1, "fired"),
     (ABSENCE, DRIFT, 2, EXTENDED, 1, "fired"),
+    # section 6.3: the one worsened case of the pooled 30k run; the gold is the negated option
+    (LEAST, ["Pneumothorax", "Pleural effusion", "No pneumothorax"], 2, ORIGINAL, 0, "fired"),
+    (LEAST, ["Pneumothorax", "Pleural effusion", "No pneumothorax"], 2, EXTENDED, 2, "polarity_unclear"),
     # each condition
     (PRESENCE, ["Edema", "No edema", "Atelectasis"], None, ORIGINAL, None, "no_prediction"),
     (PRESENCE, ["Edema", "No edema", "Atelectasis"], 3, ORIGINAL, 3, "no_prediction"),
@@ -130,14 +123,6 @@ def test_verdicts():
         assert found == Verdict(expected, reason == "fired", reason), (question, options, choice, how)
 
 
-def test_least_likely_present_is_worsened_by_the_original_trigger_only():
-    """Section 6.3: the one worsened case of the pooled 30k run; the gold is the negated option."""
-    question = "Which of the following findings is least likely present on this study?"
-    options, gold = ["Pneumothorax", "Pleural effusion", "No pneumothorax"], 2
-    assert verify(question, options, gold, **ORIGINAL).choice == 0
-    assert verify(question, options, gold, trigger="extended") == Verdict(gold, False, "polarity_unclear")
-
-
 @pytest.mark.parametrize("how", [{"trigger": "newest"}, {"replacement": "slot1"}])
 def test_unknown_variants_are_refused(how):
     with pytest.raises(ValueError, match="expected"):
@@ -146,9 +131,7 @@ def test_unknown_variants_are_refused(how):
 
 FINDINGS = ["Edema", "Pleural effusion", "Focal consolidation", "Atelectasis", "Pulmonary edema", "Cardiomegaly"]
 EMITTED = ["No {}", "Absence of {}", "{} is not present", "No evidence of {}", "Clear of {}"]
-VARIANTS = [
-    (trigger, replacement) for trigger in ("original", "extended") for replacement in ("slot0", "slot_agnostic")
-]
+VARIANTS = [{"trigger": t, "replacement": r} for t in ("original", "extended") for r in ("slot0", "slot_agnostic")]
 
 
 @st.composite
@@ -164,17 +147,14 @@ any_options = st.lists(st.one_of(st.text(max_size=20), st.sampled_from([*FINDING
 
 
 @given(any_question, any_options, st.integers(-2, 7), st.sampled_from(VARIANTS))
-def test_only_the_prediction_of_the_one_negated_option_changes(question, options, choice, variant):
-    trigger, replacement = variant
-    verdict = verify(question, options, choice, trigger=trigger, replacement=replacement)
+def test_only_the_prediction_of_the_one_negated_option_changes(question, options, choice, how):
+    verdict = verify(question, options, choice, **how)
     assert verdict.reason in REASONS
     assert verdict.fired == (verdict.reason == "fired") == (verdict.choice != choice)
-    again = verify(question, options, verdict.choice, trigger=trigger, replacement=replacement)
-    assert again.choice == verdict.choice  # idempotent
+    assert verify(question, options, verdict.choice, **how).choice == verdict.choice  # idempotent
     if verdict.fired:
-        others = [i for i in range(len(options)) if i != choice]
-        assert verdict.choice in others
-        assert not any(verify(question, options, i, trigger=trigger, replacement=replacement).fired for i in others)
+        assert verdict.choice in range(len(options))
+        assert [i for i in range(len(options)) if verify(question, options, i, **how).fired] == [choice]
 
 
 @given(st.sampled_from(list(POLARITY)), answer_sets(), st.data())
@@ -184,8 +164,7 @@ def test_extended_slot_agnostic_is_equivariant_under_permutation(question, case,
     order = data.draw(st.permutations(range(len(options))))
     shuffled = [options[i] for i in order]
     verdict, moved = (
-        verify(question, options, choice, **EXTENDED),
-        verify(question, shuffled, order.index(choice), **EXTENDED),
+        verify(question, *one, **EXTENDED) for one in ((options, choice), (shuffled, order.index(choice)))
     )
     assert (options[verdict.choice or 0], verdict.reason) == (shuffled[moved.choice or 0], moved.reason)
 
