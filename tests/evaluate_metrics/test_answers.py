@@ -13,78 +13,94 @@ A, B, C = 0, 1, 2
 
 PARSED = [
     # a letter
-    (B, ["B", "$\\boxed{B}$", "\\boxed{\\text{B}}"]),
-    (C, ["- C"]),
+    (B, ["B", "b", "B.", "B)", "b)", "(B)", "[B]", " B \n", "**B**", "**B.** No edema", "`B`", "$\\boxed{B}$",
+        "\\boxed{\\text{B}}", "Ｂ", "<answer>B</answer>", "B\nB", "Option B"]),
+    (C, ["- C", "（Ｃ）", '{"answer": "C"}', "C, I think"]),
     # a letter and its text
-    (B, ["B: No edema", "B No edema"]),
-    (A, ["A.Edema"]),
-    (C, ["C - pleural effusion"]),
+    (B, ["B: No edema", "B. No edema.", "B No edema"]),
+    (A, ["A.Edema", "A Edema", "A) Edema, not pleural effusion"]),
+    (C, ["C - pleural effusion", "C) Pleural effusion is visible on the left"]),
     # a statement
-    (A, ["The answer is A", "The answer is a."]),
-    (C, ["Answer: (C)", "The correct option is C which shows fluid", "The answer is pleural effusion.",
-        "The answer is A pleural effusion"]),
-    (B, ["Answer:\nB", "To answer the question: B"]),
+    (A, ["The answer is A", "The answer is a.", "Final answer: [A]"]),
+    (C, ["Answer: (C)", "answer = C", "The correct option is C which shows fluid", "The answer is pleural effusion.",
+        "The answer is A pleural effusion", "Edema was considered. The answer is (C) Pleural effusion."]),
+    (B, ["Answer:\nB", "Answer B", "The best answer would be B.", "To answer the question: B"]),
     # precedence: final statement, statement, leading letter, mention
-    (C, ["Answer: A\nFinal answer: C", "C because edema is not there"]),
+    (C, ["Answer: A\nFinal answer: C", "B. On reflection, the answer is C", "C because edema is not there"]),
     (A, ["A, because B is wrong"]),
     (B, ["1. absence\n2. edema\nFinal answer: B"]),
     # an option's text
-    (A, ["Edema", "X-ray shows edema", "The finding which is not present on this study is edema"]),
-    (B, ["No edema", "There is no edema."]),
-    (C, ["A pleural effusion", "A chest X-ray shows pleural effusion.",
+    (A, ["Edema", "edema.", "EDEMA", "X-ray shows edema", "The finding which is not present on this study is edema"]),
+    (B, ["No edema", "no  edema.", '"No edema"', "There is no edema.", "I see no edema on this study"]),
+    (C, ["A pleural effusion", "The X-ray shows pleural effusion.", "A chest X-ray shows pleural effusion.",
         "The finding that is absent is pleural effusion.", "The image does not show edema but pleural effusion"]),
     # a letter in a sentence
-    (B, ["I think B", "option b is correct", "B applies", "The answer could be B"]),
+    (B, ["I think B", "I think it is B.", "option b is correct", "B applies", "The answer could be B"]),
     (C, ["I choose C.", "I would go with C", "C is the answer", "A is wrong, C is correct", "It's not A, it is C.",
         "C is most likely."]),
     # punctuation and other languages
-    (A, ["A!"]),
+    (A, ["A!", "'A'"]),
     (C, ["‘C’"]),
     (B, ["答案是B", "答案：B。"]),
     # one letter preferred to another
     (A, ["A. Edema. Option C would show volume loss.", "(A) Edema fits; the first picture (C) differs",
         "The correct answer is A (Edema), not B.", "The answer is (A) Edema. An image as in (C) would look hazy.",
         "**A. Edema**\n\nWhy not the others:\n\n* **B. No edema:** the vessels are wide.\n* **C.** No meniscus.",
-        "A but not B"]),
+        "The answer is A rather than B", "A not B", "A, not B", "A but not B", "I would say A instead of B",
+        "A. Edema. Option B is incorrect.", "The correct answer is A. B and C are wrong.",
+        "A. Edema. No edema is wrong."]),
     # after thinking, in answer tags
-    (A, ["<think>Edema? Answer: B? No wait.</think>\n\nA", "<thinking>B</thinking>A", "<reasoning>B</reasoning>A"]),
+    (A, ["<think>Edema? Answer: B? No wait.</think>\n\nA", "<think>Option B would be wrong.</think> A",
+        "<thinking>B</thinking>A", "<reasoning>B</reasoning>A", "<thought>B</thought>A", "The answer is B.</think>A",
+        "B looks right. <answer>A</answer> Final answer: C", "<think>B</think><answer>A. Edema</answer>",
+        "<think>No edema.<answer>A</answer>"]),
     (C, ["<THINK>A</THINK>B or C? </think > C"]),
     (B, ["<answer></answer>B"]),
     # lines
     (A, ["Final answer: A\n\nB is the negated form.", "1. absence\n2. Pleural effusion\n3. No pleural effusion\n4. A",
         "Step 1: presence\nStep 2: edema\nStep 3: no edema\nStep 4: A"]),
-    (B, ["Edema or no edema?\n\n**(B).**\n"]),
+    (B, ["Edema or no edema?\n\n**(B).**\n", "A. Edema\nB. No edema\nC. Pleural effusion\n\nB"]),
     # stated in other words
     (A, ["Most likely this is edema, in contrast to pleural effusion.",
-        "While pleural effusion was considered, the finding is edema.", "I would go for edema. Therefore, A.",
-        "Pleural effusion is less likely. So the finding is edema.", "I'd say A, though C is possible.",
-        "La respuesta correcta es A.", "Die richtige Antwort ist A.", "La bonne réponse est A.", "正确答案是A",
-        "Daher spricht alles für edema.", "The answer is the first option."]),
+        "While pleural effusion was considered, the finding is edema.",
+        "The most likely finding here is edema; option B can be excluded.", "I would go for edema. Therefore, A.",
+        "Pleural effusion is less likely. So the finding is edema.", "Edema (A) fits best.",
+        "I'd say A, though C is possible.",
+        "La respuesta correcta es A.", "Die richtige Antwort ist A.", "La bonne réponse est A.", "Đáp án đúng là A.",
+        "A resposta é A", "正确答案是A", "故选A", "Daher spricht alles für edema.",
+        "The answer is the first option."]),
     (B, ["There is no evidence of edema", "Edema is absent.", "No signs of edema.", "I do not see any edema."]),
     (C, ["It's pleural effusion.", "Edema would show lines here. It is pleural effusion, as the angle is blunt.",
         "While I can't be certain, pleural effusion fits these findings best."]),
     (A, ["Edema and pleural effusion were both thought of. Therefore, edema can be reported."]),
     (C, ["(A) is not supported by the film. The meniscus speaks for (C)."]),
     # marks of all kinds
-    (C, ['```json\n{"reason": "A is unlikely", "final_answer": "C"}\n```', "{'choice': 'C'}",
-        "First \\boxed{1}, then \\boxed{C}", "👉 **C** ✔️", "A. Edema ❌\nB. No edema ❌\nC. Pleural effusion ✅"]),
+    (C, ['```json\n{"reason": "A is unlikely", "final_answer": "C"}\n```',
+        '{"answer": "C. Pleural effusion", "confiden',
+        "{'choice': 'C'}", "First \\boxed{1}, then \\boxed{C}", "\\(\\boxed{\\text{(C)}}\\)", "【C】", "👉 **C** ✔️",
+        "A. Edema ❌\nB. No edema ❌\nC. Pleural effusion ✅", "<|begin_of_box|>C<|end_of_box|>"]),
     # reasoning of all kinds
-    (C, ["[THINK]Is it A?[/THINK]C", "## Thinking\nA?\n\n## Final Response\nC",
+    (C, ["[THINK]Is it A?[/THINK]C", "◁think▷A or B?◁/think▷The answer is C.", "<unused94>thought\nA?<unused95>C",
+        "analysisThe user asks. Maybe A.assistantfinalC", "## Thinking\nA?\n\n## Final Response\nC",
         "<|channel|>analysis<|message|>A?<|end|><|start|>assistant<|channel|>final<|message|>C<|return|>",
-        "<think>A?\nC</answer>", "<think>The X-ray shows a pleural effusion.", "C\n<think>as said"]),
+        "<think>A?\nC</answer>", "C<|im_end|>\n<|im_start|>user\nA?", "C\n\nQuestion: Which? Answer: A",
+        "<think>The X-ray shows a pleural effusion.", "C\n<think>as said"]),
     # "No," before an option that agrees
     (B, ["No, there is no edema."]),
 ]  # fmt: skip
 
 AMBIGUOUS = [
-    "A and B", "A or C", "A/B", "A, B", "A B", "(A) (C)", "Both A and C are correct", "The answer is A or B",
-    "The answer is A. The answer is B.", "Final answer: [A/B/C]", "Edema. Pleural effusion.", "No edema, edema",
+    "A and B", "A or C", "A/B", "A, B", "A, B and C", "A B", "(A) (C)", "Both A and C are correct",
+    "The answer is A or B", "The answer is A. The answer is B.", "Final answer: [A/B/C]",
+    "Edema and pleural effusion", "Edema. Pleural effusion.",
+    "No edema, edema",
     # options in a row
-    "A. Edema, B. No edema", "A. Edema as seen. C. Pleural effusion",
-    "A. Edema is present, and C. Pleural effusion is also present", "A. Edema and pleural effusion",
-    "Answer: A. Edema B. No edema",
+    "A. Edema, B. No edema", "A. Edema and C. Pleural effusion",
+    "A. Edema as seen. C. Pleural effusion", "A. Edema is present, and C. Pleural effusion is also present",
+    "A. Edema and pleural effusion", "Answer: A. Edema B. No edema",
     # two choices
-    "The answer is A but could be B", "1. A\n2. B\n3. C", "A. Edema\n\nB", "The answer is A.\n\nB", "Edema B",
+    "The answer is A but could be B", "A\nB", "1. A\n2. B\n3. C", "A. Edema\n\nB", "The answer is A.\n\nB",
+    "<answer>A</answer><answer>B</answer>", "Edema B",
     # letter and text disagree
     "A. No edema", "B. Edema", "B edema", "Answer: C. Edema", "D. Edema",
     # an option that is only denied, and no other that says so
@@ -102,14 +118,16 @@ OUT_OF_RANGE = [
 ]  # fmt: skip
 
 NONE = [
-    None, "", "I", "I think the image is normal", "A chest X-ray", "A frontal view, a lateral view", "a frontal view",
-    "A.P. view", "Yes", "No", "The answer is not A", "Neither A nor B", "edematous", "Vitamin C", "point B is nearer",
-    "Hepatitis B.", "Hepatitis B and C.", "Hepatitis C is most likely", "<think>Edema? Answer: B? No wait.",
-    "<think>Edema, or perhaps an effusion",
+    None, "", "   \n", "**", "...", "I", "I cannot tell.", "I think the image is normal", "A chest X-ray",
+    "A frontal view, a lateral view", "a frontal view", "The X-ray shows nothing", "A.P. view", "Yes", "No", "2",
+    "The answer is not A", "Neither A nor B", "To answer the question we look at the lungs",
+    "edematous", "vitamin C deficiency", "Vitamin C", "point B is nearer", "Hepatitis B.", "Hepatitis B and C.",
+    "Hepatitis C is most likely", "<think>Edema? Answer: B? No wait.", "<think>Edema, or perhaps an effusion",
     # the question or its options repeated
     "A. Edema\nB. No edema\nC. Pleural effusion", "A. Edema B. No edema C. Pleural effusion",
     "(A) Edema (B) No edema (C) Pleural effusion", "A: Edema, B: No edema, C: Pleural effusion",
-    "It is not possible to determine the right choice (A, B or C).", "<think>The answer is B</think>",
+    "It is not possible to determine the right choice (A, B or C).",
+    "<think>The answer is B</think>", "胸部", "\u0000\ud7ff",
 ]  # fmt: skip
 
 

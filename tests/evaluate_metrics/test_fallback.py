@@ -22,10 +22,18 @@ UNREADABLE = (1, None, 1, "packet_unreadable")
 # text -> (baseline, packet's answer, chosen, reason)
 TEXTS = {
     WHOLE: (1, 2, 2, "fired"),
+    f"```json\n{WHOLE}\n```": (1, 2, 2, "fired"),
     f"Here it is:\n{WHOLE}\nI hope that helps. {{}}": (1, 2, 2, "fired"),
+    f"The answer is A, so {WHOLE}": (1, 2, 2, "fired"),
     f"<think>First {OTHER}, no.</think>{WHOLE}": (1, 2, 2, "fired"),
+    f"<answer>{WHOLE}</answer>": (1, 2, 2, "fired"),
+    f"{WHOLE}\n{WHOLE}": (1, 2, 2, "fired"),
+    f"[{WHOLE}]": (1, 2, 2, "fired"),
     WHOLE.replace("0.62", '"62%"').replace("0.85", "85"): (1, 2, 2, "fired"),
+    WHOLE.replace('"B"', '"No edema"').replace('"C"', '"C. Atelectasis"'): (1, 2, 2, "fired"),
+    WHOLE.upper().replace("PRESENCE", "presence"): (1, 2, 2, "fired"),
     # answers that cannot be read
+    WHOLE.replace('"B"', '"A or C"'): (None, 2, None, "no_prediction"),
     WHOLE.replace('"B"', "1"): (None, 2, None, "no_prediction"),
     WHOLE.replace('"B"', '"<A/B/C>"'): (None, 2, None, "no_prediction"),
     WHOLE.replace('"answer": "B", ', ""): (None, 2, None, "no_prediction"),
@@ -59,6 +67,7 @@ TEXTS = {
     WHOLE.replace("0.85", "-0.85"): (1, 2, 1, "packet_confidence_unreadable"),
     # the rule: below 0.80, and at least 0.03 more
     WHOLE.replace("0.62", "0.80").replace("0.85", "0.95"): (1, 2, 1, "baseline_confident"),
+    WHOLE.replace("0.62", "0.799999").replace("0.85", "0.95"): (1, 2, 2, "fired"),
     WHOLE.replace("0.62", "0.79").replace("0.85", "0.82"): (1, 2, 2, "fired"),  # 0.82 - 0.79 < 0.03 in floats
     WHOLE.replace("0.62", "0.79").replace("0.85", "0.8199999"): (1, 2, 1, "margin_too_small"),
     WHOLE.replace("0.62", "0.1").replace("0.85", "0.13"): (1, 2, 2, "fired"),

@@ -17,53 +17,74 @@ LINES = "\n".join(f"{n}. {name}" for n, name in enumerate(CHOICES.split(", "), 1
 
 FOUND = [
     # plain
-    ((G,), ["Grasper", "Ｇｒａｓｐｅｒ"]),
-    ((G, H), ["grasper, hook"]),
+    ((G,), ["Grasper", "GRASPER", "Ｇｒａｓｐｅｒ"]),
+    ((G, H), ["grasper, hook", "Grasper\nHook\n", "- Grasper\n- Hook", "**Grasper** and `hook`", "['grasper', 'hook']",
+        "I see a grasper, a hook, and a grasper."]),
     ((H, G), ["Hook and Grasper"]),
-    ((G, BAG), ["1. Grasper\n2. Bag"]),
+    ((G, BAG), ["1. Grasper\n2. Bag", '["grasper", "specimen_bag"]']),
     ((G, C), ["The surgical tools are: Grasper, Clipper."]),
     # synonyms and plurals, the longest wins
-    ((G,), ["Two graspers"]),
-    ((B,), ["bipolar forceps", "a bipolar grasper", "bipolar grasping forceps"]),
-    ((H,), ["hook cautery"]),
+    ((G,), ["Two graspers", "a pair of grasping forceps", "a grasping tool"]),
+    ((B,), ["bipolar forceps", "a bipolar grasper", "bi-polar electrocautery", "Bipolar cautery forceps",
+        "bipolar grasping forceps"]),
+    ((H,), ["hook cautery", "an electrocautery hook", "L-hook", "the monopolar hook electrode",
+        "hook electrocautery and electrohook"]),
     ((S,), ["a pair of scissors", "Scissor"]),
     ((C,), ["a clip applier", "clip-applier", "Endo-clip applicator", "a Hem-o-lok applier", "a clipping device"]),
-    ((IRR,), ["a suction-irrigator", "the suction irrigation", "an irrigation cannula"]),
-    ((BAG,), ["Bag", "a retrieval pouch", "an endobag"]),
+    ((IRR,), ["a suction-irrigator", "suction/irrigation device", "the suction irrigation", "an irrigation cannula",
+        "suction tube", "irrigator/aspirator"]),
+    ((BAG,), ["Bag", "a specimen bag", "specimen_bag", "an Endo Catch bag", "a retrieval pouch",
+        "specimen retrieval bag", "an endobag"]),
     # denial
-    ((G,), ["There is a grasper but no hook.", "No, there is a grasper.", "a grasper rather than scissors",
-        "I have no doubt that it is a grasper.", "This image without contrast shows a grasper.",
-        "Grasper (yes), hook (no)", '{"grasper": true, "hook": false}', "I see a grasper, and hook is not visible.",
-        "The grasper is not fully visible.", "No hook, a grasper is visible",
+    ((G,), ["There is a grasper but no hook.", "there is no hook visible, only a grasper", "No, there is a grasper.",
+        "I see a grasper and no scissors, hook or clipper.", "The grasper is visible. The hook is not visible.",
+        "The grasper is visible and the hook is not.", "The hook isn't visible, but the grasper is.",
+        "a grasper rather than scissors", "It is not a hook, it is a grasper.",
+        "No tools other than the grasper are visible.", "I have no doubt that it is a grasper.",
+        "This image without contrast shows a grasper.", "Not visible:\n- hook\n- scissors\n\nVisible:\n- grasper",
+        "Visible: grasper. Absent: hook.", "Grasper (yes), hook (no)", "Grasper - Yes\nHook - No",
+        '{"grasper": true, "hook": false}', "I see a grasper, and hook is not visible.",
+        "The grasper is not fully visible.", "Not a hook, but a grasper", "No hook, a grasper is visible",
+        "Grasper present, hook not visible",
         "From the list, only the grasper is visible; the bipolar, hook, clipper, irrigator and bag are not."]),
-    ((H,), ["No scissors. A hook is seen."]),
+    ((H,), ["No scissors. A hook is seen.", "I am not sure, it may be a hook.",
+        "There is a hook. There is no other tool.", "There is no hook. On a second look, the hook is in the corner."]),
     ((B,), ["I don't see a hook. I see a bipolar."]),
-    ((G, H), ["Not only a grasper but also a hook.",
+    ((G, H), ["Not only a grasper but also a hook.", "Grasper: yes\nBipolar: no\nHook: present\nScissors: absent",
         "I see a Grasper and Hook. The other tools, such as Scissors, Clipper, and Bag, are not visible."]),
     ((C,), ["The hook is no longer visible, the clipper is."]),
     ((G, BAG), ["Tools: Grasper (visible), Hook (not visible), Bag (visible)"]),
     ((G, H, BAG), ["The image shows a grasper and hook, without scissors or a clipper, and there is a bag."]),
     ((BAG,), ["There isn't any hook, nor scissors, but there is a specimen retrieval bag."]),
     ((H,), ["That is a hook. No clipper, bag or bipolar that I could make out.",
-        "The grasper has been withdrawn and the hook is active.",
-        "The grasper is not among the visible tools, the hook is.",
+        "The hook is at work; the grasper is out of view.", "The grasper has been withdrawn and the hook is active.",
+        "Neither grasper nor bag can be seen; the hook is.", "The hook is being used, not the grasper.",
+        "The grasper and bag do not appear in the frame. The hook does.",
+        "The grasper is not among the visible tools, the hook is.", "No sign of a grasper; hook in use.",
         "The hook is seen. The clipper isn't in view anymore.",
-        "I cannot rule out a grasper. The hook is clear to see."]),
-    ((G, H), ["The grasper isn't moving while the hook is dissecting."]),
+        "I cannot rule out a grasper. The hook is clear to see.",
+        "Visible instruments (1): hook.\nInstruments not seen (2): grasper, clipper."]),
+    ((G, H), ["The grasper isn't moving while the hook is dissecting.",
+        "Grasper: used to hold the gallbladder.\nHook: used to dissect."]),
     ((BAG,), ["The gallbladder has been removed and is in the specimen bag."]),
     # ticks and crosses, tables, a colon and what is said of the name
-    ((H,), ["✓ Hook\n✗ Grasper\n✗ Bag", "✅ Hook ❌ Grasper ❌ Bag", "Hook ✔ Grasper ✘ Bag ✘",
-        "Grasper ❌, Hook ✅, Bag ❌", "- [x] Hook\n- [ ] Grasper", "| Grasper | ✗ |\n| Hook | ✓ |",
+    ((H,), ["✓ Hook\n✗ Grasper\n✗ Bag", "✅ Hook ❌ Grasper ❌ Bag",
+        "Hook ✔ Grasper ✘ Bag ✘", "Grasper ❌, Hook ✅, Bag ❌",
+        "- [x] Hook\n- [ ] Grasper",
+        "| Tool | Seen |\n|---|---|\n| Grasper | No |\n| Hook | Yes |",
+        "| Grasper | ✗ |\n| Hook | ✓ |",
         "Hook: at the centre\nGrasper: I can't see one\nBag: it does not appear\nClipper: No, it's not here\n"
-        "Scissors: no scissors\nBipolar: not yet introduced",
-        "Hook: present. Bipolar, scissors, clipper: absent.",
-        "A hook is visible. I don't see any other instruments, e.g., graspers or clippers."]),
+        "Scissors: no scissors\nBipolar: not yet introduced", "Grasper: ✗, Hook: ✓"]),
+    ((H,), ["Hook: present. Bipolar, scissors, clipper: absent.", "Hook - visible\nScissors - N/A",
+        "1) grasper - no 2) bipolar - no 3) hook - yes", "Grasper (No), Bipolar (No), Hook (Yes), Scissors (No)",
+        "A hook is visible. I don't see any other instruments, e.g., graspers or clippers.",
+        "Ruled out: grasper, bag. Identified: hook."]),
     # headings
     ((H,), ["**Present**\n- Hook\n\n**Absent**\n- Grasper\n- Bag\n\n**Cannot be determined**\n- Clipper",
         "## Visible\nHook\n\n## Not visible\nGrasper\nBag", "Not visible:\n\ngrasper\nbag\n\nThe hook is visible.",
         "❌ Missing:\n- Grasper\n✅ Present:\n- Hook"]),
     # JSON
-    ((H,), ['{"hook": 1, "grasper": 0, "bag": 0.0, "clipper": null}',
+    ((H,), ['{"hook": 1, "grasper": 0, "bag": 0.0, "clipper": null}', '{"hook": "yes", "grasper": "no"}',
         '{"hook": {"visible": true}, "grasper": {"visible": false}}', '{"visible": ["hook"], "not_visible": ["bag"]}',
         '{\n  "hook": {\n    "visible": true\n  },\n  "grasper": {\n    "visible": false\n  }\n}',
         '[{"name": "hook", "visible": true}, {"name": "grasper", "visible": false}]',
@@ -71,8 +92,8 @@ FOUND = [
     ((G, H), ['{"grasper": 0.9, "hook": 0.7}']),
     # what is usual
     ((G,), ["It could be mistaken for a bipolar, but it is a grasper."]),
-    ((H,), ["The hook is dissecting. The scissors would be used later.",
-        "Surgeons typically use graspers and clippers. Here a hook is seen.",
+    ((H,), ["The hook is dissecting. The scissors would be used later."]),
+    ((H,), ["Surgeons typically use graspers and clippers. Here a hook is seen.",
         "Tools usually used for this:\n- grasper\n- clipper\n\nIn this frame I see a hook."]),
     ((G,), ["The grasper is commonly used for retraction and is visible on the left."]),
     # names in brackets in other languages
@@ -92,24 +113,34 @@ FOUND = [
     ((C,), [f"{LINES}\nIn the image there is a clipper."]),
     ((G, B, H, S, C, IRR), ["Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator"]),
     # no tool
-    ((H,), ["A grasper-like shadow next to a hook"]),
+    ((H,), ["A grasper-like shadow next to a hook", "Clips on the duct, and a hook"]),
     ((G,), ["The grasper is able to hook the tissue.", "An Ambu bag and a grasper"]),
 ]  # fmt: skip
 
 NONE = [
-    "None", "none.", "No tools", "I do not see any surgical tools.", "I don't see any of the tools.",
-    "I can't see any instruments here.", "The image does not contain any instruments.", "The tools are not visible.",
-    "There are no tools; the hook and grasper were removed.", "Surgical tools: none", "There is no hook.",
-    "The grasper and the hook are not visible.", "I cannot see a hook.", "Grasper: no, Hook: no",
-    f"{CHOICES}\nNone of these tools are visible.", "grasper and hook not visible",
-    f"None of the tools listed ({CHOICES}) are visible in the image.",
+    "None", "none.", "No tools", "No surgical tools are visible.", "There are no surgical instruments in this image.",
+    "I do not see any surgical tools.", "I don't see any of the tools.", "I can't see any instruments here.",
+    "The image does not contain any instruments.", "The tools are not visible.", "No visible instruments.",
+    "There are no tools; the hook and grasper were removed.", "None of the listed tools are visible.",
+    "Surgical tools: none", "[]", "There is no hook.",
+    "There is no grasper, hook or scissors.", "There are no graspers, no hooks, and no scissors.",
+    "Neither a grasper nor a hook is visible.", "The grasper and the hook are not visible.", "I cannot see a hook.",
+    "I see no Grasper, Bipolar, Hook, Scissors, Clipper, Irrigator, or Bag.", "Grasper: no, Hook: no",
+    f"{CHOICES}\nNone of these tools are visible.",
+    "grasper and hook not visible", f"None of the tools listed ({CHOICES}) are visible in the image.",
 ]  # fmt: skip
 
 UNPARSED = [
-    "A hook cannot be excluded.", "I cannot identify any tools.",
+    "The image is blurred.", "A hook cannot be excluded.", "A scalpel.", "Forceps", "hooked",
+    "The tissue is hooked up.", "clips",
+    "A clip on the cystic duct", "It is bagged.", "graspable tissue", "I cannot determine which tools are visible.",
+    "I am unable to identify any tools.", "I cannot identify any tools.", "an airbag", "I cannot see the image.",
     "Graspers are often used to hold tissue, and scissors can be used for cutting.", "Is there a hook?",
-    "Common instruments for this:\n- hook\n- grasper", "It is unclear whether a hook is present.",
-    "If there were a grasper it would be on the left.", "<think>There is a grasper.", "yes", "No",
+    "Common instruments for this:\n- hook\n- grasper", "In such operations a hook is used.",
+    "It is unclear whether a hook is present.", "If there were a grasper it would be on the left.",
+    "<think>There is a grasper.", "yes", "No", f"{CHOICES}", f"{CHOICES}.", f"{CHOICES} {CHOICES}",
+    f"Choose from: {CHOICES}", f"Tools: {CHOICES}, {CHOICES}", f'{CHOICES.replace(",", "")}',
+    f"{CHOICES}. There is no hook.",
     "The grasper is left. A bipolar. One hook is seen. Scissors are open. A clipper. An irrigator. The bag is closed.",
 ]  # fmt: skip
 
@@ -149,8 +180,8 @@ def test_spans_are_those_of_the_text_as_given(read, text, said, denied):
 
 TRIPLETS_FOUND = [
     ("grasper,retract,gallbladder", ["grasper retract gallbladder", "grasper, retract, gallbladder",
-        "grasper,retract,gallbladder", "Grasper, Retract, Gallbladder.",
-        "The grasper is retracting the gall bladder."]),
+        "grasper,retract,gallbladder", "Grasper, Retract, Gallbladder.", "(grasper, retract, gallbladder)",
+        "The grasper retracts the gallbladder.", "The grasper is retracting the gall bladder."]),
     ("hook,dissect,cystic_plate", ["<hook, dissect, cystic_plate>", '("hook", "dissect", "cystic plate")',
         "hook dissect cystic_plate", "hook dissect cystic plate", "hook dissect cystic-plate"]),
     ("hook,dissect,cystic_artery", ["hook | dissect | cystic artery"]),
@@ -172,7 +203,7 @@ TRIPLETS_FOUND = [
     ("grasper,null_verb,null_target", ["grasper null_verb null_target", "grasper, null, null"]),
     ("grasper,retract,liver", ["Instrument: Grasper, Verb: Retract, Target: Liver",
         "Instrument: grasper\nVerb: retract\nTarget: liver",
-        '[{"instrument": "grasper", "verb": "retract", "target": "liver"}]',
+        '[{"instrument": "grasper", "verb": "retract", "target": "liver"}]', "I see: **grasper retract liver**",
         "The hook is not dissecting. Grasper retract liver"]),
     # several
     ("grasper,retract,liver hook,dissect,gallbladder", ["grasper retract liver\nhook dissect gallbladder",
@@ -189,7 +220,11 @@ TRIPLETS_NONE = [
 ]  # fmt: skip
 
 TRIPLETS_UNPARSED = [
-    "grasper", "grasper retract", "specimen_bag grasp gallbladder", "Is the grasper retracting the liver?",
+    "The image is blurred.", "grasper", "grasper retract", "retract gallbladder", "grasper grasp tissue",
+    "grasper can grasp, retract, dissect, or manipulate tissue", "the gallbladder is retracted by the grasper",
+    "instrument verb target", "scalpel cut liver", "grasper holds liver", "grasper, grasp, retract, liver",
+    "hooked dissect liver", "forceps grasp liver", "specimen_bag grasp gallbladder",
+    "Is the grasper retracting the liver?", "I cannot determine the actions.",
     "whether the hook dissects the liver is unclear", "It is unclear whether the hook dissects the liver.",
 ]  # fmt: skip
 
@@ -259,9 +294,10 @@ REPLIES = {
 }
 
 BROKEN = [
-    "{", "{hook}", '{"predicted": ["hook"', '{"predicted": "hook"}', '{"predicted": [1]}',
-    '{"predicted": {"hook": 1}}', '{"scores": [NaN]}', '{"tools": NaN}', '{"scores": [1e999]}', '{"scores": ["0.5"]}',
-    '{"scores": [true]}', '{"scores": [1' + "0" * 400 + "]}", '{"text": ["hook"]}', '{"heatmaps": 7, "text": "hook"}',
+    "{", "{hook}", '{"predicted": ["hook"', '{"predicted": ["hook"]} and more', "{'predicted': ['hook']}",
+    '{"predicted": "hook"}', '{"predicted": [1]}', '{"predicted": {"hook": 1}}', '{"scores": [NaN]}',
+    '{"scores": [Infinity]}', '{"tools": NaN}', '{"scores": [1e999]}', '{"scores": ["0.5"]}', '{"scores": [true]}',
+    '{"scores": 0.5}', '{"scores": [1' + "0" * 400 + "]}", '{"text": ["hook"]}', '{"heatmaps": 7, "text": "hook"}',
     '{"a":' * 100_000,
 ]  # fmt: skip
 

@@ -11,25 +11,30 @@ ABSENCE = "Which of the following findings is absent on this chest X-ray study?"
 
 # question -> polarity read by the original and by the extended trigger
 QUESTIONS = [
-    (("presence", "presence"), [PRESENCE]),
+    (("presence", "presence"), [PRESENCE, "Which of these findings is present in the images of this study?"]),
     ((None, "presence"), ["Which finding can be seen on this chest X-ray study?",
         "Which of the listed findings does this chest X-ray study show?"]),
-    (("absence", "absence"), [ABSENCE]),
+    (("absence", "absence"), [ABSENCE, "Which of these findings is absent from the images of this study?"]),
     ((None, "absence"), ["Which of the following findings is missing from this chest X-ray study?",
+        "Which of the following findings is not present on this chest X-ray study?",
         "Which of the listed findings is not identified on this chest X-ray study?",
         "Which of the listed findings cannot be seen on this chest X-ray study?"]),
     # further wordings
     ((None, "presence"), ["Which finding is visible?", "What is demonstrated on this radiograph?",
         "Which abnormality is identified?"]),
-    ((None, "absence"), ["Which finding isn't visible?", "Which finding is not identified?",
-        "Which finding does this study not show?", "For which finding is there no evidence on this study?",
-        "For which finding does the study show no evidence?", "For which finding is this study negative?"]),
+    ((None, "absence"), ["Which finding isn't visible?", "Which finding is missing from this study?",
+        "Which finding is not identified?", "Which finding does this study not show?",
+        "Which finding has been ruled out?", "For which finding is there no evidence on this study?",
+        "For which finding does the study show no evidence?", "For which finding is this study negative?",
+        "Which finding is this study free of?"]),
     # not plainly one polarity
-    ((None, None), ["", "What is the diagnosis?", "Where is the opacity?", "Which finding is not absent?",
+    ((None, None), ["", "What is the diagnosis?", "Where is the opacity?",
+        "Which finding is present and which is absent?",
+        "Which finding is absent although the report calls it present?", "Which finding is not absent?",
         "Which finding cannot be excluded?", "Which finding is not ruled out?", "Which finding is never missing?",
         "Which finding is unlikely to be seen?", "Which finding is unseen?"]),
-    (("presence", None), ["All of these are present except", "Which finding may be present?",
-        "Which finding is no longer present?"]),
+    (("presence", None), ["All of these are present except", "Which finding is most likely present?",
+        "Which finding may be present?", "Which finding is no longer present?"]),
     (("absence", None), ["Which finding is most likely absent?", "Which of the following is least likely present?"]),
 ]  # fmt: skip
 
@@ -50,11 +55,12 @@ def test_question_polarity():
 
 # form -> (original presence, original absence, extended presence, extended absence); Tables 20 and 21
 FORMS = [
-    ((True, True, True, True), ["No edema"]),
+    ((True, True, True, True), ["No edema", "NO EDEMA"]),
     ((False, False, True, True), ["Absence of edema", "Edema is not present", "Free of edema", "Edema cannot be seen",
         "Edema isn't visible", "Edema not identified"]),
     ((False, True, True, True), ["No evidence of edema", "Clear of edema", "Without edema", "Negative for edema",
-        "The lungs are clear of edema", "Edema is absent", "No signs of edema", "No edema is seen"]),
+        "The lungs are clear of edema", "Edema is absent", "No signs of edema", "There is no edema.",
+        "No edema is seen"]),
     # negations whose concept cannot be told
     ((False, False, False, False), ["No", "None of the above"]),
     ((False, True, False, False), ["No absence of edema", "Normal lungs"]),
