@@ -98,7 +98,7 @@ def of_processor(processor: Any, size: Size) -> Geometry:
     if tiles or (pads and not hasattr(processor, "pad_to_square")):
         raise MedfaithError(
             f"{type(processor).__name__}: {', '.join(tiles) or 'do_pad'} gives images whose geometry is not known\n"
-            "  what to do: switch it off in the model's preprocessor_config.json, or use another model"
+            "  what to do: use --model medfaith-hf-vlm, which answers without heatmaps, or another model"
         )
     geometry, canvas = Geometry.whole(size), size
     if pads:  # LLaVA's: to a square, the image in its middle

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....loaders.errors import MedfaithError
-from ...explain.tiles import Tile
+from ...explain.tiles import Tile, Window
 
 
 class Seen(NamedTuple):
@@ -95,6 +95,21 @@ def tiles_of(family: Family, seen: Seen) -> list[Tile]:
     if not len(used) or used.min() < 0 or used.max() >= seen.n_tokens or len(np.unique(used)) < len(used):
         raise not_as_known(family.name, seen)
     return tiles
+
+
+def of_patches(window: Window, vision: Any) -> Window:
+    """What the patches of a vision encoder read of a window that it gets as one image.
+
+    Where patches do not fill the image (SigLIP's of 14 pixels in 384), it reads nothing of what is left at the right
+    and at the bottom.
+
+    >>> from types import SimpleNamespace
+    >>> of_patches((0.0, 0.0, 384.0, 768.0), SimpleNamespace(image_size=384, patch_size=14))
+    (0.0, 0.0, 378.0, 756.0)
+    """
+    x, y, width, height = window
+    side = vision.image_size // vision.patch_size * vision.patch_size
+    return x, y, width * side / vision.image_size, height * side / vision.image_size
 
 
 def not_as_known(name: str, seen: Seen) -> MedfaithError:

@@ -5,7 +5,7 @@ patches that show padding alone are dropped, and behind each row that is left st
 puts a grid of more than `anyres_max_9` tiles on fewer cells.
 
 Cells are taken to be equal on the canvas. Where patches do not fill a tile (SigLIP's of 14 pixels in 384), the last
-pixels of each tile are in no patch, and a cell lies up to 0.43 of its size off.
+pixels of each tile are in no patch. The grid begins half of these earlier, so that a cell lies at most 3 pixels off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 
 from ...explain.geometry import Geometry
 from ...explain.tiles import Tile, grid
-from . import Family, Seen, not_as_known
+from . import Family, Seen, not_as_known, of_patches
 
 NAME = "LLaVA-NeXT"
 MUCH = 1.1  # OneVision keeps a grid up to so many times as long as the largest
@@ -34,9 +34,10 @@ def tiles(seen: Seen) -> list[Tile]:
         raise not_as_known(NAME, seen)
     # What is left of the canvas, in its pixels, and then in those of the image.
     down, across = canvas[0] / n_rows, canvas[1] / n_columns
-    place = above * down, before * across, (n_rows - 2 * above) * down, (n_columns - 2 * before) * across
+    left = (vision.image_size - side * vision.patch_size) / 2
+    place = above * down - left, before * across - left, (n_rows - 2 * above) * down, (n_columns - 2 * before) * across
     window = _on_canvas(seen.size, canvas).part(canvas, *place).window
-    overview = Tile(grid(side, side), Geometry.whole(seen.size).window, overview=True)
+    overview = Tile(grid(side, side), of_patches(Geometry.whole(seen.size).window, vision), overview=True)
     return [overview, Tile(grid(rows, columns, side * side, gap=1), window)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...explain.geometry import of_processor
 from ...explain.tiles import Tile, grid
-from . import Family, Seen, not_as_known
+from . import Family, Seen, not_as_known, of_patches
 
 NAME = "LLaVA-1.5"
 
@@ -14,7 +14,8 @@ def tiles(seen: Seen) -> list[Tile]:
     side = round(seen.n_tokens**0.5)
     if side * side != seen.n_tokens or len(seen.inputs["pixel_values"]) != 1:
         raise not_as_known(NAME, seen)
-    return [Tile(grid(side, side), of_processor(seen.processor.image_processor, seen.size).window)]
+    window = of_processor(seen.processor.image_processor, seen.size).window
+    return [Tile(grid(side, side), of_patches(window, seen.config.vision_config))]
 
 
-FAMILY = Family(NAME, "LLaVA-1.5, LLaVA-Med, BakLLaVA", ("llava",), "one square grid", tiles)
+FAMILY = Family(NAME, "LLaVA-1.5, LLaVA-Med, BakLLaVA, ViP-LLaVA", ("llava", "vipllava"), "one square grid", tiles)

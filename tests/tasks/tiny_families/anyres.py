@@ -10,7 +10,7 @@ from typing import Any
 from tests.tasks import tiny_parts
 
 PLACEHOLDER = "<image>"
-IN_DETAIL: dict[str, Any] = {"side": 56}
+IN_DETAIL: dict[str, Any] = {"side": 60}  # of which patches of 14 pixels leave 4
 CLASS = {"llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision"}
 
 

@@ -1,7 +1,8 @@
-"""A tiny LLaVA-1.5."""
+"""A tiny LLaVA-1.5 and a tiny ViP-LLaVA."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tests.tasks import tiny_parts
@@ -10,7 +11,7 @@ PLACEHOLDER = "<image>"
 IN_DETAIL = {"side": 98}
 
 
-def save(folder: Path, side: int = 28) -> Path:
+def save(folder: Path, side: int = 28, kind: str = "Llava") -> Path:
     """A LlavaForConditionalGeneration of a few hundred thousand weights, with its processor."""
     import torch
     import transformers as hf
@@ -20,8 +21,11 @@ def save(folder: Path, side: int = 28) -> Path:
     vision = hf.CLIPVisionConfig(**tiny_parts.TINY, image_size=side, patch_size=14)
     text = hf.LlamaConfig(**tiny_parts.language(tokenizer))
     image_token = tokenizer.convert_tokens_to_ids("<image>")
-    config = hf.LlavaConfig(vision_config=vision, text_config=text, image_token_index=image_token)
-    model = hf.LlavaForConditionalGeneration(config)
+    of_kind = {"vision_feature_layers": [-2, -1]} if kind == "VipLlava" else {}
+    config = getattr(hf, f"{kind}Config")(
+        vision_config=vision, text_config=text, image_token_index=image_token, **of_kind
+    )
+    model = getattr(hf, f"{kind}ForConditionalGeneration")(config)
     model.generation_config.pad_token_id = 0
     processor = hf.LlavaProcessor(
         hf.CLIPImageProcessor(size={"shortest_edge": side}, crop_size={"height": side, "width": side}), tokenizer,
@@ -31,4 +35,4 @@ def save(folder: Path, side: int = 28) -> Path:
     return tiny_parts.saved(folder, model, processor)
 
 
-TINY = {"llava": save}
+TINY = {"llava": save, "vipllava": partial(save, kind="VipLlava")}
