@@ -1,6 +1,6 @@
 """How many answers of each run could not be read, and warnings of many, with some of those answers.
 
-It also warns of answers that are all the same, and of images that a model was not given.
+It also warns of rows without an answer, of answers that are all the same, and of images that a model was not given.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def unread_shares(logs: Sequence[Path]) -> str:
 
 def run_notes(runs: Sequence[ReadRun]) -> list[str]:
     """All warnings of these runs."""
-    return [*_missing_notes(runs), *_same_notes(runs), *unread_notes(runs)]
+    return [*_missing_notes(runs), *_unanswered_notes(runs), *_same_notes(runs), *unread_notes(runs)]
 
 
 def _missing_notes(runs: Sequence[ReadRun]) -> list[str]:
@@ -64,6 +64,16 @@ def _missing_notes(runs: Sequence[ReadRun]) -> list[str]:
         "What to do: run it again with medfaith eval, which refuses models and settings that cut images, or with "
         "--images first"
         for path, run in logs.items()
+    ]
+
+
+def _unanswered_notes(runs: Sequence[ReadRun]) -> list[str]:
+    """A warning for each run with rows that a server left without an answer."""
+    return [
+        f"WARNING: {n:,} of {run.n:,} rows of {run.model_name} in {run.source.path.name} have no answer, and count as "
+        "unread. What to do: run the same command again, which asks only these"
+        for run in runs
+        if (n := run.source.n_unanswered)
     ]
 
 

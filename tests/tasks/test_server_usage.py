@@ -48,7 +48,7 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
         assert (server.requests, [*tmp_path.iterdir()]) == ([], [tmp_path / "answers"])
         assert main([*command, "--log_samples"]) == 3
         (first,) = samples_of(tmp_path / "logs", TASK)[8:9]
-        shown = rows_of(write_report([tmp_path / "logs"]), "Runs")[0]
+        report = write_report([tmp_path / "logs"])
         fail = False
         assert main([*command, "--dry-run"]) == 0
         between = capsys.readouterr().out
@@ -59,7 +59,8 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
     assert "of text; those of the images come on top" in before
     assert "answers are kept" not in before
     assert (first["doc"]["answer_outcome"], first["n_unanswered"]) == ("unanswered", 1)
-    assert shown[-3] == "1", "unanswered"
+    assert rows_of(report, "Runs")[0][-3] == "1", "unanswered"
+    assert re.search(r"WARNING: 1 of 6 rows of m in .* have no answer, and count as unread", report)
     assert "prompt tokens: about 1,800, as the server counted in 5 answers that are kept" in between
     assert re.search(r"answer tokens: about 12; at most (\d,\d+|\d+)\n  price: about 0.03; at most", between)
     assert "5 answers are kept; a row that one of them answers is not asked again" in between
