@@ -7,6 +7,7 @@ Exit status 0 when the job is done, 2 when the input or the environment has to b
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,9 @@ from medfaith.training import command as training
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one sub-command; returns the exit status."""
     command = parser()
-    arguments, rest = command.parse_known_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments, rest = command.parse_known_args(words)
+    arguments.words = words
     if rest and not getattr(arguments, "passes_on", False):
         command.error(f"unrecognized arguments: {' '.join(rest)}")
     return exit_status(partial(arguments.job, arguments, rest))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -142,7 +144,9 @@ def task_options(job: argparse.ArgumentParser) -> None:
 
 
 def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the tasks take, from the options of `task_options`.
+    """What the tasks take, from the options of `task_options`; and what their results are to say of the run.
+
+    That is the `command`, and of each repository in a folder --data a hash of its build.json, which names all rows.
 
     Raises InputError for --data that is not there, and for --rows that names rows which a folder --data does not have.
     """
@@ -160,7 +164,15 @@ def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
         **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
         **({"images": arguments.images} if arguments.images != "all" else {}),
         **{name: value for name in _METADATA if (value := getattr(arguments, name, None))},
+        "builds": _builds(arguments.data),
+        "command": shlex.join(["medfaith", *arguments.words]),
     }
+
+
+def _builds(data: str | None) -> dict[str, str]:
+    """Repository -> the first 16 digits of the SHA-256 of its build.json."""
+    files = Path(data).expanduser().glob("*/build.json") if data else ()
+    return {path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in sorted(files)}
 
 
 def no_bars_in_a_pipe() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medfaith import build, extractor
+from medfaith.builders.options import whole
 from medfaith.loaders.errors import MedfaithError
 
 if TYPE_CHECKING:
+    from .page.pictures import Pixels
     from .surgx_overlays import Sheet
 
 
@@ -34,6 +36,16 @@ def add_jobs(jobs: Any) -> None:
         "--html", type=Path, metavar="FILE",
         help="write the report as one HTML file, too, which opens without a network: verdicts, tables, plots and every "
         "answer; it holds no picture and no sentence of a report (default: write none)",
+    )  # fmt: skip
+    job.add_argument(
+        "--with-images", action="store_true",
+        help="with --html, --data and --root: put small pictures of what the models were shown into the page, with "
+        "regions, boxes and heatmaps (--heatmaps); they are licensed pixels, and the page must stay with you (default: "
+        "no pixel)",
+    )  # fmt: skip
+    job.add_argument(
+        "--max-cases", type=whole(0), default=200, metavar="N",
+        help="how many questions get pictures (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--annotations", type=Path, action="append", default=[], metavar="FILE",
@@ -69,9 +81,22 @@ def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
     reader, sheet = extractor.from_options(arguments), _sheet(arguments)
     how = {"annotations": arguments.annotations, "data": arguments.data, "compared": arguments.compare}
-    how |= {"rows": arguments.rows, "html": arguments.html}
+    how |= {"rows": arguments.rows, "html": arguments.html, "pixels": _pixels(arguments)}
     print(write_report(arguments.results, arguments.out, reader, sheet, **how), end="")
     return 0
+
+
+def _pixels(arguments: argparse.Namespace) -> Pixels | None:
+    """Where a page's pictures come from; None where none are asked for."""
+    from .page.pictures import Pixels
+
+    if not arguments.with_images:
+        return None
+    roots = build.roots(arguments)
+    if arguments.html is None or arguments.data is None or not roots:
+        action = "give --html FILE, --data DIR and --root SOURCE=PATH for each source"
+        raise MedfaithError(f"--with-images needs a page, the rows and their images\n  what to do: {action}")
+    return Pixels(arguments.data, roots, arguments.heatmaps, arguments.max_cases)
 
 
 def _sheet(arguments: argparse.Namespace) -> Sheet | None:
@@ -79,7 +104,9 @@ def _sheet(arguments: argparse.Namespace) -> Sheet | None:
     from .surgx_overlays import Sheet
 
     for_labels = arguments.data is None or arguments.annotations  # --data may be there for Figure 16 alone
-    if arguments.heatmaps is None and for_labels and not arguments.root:
+    if arguments.with_images and arguments.out is None:
+        return None
+    if arguments.heatmaps is None and ((for_labels and not arguments.root) or arguments.with_images):
         return None
     if arguments.heatmaps is None or arguments.data is None or arguments.out is None:
         action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"

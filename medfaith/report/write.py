@@ -24,6 +24,7 @@ from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
 from .heal_localization import heal_pictures
 from .heal_tables import heal_tables
+from .page.pictures import Pixels
 from .page.write import write_page
 from .results import Results, read_results
 from .second_readings import second_readings
@@ -71,6 +72,7 @@ def write_report(
     compared: bool = False,
     rows: Path | None = None,
     html: Path | None = None,
+    pixels: Pixels | None = None,
 ) -> str:
     """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
 
@@ -84,6 +86,7 @@ def write_report(
         compared: whether to add a table that compares the model of each path with that of the first.
         rows: a file that names the rows that count (loaders.row_ids); None: all.
         html: a file for the report as one page (report.page); None writes none.
+        pixels: where the page's pictures come from; None: it has none.
 
     Raises:
         InputError: see `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare`,
@@ -100,7 +103,7 @@ def write_report(
         tables = {f"{table.name}.csv": table.csv() for section in found.sections for table in section.tables}
         _save(out, {REPORT: report, **tables, **found.pictures})
     if html is not None:
-        write_page(html, found, paths)
+        write_page(html, found, paths, pixels=pixels)
     return report
 
 

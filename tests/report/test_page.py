@@ -62,7 +62,7 @@ def test_every_question_with_every_answer(logs: Path):
 
 def test_what_others_wrote_is_data(page: Path):
     text = page.read_text(encoding="utf-8")
-    assert text.count("<script") == text.count("</script>") == 2
+    assert text.count("<script") == text.count("</script>") == 3
     assert "<img" not in text
     assert "https://example.org" in text  # as the text that it is
     assert not {"\x1b", "\u202e", "\u2028"} & {*text}

@@ -99,12 +99,12 @@ def _case(
 ) -> Case:
     benchmark, task, row_id = key
     question, options, gold, finding = answers[0][1].question
-    said = [Answer(_name(run), _shown(run), raw.get((run.source.path, row_id), ""), *of[1:]) for run, of in answers]
+    said = [Answer(name_of(run), shown_of(run), raw.get((run.source.path, row_id), ""), *of[1:]) for run, of in answers]
     said.sort(key=lambda answer: (answer.model, answer.shown != IMAGE, answer.shown))
     return Case(benchmark, task, row_id, question, options, gold, finding, tuple(said))
 
 
-def _name(run: Logged) -> str:
+def name_of(run: Logged) -> str:
     """The model, with its prompt or telling arguments, without the control."""
     plain = replace(run, setting=run.setting._replace(prompt=run.setting.prompt.partition(", ")[0]))
     if isinstance(plain, Run):
@@ -113,7 +113,8 @@ def _name(run: Logged) -> str:
     return getattr(plain, "name", run.model_name)
 
 
-def _shown(run: Logged) -> str:
+def shown_of(run: Logged) -> str:
+    """The control, or IMAGE."""
     return run.setting.prompt.partition(", ")[2] or IMAGE
 
 
@@ -159,7 +160,7 @@ def _surgx(run: SurgXRun) -> Iterator[tuple[str, _Read]]:
     for row in run.rows:
         unread = row.predicted is None
         outcome = UNREAD if row.predicted is None else RIGHT if {*row.predicted} == {*row.gold} else WRONG
-        of = asked, (), "; ".join(row.gold) or "none", row.id.split("/")[1]
+        of = asked, (), "; ".join(row.gold) or "none", "video " + row.id.split("/")[1]
         yield row.id, _Read(of, "; ".join((row.predicted or ())[:10]) or ("" if unread else "none"), "", "", outcome)
 
 

@@ -96,6 +96,8 @@ const { cases, texts } = JSON.parse(document.getElementById("data").textContent)
 const [BENCHMARK, TASK, ID, QUESTION, GOLD, FINDING, OPTIONS, ANSWERS] = [0, 1, 2, 3, 4, 5, 6, 7];
 const [MODEL, SHOWN, RAW, READ, WHY, ENDED, OUTCOME] = [0, 1, 2, 3, 4, 5, 6];
 const MARK = { right: "✓ right", wrong: "✗ wrong", unread: "? unread" };
+const pictured = JSON.parse(document.getElementById("pictures").textContent);
+const layers = { region: true, boxes: true, heat: false };  // which are seen, from case to case
 const list = document.getElementById("list");
 
 if (list) {
@@ -123,7 +125,8 @@ if (list) {
     }
   }
 
-  function fits(one, wanted, words) {
+  function fits(one, place, wanted, words) {
+    if (form.elements.pictured && form.elements.pictured.value && !pictured.cases[place]) return false;
     for (const name of ["benchmark", "task", "finding"]) {
       if (wanted[name] !== null && one[WHAT[name][0]] !== wanted[name]) return false;
     }
@@ -139,7 +142,7 @@ if (list) {
   function filter() {
     const wanted = Object.fromEntries(Object.keys(WHAT).map((name) => [name, form.elements[name].value === "" ? null : Number(form.elements[name].value)]));
     const words = form.elements.words.value.trim().toLowerCase();
-    found = cases.map((_, place) => place).filter((place) => fits(cases[place], wanted, words));
+    found = cases.map((_, place) => place).filter((place) => fits(cases[place], place, wanted, words));
     document.getElementById("found").textContent = `${found.length.toLocaleString("en")} of ${cases.length.toLocaleString("en")} questions`;
     list.scrollTop = 0;
     draw();
@@ -176,11 +179,80 @@ if (list) {
       if (top < list.scrollTop || top + HEIGHT > list.scrollTop + list.clientHeight) list.scrollTop = top - list.clientHeight / 2;
     }
     draw();
-    show(cases[place]);
+    show(cases[place], place);
     history.replaceState(null, "", `#case=${encodeURIComponent(texts[cases[place][TASK]])}/${encodeURIComponent(texts[cases[place][ID]])}`);
   }
 
-  function show(one) {
+  const drawing = (name, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+    return made;
+  };
+
+  function layer(url, kind) {
+    const image = element("img", undefined, `layer ${kind}`);
+    image.src = url;
+    image.alt = "";
+    return image;
+  }
+
+  function picture([shown, url, width, height, region, boxes, heat], number, model) {
+    const figure = element("figure");
+    const frame = element("div", undefined, "frame");
+    const base = element("img");
+    base.src = pictured.urls[url];
+    base.alt = `Picture ${number}: ${shown}`;
+    frame.append(base);
+    const looked = heat.find(([name]) => name === model);
+    if (looked) frame.append(layer(pictured.urls[looked[1]], "heat"));
+    if (region >= 0) frame.append(layer(pictured.urls[region], "region"));
+    if (boxes.length) {
+      const drawn = drawing("svg", { viewBox: `0 0 ${width} ${height}`, class: "layer boxes", "aria-hidden": "true" });
+      for (const [label, x, y, w, h] of boxes) {
+        const box = drawing("rect", { x, y, width: w, height: h });
+        box.append(Object.assign(drawing("title", {}), { textContent: label }));
+        drawn.append(box);
+      }
+      frame.append(drawn);
+    }
+    const named = boxes.length ? `; boxes: ${[...new Set(boxes.map(([label]) => label))].join(", ")}` : "";
+    figure.append(frame, element("figcaption", shown + named));
+    return figure;
+  }
+
+  function gallery(place) {
+    const own = pictured.cases[place];
+    if (!own) return [];
+    const models = [...new Set(own.flatMap((one) => one[6].map(([model]) => model)))];
+    const there = { region: own.some((one) => one[4] >= 0), boxes: own.some((one) => one[5].length), heat: models.length > 0 };
+    const shownBy = element("div", undefined, "gallery");
+    const switches = element("p", undefined, "switches");
+    const select = element("select");
+    for (const model of models) select.append(element("option", model));
+    const fill = () => shownBy.replaceChildren(...own.map((one, number) => picture(one, number + 1, select.value)));
+    for (const [kind, title] of [["region", "Region"], ["boxes", "Boxes"], ["heat", "Heatmap"]]) {
+      if (!there[kind]) continue;
+      const label = element("label");
+      const box = element("input");
+      box.type = "checkbox";
+      box.checked = layers[kind];
+      const apply = () => { layers[kind] = box.checked; shownBy.classList.toggle(`no-${kind}`, !box.checked); };
+      box.addEventListener("change", apply);
+      apply();
+      label.append(box, ` ${title}`);
+      switches.append(label);
+    }
+    if (models.length > 1) {
+      const label = element("label", "Heatmap of ");
+      label.append(select);
+      select.addEventListener("change", fill);
+      switches.append(label);
+    }
+    fill();
+    return [switches, shownBy];
+  }
+
+  function show(one, place) {
     const article = document.getElementById("case");
     const options = element("ol");
     for (const option of one[OPTIONS]) options.append(element("li", texts[option]));
@@ -214,7 +286,7 @@ if (list) {
     const wide = element("div", undefined, "wide");
     wide.tabIndex = 0;
     wide.append(table);
-    article.replaceChildren(element("h3", texts[one[QUESTION]]), options, facts, wide);
+    article.replaceChildren(element("h3", texts[one[QUESTION]]), options, facts, ...gallery(place), wide);
   }
 
   function open() {

@@ -34,14 +34,18 @@ def _visible(character: str) -> str:
 
 
 def without_paths(text: str) -> str:
-    """A text with each path on a machine cut to its last part.
+    """A text with each path on a machine cut to its last part. Addresses of servers stay.
 
     >>> without_paths("/home/me/models/a-7b"), without_paths("org/name"), without_paths("C:\\\\x\\\\y")
     ('a-7b', 'org/name', 'y')
+    >>> without_paths("at http://127.0.0.1:8000/v1, in file:///home/me/x")
+    'at http://127.0.0.1:8000/v1, in file://x'
     """
-    return re.sub(r"(?:~|[A-Za-z]:|\.{1,2})?[/\\\\](?:[^\s/\\\\,;\"']+[/\\\\])*([^\s/\\\\,;\"']+)", _last_part, text)
+    return re.sub(r"https?://[^\s,;\"']+|(?:~|[A-Za-z]:|\.{1,2})?[/\\\\](?:[^\s/\\\\,;\"']+[/\\\\])*([^\s/\\\\,;\"']+)", _last_part, text)
 
 
 def _last_part(found: re.Match[str]) -> str:
+    if found[1] is None:
+        return found[0]
     before = found.string[: found.start()][-1:]
     return found[0] if before.isalnum() else found[1]  # behind a letter it is part of a name, such as org/name

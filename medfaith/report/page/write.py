@@ -1,4 +1,4 @@
-"""One HTML file of a report: it asks no network for anything, and holds no picture and no report's sentence."""
+"""One HTML file of a report: it asks no network for anything, and holds no report's sentence; pixels only if told."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ from ..tables import Table, text
 from .audits import Change, audits
 from .cases import IMAGE, Cases, cases
 from .forest import Line, forests
+from .pictures import Pixels, packed, pictures
 from .text import shown, without_paths
 
 if TYPE_CHECKING:
     from ..write import Report
 
-_TOLD = ("model", "revision", "precision", "asked by", "lm-eval", "date")
+_TOLD = ("model", "revision", "precision", "asked by", "data", "build", "lm-eval", "date")
 
 
-def page(report: Report, paths: Sequence[Path], command: str) -> str:
+def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | None = None) -> str:
     """The whole file.
 
     Args:
         report: what the runs say (write.collect).
         paths: where the runs are; the verdicts of those that are a `medfaith audit` head the page.
         command: what makes this page again.
+        pixels: where pictures of the cases come from; None: there are none.
+
+    Raises: with pixels as `pictures.pictures`.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -48,6 +52,7 @@ def page(report: Report, paths: Sequence[Path], command: str) -> str:
     answers, _ = all_answers(report.results)
     told = _told(report)
     listed, audited = cases(report.results), audits(paths)
+    shown_in = pictures(listed.cases, report.results, pixels) if pixels else {}
     return environment.get_template("page.html").render(
         title=report.title,
         introduction=report.introduction,
@@ -56,6 +61,7 @@ def page(report: Report, paths: Sequence[Path], command: str) -> str:
         dates=sorted({row["date"] for row in told}),
         told=told,
         told_names=_TOLD,
+        commands=sorted({without_paths(row["command"]) for row in told} - {""}),
         warnings=[note for note in map(without_paths, report.notes) if note.startswith("WARNING")],
         notes=[note for note in map(without_paths, report.notes) if not note.startswith("WARNING")],
         audits=audited,
@@ -65,6 +71,8 @@ def page(report: Report, paths: Sequence[Path], command: str) -> str:
         n_cases=listed.n,
         n_listed=len(listed.cases),
         cases=_json(_packed(listed)),
+        pictures=_json(packed(shown_in)),
+        n_pictured=len(shown_in),
         style=style,
         script=script,
         style_hash=_hash(style),
@@ -77,20 +85,26 @@ def _told(report: Report) -> list[dict[str, str]]:
     found: dict[tuple[str, ...], dict[str, str]] = {}
     results = report.results
     for run in (*results.runs, *results.scored, *results.heal, *results.surgx, *results.wrong_lung):
-        told = _of_results(run.source.path.with_name(f"results_{run.source.date}.json"))
+        told = _of_results(run.source.path.with_name(f"results_{run.source.date}.json"), run.source.task)
         row = {"model": run.model_name, **told, "date": run.source.date[:10]}
         found.setdefault(tuple(row.values()), row)
-    return [{name: row.get(name, "") for name in _TOLD} for row in found.values()]
+    return [{name: row.get(name, "") for name in (*_TOLD, "command")} for row in found.values()]
 
 
-def _of_results(path: Path) -> dict[str, str]:
+def _of_results(path: Path, task: str) -> dict[str, str]:
+    """build: the first digits of the SHA-256 of the data's build.json, as `medfaith eval` found it."""
     try:
         content = json.loads(path.read_bytes())
         config = content.get("config") or {}
+        of_task = (content.get("configs") or {}).get(task) or {}
+        metadata, repository = of_task.get("metadata") or {}, (of_task.get("dataset_kwargs") or {}).get("repository")
         told = {
             "revision": config.get("model_sha") or config.get("model_revision"),
             "precision": config.get("model_dtype"),
             "asked by": config.get("model"),
+            "data": repository,
+            "build": (metadata.get("builds") or {}).get(repository),
+            "command": metadata.get("command"),
             "lm-eval": content.get("lm_eval_version"),
         }
     except (OSError, ValueError, AttributeError):
@@ -163,8 +177,10 @@ def _hash(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-def write_page(path: Path, report: Report, paths: Sequence[Path], command: str = "") -> None:
+def write_page(
+    path: Path, report: Report, paths: Sequence[Path], command: str = "", pixels: Pixels | None = None
+) -> None:
     """Writes the page, whole or not at all. Arguments as of `page`; by default the command is `medfaith report`."""
-    content = page(report, paths, command or f"medfaith report {' '.join(map(str, paths))} --html {path}")
+    content = page(report, paths, command or f"medfaith report {' '.join(map(str, paths))} --html {path}", pixels)
     with whole_file(path) as partial:
         partial.write_text(content, encoding="utf-8")

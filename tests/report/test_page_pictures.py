@@ -1,0 +1,189 @@
+"""Pictures in the report's page: they are what the models were shown, and only who asks for them gets them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from medfaith.cli import main
+from medfaith.tasks.run import answer, load_tasks, reference_model
+from tests.browser import browser
+from tests.tasks.evaluating import root_words
+
+VPT, CLOSED, INSTRUMENTS = "medfaith_heal_vindr_vpt", "medfaith_heal_vindr_closed", "medfaith_surgx_instruments"
+
+
+class Scene(NamedTuple):
+    """The command for a page with pictures, and the documents that the models were shown."""
+
+    command: list[str]
+    shown: dict[tuple[str, str], Any]
+
+
+@pytest.fixture(scope="module")
+def scene(
+    phantom_heal_build: Path, phantom_heal_roots: Any, phantom_surgx_build: Path, phantom_surgx_roots: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Scene:  # fmt: skip
+    """Runs on a few rows: edited images, a control, and heatmaps; the frames' builds and roots in one place."""
+    folder, shown = tmp_path_factory.mktemp("pictures"), {}
+    roots, store = {**phantom_heal_roots, **phantom_surgx_roots}, folder / "heatmaps"
+    (folder / "data").mkdir()
+    for build in (phantom_heal_build, phantom_surgx_build):
+        for path in build.iterdir():
+            (folder / "data" / path.name).symlink_to(path)
+    metadata = {"data": str(folder / "data"), "roots": {name: str(root) for name, root in roots.items()}}
+    for task, control in ((VPT, None), (CLOSED, None), (CLOSED, "flipped"), (CLOSED, "blank"), (INSTRUMENTS, None)):
+        given = metadata | ({"control": control} if control else {})
+        given |= {"heatmaps": str(store)} if task == INSTRUMENTS else {}
+        loaded = load_tasks(task, given)
+        kept = {"heatmap": "box", "store": str(store)} if task == INSTRUMENTS else {}
+        model = replace(reference_model("oracle", **kept), options={"limit": 4})
+        answer(loaded, model, folder / "logs" / f"{task}_{control}")
+        shown[task, control or "image"] = loaded["tasks"][task].test_docs()
+    command = ["report", str(folder / "logs"), "--data", str(folder / "data"), *root_words(roots)]
+    return Scene([*command, "--heatmaps", str(store), "--with-images"], shown)
+
+
+@pytest.fixture(scope="module")
+def page(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    assert main([*scene.command, "--html", str(path)]) == 0
+    return path
+
+
+def parts(page: Path) -> dict[str, Any]:
+    text = page.read_text(encoding="utf-8")
+    return {name: json.loads(text.split(f'id="{name}">')[1].split("</script>")[0]) for name in ("data", "pictures")}
+
+
+def opened(url: str) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
+
+
+def test_pictures_are_what_the_models_were_shown(scene: Scene, page: Path):
+    found, seen = parts(page), set()
+    texts, urls = found["data"]["texts"], found["pictures"]["urls"]
+    assert len(found["pictures"]["cases"]) == len(found["data"]["cases"]) >= 12
+    for place, pictures in found["pictures"]["cases"].items():
+        _, task, row_id, *_, answers = found["data"]["cases"][int(place)]
+        documents = {
+            shown: {document["id"]: document for document in of}
+            for (name, shown), of in scene.shown.items()
+            if name == texts[task]
+        }
+        assert pictures[0][0] == "image" or "image" not in {texts[answer[1]] for answer in answers}
+        for shown, url, width, height, region, boxes, heat in pictures:
+            seen.add((texts[task], shown, region >= 0, bool(boxes), bool(heat)))
+            own = opened(urls[url]).convert("L")
+            if shown == "before the edit":
+                after = next(opened(urls[one[1]]).convert("L") for one in pictures if one[0] == "image")
+                assert np.abs(np.asarray(own, float) - np.asarray(after, float)).max() > 20
+                continue
+            image = documents[shown][texts[row_id]]["images"][0].convert("RGB")
+            assert image.size == (width, height)
+            image.thumbnail((320, 320), Image.Resampling.LANCZOS)
+            assert np.abs(np.asarray(image.convert("L"), float) - np.asarray(own, float)).mean() < 4
+    assert seen == {
+        (VPT, "image", True, False, False), (VPT, "before the edit", False, False, False),
+        (CLOSED, "image", True, False, False), (CLOSED, "blank", True, False, False),
+        (CLOSED, "flipped", False, False, False), (INSTRUMENTS, "image", False, True, True),
+    }  # fmt: skip
+
+
+def test_regions_and_heatmaps_lie_where_the_rows_say(scene: Scene, page: Path):
+    found = parts(page)
+    texts, urls = found["data"]["texts"], found["pictures"]["urls"]
+    for place, pictures in found["pictures"]["cases"].items():
+        task = texts[found["data"]["cases"][int(place)][1]]
+        for _, _, width, height, region, boxes, heat in pictures:
+            if task == INSTRUMENTS:
+                looked = np.asarray(opened(urls[heat[0][1]]).convert("RGBA"))[..., 3]
+                inside = np.zeros((height, width), bool)
+                for _, x, y, w, h in boxes:
+                    inside[int(y) : int(y + h), int(x) : int(x + w)] = True
+                small = np.asarray(Image.fromarray(inside).resize(looked.shape[::-1], Image.Resampling.NEAREST))
+                assert looked[small].mean() > 10 * looked[~small].mean()
+            elif region >= 0:
+                mask = opened(urls[region])
+                assert mask.size[0] / mask.size[1] == pytest.approx(width / height, rel=0.02)
+                assert 0 < (np.asarray(mask.convert("RGBA"))[..., 3] > 0).mean() < 0.5
+
+
+@pytest.fixture(scope="module")
+def tab(page: Path) -> Iterator[tuple[Any, list[str]]]:
+    with browser() as running:
+        tab = running.new_page(viewport={"width": 1280, "height": 900})
+        events: list[str] = []
+        tab.on("request", lambda request: events.append(request.url))
+        tab.on("console", lambda message: events.append(message.text))
+        tab.goto(page.as_uri())
+        yield tab, events
+
+
+def test_overlays_are_switched_on_and_off_and_stay_so(tab: tuple[Any, list[str]], page: Path):
+    opened, events = tab
+    assert "This file holds licensed pixels." in opened.locator("main").inner_text()
+    opened.get_by_label("Pictures").select_option("yes")
+    opened.get_by_label("Benchmark").select_option("HEAL-MedVQA")
+    opened.get_by_label("Task").select_option(label=CLOSED)
+    opened.locator("#list [role=option]").nth(0).click()
+    region = opened.locator("#case .layer.region").first
+    assert region.is_visible()
+    opened.get_by_label("Region", exact=True).uncheck()
+    assert not region.is_visible()
+    opened.locator("#list [role=option]").nth(1).click()
+    assert not opened.locator("#case .layer.region").first.is_visible()
+    assert opened.locator("#case figcaption").all_inner_texts()[:2] == ["image", "blank"]
+    opened.get_by_label("Task").select_option("")
+    opened.get_by_label("Benchmark").select_option("SurgXBench")
+    opened.locator("#list [role=option]").nth(0).click()
+    heat = opened.locator("#case .layer.heat").first
+    assert not heat.is_visible()
+    opened.get_by_label("Heatmap", exact=True).check()
+    assert heat.is_visible()
+    assert {event for event in events if not event.startswith("data:image/")} == {page.as_uri()}
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(opened)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_page_without_the_option_has_no_pixel_and_one_with_it_has_no_more_than_it_may(scene: Scene, tmp_path: Path):
+    plain = [word for word in scene.command if word != "--with-images"]
+    heatmaps = plain.index("--heatmaps")
+    del plain[heatmaps : heatmaps + 2], plain[2:]
+    assert main([*plain, "--html", str(tmp_path / "plain.html")]) == 0
+    text = (tmp_path / "plain.html").read_text(encoding="utf-8")
+    assert "data:image/jpeg" not in text
+    assert "data:image/png" not in text
+    assert "licensed pixels" not in text
+    assert main([*scene.command, "--max-cases", "5", "--html", str(tmp_path / "few.html")]) == 0
+    assert len(parts(tmp_path / "few.html")["pictures"]["cases"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda words: [word for word in words if word != "--html"][:-1], "--with-images needs a page"),
+        (lambda words: [*words, "--max-cases", "0"], "--max-cases"),
+    ],
+    ids=["no page", "no case"],
+)
+def test_what_cannot_be_shown_is_refused(change: Any, words: str, scene: Scene, tmp_path: Path, capsys: Any):
+    given = change([*scene.command, "--html", str(tmp_path / "page.html")])
+    try:
+        status = main(given)
+    except SystemExit as end:  # argparse's
+        status = end.code
+    assert status == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
