@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders import images, rle
-from medfaith.loaders.errors import InputError
+from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.logs.lines import responses
 from medfaith.tasks.controls import TARGET
 from medfaith.tasks.heal.localization import read_reply as read_localized
@@ -73,20 +73,24 @@ class Picture(NamedTuple):
     heat: tuple[tuple[str, str], ...] = ()
 
 
-def pictures(cases: Sequence[Case], results: Results, given: Pixels) -> dict[int, list[Picture]]:
-    """Place of a case -> its pictures: with the image first, then under each control that shows one.
+def pictures(cases: Sequence[Case], results: Results, given: Pixels) -> tuple[dict[int, list[Picture]], list[str]]:
+    """Place of a case -> its pictures, with the image first and then under each control; and why tasks have none.
 
     More than `given.most` cases are taken at equal steps, so that each task has its share.
 
     Raises:
-        InputError: the data lack a task or a row of it, or the heatmaps are of another run than the logs.
-        MissingSourceError, ImageError: an image cannot be opened.
+        InputError: no task can have pictures, the data lack a row of a run, or the heatmaps are of another run.
+        ImageError: an image cannot be opened.
     """
-    step = max(1.0, len(cases) / max(1, given.most))
-    chosen = [int(number * step) for number in range(min(given.most, len(cases)))]
+    reasons = {task: reason for task in {case.task for case in cases} if (reason := _reason(task, given))}
+    able = [place for place, case in enumerate(cases) if case.task not in reasons]
+    if not able:
+        raise InputError("--with-images", f"no run can have pictures; {next(iter(reasons.values()), 'there is none')}")
+    step = max(1.0, len(able) / given.most)
+    chosen = [able[int(number * step)] for number in range(min(given.most, len(able)))]
     wanted: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in chosen:
-        for shown in sorted({answer.shown for answer in cases[place].answers} - {"none"}, key=_order):
+        for shown in {answer.shown for answer in cases[place].answers} - {"none"}:
             wanted[cases[place].task, shown].append(place)
     heat = _references(results, {cases[place].id for place in chosen}) if given.heatmaps else {}
     found: dict[int, list[Picture]] = defaultdict(list)
@@ -101,16 +105,22 @@ def pictures(cases: Sequence[Case], results: Results, given: Pixels) -> dict[int
             elif shown == IMAGE:
                 action = "give the build that the models were asked about"
                 raise InputError(given.data, f"has no row {cases[place].id} of {task}", action=action)
-    return dict(found)
+    return dict(found), [f"No picture of {task}: {reason}" for task, reason in sorted(reasons.items())]
 
 
-def _order(shown: str) -> tuple[bool, str]:
-    return shown != IMAGE, shown
+def _reason(task: str, given: Pixels) -> str:
+    """Why a task can have no picture; "" if it can."""
+    try:
+        _, raw = _rows(task, IMAGE, given)
+    except MedfaithError as error:
+        return " ".join(str(error).split())
+    missing = sorted({reference["source"] for reference in raw[0]["images"]} - {*given.roots})
+    return f"name the root of {' and '.join(missing)}" if missing else ""
 
 
-def _by_shown(item: tuple[tuple[str, str], list[int]]) -> tuple[str, tuple[bool, str]]:
+def _by_shown(item: tuple[tuple[str, str], list[int]]) -> tuple[str, bool, str]:
     (task, shown), _ = item
-    return task, _order(shown)
+    return task, shown != IMAGE, shown
 
 
 def _rows(task: str, shown: str, given: Pixels) -> tuple[Any, Any]:

@@ -41,7 +41,11 @@ def without_paths(text: str) -> str:
     >>> without_paths("at http://127.0.0.1:8000/v1, in file:///home/me/x")
     'at http://127.0.0.1:8000/v1, in file://x'
     """
-    return re.sub(r"https?://[^\s,;\"']+|(?:~|[A-Za-z]:|\.{1,2})?[/\\\\](?:[^\s/\\\\,;\"']+[/\\\\])*([^\s/\\\\,;\"']+)", _last_part, text)
+    return re.sub(
+        r"https?://[^\s,;\"']+|(?:~|[A-Za-z]:|\.{1,2})?[/\\\\](?:[^\s/\\\\,;\"']+[/\\\\])*([^\s/\\\\,;\"']+)",
+        _last_part,
+        text,
+    )
 
 
 def _last_part(found: re.Match[str]) -> str:

@@ -52,7 +52,7 @@ def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | N
     answers, _ = all_answers(report.results)
     told = _told(report)
     listed, audited = cases(report.results), audits(paths)
-    shown_in = pictures(listed.cases, report.results, pixels) if pixels else {}
+    shown_in, without = pictures(listed.cases, report.results, pixels) if pixels else ({}, [])
     return environment.get_template("page.html").render(
         title=report.title,
         introduction=report.introduction,
@@ -63,7 +63,7 @@ def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | N
         told_names=_TOLD,
         commands=sorted({without_paths(row["command"]) for row in told} - {""}),
         warnings=[note for note in map(without_paths, report.notes) if note.startswith("WARNING")],
-        notes=[note for note in map(without_paths, report.notes) if not note.startswith("WARNING")],
+        notes=[note for note in map(without_paths, [*report.notes, *without]) if not note.startswith("WARNING")],
         audits=audited,
         changes=[_plot(name, lines, -1) for name, lines in audited.changes.items()],
         forests=[_plot(f"{plot.task}: {plot.metric}", plot.lines, 0) for plot in forests(answers)],
