@@ -35,14 +35,15 @@ PLACE = ".eval_results"  # the folder in a model's repository
 
 
 class HubResults(NamedTuple):
-    """files: model -> name of a file -> its entries. left_out: reason -> how many runs."""
+    """files: model -> name of a file -> its entries. left_out: words that follow "runs", and say why -> how many."""
 
     files: Mapping[str, Mapping[str, list[EvalResultEntry]]]
     left_out: Mapping[str, int]
 
     @property
     def notes(self) -> list[str]:
-        return [f"{count(n)} runs are not in the Hub's files: {why}" for why, n in self.left_out.items()]
+        left_out = ", ".join(f"{count(n)} {which}" for which, n in self.left_out.items())
+        return [f"runs that are not in the Hub's files: {left_out}"] if left_out else []
 
 
 def hub_results(results: Results, org: str) -> HubResults:
@@ -105,39 +106,47 @@ def _answered(results: Results) -> Iterator[tuple[Logged, Answers | None]]:
 
 
 def _why_not(run: Logged, answers: Answers | None, repository: str | None) -> str:
-    """Why a run is no result of a model on a data set; "" if it is one."""
+    """Which runs a run is one of that are no result of a model on a data set; "" if it is a result."""
     if run.model in BASELINES:
-        return "reference models have no repository"
+        return "of reference models, which have no repository"
     if "control" in dict(run.source.told):
-        return "they are under a control"
+        return "under a control"
     if answers is None or all(math.isnan(value) for value in answers.values):
-        return "they have no score in which more is better"
+        return "without a score in which more is better"
     if repository is None:
-        return "their tasks are not of medfaith"
+        return "of tasks that are not medfaith's"
     n: int = getattr(run, "n")  # noqa: B009 - of every kind of run
     if n < run.n_data or run.source.rows is not None:
-        return "they are of some rows only (--limit, --rows, missing images)"
+        return "of some rows only (--limit, --rows, missing images)"
     return ""
 
 
 def _entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry:
     (plot,) = forests([answers])
     (line,) = plot.lines
-    how = [f"{name} {value}" for name, value in answers.how.items() if value]
-    n_unread = sum(said is None for said in answers.said) if any(said is not None for said in answers.said) else 0
+    unread = [said is None for said in answers.said]
     notes = [
         f"{plot.metric} in %",
         f"95% interval {percent(line.low)} to {percent(line.high)} (bootstrap of whole groups)",
         f"{count(line.n)} rows of {count(len({*map(str, answers.groups)}))} groups",
-        f"{count(n_unread)} answers unread",
-        *how,
-        *filter(None, [answers.variant]),
+        *([] if all(unread) else [f"unread answers: {count(sum(unread))}"]),
+        *_how(run, answers),
         f"medfaith {importlib.metadata.version('medfaith')}",
     ]
     return EvalResultEntry(
         dataset_id=dataset, task_id=run.source.task, value=round(100 * line.mean, 2), date=run.source.date[:10],
         notes="; ".join(notes),
     )  # fmt: skip
+
+
+def _how(run: Logged, answers: Answers) -> Iterator[str]:
+    """How the task was put."""
+    for name, told in answers.how.items():
+        value = getattr(run.setting, name, told)
+        parts = value._asdict() if hasattr(value, "_asdict") else {name: value}
+        yield from (f"{part.replace('_', ' ')}: {of_part}" for part, of_part in parts.items() if of_part)
+    if answers.variant:
+        yield answers.variant
 
 
 def _home(model: str) -> str:

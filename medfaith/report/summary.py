@@ -13,14 +13,14 @@ from medfaith.printing import table
 
 from .page.audits import Audits
 from .page.cases import IMAGE
-from .page.forest import Forest, Line, forests
+from .page.forest import Forest, forests
 from .results import Results
 from .tables import count, percent
 
 WIDTH, LINES = 100, 40
 _LEAST = 4  # rows of a table, however much stands around it
 _NARROWEST = 12  # of a model's name that is cut
-_WARNED, _NOTED, _NOTE = 12, 6, 4  # lines of warnings; notes, and the lines of one
+_WARNED, _NOTED, _NOTE = 6, 4, 3  # lines of warnings; notes, and the lines of one
 _MORE = "medfaith report --html FILE shows them"
 
 
@@ -81,7 +81,7 @@ def _verdicts(audited: Audits, room: int) -> list[str]:
 
 
 def _scores(plots: Sequence[Forest], room: int) -> list[str]:
-    """A line for each model and task; where they are too many, the best ones of each task."""
+    """A line for each model and task, the best first; where they are too many, the best ones of each task."""
     images = [[line for line in plot.lines if line.shown == IMAGE] or plot.lines for plot in plots]
     greatest = most = max(map(len, images))
     while most > 1 and sum(min(most, len(lines)) for lines in images) > room - 6:
@@ -89,25 +89,20 @@ def _scores(plots: Sequence[Forest], room: int) -> list[str]:
     found = [
         (f"{plot.task}: {plot.metric}", line)
         for plot, lines in zip(plots, images, strict=True)
-        for line in _best(lines, most)
+        for line in sorted(lines, key=lambda line: -line.mean)[:most]
     ]
-    models, controls = ({getattr(line, name) for _, line in found} for name in ("model", "shown"))
+    models, controls = ({getattr(line, name) for lines in images for line in lines} for name in ("model", "shown"))
     columns: dict[str, list[str]] = {"task": [task for task, _ in found]}
     if len(models) > 1:
         columns["model"] = [line.model for _, line in found]
     if controls != {IMAGE}:
         columns["shown"] = [line.shown for _, line in found]
     columns |= {"score [95%]": [line.text for _, line in found], "rows": [count(line.n) for _, line in found]}
-    title = "Scores in %, more is better" + (f": {min(models)}" if len(models) == 1 else "")
-    title += f" (the best {most} of each task)" * (most < greatest)
+    title = "Scores in %, more is better"
+    title += f": {_tail(min(models), WIDTH - len(title) - 2)}" if len(models) == 1 else ""
+    title += f" (the best {most} of each task)" if most < greatest else ""
     left = sum(len(plot.lines) for plot in plots) - len(found)
     return [title, *_fitting(list(columns), list(zip(*columns.values(), strict=True)), room - 3, left), ""]
-
-
-def _best(lines: Sequence[Line], most: int) -> list[Line]:
-    """In the order in which they are."""
-    best = sorted(lines, key=lambda line: -line.mean)[:most]
-    return [line for line in lines if line in best]
 
 
 def _fitting(titles: Sequence[str], rows: Sequence[Sequence[str]], room: int, left: int = 0) -> list[str]:

@@ -401,7 +401,7 @@ def test_letters_are_scored_by_the_likeliest_first_tokens(phantom_build, phantom
     assert (first, second) == (pytest.approx([both, -0.5, -4.0]), pytest.approx([-3.0, -0.1, -5.0]))
     assert all(map(math.isnan, third + fourth))
     assert "in 1 of 4 rows a letter is not among the 20 likeliest tokens" in capsys.readouterr().err
-    assert main(["report", str(tmp_path / "first")]) == 0
+    assert main(["report", str(tmp_path / "first"), "--markdown"]) == 0
     assert "Figure 5" in capsys.readouterr().out
 
 
