@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from medfaith.compare.answers import all_answers
+import numpy as np
+
+from medfaith.compare.answers import Answers, all_answers
 from medfaith.logs.lines import Logged
 from medfaith.printing import table
 
@@ -45,13 +48,15 @@ def summary(
         audited: the verdicts of `medfaith audit`, which stand in place of the scores of its runs; folders: where these
             runs are.
     """
-    around = [*_unread(results), *_warnings(notes), *_left_out(notes), *_last(tail)]
-    parts: list[Callable[[int], list[str]]] = []
+    unread, parts = _unread(results), []
     if audited is not None and audited.verdicts:
-        parts.append(lambda room: _verdicts(audited, room))
+        parts.append(partial(_verdicts, audited))
         results = _outside(results, folders)
-    if plots := forests(all_answers(results)[0]):
-        parts.append(lambda room: _scores(plots, room))
+    answers, unscored = all_answers(results)
+    if plots := forests(answers):
+        parts.append(partial(_scores, plots))
+    notes = [*_unscored(answers, unscored), *notes]
+    around = [*unread, *_warnings(notes), *_left_out(notes), *_last(tail)]
     lines: list[str] = []
     for number, part in enumerate(parts):
         room = (LINES - len(lines) - len(around)) // (len(parts) - number)
@@ -67,6 +72,13 @@ def _outside(results: Results, folders: Sequence[Path]) -> Results:
         return [run for run in runs if not any(run.source.path.is_relative_to(place) for place in places)]
 
     return Results(*map(kept, results[:-1]), results.notes)  # pyright: ignore
+
+
+def _unscored(answers: Sequence[Answers], others: Sequence[str]) -> list[str]:
+    """Notes on what has no line among the scores. others: what `all_answers` leaves out."""
+    undefined = [f"{of.task} of {of.model}" for of in answers if np.isnan(of.values).all()]
+    left_out = "; ".join(dict.fromkeys(others))
+    return ([f"no row has a score: {', '.join(undefined)}"] if undefined else []) + ([left_out] if left_out else [])
 
 
 def _verdicts(audited: Audits, room: int) -> list[str]:

@@ -63,7 +63,7 @@ def test_a_folder_of_mixed_runs_is_grouped_by_task(mixed, capsys):
         ("… and 1 more: medfaith report --html FILE shows them",),
         ("",),
     ]
-    of_a, of_heal = list(rows.values())[0], list(rows.values())[4]
+    of_a, *_, of_heal, _, _, _, _ = rows.values()
     assert (of_a[0][:6], of_a[1]) == ("75.00 ", "40")
     assert of_heal[0].startswith("70.00 [")
     text = "\n".join(lines)
