@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
@@ -142,7 +142,7 @@ def _entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry:
 def _how(run: Logged, answers: Answers) -> Iterator[str]:
     """How the task was put."""
     for name, told in answers.how.items():
-        value = getattr(run.setting, name, told)
+        value: Any = getattr(run.setting, name, told)
         parts = value._asdict() if hasattr(value, "_asdict") else {name: value}
         yield from (f"{part.replace('_', ' ')}: {of_part}" for part, of_part in parts.items() if of_part)
     if answers.variant:

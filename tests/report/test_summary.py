@@ -24,10 +24,12 @@ OTHERS = [{"doc": {"question": "2 + 2?"}, "resps": [["4"]], "filtered_resps": ["
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models of several kinds and tasks, of ours and not: with a control, of some rows, without sample logs."""
+    """Models of several kinds and tasks, of ours and not: a task twice, a control, some rows, no sample logs."""
     folder = tmp_path_factory.mktemp("mixed")
     write_log(folder / "a", "org/model-a", answered("chexpert_presence", 40, 30, 4, unread=2))
     write_log(folder / "a", "org/model-a", answered("chexpert_absence", 10, 5, 4))
+    again = answered("chexpert_absence", 10, 6, 4, prompt="cot")
+    write_log(folder / "a2", "org/model-a", again, date="2026-03-03T00-00-00")
     write_log(folder / "b", "/home/somebody/models/model-b", answered("chexpert_presence", 40, 10, 20))
     write_log(folder / "c", "org/model-c", answered("chexpert_presence", 8, 2, 2), n_data=40)
     write_heal(folder / "c", "closed", CLOSED, model="org/model-c")
@@ -51,12 +53,13 @@ def test_a_folder_of_mixed_runs_is_grouped_by_task(mixed, capsys):
     lines = printed(capsys, mixed)
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH or lines[-1].startswith("  medfaith report ")
-    rows = {tuple(re.split(r"  +", line)[:2]): re.split(r"  +", line)[2:] for line in lines[3:12]}
+    rows = {tuple(re.split(r"  +", line)[:2]): re.split(r"  +", line)[2:] for line in lines[3:13]}
     assert list(rows) == [
         ("CheXpert direct presence: accuracy", "org/model-a"),
         ("CheXpert direct presence: accuracy", "model-b"),
         ("CheXpert direct presence: accuracy", "org/model-c"),
-        ("CheXpert report-style absence: accuracy", "org/model-a"),
+        ("CheXpert report-style absence: accuracy", "org/model-a (cot)"),
+        ("CheXpert report-style absence: accuracy", "org/model-a (b0)"),
         ("HEAL-MedVQA VinDr closed: accuracy", "org/model-c"),
         ("Cholec80-Boxes instruments: F1 of a frame", "oracle"),
         ("That's the Wrong Lung! gold: AUROC", "gloria:x"),
@@ -102,6 +105,7 @@ def test_the_files_for_the_hub(mixed, tmp_path, capsys):
     files = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*.yaml")}
     assert set(files) == {
         "org__model-a/.eval_results/cxr-contrabench-chexpert.yaml",
+        "org__model-a/.eval_results/cxr-contrabench-chexpert_2.yaml",
         "model-b/.eval_results/cxr-contrabench-chexpert.yaml",
         "org__model-c/.eval_results/heal-medvqa-vindr_cxr.yaml",
         "gloria__x/.eval_results/wrong-lung-chest_imagenome.yaml",
