@@ -12,7 +12,10 @@ from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entri
 from huggingface_hub.utils import validate_repo_id
 
 from medfaith.cli import main
-from medfaith.report.summary import LINES, WIDTH
+from medfaith.report.page.audits import Audits, Verdict
+from medfaith.report.results import Results
+from medfaith.report.summary import LINES, WIDTH, Tail, summary
+from medfaith.report.tables import TITLES
 from tests.report.heal_logs import CLOSED, write_heal
 from tests.report.report_logs import DATE, answered, write_log, write_samples
 from tests.report.surgx_logs import FRAMES, write_surgx
@@ -98,6 +101,18 @@ def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
     assert saved[0].startswith(f"  {tmp_path / 'out'}: report.md, ")
     assert saved[1] == f"  {tmp_path / 'page.html'}: a page with tables, plots and every answer"
     assert "  medfaith audit --help  # does the model use the image?" in saved
+
+
+def test_the_verdicts_of_many_models_fit():
+    one = Verdict("cannot be told", "open", "100.00", "50.00", "+50.00 [-10.00, 100.00]")
+    audited = Audits({f"model-{n}": dict.fromkeys(TITLES.values(), one) for n in range(20)}, {})
+    lines = summary(
+        Results([], [], [], [], [], []), ["WARNING: " + "word " * 60], Tail(["a"], ["b"]), audited
+    ).splitlines()
+    n_shown = sum(line.startswith("model-") for line in lines)
+    assert 20 < n_shown < len(lines) <= LINES
+    assert max(map(len, lines)) <= WIDTH
+    assert any(line.startswith(f"… and {80 - n_shown} more: ") for line in lines)
 
 
 def test_the_files_for_the_hub(mixed, tmp_path, capsys):
