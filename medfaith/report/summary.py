@@ -18,6 +18,7 @@ from medfaith.printing import table
 from .page.audits import Audits
 from .page.cases import IMAGE
 from .page.forest import Forest, forests
+from .page.text import shown
 from .results import Results
 from .tables import count, percent
 
@@ -25,6 +26,7 @@ WIDTH, LINES = 100, 40
 _LEAST = 4  # rows of a table, however much stands around it
 _NARROWEST = 12  # of a model's name that is cut
 _WARNED, _NOTED, _NOTE = 6, 4, 3  # lines of warnings; notes, and the lines of one
+_SAVED = 8  # lines of what was saved
 _MORE = "medfaith report --html FILE shows them"
 
 
@@ -62,7 +64,7 @@ def summary(
     for number, part in enumerate(parts):
         room = (LINES - len(lines) - len(around)) // (len(parts) - number)
         lines += part(room)
-    return "\n".join([*lines, *around]).strip("\n") + "\n"
+    return "\n".join(map(shown, [*lines, *around])).strip("\n") + "\n"  # a model's words may hold escape sequences
 
 
 def _outside(results: Results, folders: Sequence[Path]) -> Results:
@@ -135,15 +137,15 @@ def _scores(plots: Sequence[Forest], room: int) -> list[str]:
 def _fitting(titles: Sequence[str], rows: Sequence[Sequence[str]], room: int, left: int = 0) -> list[str]:
     """The table's lines, at most `room`; models' names are cut to its width. left: rows that are not in it already."""
     most = max(_LEAST, room - 2)
-    shown = rows if len(rows) <= most and not left else rows[: most - 1]
-    left += len(rows) - len(shown)
+    kept = rows if len(rows) <= most and not left else rows[: most - 1]
+    left += len(rows) - len(kept)
     if "model" in titles:
         place = titles.index("model")
-        others = sum(max(len(row[at]) for row in [titles, *shown]) + 2 for at in range(len(titles)) if at != place)
+        others = sum(max(len(row[at]) for row in [titles, *kept]) + 2 for at in range(len(titles)) if at != place)
         widest = max(_NARROWEST, WIDTH - others)
-        shown = [[_tail(cell, widest) if at == place else cell for at, cell in enumerate(row)] for row in shown]
+        kept = [[_tail(cell, widest) if at == place else cell for at, cell in enumerate(row)] for row in kept]
     more = [f"… and {count(left)} more: {_MORE}"] if left else []
-    return [*table(titles, shown).splitlines(), *more]
+    return [*table(titles, kept).splitlines(), *more]
 
 
 def _tail(name: str, widest: int) -> str:
@@ -189,7 +191,9 @@ def _first(blocks: Sequence[list[str]], room: int, what: str) -> list[str]:
 
 
 def _last(tail: Tail) -> Iterator[str]:
-    for title, lines in (("Saved", tail.saved), ("Next", tail.following)):
+    n_left = len(tail.saved) - _SAVED
+    saved = [*tail.saved[:_SAVED], *([f"… and {count(n_left)} more"] if n_left > 0 else [])]
+    for title, lines in (("Saved", saved), ("Next", tail.following)):
         if lines:
             yield from ["", f"{title}:", *(f"  {line}" for line in lines)]
 

@@ -85,14 +85,18 @@ def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
     for number in range(12):
         name = f"group-of-{number}/a-model-with-a-name-that-is-very-long-indeed-and-ends-in-{number:02}"
         for protocol in ("chexpert_presence", "chexpert_absence", "openi_report_absence"):
-            write_log(tmp_path / f"m{number}", name, answered(protocol, 5, number % 3, 1, unread=1), filters=("b0",))
-    lines = printed(capsys, tmp_path, "--out", tmp_path / "out", "--html", tmp_path / "page.html")
+            rows = answered(protocol, 5, number % 3, 1, unread=1)
+            rows = [(row, text.replace("a decision", "a \x1b[31mdecision")) for row, text in rows]
+            write_log(tmp_path / f"m{number}", name, rows, filters=("b0",))
+    asked = ["--out", tmp_path / "out", "--html", tmp_path / "page.html", "--results-yaml", tmp_path / "hub"]
+    lines = printed(capsys, tmp_path, *asked, "--org", "group")
     assert len(lines) <= LINES
     assert all(len(line) <= WIDTH or "/" in line for line in lines)
     best = int(re.search(r"the best (\d+) of each task", lines[0])[1])
     assert sum(line.startswith(("CheXpert", "OpenI")) for line in lines) == 3 * best
     assert f"… and {36 - 3 * best} more: " in "\n".join(lines)
     assert {re.split("  +", line)[1][-2:] for line in lines if line.startswith("OpenI")} <= {"02", "05", "08", "11"}
+    assert "\x1b" not in "".join(lines)
     n_warned = sum(line.startswith("WARNING") for line in lines)
     assert n_warned >= 1
     (more,) = [line for line in lines if line.endswith("more warnings: medfaith report --html FILE shows them")]
@@ -100,6 +104,8 @@ def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
     saved = lines[lines.index("Saved:") + 1 :]
     assert saved[0].startswith(f"  {tmp_path / 'out'}: report.md, ")
     assert saved[1] == f"  {tmp_path / 'page.html'}: a page with tables, plots and every answer"
+    assert len(list((tmp_path / "hub").iterdir())) == 12
+    assert saved[8] == "  … and 6 more"
     assert "  medfaith audit --help  # does the model use the image?" in saved
 
 
