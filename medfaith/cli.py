@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
 
     phantom.add_jobs(jobs)
 
-    text = "try everything on synthetic data, offline: build, verify, score reference models, print the tables"
+    text = "try everything on synthetic data, offline: build, verify, score and audit reference models"
     job = jobs.add_parser("quickstart", help=text, description=_sentence(text))
     job.add_argument(
         "--out",

@@ -245,17 +245,46 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
 
     given = metadata(arguments)
     no_bars_in_a_pipe()
-    rest = with_host(with_store(rest, arguments.heatmaps, _output(rest)), given)
+    output = _output(rest)
+    rest = with_host(with_store(rest, arguments.heatmaps, output), given)
     if arguments.dry_run:
         print(what_it_takes(in_dry_run(rest), given))
         return 0
     with tally() as outcomes:
-        logs = run_lm_eval(rest, given)
+        logs = run_lm_eval(rest, given, _scores)
     if logs:
-        from medfaith.report.unread import unread_shares
-
         try:
-            print(unread_shares(logs), end="")
+            print(_summary(logs, output), end="")
         except MedfaithError as error:  # the run is done, and its results are saved
-            print(f"medfaith: unread answers are not counted: {error}", file=sys.stderr)
+            print(f"medfaith: there is no summary: {error}", file=sys.stderr)
     return 3 if too_many_unanswered(outcomes) else 0
+
+
+def _summary(logs: Sequence[Path], output: Path | None) -> str:
+    """Of the sample logs that a run wrote below `output`."""
+    from medfaith.report.results import read_results
+    from medfaith.report.summary import Tail, summary
+    from medfaith.report.unread import run_notes
+
+    found = read_results(logs)
+    notes = [*run_notes([*found.runs, *found.heal, *found.surgx]), *found.notes]
+    folder = shlex.quote(str(output))
+    following = [f"medfaith report {folder} --html report.html  # tables, plots and every answer on one page"]
+    return summary(found, notes, Tail([f"{output}: results and sample logs"], following))
+
+
+def _scores(results: Mapping[str, Any]) -> str:
+    """Of lm-eval's results those figures that have an interval, a line each."""
+    from medfaith.printing import table
+    from medfaith.report.tables import count, fraction_interval
+
+    rows = []
+    for task, scores in results["results"].items():
+        for key, value in scores.items():
+            metric, _, reading = key.partition(",")
+            ends = [scores.get(f"{metric}_ci_{end},{reading}") for end in ("low", "high")]
+            if None not in ends:
+                n = results["n-samples"][task]["effective"]
+                rows.append([task, reading, metric, fraction_interval(value, *ends), count(n)])
+    lines = table(["task", "filter", "metric", "value [95%]", "rows"], rows)
+    return f"{lines}\n\nTo keep the answers, which medfaith report needs, add --output_path DIR --log_samples"

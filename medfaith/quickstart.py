@@ -1,4 +1,4 @@
-"""`medfaith quickstart`: from sources to tables on synthetic data, offline and without torch."""
+"""`medfaith quickstart`: from sources to verdicts on synthetic data, offline and without torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_folder
-from medfaith.printing import percent, table
+from medfaith.printing import table
 from medfaith.report.page.write import write_page
 from medfaith.report.write import collect
 from medfaith.tasks import BASELINES
@@ -45,16 +45,9 @@ AUDITED_TASKS = {
 }
 AUDITED_UNDER = ("none", "occluded", "occluded_elsewhere")
 
-# The counts of answers that could not be read, by the tasks' metrics.
-_UNREAD = (
-    "n_closed_unparsed", "n_open_unreadable", "n_unparsed_originals", "n_unparsed_perturbed", "n_unparsed",
-)  # fmt: skip
-
-Results = Mapping[str, Mapping[str, Any]]  # by model, what lm-eval returns
-
 
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
-    """Phantom sources -> build -> verify -> lm-eval with the reference models -> audit; returns the tables.
+    """Phantom sources -> build -> verify -> lm-eval with the reference models -> audit; returns what to print of it.
 
     Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `results.json`, `audit.csv` and `report.html` below `out`. The
     data serve all tasks.
@@ -71,7 +64,9 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
         for folder in benchmark.build(roots, out / "data", options=options.get(name), card=cards.body)
     ]
     print("3/5  verify")
-    verify(folders)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        sound = verify(folders)
+    print(f"     the rows of all {len(folders)} repositories are sound" if sound else said.getvalue())
     print("4/5  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
     kept = metadata | {"heatmaps": str(out / "heatmaps")}
@@ -82,14 +77,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     print("5/5  audit: which of the models use the image?")
     judged = _audit(metadata, out)
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
-    return (
-        contrabench_tables(results[CONTRABENCH], wording)
-        + heal_table(results[HEAL])
-        + surgx_table(results[SURGX])
-        + wrong_lung_table(results[GOLD], results[SWAPPED])
-        + audit_table(judged)
-        + _closing(wording, out)
-    )
+    return audit_table(judged) + _closing(out)
 
 
 def _refuse_others(folder: Path, own: Collection[str]) -> None:
@@ -108,51 +96,6 @@ def _phantom(folder: Path) -> dict[str, Path]:
     return {source_id: folder / place for source_id, place in places.items()}
 
 
-def contrabench_tables(results: Results, wording: Wording) -> str:
-    """One table a task, one row a model: accuracy with its interval, "No X" errors, accuracies after repair."""
-    order = ", target first" if wording.layout == "original" else ""
-    tasks = [t for t in next(iter(results.values()))["results"] if t != CONTRABENCH]
-    parts = []
-    for task in tasks:
-        rows, header = [], ["model", "B0", "95% CI", "unread"]
-        for model, result in results.items():
-            scores = result["results"][task]
-            errors = next((n for n in ("n_reversals", "n_contradictions") if f"{n},b0" in scores), None)
-            cells = [model, *_with_interval(scores, "accuracy", "b0"), percent(scores["parse_failure_rate,b0"])]
-            if errors:
-                cells += [str(scores[f"{errors},b0"])]
-                cells += [
-                    cell for reading in ("m1", "m1_extended") for cell in _with_interval(scores, "accuracy", reading)
-                ]
-                header[4:] = [errors.removeprefix("n_"), "M1", "95% CI", "extended M1", "95% CI"]
-            rows.append(cells)
-        title = task.removeprefix(f"{CONTRABENCH}_")
-        parts.append(f"\n{title} (n = {_size(results, task)}{order}), accuracy in %\n{table(header, rows)}\n")
-    return "".join(parts)
-
-
-def heal_table(results: Results) -> str:
-    """One row a model: F1 of closed and open questions, and the two perturbation tests, with their intervals."""
-    columns = {  # header -> task, metric
-        "yes/no F1": (f"{HEAL}_closed", "yes_no_f1"),
-        "open F1": (f"{HEAL}_open", "open_f1"),
-        "TPT": (f"{HEAL}_tpt", "tpt"),
-        "VPT": (f"{HEAL}_vpt", "vpt"),
-    }
-    header = ["model", *(cell for name in columns for cell in (name, "95% CI")), "unread"]
-    tasks = [task for task, _ in columns.values()]
-    rows = [
-        [
-            model,
-            *(c for task, metric in columns.values() for c in _with_interval(result["results"][task], metric)),
-            _unread(result, tasks),
-        ]
-        for model, result in results.items()
-    ]
-    sizes = ", ".join(f"{name} {_size(results, task)}" for name, (task, _) in columns.items())
-    return f"\nHEAL-MedVQA on VinDr-CXR (questions asked: {sizes}), in %\n{table(header, rows)}\n"
-
-
 def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
     """Row of the table -> model and its arguments: an oracle that looks at the right place or elsewhere, and others."""
     kinds = {f"oracle, {kind}": ("oracle", {"heatmap": kind}) for kind in ("box", "centre", "corner", "uniform")}
@@ -160,55 +103,10 @@ def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
     return {row: (name, given | {"store": str(store)}) for row, (name, given) in models.items()}
 
 
-def surgx_table(results: Results) -> str:
-    """One row a model and heatmap: F1 of instruments, AA and AC of the heatmap, coverage of triplets."""
-    columns = {  # header -> task, metric
-        "F1": (f"{SURGX}_instruments", "f1"),
-        "AA": (f"{SURGX}_instruments", "tp_aa"),
-        "AC": (f"{SURGX}_instruments", "tp_ac"),
-        "AC of false": (f"{SURGX}_instruments", "fp_ac"),
-        "triplets found": (f"{SURGX}_triplets", "coverage"),
-    }
-    rows = [
-        [
-            model,
-            *(percent(result["results"][task][f"{metric},none"]) for task, metric in columns.values()),
-            _unread(result, [f"{SURGX}_instruments", f"{SURGX}_triplets"]),
-        ]
-        for model, result in results.items()
-    ]
-    frames = f"{_size(results, f'{SURGX}_instruments')} and {_size(results, f'{SURGX}_triplets')} frames"
-    return f"\nSurgXBench ({frames}): what is named, and how much of what is looked at lies on it, in %\n" + (
-        f"{table(['model, heatmap', *columns, 'unread'], rows)}\n"
-    )
-
-
 def _attending(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
     """Row of the table -> the oracle and its attention: on what a sentence names, on the other side, and elsewhere."""
     kinds = ("box", "mirror", "image_only", "uniform")
     return {f"oracle, {kind}": ("oracle", {"heatmap": kind, "store": str(store)}) for kind in kinds}
-
-
-def wrong_lung_table(gold: Results, swapped: Results) -> str:
-    """One row a kind of attention: its AUROC, of all boxes and of one lung, and the change when sides are swapped."""
-    columns = {  # header -> results, metric
-        "AUROC": (gold, "auroc"),
-        "of one lung": (gold, "auroc_one_lung"),
-        "swapped, change": (swapped, "delta_auroc"),
-        "of one lung, change": (swapped, "delta_auroc_one_lung"),
-    }
-    rows = []
-    for model in gold:
-        cells = []
-        for found, metric in columns.values():
-            (scores,) = (found[model]["results"][task] for task in found[model]["results"])
-            cells.append(percent(scores[f"{metric},none"]))
-        rows.append([model, *cells])
-    sentences = next(iter(next(iter(gold.values()))["n-samples"].values()))["effective"]
-    title = (
-        f"That's the Wrong Lung! ({sentences} sentences): where attention lies, and whether it follows the text, in %"
-    )
-    return f"\n{title}\n{table(['attention', *columns], rows)}\n"
 
 
 def _audit(metadata: Mapping[str, Any], out: Path) -> list[Judged]:
@@ -237,48 +135,21 @@ def audit_table(judged: Sequence[Judged]) -> str:
     return f"\n{title}\n{table([titles[number] for number in shown], cells)}\n"
 
 
-def _size(results: Results, task: str) -> int:
-    return next(iter(results.values()))["n-samples"][task]["effective"]
-
-
-def _unread(result: Mapping[str, Any], tasks: Sequence[str]) -> str:
-    """Of the answers to some tasks, the share that could not be read."""
-    counts = {f"{name},none" for name in _UNREAD}
-    n_unread = sum(value for task in tasks for key, value in result["results"][task].items() if key in counts)
-    return percent(n_unread / sum(result["n-samples"][task]["effective"] for task in tasks))
-
-
-def _with_interval(scores: Mapping[str, Any], metric: str, reading: str = "none") -> list[str]:
-    value, low, high = (percent(scores[f"{metric}{end},{reading}"]) for end in ("", "_ci_low", "_ci_high"))
-    return [value, f"[{low}, {high}]"]
-
-
-def _closing(wording: Wording, out: Path) -> str:
-    note = ""
-    if wording.layout == "original":
-        note = (
-            "\nThe original layout of CXR-ContraBench puts the target first, so always_yes and majority are right"
-            "\nwithout looking. In the default layout, shuffled, they are right in about a third of the questions."
-        )
-    note += "\nunread: share of the answers that could not be read, in %."
-    note += "\n– means undefined. TPT and VPT are shares of the true positives; a model that always says No has none.\n"
-    note += (
-        "looks answers from the pixels, mirage does so in half of the rows; looks_elsewhere takes its answers from "
-        "another\nplace in the image; the others never look. Reliance: what the image adds to the best score without "
-        "it. Mirage: of\nthe right answers, those that stay right without the image. Causal: those that are lost with "
-        "the place asked about.\n"
-    )
-    note += "A uniform heatmap looks at no place, so its AA and AC are undefined.\n"
-    note += (
-        f"\nSynthetic data in {out}/phantom, rows in {out}/data, logs in {out}/logs, results in {out}/results.json and "
-        f"{out}/audit.csv.\n"
-    )
-    note += f"A page to open in a browser: {out}/report.html.\n"
+def _closing(out: Path) -> str:
     named = shlex.quote(str(out))
     group = "medfaith_contrabench_3shot"
-    return (
-        f"{note}\nNext:"
-        f"\n  medfaith report {named}  # the papers' tables of these models"
-        f"\n  medfaith eval --data {named}/data --model random --tasks {group} --output_path results --log_samples"
-        "\n  medfaith sources  # the licensed sources: which of them you have, and how to get the others"
-    )
+    return f"""
+– means undefined. looks answers from the pixels, mirage does so in half of the rows; looks_elsewhere takes its
+answers from another place in the image; the others never look. Reliance: what the image adds to the best score
+without it. Mirage: of the right answers, those that stay right without the image. Causal: those that are lost with
+the place that is asked about.
+
+Saved:
+  {out}/report.html: a page to open in a browser
+  {out}/phantom: synthetic sources; {out}/data: rows; {out}/logs: answers
+  {out}/audit.csv and {out}/results.json: figures
+
+Next:
+  medfaith report {named}  # the scores of these models; with --out DIR the papers' tables
+  medfaith eval --data {named}/data --model random --tasks {group} --output_path results --log_samples
+  medfaith sources  # the licensed sources: which of them you have, and how to get the others"""

@@ -25,16 +25,22 @@ from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_m
 from .controls import needs_an_image
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
+PREFIX = "medfaith_"  # of the names of all tasks of this package
 OURS = {
     "--metadata": "its own options, such as --data, --root, --control and --model_name (medfaith eval --help)",
     "--include_path": "lm_eval itself, with your own path",
 }
 
 
-def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[Path]:
+def run_lm_eval(
+    arguments: Sequence[str], metadata: Mapping[str, Any], shown: Callable[[Mapping[str, Any]], str]
+) -> list[Path]:
     """`lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered.
 
-    Returns the sample logs that it wrote, none without --log_samples.
+    shown: what to print of lm-eval's results in place of its own table, where every task is of medfaith and no sample
+    log is kept. Nothing is printed of those that are kept.
+
+    Returns the sample logs of medfaith's tasks that it wrote, none without --log_samples.
 
     Raises MedfaithError for arguments that lm-eval or this package refuses.
     """
@@ -55,7 +61,11 @@ def run_lm_eval(arguments: Sequence[str], metadata: Mapping[str, Any]) -> list[P
         preflight.check(config, metadata)
         before = _sample_logs(config.output_path)
         try:
-            with _task_files(config.tasks), _quick_collections():
+            with contextlib.ExitStack() as patches:
+                patches.enter_context(_quick_collections())
+                if _all_ours(config.tasks):
+                    patches.enter_context(_own_task_files())
+                    patches.enter_context(_own_table((lambda _: "") if config.log_samples else shown))
                 cli_evaluate()
         except ValueError as error:
             if not str(error).startswith(("Tasks not found", "No tasks specified")):
@@ -70,7 +80,7 @@ def what_it_takes(arguments: Sequence[str], metadata: Mapping[str, Any]) -> str:
     from .models.server_usage import DryRunEnd
 
     try:
-        run_lm_eval(arguments, metadata)
+        run_lm_eval(arguments, metadata, shown=lambda results: "")
     except DryRunEnd as end:
         return str(end)
     raise AssertionError("the model was not in a dry run")
@@ -86,11 +96,11 @@ def _told_by_lm_eval() -> Iterator[None]:
 
 
 def _sample_logs(output: str | None) -> set[Path]:
-    """Those below lm-eval's --output_path, a folder or the name of a JSON file in one."""
+    """Those of medfaith's tasks below lm-eval's --output_path, a folder or the name of a JSON file in one."""
     if output is None:
         return set()
     folder = Path(output).parent if output.endswith(".json") else Path(output)
-    return {*folder.rglob("samples_*.jsonl")}
+    return {*folder.rglob(f"samples_{PREFIX}*.jsonl")}
 
 
 def _refuse_blind_caches(config: Any) -> None:
@@ -123,20 +133,33 @@ def _arguments(argv: list[str]) -> Iterator[None]:
         sys.argv = before
 
 
+def _all_ours(tasks: str | Sequence[str]) -> bool:
+    """Whether every task that lm-eval is told to run is of medfaith."""
+    given = tasks.split(",") if isinstance(tasks, str) else [name for word in tasks for name in word.split(",")]
+    return all(name.startswith(PREFIX) for name in given)
+
+
 @contextlib.contextmanager
-def _task_files(tasks: str | Sequence[str]) -> Iterator[None]:
+def _own_task_files() -> Iterator[None]:
     """lm-eval's command first reads all 14,000 task files of its own, for seconds: not where every task is of ours."""
     import lm_eval.evaluator  # here, because it keeps the TaskManager that it finds
     import lm_eval.tasks
 
-    whole = lm_eval.tasks.TaskManager
-    given = tasks.split(",") if isinstance(tasks, str) else [name for word in tasks for name in word.split(",")]
-    if all(name.startswith("medfaith_") for name in given):
-        lm_eval.tasks.TaskManager = partial(whole, include_defaults=False)  # pyright: ignore
-    try:
+    with mock.patch.object(lm_eval.tasks, "TaskManager", partial(lm_eval.tasks.TaskManager, include_defaults=False)):
         yield
-    finally:
-        lm_eval.tasks.TaskManager = whole
+
+
+@contextlib.contextmanager
+def _own_table(shown: Callable[[Mapping[str, Any]], str]) -> Iterator[None]:
+    """lm-eval's table has a line for each metric, end of an interval and filter, and N/A in most of them."""
+    import lm_eval.utils
+
+    def table(results: dict[str, Any]) -> str:
+        results.pop("groups", None)  # they are saved by now, and another table would follow
+        return shown(results)
+
+    with mock.patch.object(lm_eval.utils, "make_table", table):
+        yield
 
 
 @contextlib.contextmanager

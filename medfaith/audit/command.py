@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -110,14 +111,15 @@ def _what_it_takes(
 def _ask_and_tell(
     arguments: argparse.Namespace, rest: Sequence[str], tasks: Sequence[Task], metadata: Mapping[str, Any]
 ) -> None:
-    from medfaith.printing import table
+    from medfaith.report.page.audits import audits
     from medfaith.report.page.write import write_page
+    from medfaith.report.summary import Tail, summary
     from medfaith.report.write import collect
     from medfaith.tasks.run import named_model
 
     from .figures import audited
     from .run import ask, name_of
-    from .tables import details, in_words, judge, overview
+    from .tables import in_words, judge
     from .write import read_others, write_blind_clean, write_tables
 
     margin, out = arguments.margin / 100, arguments.out
@@ -127,20 +129,18 @@ def _ask_and_tell(
     found = audited(out, [name_of(model)], tasks, margin)
     judged = judge(found)
     write_tables(out, judged, margin)
-    write_page(out / "report.html", collect([out], controls=False), [out])
+    report = collect([out], controls=False)
+    write_page(out / "report.html", report, [out])
     for one in judged:
-        of = details(one)
-        print("\n" + of.title, table(*of.cells()), sep="\n")
-        _print_lines(["", *in_words(one, margin)])
-    summary = overview(judged, margin)
-    print("\n" + summary.title, table(*summary.cells()), sep="\n")
-    _print_lines(["", *summary.notes])
+        _print_lines(["", f"{one.title}:", *in_words(one, margin)])
+    saved = [f"{out}/report.html: a page to show", f"{out}/audit.md: the score under each control (also as CSV)"]
     if {*arguments.controls} & {*BLIND}:
         n_clean, n = write_blind_clean(out, found, others)
-        print(f"\n{n_clean:,} of {n:,} rows are answered right under no blind control: {out}/blind_clean.csv")
+        saved.append(f"{out}/blind_clean.csv: {n_clean:,} of {n:,} rows, answered right under no blind control")
     else:
-        print(f"\nNo blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv")
-    print(f"A page to show is {out}/report.html, the tables are in {out}/audit.md, the logs in {out}/logs")
+        _print_lines(["", f"No blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv"])
+    following = [f"medfaith report {shlex.quote(str(out))} --out report  # the papers' tables as Markdown and CSV"]
+    print("\n" + summary(report.results, report.notes, Tail(saved, following), audits([out]), [out]), end="")
 
 
 def _print_lines(lines: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import importlib.metadata
 import io
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_file, whole_folder
+from medfaith.logs.files import safe_name
 from medfaith.tasks.controls import UnsupportedControlError
 from medfaith.tasks.models.tally import LIMIT, tally
 from medfaith.tasks.outcomes import UNANSWERED
@@ -100,8 +100,7 @@ def can_be_asked(model: Model, control: str | None) -> bool:
 
 def name_of(model: Model) -> str:
     """The folder of a model's logs: its name or path, as one part of a path."""
-    named = str(model.arguments.get("pretrained") or model.arguments.get("model") or model.name)
-    return re.sub(r"[^\w.-]+", "__", named).strip("_.") or "model"
+    return safe_name(str(model.arguments.get("pretrained") or model.arguments.get("model") or model.name))
 
 
 def folder(out: Path, task: str, control: str | None) -> Path:

@@ -90,6 +90,15 @@ def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str
     return [file._replace(model=models[file.model], adapter=adapters[file.adapter]) for file in files], notes
 
 
+def safe_name(name: str) -> str:
+    """A name or path of a model as one part of a path.
+
+    >>> safe_name("org/name"), safe_name("../models/x")
+    ('org__name', 'models__x')
+    """
+    return re.sub(r"[^\w.-]+", "__", name).strip("_.") or "model"
+
+
 def _displayed(names: Collection[str]) -> dict[str, str]:
     """What stands for each name in tables: a path is cut to the fewest last parts that tell it from the other names."""
     parts = {name: tuple(filter(None, re.split(r"[/\\:]+", name))) for name in names}

@@ -1,8 +1,9 @@
-"""`medfaith report`: the papers' tables from what lm_eval wrote, of one model or many."""
+"""`medfaith report`: a summary, and the papers' tables, of what lm_eval wrote of one model or many."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,16 @@ from medfaith.loaders.errors import MedfaithError
 if TYPE_CHECKING:
     from .page.pictures import Pixels
     from .surgx_overlays import Sheet
+    from .write import Report
 
 
 def add_jobs(jobs: Any) -> None:
     """Adds `report` to the command's jobs."""
     job = jobs.add_parser(
         "report",
-        help="print the papers' tables from lm_eval's results",
-        description="Prints the papers' tables. lm_eval has to run with --output_path DIR and --log_samples.",
+        help="print a summary of lm_eval's results, and save the papers' tables",
+        description="Prints verdicts or scores, and what to know of them; saves the papers' tables. lm_eval has to run "
+        "with --output_path DIR and --log_samples.",
         epilog="Example: medfaith report results --out report",
     )
     job.add_argument(
@@ -30,7 +33,7 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--out", type=Path, metavar="DIR",
-        help="save the report here: report.md, one CSV file for each table, and pictures (default: print it only)",
+        help="save the papers' tables here: report.md, one CSV file for each table, and pictures (default: save none)",
     )  # fmt: skip
     job.add_argument(
         "--html", type=Path, metavar="FILE",
@@ -47,6 +50,17 @@ def add_jobs(jobs: Any) -> None:
         "--max-cases", type=whole(0), default=200, metavar="N",
         help="how many questions get pictures (default: %(default)s)",
     )  # fmt: skip
+    job.add_argument(
+        "--markdown", action="store_true", help="print the papers' tables as Markdown (default: print a summary)"
+    )
+    job.add_argument(
+        "--results-yaml", type=Path, metavar="DIR",
+        help="write the scores as files .eval_results/*.yaml for the models' repositories on the Hub, in a folder for "
+        "each model; takes --org, too (default: write none)",
+    )  # fmt: skip
+    job.add_argument(
+        "--org", help="with --results-yaml: the organisation on the Hub whose data sets hold the rows (default: none)"
+    )
     job.add_argument(
         "--annotations", type=Path, action="append", default=[], metavar="FILE",
         help="a file of answers that medfaith annotate wrote; adds tables of what people said (repeatable)",
@@ -77,13 +91,52 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from .write import write_report
+    from .page.audits import audits
+    from .summary import Tail, summary
+    from .write import make_report
 
+    if (arguments.results_yaml is None) is not (arguments.org is None):
+        raise MedfaithError("--results-yaml and --org: one is there alone\n  what to do: give both, or none")
     reader, sheet = extractor.from_options(arguments), _sheet(arguments)
     how = {"annotations": arguments.annotations, "data": arguments.data, "compared": arguments.compare}
     how |= {"rows": arguments.rows, "html": arguments.html, "pixels": _pixels(arguments)}
-    print(write_report(arguments.results, arguments.out, reader, sheet, **how), end="")
+    found = make_report(arguments.results, arguments.out, reader, sheet, **how)
+    saved, notes = _saved(arguments, found), [*found.notes]
+    if arguments.results_yaml is not None:
+        from .hub_results import hub_results, write_hub_results
+
+        of_hub = hub_results(found.results, arguments.org)
+        saved += write_hub_results(of_hub, arguments.results_yaml)
+        notes = of_hub.notes + notes
+    if arguments.markdown:
+        print(found.markdown(), end="")
+        return 0
+    audited = audits(arguments.results)
+    folders = [path for path in arguments.results if (path / "audit.csv").is_file()]
+    tail = Tail(saved, _following(arguments, bool(audited.verdicts)))
+    print(summary(found.results, notes, tail, audited, folders), end="")
     return 0
+
+
+def _saved(arguments: argparse.Namespace, found: Report) -> list[str]:
+    saved = []
+    if arguments.out is not None:
+        n_tables = sum(len(section.tables) for section in found.sections)
+        saved.append(f"{arguments.out}: report.md, {n_tables} tables as CSV, {len(found.pictures)} pictures")
+    return saved + ([f"{arguments.html}: a page with tables, plots and every answer"] if arguments.html else [])
+
+
+def _following(arguments: argparse.Namespace, is_audited: bool) -> list[str]:
+    """The commands that show more of the same runs."""
+    named = shlex.join(map(str, arguments.results))
+    commands = []
+    if arguments.html is None:
+        commands.append(f"medfaith report {named} --html report.html  # tables, plots and every answer on one page")
+    if arguments.out is None:
+        commands.append(f"medfaith report {named} --out report  # the papers' tables as Markdown and CSV")
+    if not is_audited:
+        commands.append("medfaith audit --help  # does the model use the image?")
+    return commands[:2]
 
 
 def _pixels(arguments: argparse.Namespace) -> Pixels | None:

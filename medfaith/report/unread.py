@@ -1,4 +1,4 @@
-"""How many answers of each run could not be read, and warnings of many, with some of those answers.
+"""Warnings of many answers that could not be read, with some of those answers.
 
 It also warns of rows without an answer, of answers that are all the same, and of images that a model was not given.
 """
@@ -6,17 +6,14 @@ It also warns of rows without an answer, of answers that are all the same, and o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
-from medfaith.logs.files import SampleFile, find_sample_files
+from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import responses
-from medfaith.printing import percent, table
 from medfaith.tasks import BASELINES
 from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, in_one_line, shortened
 
 from .contrabench_runs import Run
 from .heal_runs import HealRun
-from .results import read_file
 from .surgx_runs import SurgXRun
 
 LIMIT = 0.02  # share of unread answers above which a report warns
@@ -28,27 +25,6 @@ ReadRun = Run | HealRun | SurgXRun  # of That's the Wrong Lung! no answer is rea
 def unread_share(run: ReadRun) -> float:
     """Of the run's answers, the share that could not be read."""
     return len(run.unread) / run.n
-
-
-def unread_shares(logs: Sequence[Path]) -> str:
-    """Lines with a table of the unread answers in each of some sample logs, and the warnings; "" where none are read.
-
-    Raises: as `results.read_file`.
-    """
-    files, _ = find_sample_files(logs)
-    runs = [run for file in files for run in read_file(file) if isinstance(run, ReadRun)]
-    rows = [
-        [
-            run.source.task,
-            f"{run.n:,}",
-            f"{len(run.unread):,}",
-            percent(unread_share(run)),
-            f"{run.source.n_unanswered:,}",
-        ]
-        for run in runs
-    ]
-    shares = table(["task", "answers", "unread", "unread %", "unanswered"], rows)
-    return "\n".join([shares, *run_notes(runs), ""]) if runs else ""
 
 
 def run_notes(runs: Sequence[ReadRun]) -> list[str]:

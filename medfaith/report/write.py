@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from medfaith.annotate.answers import read_files
 from medfaith.compare.tables import compare
@@ -62,7 +62,12 @@ _TABLES = (
 )
 
 
-def write_report(
+def write_report(*arguments: Any, **named: Any) -> str:
+    """The report of `make_report` as Markdown."""
+    return make_report(*arguments, **named).markdown()
+
+
+def make_report(
     paths: Sequence[Path],
     out: Path | None = None,
     extractor: Extractor | None = None,
@@ -73,8 +78,8 @@ def write_report(
     rows: Path | None = None,
     html: Path | None = None,
     pixels: Pixels | None = None,
-) -> str:
-    """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
+) -> Report:
+    """What the runs say; with `out`, also saved there: report.md, one CSV file a table, pictures.
 
     Args:
         paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
@@ -98,13 +103,12 @@ def write_report(
     if out is not None:
         _check_out(out)
     found = collect(paths, extractor, sheet, annotations, data, compared, rows, pictures=out is not None)
-    report = found.markdown()
     if out is not None:
         tables = {f"{table.name}.csv": table.csv() for section in found.sections for table in section.tables}
-        _save(out, {REPORT: report, **tables, **found.pictures})
+        _save(out, {REPORT: found.markdown(), **tables, **found.pictures})
     if html is not None:
         write_page(html, found, paths, pixels=pixels)
-    return report
+    return found
 
 
 class Section(NamedTuple):
@@ -146,7 +150,7 @@ def collect(
     pictures: bool = False,
     controls: bool = True,
 ) -> Report:
-    """All tables. Other arguments and Raises: of `write_report`.
+    """All tables. Other arguments and Raises: of `make_report`.
 
     pictures: whether to draw the pictures, too. controls: whether the tables have runs under a control, too; the
     results have them in any case.

@@ -64,7 +64,7 @@ def command(tmp_path) -> list[str]:
     write_rows(tmp_path / "data", rows)
     write_wrong_lung(tmp_path / "logs", "gold", [original(0, auroc=0.5)])
     write(tmp_path / "a.jsonl", *JUDGEMENTS)
-    return ["report", str(tmp_path / "logs"), "--annotations", str(tmp_path / "a.jsonl")]
+    return ["report", str(tmp_path / "logs"), "--markdown", "--annotations", str(tmp_path / "a.jsonl")]
 
 
 def test_the_command_writes_the_table_and_the_picture(command, tmp_path, capsys):

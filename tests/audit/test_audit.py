@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections import Counter
@@ -156,8 +157,26 @@ def test_what_is_saved_and_printed(asked, capsys):
         "audit.json", "audit.md", "audit.csv", "audit_heal_medvqa.csv", "blind_clean.csv", "rows.csv",
     }  # fmt: skip
     assert "Mirage: " in printed
-    assert main(["report", str(out)]) == 0
+    verdict, ending = printed.split("\nDoes the model use the image?\n")
+    assert "HEAL-MedVQA:\nMirage: " in verdict
+    assert len(ending.splitlines()) < 40
+    assert f"{out}/blind_clean.csv: " in ending
+    assert main(["report", str(out), "--markdown"]) == 0
     assert "question_prior (b0, noise)" in capsys.readouterr().out
+
+
+def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_path, capsys):
+    _, out = asked
+    docs = [question(n, "positive") for n in range(4)]
+    write_heal(tmp_path, "closed", [(doc, "Yes") for doc in docs], model="other")
+    assert main(["report", str(out), str(tmp_path), "--results-yaml", str(tmp_path / "hub"), "--org", "group"]) == 0
+    verdicts, scores = capsys.readouterr().out.split("\nScores in %, more is better: other\n")
+    (row,) = [line.split() for line in verdicts.splitlines() if line.startswith("question_prior")]
+    assert row[:2] == ["question_prior", "HEAL-MedVQA"]
+    assert "makes no use of it" in verdicts or "cannot be told" in verdicts
+    assert re.search(r"^HEAL-MedVQA VinDr closed: accuracy +100\.00 \[100\.00, 100\.00\] +4$", scores, re.MULTILINE)
+    assert "not in the Hub's files: 20 of reference models, which have no repository" in scores.replace("\n  ", " ")
+    assert [path.name for path in (tmp_path / "hub").iterdir()] == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +236,7 @@ def test_only_the_rows_of_a_file_are_asked_and_reported(asked, tmp_path, capsys)
     named.write_text("\n".join(["id", *ids]) + "\n")
     assert 0 < len(load([CLOSED], Path(data), row_ids=named, control="other")["tasks"][CLOSED].dataset["test"]) <= 4
     capsys.readouterr()
-    assert main(["report", str(out), "--rows", str(named)]) == 0
+    assert main(["report", str(out), "--markdown", "--rows", str(named)]) == 0
     assert "of 15" not in capsys.readouterr().out
     for text, message in (
         ("id\nvindr/test/nowhere\n", "row 1, column 'id': 'vindr/test/nowhere' is no row of"),

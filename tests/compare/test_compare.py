@@ -101,7 +101,7 @@ def test_the_report_has_the_same_table(runs, tmp_path, capsys):
     out.mkdir()
     for earlier in ("report.md", "comparison.csv"):  # a report, which may be replaced
         (out / earlier).touch()
-    assert main(["report", *paths, "--compare", "--out", str(out)]) == 0
+    assert main(["report", *paths, "--markdown", "--compare", "--out", str(out)]) == 0
     table = rows_of(capsys.readouterr().out, "Comparison of new with old")
     assert {row[0]: row[1] for row in table} == {task: figures[0] for task, figures in FIGURES.items()}
     saved = {row["task"]: row for row in csv_rows(out / "comparison.csv")}

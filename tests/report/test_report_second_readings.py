@@ -60,7 +60,7 @@ def logs(tmp_path) -> Path:
 def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     write_heal(logs / "two", "open", as_mimic(OPEN[:1]), model="n")
     with server() as (url, requests):
-        arguments = ["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]
+        arguments = ["report", str(logs), "--markdown", "--extractor-url", url, "--extractor-model", "llama"]
         assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
     report = capsys.readouterr().out
     first, second = rows_of(report, TWO)
@@ -80,7 +80,7 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     (saved, _) = csv_rows(tmp_path / "out" / "heal_extractors.csv")
     assert (saved["words_open_f1"], saved["model_open_recall"]) == (str(4 / 7), "0.75")
     # What stands without an extractor is as it was, and such a folder is replaced.
-    assert main(["report", str(logs), "--out", str(tmp_path / "out")]) == 0
+    assert main(["report", str(logs), "--markdown", "--out", str(tmp_path / "out")]) == 0
     assert {*capsys.readouterr().out.split("\n\n## ")} < {*report.split("\n\n## ")}
     assert not (tmp_path / "out" / "heal_extractors.csv").exists()
 
@@ -91,7 +91,8 @@ def test_closed_answers_are_read_a_second_time(tmp_path, capsys):
     write_heal(tmp_path / "a", "closed", CLOSED)
     write_heal(tmp_path / "a", "tpt", TPT_PAIRS)
     with server() as (url, requests):
-        assert main(["report", str(tmp_path / "a"), "--extractor-url", url, "--extractor-model", "llama"]) == 0
+        asked = ["--extractor-url", url, "--extractor-model", "llama"]
+        assert main(["report", str(tmp_path / "a"), "--markdown", *asked]) == 0
     report = capsys.readouterr().out
     (choices,) = rows_of(report, "Choices read twice")
     kappa = cohen_kappa_score([0, 0, 0, 1, -1, 2], [0, 0, 0, 0, 2, -1])
@@ -187,6 +188,6 @@ def test_without_such_answers_nothing_is_asked(tmp_path, capsys):
 def test_a_local_model_reads(logs, tmp_path, capsys):
     """Random weights write no list, so every answer is unreadable to it."""
     folder = save_tiny_llama(tmp_path / "llama")
-    assert main(["report", str(logs), "--extractor-model", str(folder)]) == 0
+    assert main(["report", str(logs), "--markdown", "--extractor-model", str(folder)]) == 0
     (row,) = rows_of(capsys.readouterr().out, TWO)
     assert row[10:12] == ["4 of 4 (100.00%)", "0.500"]  # without labels both: the normal region and the blurred picture

@@ -253,7 +253,7 @@ def rows_of_build(data: Path, config: str) -> list[dict[str, Any]]:
 
 def test_the_command_draws_a_contact_sheet(shown, tmp_path, capsys):
     assert main(shown.command(tmp_path / "out")) == 0
-    assert "## Notes" not in capsys.readouterr().out
+    assert "Note: " not in capsys.readouterr().out
     sheet = pixels((tmp_path / "out" / "figure_surgx_overlays.png").read_bytes())
     frame = np.zeros((120, 214, 3))
     size, found = places([overlay(frame=frame, title=["a line"] * n) for n in (2, 2, 3, 4)])

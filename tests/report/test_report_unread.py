@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-from medfaith.report.unread import unread_shares
 from medfaith.report.write import write_report
 from tests.report.heal_logs import CLOSED, OPEN, write_heal
 from tests.report.report_logs import answered, write_log
 from tests.report.surgx_logs import FRAMES, write_surgx
-from tests.report.wrong_lung_logs import original, write_wrong_lung
 
 LONG = ("word " * 40).strip()
 
@@ -28,22 +26,6 @@ def test_a_share_above_two_percent_is_warned_of(unread, warns, tmp_path):
         assert "3 of 100 answers (3.0%) of model-a in samples_medfaith_contrabench_chexpert_presence" in note
         assert note.count("“The image does not allow a decision.”") == 1  # every filter's line has it
         assert "--gen_kwargs max_gen_toks" in note
-
-
-def test_after_a_run_the_shares_of_its_logs_stand_above_the_same_warnings(tmp_path):
-    logs = [
-        write_log(tmp_path, "m", answered("chexpert_presence", 6, 1, 1, unread=4)),
-        write_surgx(tmp_path, FRAMES[:1]),
-        write_wrong_lung(tmp_path, "gold", [original(0, "p1", auroc=0.5)]),
-    ]
-    header, _, *rows, warning = unread_shares(logs).splitlines()
-    assert header.split() == ["task", "answers", "unread", "unread", "%", "unanswered"]
-    assert [row.split() for row in rows] == [
-        ["medfaith_contrabench_chexpert_presence", "6", "4", "66.67", "0"],
-        ["medfaith_surgx_instruments", "1", "0", "0.00", "0"],
-    ]  # fmt: skip
-    assert [f"- {warning}"] == notes(tmp_path)
-    assert unread_shares(logs[2:]) == "", "answers of heatmaps are not read"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +60,6 @@ def test_images_that_a_model_was_not_given_are_warned_of(tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"results": {task: scores}}))
     (note,) = notes(tmp_path)
     assert f"m was not given 4 of the images in {log.name}" in note
-    assert note.removeprefix("- ") in unread_shares([log])
 
 
 def test_three_different_answers_are_shown_by_their_ends(tmp_path):

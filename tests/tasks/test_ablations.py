@@ -141,7 +141,7 @@ def results(tmp_path_factory) -> Path:
         model_registry.register("scripted", target=f"{__name__}:Scripted")
     groups = "medfaith_contrabench_rexvqa,medfaith_contrabench_y0"
     arguments = ["--model", "scripted", "--tasks", groups, "--output_path", str(folder / "results"), "--log_samples"]
-    assert run_lm_eval(arguments, {"data": str(folder / "data")})
+    assert run_lm_eval(arguments, {"data": str(folder / "data")}, str)
     return folder / "results"
 
 

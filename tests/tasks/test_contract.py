@@ -18,7 +18,7 @@ from lm_eval.tasks._yaml_loader import load_yaml
 from medfaith import tasks
 from medfaith.task_list import WIDTH
 from medfaith.tasks.listing import listed
-from medfaith.tasks.run import _quick_collections, _task_files, task_names
+from medfaith.tasks.run import _all_ours, _own_task_files, _quick_collections, task_names
 
 YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
@@ -107,21 +107,25 @@ def test_the_main_group_holds_the_four_direct_protocols():
 
 
 @pytest.mark.parametrize(
-    ("given", "theirs"),
+    ("given", "ours"),
     [
-        ("medfaith_surgx,medfaith_heal_*", {"include_defaults": False}),
-        (["medfaith_surgx,medfaith_heal_vindr_tpt"], {"include_defaults": False}),
-        ("medfaith_surgx,mmlu", {}),
-        (["medfaith_surgx", "own.yaml"], {}),
+        ("medfaith_surgx,medfaith_heal_*", True),
+        (["medfaith_surgx,medfaith_heal_vindr_tpt"], True),
+        ("medfaith_surgx,mmlu", False),
+        (["medfaith_surgx", "own.yaml"], False),
     ],
 )
-def test_lm_evals_own_task_files_are_read_only_where_a_task_is_not_ours(given, theirs, monkeypatch):
+def test_whether_all_tasks_of_a_run_are_ours(given, ours):
+    assert _all_ours(given) is ours
+
+
+def test_lm_evals_own_task_files_are_left_out(monkeypatch):
     made = []
     monkeypatch.setattr(lm_eval.tasks, "TaskManager", lambda **how: made.append(how))
     before = lm_eval.tasks.TaskManager
-    with _task_files(given):
+    with _own_task_files():
         lm_eval.tasks.TaskManager(include_path="ours")
-    assert made == [{"include_path": "ours", **theirs}]
+    assert made == [{"include_path": "ours", "include_defaults": False}]
     assert lm_eval.tasks.TaskManager is before
 
 

@@ -95,14 +95,38 @@ def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     given = ["--model", "negation_attracted", "--tasks", tasks, "--output_path", str(tmp_path), "--log_samples"]
     assert main(["eval", "--data", str(phantom_build), "--images", "first", *given]) == 0
     out = capsys.readouterr().out
-    assert "reversal_rate" in out
-    shares = out.split("unanswered\n")[1]
-    assert re.search(r"^medfaith_contrabench_chexpert_absence_train +\d+ +0 +0.00 +0$", shares, re.MULTILINE)
+    assert "N/A" not in out, "lm-eval's own table is not printed"
+    assert len(out.splitlines()) < 20
+    assert re.search(
+        r"^CheXpert report-style absence \(train\): accuracy +0\.00 \[0\.00, 0\.00\] +180$", out, re.MULTILINE
+    )
+    assert re.search(r"^Unread: 0 of \d+ answers \(0\.00%\)\.$", out, re.MULTILINE)
+    assert out.splitlines()[-1].split(" --html")[0] == f"  medfaith report {tmp_path}"
     assert "WARNING" not in out
     presence, absence = (results_of(tmp_path)[task] for task in tasks.split(","))
     assert presence["reversal_rate,b0"] == presence["accuracy,m1"] == absence["contradiction_rate,b0"] == 1
     assert {len(s["doc"]["images"].split()) for task in tasks.split(",") for s in samples_of(tmp_path, task)} == {1}
     assert {row[1] for row in rows_of(write_report([tmp_path]), "Runs")} == {"B0 (first image)"}
+
+
+def test_without_sample_logs_the_scores_with_an_interval_are_printed(phantom_build, capsys):
+    given = ["--model", "oracle", "--tasks", PRESENCE, "--limit", "12"]
+    assert main(["eval", "--data", str(phantom_build), *given]) == 0
+    *_, header, _, first, second, _, _, _, _, _, _, _, last = capsys.readouterr().out.splitlines()
+    assert header.split() == ["task", "filter", "metric", "value", "[95%]", "rows"]
+    assert first.split() == [PRESENCE, "b0", "accuracy", "1.000", "[1.000,", "1.000]", "12"]
+    assert second.split()[:3] == [PRESENCE, "b0", "reversal_rate"]
+    assert "--log_samples" in last
+
+
+def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
+    """It knows no control and no --model_name."""
+    assert main(["report", str(run), "--results-yaml", str(tmp_path), "--org", "group"]) == 0
+    out = capsys.readouterr().out.replace("\n  ", " ")
+    assert len(re.findall(rf": (?:accuracy|VPT) .* +{LIMIT}$", out, re.MULTILINE)) >= 4
+    assert "not in the Hub's files: 4 of some rows only" in out
+    assert "Note: no row has a score: HEAL-MedVQA VinDr VPT of llava" in out
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

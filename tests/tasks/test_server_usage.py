@@ -48,6 +48,7 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
         assert (server.requests, [*tmp_path.iterdir()]) == ([], [tmp_path / "answers"])
         assert main([*command, "--log_samples"]) == 3
         (first,) = samples_of(tmp_path / "logs", TASK)[8:9]
+        assert "Unread: 1 of 6 answers (16.67%). Of these 1 have no answer." in capsys.readouterr().out
         report = write_report([tmp_path / "logs"])
         fail = False
         assert main([*command, "--dry-run"]) == 0

@@ -86,14 +86,15 @@ def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_l
 
 def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp_path, capsys):
     assert main(["report", str(results), "--out", str(tmp_path / "report")]) == 0
-    assert "whose patients --patients leaves out (Other patients)" in capsys.readouterr().out
     seen = set(json.loads(record.read_text())["seen"])
     of_data = stored(phantom_wrong_lung_build, "gold")
     n = sum(row["patient_id"] not in seen for row in of_data)
     with (tmp_path / "report" / "wrong_lung_runs.csv").open(newline="", encoding="utf-8") as file:
         line = next(row for row in csv.DictReader(file) if "gold" in row.values())
     assert (line["n"], line["n_data"], line["n_left_out"]) == (str(n), str(len(of_data)), str(len(of_data) - n))
+    assert "oracle (held-out patients)" in capsys.readouterr().out
     text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert "whose patients --patients leaves out (Other patients)" in text
     assert f"| {n} of {len(of_data)} |" in text
     assert "## Wrong Lung Table 2 (nearest upsampling, precision without ties): subsets" in text
 

@@ -1,0 +1,207 @@
+"""What a person reads in a terminal: verdicts or scores, unread answers, warnings, what was saved, what to do next."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from medfaith.compare.answers import Answers, all_answers
+from medfaith.logs.lines import Logged
+from medfaith.printing import table
+
+from .page.audits import Audits
+from .page.cases import IMAGE
+from .page.forest import Forest, forests
+from .page.text import shown
+from .results import Results
+from .tables import count, percent
+
+WIDTH, LINES = 100, 40
+_LEAST = 4  # rows of a table, however much stands around it
+_NARROWEST = 12  # of a model's name that is cut
+_WARNED, _NOTED, _NOTE = 6, 4, 3  # lines of warnings; notes, and the lines of one
+_SAVED = 8  # lines of what was saved
+_MORE = "medfaith report --html FILE shows them"
+
+
+class Tail(NamedTuple):
+    """The last lines. saved: what was written, and where; following: commands, with a word on each."""
+
+    saved: Sequence[str] = ()
+    following: Sequence[str] = ()
+
+
+def summary(
+    results: Results,
+    notes: Sequence[str],
+    tail: Tail,
+    audited: Audits | None = None,
+    folders: Sequence[Path] = (),
+) -> str:
+    """At most `LINES` lines of at most `WIDTH` columns; what does not fit is counted.
+
+    Args:
+        results: all runs. notes: what is said of them; those that begin with WARNING stand first.
+        audited: the verdicts of `medfaith audit`, which stand in place of the scores of its runs; folders: where these
+            runs are.
+    """
+    unread, parts = _unread(results), []
+    if audited is not None and audited.verdicts:
+        parts.append(partial(_verdicts, audited))
+        results = _outside(results, folders)
+    answers, unscored = all_answers(results)
+    if plots := forests(_told_apart(answers)):
+        parts.append(partial(_scores, plots))
+    notes = [*_unscored(answers, unscored), *notes]
+    around = [*unread, *_warnings(notes), *_left_out(notes), *_last(tail)]
+    lines: list[str] = []
+    for number, part in enumerate(parts):
+        room = (LINES - len(lines) - len(around)) // (len(parts) - number)
+        lines += part(room)
+    return "\n".join(map(shown, [*lines, *around])).strip("\n") + "\n"  # a model's words may hold escape sequences
+
+
+def _outside(results: Results, folders: Sequence[Path]) -> Results:
+    """The runs that are in none of the folders."""
+    places = [folder.resolve() for folder in folders]
+
+    def kept(runs: Sequence[Logged]) -> list[Logged]:
+        return [run for run in runs if not any(run.source.path.is_relative_to(place) for place in places)]
+
+    return Results(*map(kept, results[:-1]), results.notes)  # pyright: ignore
+
+
+def _told_apart(answers: Sequence[Answers]) -> list[Answers]:
+    """With what differs between a model's runs of one task, such as their prompts, behind its name."""
+    alike: dict[tuple[str | None, ...], list[Answers]] = defaultdict(list)
+    for of in answers:
+        alike[of.model, of.variant, of.task, of.metric, of.how.get("control")].append(of)
+    told = []
+    for runs in alike.values():
+        names = [name for name in runs[0].how if len({of.how.get(name) for of in runs}) > 1]
+        for of in runs:
+            differing = ", ".join(of.how.get(name, "") for name in names)
+            told.append(of._replace(model=f"{of.model} ({differing})") if differing else of)
+    return told
+
+
+def _unscored(answers: Sequence[Answers], others: Sequence[str]) -> list[str]:
+    """Notes on what has no line among the scores. others: what `all_answers` leaves out."""
+    undefined = [f"{of.task} of {of.model}" for of in answers if np.isnan(of.values).all()]
+    left_out = "; ".join(dict.fromkeys(others))
+    return ([f"no row has a score: {', '.join(undefined)}"] if undefined else []) + ([left_out] if left_out else [])
+
+
+def _verdicts(audited: Audits, room: int) -> list[str]:
+    rows = [
+        [model, benchmark, of.score, of.blind, of.reliance, of.word]
+        for model, by_benchmark in audited.verdicts.items()
+        for benchmark, of in by_benchmark.items()
+    ]
+    titles = ["model", "benchmark", "image", "blind", "reliance [95%]", "verdict"]
+    legend = "Scores in % with the image and, the best, without one; reliance: their difference in points."
+    return ["Does the model use the image?", *_fitting(titles, rows, room - 3), legend, ""]
+
+
+def _scores(plots: Sequence[Forest], room: int) -> list[str]:
+    """A line for each model and task, the best first; where they are too many, the best ones of each task."""
+    images = [[line for line in plot.lines if line.shown == IMAGE] or plot.lines for plot in plots]
+    greatest = most = max(map(len, images))
+    while most > 1 and sum(min(most, len(lines)) for lines in images) > room - 6:
+        most -= 1
+    found = [
+        (f"{plot.task}: {plot.metric}", line)
+        for plot, lines in zip(plots, images, strict=True)
+        for line in sorted(lines, key=lambda line: -line.mean)[:most]
+    ]
+    models, controls = ({getattr(line, name) for lines in images for line in lines} for name in ("model", "shown"))
+    columns: dict[str, list[str]] = {"task": [task for task, _ in found]}
+    if len(models) > 1:
+        columns["model"] = [line.model for _, line in found]
+    if controls != {IMAGE}:
+        columns["shown"] = [line.shown for _, line in found]
+    columns |= {"score [95%]": [line.text for _, line in found], "rows": [count(line.n) for _, line in found]}
+    title = "Scores in %, more is better"
+    title += f": {_tail(min(models), WIDTH - len(title) - 2)}" if len(models) == 1 else ""
+    title += f" (the best {most} of each task)" if most < greatest else ""
+    left = sum(len(plot.lines) for plot in plots) - len(found)
+    return [title, *_fitting(list(columns), list(zip(*columns.values(), strict=True)), room - 3, left), ""]
+
+
+def _fitting(titles: Sequence[str], rows: Sequence[Sequence[str]], room: int, left: int = 0) -> list[str]:
+    """The table's lines, at most `room`; models' names are cut to its width. left: rows that are not in it already."""
+    most = max(_LEAST, room - 2)
+    kept = rows if len(rows) <= most and not left else rows[: most - 1]
+    left += len(rows) - len(kept)
+    if "model" in titles:
+        place = titles.index("model")
+        others = sum(max(len(row[at]) for row in [titles, *kept]) + 2 for at in range(len(titles)) if at != place)
+        widest = max(_NARROWEST, WIDTH - others)
+        kept = [[_tail(cell, widest) if at == place else cell for at, cell in enumerate(row)] for row in kept]
+    more = [f"… and {count(left)} more: {_MORE}"] if left else []
+    return [*table(titles, kept).splitlines(), *more]
+
+
+def _tail(name: str, widest: int) -> str:
+    """The end of a name tells models apart better than its beginning."""
+    return name if len(name) <= widest else f"…{name[1 - widest :]}"
+
+
+def _unread(results: Results) -> list[str]:
+    """How many answers could not be read, in which run most of them, and how many a server did not give."""
+    runs = [(len(run.unread), run) for run in (*results.runs, *results.heal, *results.surgx)]
+    if not runs:
+        return []
+    said = f"Unread: {_share(sum(n for n, _ in runs), sum(run.n for _, run in runs))}."
+    n, worst = max(runs, key=lambda of: of[0] / of[1].n)
+    if n and len(runs) > 1:
+        said += f" Most: {_share(n, worst.n)} of {worst.model_name}, {worst.source.task}."
+    if unanswered := sum(run.source.n_unanswered for _, run in runs):
+        said += f" Of these {count(unanswered)} have no answer."
+    return _wrapped(said)
+
+
+def _share(n: int, total: int) -> str:
+    return f"{count(n)} of {count(total)} answers ({percent(n / total)}%)"
+
+
+def _warnings(notes: Sequence[str]) -> list[str]:
+    """The first ones, whole, as far as there is room."""
+    blocks = [_wrapped(note) for note in notes if note.startswith("WARNING")]
+    return _first(blocks, _WARNED, "warnings")
+
+
+def _left_out(notes: Sequence[str]) -> list[str]:
+    """What was left out, and why."""
+    blocks = [_wrapped(f"Note: {note}", _NOTE) for note in notes if not note.startswith("WARNING")]
+    return _first(blocks, _NOTED, "notes")
+
+
+def _first(blocks: Sequence[list[str]], room: int, what: str) -> list[str]:
+    lines: list[str] = []
+    for number, block in enumerate(blocks):
+        if lines and len(lines) + len(block) > room:
+            return [*lines, f"… and {count(len(blocks) - number)} more {what}: {_MORE}"]
+        lines += block
+    return lines
+
+
+def _last(tail: Tail) -> Iterator[str]:
+    n_left = len(tail.saved) - _SAVED
+    saved = [*tail.saved[:_SAVED], *([f"… and {count(n_left)} more"] if n_left > 0 else [])]
+    for title, lines in (("Saved", saved), ("Next", tail.following)):
+        if lines:
+            yield from ["", f"{title}:", *(f"  {line}" for line in lines)]
+
+
+def _wrapped(text: str, most: int | None = None) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, subsequent_indent="  ", max_lines=most, placeholder=" …", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
