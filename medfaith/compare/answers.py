@@ -31,7 +31,8 @@ class Answers(NamedTuple):
     model: its name; variant: its telling arguments. task, metric: what is compared only with its like. how: how it was
     put, which has to be equal, too. ids: shape (n,). asked: of each row what was asked, which tells rows of one id
     apart. values: shape (n,), in [0, 1], 1 best, NaN where a row has none. said: what was read of each answer, None of
-    one that cannot be read. groups: of each row its patient, or else the study, the image or the video.
+    one that cannot be read. groups: of each row its patient, or else the study, the image or the video. about: of each
+    row its findings, instruments or kinds.
     """
 
     model: str
@@ -44,6 +45,7 @@ class Answers(NamedTuple):
     values: np.ndarray
     said: Sequence[Hashable]
     groups: Sequence[Hashable]
+    about: Sequence[Collection[str]]
 
 
 def all_answers(results: Results) -> tuple[list[Answers], list[str]]:
@@ -73,7 +75,8 @@ def _contrabench(run: Run) -> Answers:
     asked = [run.wordings[wording] for wording in run.wording]
     said = [options[choice] if choice >= 0 else None for (_, options), choice in zip(asked, run.base, strict=True)]
     groups = [patient(study) for study in run.study]
-    return _answers(run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, groups)
+    about = [[finding] for finding in run.finding]
+    return _answers(run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, groups, about)
 
 
 def _heal(run: HealRun) -> Answers:
@@ -99,7 +102,8 @@ def _heal(run: HealRun) -> Answers:
     name = f"HEAL-MedVQA {HEAL_SOURCES[run.setting.config]} {ask}" + (f" ({split})" if split != "test" else "")
     asked = [(row.question, row.answer, row.diseases) for row in rows]
     groups = [patient(row.image_id) for row in rows]
-    return _answers(run, name, metric, [row.id for row in rows], asked, values, said, groups)
+    about = [row.diseases or ["nothing"] for row in rows]
+    return _answers(run, name, metric, [row.id for row in rows], asked, values, said, groups, about)
 
 
 def _surgx(run: SurgXRun) -> Answers:
@@ -109,8 +113,8 @@ def _surgx(run: SurgXRun) -> Answers:
         metric, values = "triplets found", [_found(row.predicted, row.gold) for row in run.rows]
     name = f"{SURGX_SOURCES[run.setting.source]} {run.setting.ask}"
     said = [None if row.predicted is None else frozenset(row.predicted) for row in run.rows]
-    asked = [row.gold for row in run.rows]
-    return _answers(run, name, metric, [row.id for row in run.rows], asked, values, said, run.videos)
+    gold, ids = [row.gold for row in run.rows], [row.id for row in run.rows]
+    return _answers(run, name, metric, ids, gold, values, said, run.videos, gold)
 
 
 def _wrong_lung(run: WrongLungRun) -> Answers:
@@ -119,19 +123,20 @@ def _wrong_lung(run: WrongLungRun) -> Answers:
     values = [row["values"]["auroc"] for row in rows]
     asked = [tuple(row["subsets"].values()) for row in rows]
     name = f"That's the Wrong Lung! {run.setting.config}"
+    about = [[subset for subset, is_in in row["subsets"].items() if is_in] for row in rows]
     ids, groups = ([row[column] for row in rows] for column in ("id", "cluster"))
-    return _answers(run, name, "AUROC", ids, asked, values, [None] * len(rows), groups)
+    return _answers(run, name, "AUROC", ids, asked, values, [None] * len(rows), groups, about)
 
 
 def _answers(
     run: Logged, task: str, metric: str, ids: Sequence[str], asked: Sequence[Hashable], values: Any,
-    said: Sequence[Hashable], groups: Sequence[Hashable],
+    said: Sequence[Hashable], groups: Sequence[Hashable], about: Sequence[Collection[str]],
 ) -> Answers:  # fmt: skip
     setting = {name: str(value) for name, value in run.setting._asdict().items()}
     variant = setting.pop("variant", "")
     how = {name: value for name, value in setting.items() if name not in _ASKED} | dict(run.source.told)
     return Answers(
-        run.model_name, variant, task, metric, how, ids, asked, np.array(values, dtype=float), said, groups
+        run.model_name, variant, task, metric, how, ids, asked, np.array(values, dtype=float), said, groups, about
     )  # None becomes NaN
 
 

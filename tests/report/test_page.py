@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from medfaith.cli import main
+from medfaith.compare.answers import all_answers
 from medfaith.report.page.cases import RIGHT, UNREAD, WRONG, cases
+from medfaith.report.page.forest import by_kind, forests
 from medfaith.report.page.text import LONGEST, shown
 from medfaith.report.results import read_results
 from tests.browser import browser
@@ -58,6 +61,21 @@ def test_every_question_with_every_answer(logs: Path):
     assert len(some.cases) <= 20 + 7, "one more at most of each task and outcome"
     of_presence = [case for case in some.cases if case.benchmark == "CXR-ContraBench"]
     assert [case.answers[0].outcome for case in of_presence].count(RIGHT) == 20 * 30 // 54
+
+
+def test_plots_have_every_run_and_finding_with_a_value(logs: Path):
+    answers, _ = all_answers(read_results([logs]))
+    (presence,) = (plots for title, plots in by_kind(answers).items() if title.startswith("CheXpert direct"))
+    for plot in presence:
+        for line in plot.lines:
+            (of,) = (one for one in answers if one.model == line.model)
+            own = [value for value, about in zip(of.values, of.about, strict=True) if plot.task in about]
+            assert (line.n, line.mean) == (len(own), pytest.approx(np.mean(own)))
+    assert sum(plot.lines[0].n for plot in presence) == 40
+    of = answers[0]
+    mostly_unknown = of._replace(values=np.where(np.arange(len(of.values)) < 3, of.values, np.nan))
+    ((line,),) = (plot.lines for plot in forests([mostly_unknown]))
+    assert (line.n, line.mean) == (3, np.mean(of.values[:3]))
 
 
 def test_what_others_wrote_is_data(page: Path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +11,8 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 
 from ..tables import SEED, interval
 from .cases import IMAGE
+
+MOST_KINDS = 12  # of findings in a plot
 
 
 class Line(NamedTuple):
@@ -36,6 +38,53 @@ class Forest(NamedTuple):
     lines: list[Line]
 
 
+def by_kind(answers: Sequence[Answers]) -> dict[str, list[Forest]]:
+    """Task and metric -> a plot for each finding or instrument, with the image: the `MOST_KINDS` with the most rows.
+
+    A row with several of them counts for each. Tasks about one kind alone have no plot.
+    """
+    runs_of: dict[tuple[str, str], list[Answers]] = defaultdict(list)
+    for of in answers:
+        if "control" not in of.how:
+            runs_of[of.task, of.metric].append(of)
+    found: dict[str, list[Forest]] = {}
+    for (task, metric), runs in runs_of.items():
+        n_rows = Counter(kind for of in runs for kinds in of.about for kind in {*kinds})
+        if len(n_rows) > 1:
+            kinds = sorted(kind for kind, _ in n_rows.most_common(MOST_KINDS))
+            plots = [Forest(kind, metric, _lines(runs, kind)) for kind in kinds]
+            found[f"{task}: {metric}"] = [plot for plot in plots if plot.lines]
+    return found
+
+
+def _lines(runs: Sequence[Answers], kind: str) -> list[Line]:
+    lines = [_line(_part(of, kind), IMAGE) for of in sorted(runs, key=_name)]
+    return [line for line in lines if line is not None]
+
+
+def _part(of: Answers, kind: str) -> Answers:
+    """The rows about one kind."""
+    rows = [row for row, kinds in enumerate(of.about) if kind in kinds]
+    return of._replace(values=of.values[rows], groups=[of.groups[row] for row in rows])
+
+
+def _name(of: Answers) -> str:
+    """The model, with its telling arguments, without the control."""
+    shown = of.how.get("control", IMAGE)
+    telling = ", ".join(word for word in of.variant.split(", ") if word != shown)
+    return of.model + (f" ({telling})" if telling else "")
+
+
+def _line(of: Answers, shown: str) -> Line | None:
+    """None where no row has a value."""
+    found = bootstrap_mean(of.values, groups=[str(group) for group in of.groups], seed=SEED)
+    if not found.n:
+        return None
+    known = found.low == found.low  # NaN is unlike itself
+    ends = (found.low, found.high) if known else (None, None)
+    return Line(_name(of), shown, found.mean, *ends, found.n)
+
+
 def forests(answers: Sequence[Answers]) -> list[Forest]:
     """A plot for each task and metric; lines by model, with the image first and then the controls by name.
 
@@ -43,14 +92,9 @@ def forests(answers: Sequence[Answers]) -> list[Forest]:
     """
     plots: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for of in answers:
-        found = bootstrap_mean(of.values, groups=[str(group) for group in of.groups], seed=SEED)
-        if found.n > found.n_nan:
-            known = found.low == found.low  # NaN is unlike itself
-            ends = (found.low, found.high) if known else (None, None)
-            shown = of.how.get("control", IMAGE)
-            telling = ", ".join(word for word in of.variant.split(", ") if word != shown)
-            name = of.model + (f" ({telling})" if telling else "")
-            plots[of.task, of.metric].append(Line(name, shown, found.mean, *ends, found.n - found.n_nan))
+        line = _line(of, of.how.get("control", IMAGE))
+        if line is not None:
+            plots[of.task, of.metric].append(line)
     order = {
         key: sorted(lines, key=lambda line: (line.model, line.shown != IMAGE, line.shown))
         for key, lines in plots.items()

@@ -18,7 +18,7 @@ from medfaith.loaders.whole import whole_file
 from ..tables import Table, text
 from .audits import Change, audits
 from .cases import IMAGE, Cases, cases
-from .forest import Line, forests
+from .forest import Forest, Line, by_kind, forests
 from .pictures import Pixels, packed, pictures
 from .text import shown, without_paths
 
@@ -67,6 +67,7 @@ def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | N
         audits=audited,
         changes=[_plot(name, lines, -1) for name, lines in audited.changes.items()],
         forests=[_plot(f"{plot.task}: {plot.metric}", plot.lines, 0) for plot in forests(answers)],
+        by_kind={title: [_by_kind(plot) for plot in plots] for title, plots in by_kind(answers).items()},
         sections=[(section.title, [_table(table) for table in section.tables]) for section in report.sections],
         n_cases=listed.n,
         n_listed=len(listed.cases),
@@ -130,6 +131,11 @@ def _plot(title: str, lines: Sequence[Line | Change], start: float) -> dict[str,
             for line in lines
         ],
     }  # fmt: skip
+
+
+def _by_kind(plot: Forest) -> dict[str, Any]:
+    """As `_plot`, named after the finding, with the largest number of rows of a model."""
+    return _plot(f"{plot.task} (n = {max(line.n for line in plot.lines):,})", plot.lines, 0)
 
 
 def _table(table: Table) -> dict[str, Any]:
