@@ -65,13 +65,15 @@ def test_every_question_with_every_answer(logs: Path):
 
 def test_plots_have_every_run_and_finding_with_a_value(logs: Path):
     answers, _ = all_answers(read_results([logs]))
-    (presence,) = (plots for title, plots in by_kind(answers).items() if title.startswith("CheXpert direct"))
-    for plot in presence:
-        for line in plot.lines:
-            (of,) = (one for one in answers if one.model == line.model)
+    found = by_kind(answers)
+    assert [*found] == ["HEAL-MedVQA VinDr open: F1 of a row"], "all others are about one thing"
+    for title, plots in found.items():
+        (of,) = (one for one in answers if title.startswith(one.task) and "control" not in one.how)
+        for plot in plots:
+            (line,) = plot.lines
             own = [value for value, about in zip(of.values, of.about, strict=True) if plot.task in about]
-            assert (line.n, line.mean) == (len(own), pytest.approx(np.mean(own)))
-    assert sum(plot.lines[0].n for plot in presence) == 40
+            assert (line.model, line.n, line.mean) == ("model-c", len(own), pytest.approx(np.mean(own)))
+        assert {plot.task for plot in plots} == {kind for about in of.about for kind in about}
     of = answers[0]
     mostly_unknown = of._replace(values=np.where(np.arange(len(of.values)) < 3, of.values, np.nan))
     ((line,),) = (plot.lines for plot in forests([mostly_unknown]))
