@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.confidence.reliance import Reliance, Share, Verdict, verdicts
-from medfaith.report.tables import SEED, TITLES, Column, Table, count, percent, points_interval, share_of, text
+from medfaith.report.tables import SEED, TITLES, Column, Table, count, paired_interval, percent, share_of, text
 from medfaith.tasks.controls import CONTROLS
 
 from .figures import Audited
@@ -58,7 +58,7 @@ def overview(judged: Sequence[Judged], margin: float) -> Table:
     columns = [
         Column("Model" if several else None, ("model",)), Column("Benchmark", ("benchmark",)),
         Column("Rows", ("n",), count), Column("Image", ("score",), percent), Column("Blind", ("blind",), percent),
-        Column("Reliance [95%]", ("reliance", "low", "high", "n_differ"), _difference),
+        Column("Reliance [95%]", ("reliance", "low", "high", "n_differ"), paired_interval),
         *(Column(title, (name,), percent) for title, name in (
             ("Mirage", "mirage"), ("Unrelated", "unrelated"), ("Causal", "grounding"))),
         Column("Uses the image?", ("uses_image", "n", "n_enough"), partial(_answer, _OF_IMAGE)),
@@ -112,16 +112,12 @@ def details(one: Judged) -> Table:
         Column("Shown", ("control",), _shown), Column("Rows", ("n",), count),
         Column(None, ("n_without",)), Column("Score", ("score",), percent),
         Column("With the image", ("score_with_image",), percent),
-        Column("Difference [95%]", ("difference", "low", "high", "n_differ"), _difference),
+        Column("Difference [95%]", ("difference", "low", "high", "n_differ"), paired_interval),
     ]  # fmt: skip
     n_patients = len({*found.groups.tolist()})
     title = f"{one.title}: {count(len(found.rows))} rows of {count(n_patients)} groups, {' and '.join(found.metrics)}"
     name = f"audit_{found.benchmark.replace('-', '_')}"
     return Table(name, title, columns, rows, [], n_printed=len(controls))
-
-
-def _difference(value: Any, low: Any, high: Any, n_differ: Any) -> str:
-    return "+0.00 (none differs)" if n_differ == 0 else points_interval(value, low, high)
 
 
 def _shown(control: str) -> str:
@@ -173,7 +169,7 @@ def _sentences(one: Judged, margin: float) -> Iterator[str]:
         if found is not None and verdict.name in words:
             of = found.found
             enough = _would_do(of.n, found.n_enough) if verdict.name == "open" else ""
-            difference = _difference(of.difference, of.low, of.high, of.n_differ)
+            difference = paired_interval(of.difference, of.low, of.high, of.n_differ)
             yield f"{words[verdict.name].format(best=found.best)}{enough} ({difference})."
 
 

@@ -15,7 +15,7 @@ from medfaith.compare.answers import Answers, all_answers
 from medfaith.logs.lines import Logged
 from medfaith.printing import table
 
-from .page.audits import Audits
+from .page.audits import ELSEWHERE, Audits
 from .page.cases import IMAGE
 from .page.forest import Forest, forests
 from .page.text import shown
@@ -100,7 +100,7 @@ def _unscored(answers: Sequence[Answers], others: Sequence[str]) -> list[str]:
 
 def _verdicts(audited: Audits, room: int) -> list[str]:
     rows = [
-        [model, benchmark, of.score, of.blind, of.reliance, of.word]
+        [model, benchmark, of.score, of.blind, of.reliance, of.word + f", {of.place}" * (of.place == ELSEWHERE)]
         for model, by_benchmark in audited.verdicts.items()
         for benchmark, of in by_benchmark.items()
     ]

@@ -69,6 +69,11 @@ def points_interval(value: Any, low: Any, high: Any) -> str:
     return UNDEFINED if _undefined(value) else f"{points(value)} [{percent(low)}, {percent(high)}]"
 
 
+def paired_interval(value: Any, low: Any, high: Any, n_differ: Any) -> str:
+    """As `points_interval`; without a single row that differs there is nothing to resample."""
+    return "+0.00 (none differs)" if n_differ == 0 else points_interval(value, low, high)
+
+
 def change_interval(before: Any, low: Any, high: Any, after: Any) -> str:
     """Counts: `351 [331, 370] → 0`; the ends of an interval of a count are rounded to whole ones."""
     ends = (UNDEFINED if _undefined(end) else count(round(end)) for end in (low, high))

@@ -55,7 +55,7 @@ ONLY_PARSED = {
     "uv": "it installs", "hf": "it asks for a token", ".": "it changes a shell",
     "python -m tests": "it runs this test", "pre-commit": "it changes the clone",
     "python benchmarks/training.py": "it trains for an hour",
-    "python docs/contact_sheet.py": "it draws the picture anew",
+    "python docs/contact_sheet.py": "it draws the picture anew", "python -m docs.report_page": "likewise",
     "python -m medfaith.cards.examples": "it writes into the clone; tests/cards runs it",
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..tables import TITLES, percent, points_interval
+from ..tables import TITLES, paired_interval, percent
 from .cases import IMAGE
 
 VERDICTS = {  # as an audit's table names them -> what the page says, and the class of its colour
@@ -17,16 +17,24 @@ VERDICTS = {  # as an audit's table names them -> what the page says, and the cl
     "open": ("cannot be told", "open"),
     "undefined": ("not asked", "none"),
 }
+ELSEWHERE = "at another place"
+PLACES = {  # likewise, of the place that is asked about; nothing is said of the place of who does not use the image
+    "uses": "at the place that is asked about",
+    "no use": "not at the place that is asked about",
+    "harmed": ELSEWHERE,
+    "open": "at which place cannot be told",
+}
 
 
 class Verdict(NamedTuple):
-    """One cell of the matrix. word, kind: of VERDICTS; score, blind, reliance: as printed."""
+    """One cell of the matrix. word, kind: of VERDICTS; score, blind, reliance: as printed; place: of PLACES, or ""."""
 
     word: str
     kind: str
     score: str
     blind: str
     reliance: str
+    place: str
 
 
 class Change(NamedTuple):
@@ -38,10 +46,11 @@ class Change(NamedTuple):
     low: float
     high: float
     n: int
+    n_differ: float
 
     @property
     def text(self) -> str:
-        return points_interval(self.difference, self.low, self.high)
+        return paired_interval(self.difference, self.low, self.high, self.n_differ)
 
 
 class Audits(NamedTuple):
@@ -56,16 +65,17 @@ class Audits(NamedTuple):
 
 
 def audits(paths: Sequence[Path]) -> Audits:
-    """Those among the folders that `medfaith audit` wrote, and finished."""
+    """Those among the folders that `medfaith audit` or `quickstart` wrote, and finished."""
     verdicts: dict[str, dict[str, Verdict]] = {}
     changes: dict[str, list[Change]] = {}
     for path in paths:
-        if not ((path / "audit.json").is_file() and (path / "audit.csv").is_file()):
+        if not (path / "audit.csv").is_file():
             continue
         for row in _rows(path / "audit.csv"):
             word, kind = VERDICTS.get(row["uses_image"], VERDICTS["undefined"])
-            score, blind, *difference = _numbers(row, "score", "blind", "reliance", "low", "high")
-            printed = percent(score), percent(blind), points_interval(*difference)
+            score, blind, *difference = _numbers(row, "score", "blind", "reliance", "low", "high", "n_differ")
+            place = PLACES.get(row["depends_on_place"], "") if row["uses_image"] == "uses" else ""
+            printed = percent(score), percent(blind), paired_interval(*difference), place
             verdicts.setdefault(row["model"], {})[row["benchmark"]] = Verdict(word, kind, *printed)
             of_benchmark = path / f"audit_{_file_name(row['benchmark'])}.csv"
             if of_benchmark.is_file():
@@ -76,8 +86,8 @@ def audits(paths: Sequence[Path]) -> Audits:
 def _changes(path: Path, model: str) -> Iterator[Change]:
     for row in _rows(path):
         if row["model"] == model and row["task"] == "all" and row["control"] != IMAGE and row["difference"]:
-            difference, low, high = _numbers(row, "difference", "low", "high")
-            yield Change(model, row["control"], difference, low, high, int(row["n"]))
+            difference, low, high, n_differ = _numbers(row, "difference", "low", "high", "n_differ")
+            yield Change(model, row["control"], difference, low, high, int(row["n"]), n_differ)
 
 
 def _file_name(benchmark: str) -> str:

@@ -1,0 +1,37 @@
+"""Draws the README's picture of a report: the top of the page that `medfaith quickstart` leaves.
+
+uv run python -m docs.report_page
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+from medfaith.cli import main
+from tests.browser import browser
+
+PICTURE = Path(__file__).with_suffix(".webp")
+WIDTH, HEIGHT = 960, 900  # of the window, pixels
+SCALE, QUALITY = 0.75, 15  # a few KB
+
+
+def draw(page: Path) -> Image.Image:
+    """The verdicts of a page, as a browser shows them."""
+    with browser() as running:
+        tab = running.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+        tab.goto(page.as_uri())
+        shot = tab.locator("section:has(#verdicts) .wide").screenshot()
+    return Image.open(io.BytesIO(shot)).convert("RGB")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        if main(["quickstart", "--out", str(Path(name) / "quickstart")]) != 0:
+            raise SystemExit("medfaith quickstart failed")
+        drawn = draw(Path(name) / "quickstart" / "report.html")
+    small = drawn.resize((round(SCALE * drawn.width), round(SCALE * drawn.height)), Image.Resampling.LANCZOS)
+    small.save(PICTURE, quality=QUALITY, method=6)
