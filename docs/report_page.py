@@ -15,8 +15,8 @@ from medfaith.cli import main
 from tests.browser import browser
 
 PICTURE = Path(__file__).with_suffix(".webp")
-WIDTH, HEIGHT = 960, 900  # of the window, pixels
-SCALE, QUALITY = 0.75, 15  # a few KB
+WIDTH, HEIGHT = 1060, 900  # of the window, pixels
+SCALE, QUALITY = 0.7, 10  # a few KB
 
 
 def draw(page: Path) -> Image.Image:
