@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import ABOUT
 from medfaith.tasks.controls import CONTROLS
 
+_SECRET = re.compile(r"(?i)(\w*(?:token|key|secret|password))=[^,\s'\"]+")  # in --model_args
 # Options that the tasks take as they are.
 _METADATA = (
     *("data", "model_name", "control", "heatmaps", "patients", "upsampling", "precision_ties"),
@@ -165,7 +167,7 @@ def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
         **({"images": arguments.images} if arguments.images != "all" else {}),
         **{name: value for name in _METADATA if (value := getattr(arguments, name, None))},
         "builds": _builds(arguments.data),
-        "command": shlex.join(["medfaith", *arguments.words]),
+        "command": _SECRET.sub(r"\1=...", shlex.join(["medfaith", *arguments.words])),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from medfaith.cli import main
+from medfaith.cli import main, parser
+from medfaith.eval import metadata
 from medfaith.report.write import write_report
 from tests.report.report_logs import rows_of
 from tests.tasks.evaluating import results_of, samples_of
@@ -107,6 +109,19 @@ def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     assert presence["reversal_rate,b0"] == presence["accuracy,m1"] == absence["contradiction_rate,b0"] == 1
     assert {len(s["doc"]["images"].split()) for task in tasks.split(",") for s in samples_of(tmp_path, task)} == {1}
     assert {row[1] for row in rows_of(write_report([tmp_path]), "Runs")} == {"B0 (first image)"}
+    (results,) = (json.loads(path.read_text()) for path in tmp_path.rglob("results_*.json"))
+    told = results["configs"][tasks.split(",", maxsplit=1)[0]]["metadata"]
+    assert told["command"].startswith(f"medfaith eval --data {phantom_build} --images first --model negation_attracted")
+    build = (phantom_build / "cxr-contrabench-chexpert" / "build.json").read_bytes()
+    assert told["builds"]["cxr-contrabench-chexpert"] == hashlib.sha256(build).hexdigest()[:16]
+
+
+def test_results_keep_no_secret_of_a_command():
+    words = ["eval", "--model", "m", "--model_args", "pretrained=a,token=hf_abc,api_key=b,max_tokens=5"]
+    arguments, _ = parser().parse_known_args(words)
+    arguments.words = words
+    command = metadata(arguments)["command"]
+    assert command == "medfaith eval --model m --model_args pretrained=a,token=...,api_key=...,max_tokens=5"
 
 
 def test_without_sample_logs_the_scores_with_an_interval_are_printed(phantom_build, capsys):
