@@ -42,8 +42,8 @@ from .wrong_lung_tables import wrong_lung_tables
 REPORT = "report.md"
 _OWN_FILE = re.compile(
     r"report\.md|(comparison|casebook(_original)?|heal_extractors|contrabench_readings(_original)?|heal_readings|"
-    r"(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
-    r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(heal|surgx|wrong_lung)_\w+\.png"
+    r"(heal_)?(runs|(table|figure)_\d\d_\w+)|surgx_(runs|triplets|occlusion|figure_\w+)|wrong_lung_\w+)\.(csv|tex)"
+    r"|figure_(contrabench|heal|surgx|wrong_lung)_\w+\.(png|pdf|svg)"
 )
 _SCORES = {
     "CXR-ContraBench": "Accuracies and rates are percentages of all questions asked: a response that could not be read "
@@ -72,7 +72,7 @@ def write_report(
     rows: Path | None = None,
     html: Path | None = None,
 ) -> str:
-    """The report as Markdown; with `out`, also saved there: report.md, one CSV file a table, pictures.
+    """The report as Markdown; with `out`, also saved there: report.md, each table as CSV and LaTeX, pictures.
 
     Args:
         paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
@@ -97,8 +97,10 @@ def write_report(
     found = collect(paths, extractor, sheet, annotations, data, compared, rows, pictures=out is not None)
     report = found.markdown()
     if out is not None:
-        tables = {f"{table.name}.csv": table.csv() for section in found.sections for table in section.tables}
-        _save(out, {REPORT: report, **tables, **found.pictures})
+        tables = [table for section in found.sections for table in section.tables]
+        saved = {f"{table.name}.csv": table.csv() for table in tables}
+        saved |= {f"{table.name}.tex": table.latex() for table in tables}
+        _save(out, {REPORT: report, **saved, **found.pictures})
     if html is not None:
         write_page(html, found, paths)
     return report

@@ -58,7 +58,7 @@ def test_golden(tmp_path):
 
 
 def test_saved_files(tmp_path):
-    """report.md is what is returned; a CSV a table, unrounded; an earlier report is replaced as a whole."""
+    """report.md is what is returned; a CSV a table, unrounded, and LaTeX; an earlier report is replaced as a whole."""
     small_logs(tmp_path / "logs")
     out = tmp_path / "out"
     assert write_report([tmp_path / "logs"], out) == (out / "report.md").read_text(encoding="utf-8")
@@ -67,6 +67,7 @@ def test_saved_files(tmp_path):
     assert float(first["chexpert_presence_delta"]) == pytest.approx(0.4)
     assert (first["chexpert_absence_n"], second["chexpert_absence_verified_accuracy"]) == ("", "")
     assert (second["chexpert_absence_n"], second["chexpert_absence_n_data"]) == ("3", "5")
+    assert {path.stem for path in out.glob("*.tex")} == {path.stem for path in out.glob("*.csv")}
     (out / "table_21_old.csv").write_text("old")
     before = {path.name for path in out.iterdir()}
     write_report([tmp_path / "logs"], out)
