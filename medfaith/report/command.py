@@ -28,7 +28,7 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--out", type=Path, metavar="DIR",
-        help="save the report here: report.md, one CSV file for each table, and pictures (default: print it only)",
+        help="save the report here: report.md, each table as CSV and LaTeX, and pictures (default: print it only)",
     )  # fmt: skip
     job.add_argument(
         "--html", type=Path, metavar="FILE",

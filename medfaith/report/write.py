@@ -20,11 +20,13 @@ from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_folder
 
+from .contrabench_figures import contrabench_pictures
 from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
-from .heal_localization import heal_pictures
+from .heal_figures import heal_pictures
 from .heal_tables import heal_tables
 from .page.write import write_page
+from .pictures import files
 from .results import Results, read_results
 from .second_readings import second_readings
 from .surgx_figures import surgx_pictures
@@ -114,7 +116,7 @@ class Section(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What finished runs say. introduction: how the figures are to be read; pictures: PNG by the name of its file."""
+    """What finished runs say. introduction: how the figures are to be read; pictures: by the name of the file."""
 
     results: Results
     introduction: str
@@ -170,12 +172,13 @@ def collect(
     notes += [*lung_notes, *annotated.notes, *again_notes, *beside_notes]
     drawn: dict[str, bytes] = {}
     if pictures:
-        for files, left_out in (
+        for figures, left_out in (
+            contrabench_pictures(results.runs, results.scored),
             heal_pictures(results.heal),
             surgx_pictures(results.surgx, sheet),
             wrong_lung_pictures(lung, annotated.abnormalities),
         ):
-            drawn |= files
+            drawn |= files(figures)
             notes += left_out
     paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in _benchmarks(results)), _TABLES]
     return Report(found, " ".join(paragraph), [one for one in sections if one.tables], notes, drawn)

@@ -16,6 +16,8 @@ from tests.report.report_logs import DATE, answered, change_lines, csv_rows, row
 from tests.report.surgx_logs import FRAMES, write_surgx
 from tests.report.wrong_lung_logs import TASK, original, write_wrong_lung
 
+pytestmark = pytest.mark.usefixtures("tables_only")
+
 SENTENCES = [original(n, f"p{n}", auroc=(n + 1) / 8) for n in range(4)]
 CHEXPERT = answered("chexpert_presence", 5, 1, 2)
 # By benchmark: a log of the first n of its questions; its table of runs, and where n and the skipped rows stand there.
