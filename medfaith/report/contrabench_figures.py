@@ -7,6 +7,7 @@ an interval, and a bar says what all answers are. Intervals draw whole studies.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ from medfaith.evaluate_metrics.polarity.option_scores import polarity_gap, subse
 from .contrabench_names import base_name, external, protocol_name, protocol_place
 from .contrabench_option_scores import ScoredRun
 from .contrabench_runs import ORIGINAL, Run, n_errors
-from .pictures import NONE, WIDTH, Drawn, box, figure_of, missing, places, say_empty, separate, short, stacked
+from .pictures import NONE, Drawn, box, figure_of, missing, places, say_empty, separate, short, stacked
 from .tables import SEED, change
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 _COLOUR = "#0072b2"
 _ROW, _AROUND = 0.42, 0.75  # inches of a row, and of what stands around a panel or around all
 _NAME = 38  # characters of a model's name that a row has room for
+_WIDE = 140  # characters below a panel of the whole width
 
 
 def contrabench_pictures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Drawn:
@@ -162,15 +164,16 @@ def figure_5(runs: Sequence[ScoredRun]) -> Figure:
     shown = {**SUBSETS, **(OPTIONS if with_states else {})}
     figure = figure_of(3.4 * len(panels), {}, *(Patch(**style, label=name) for name, style in shown.items()))
     axes = figure.subplots(len(panels), 1 + with_states, squeeze=False)
+    room = _WIDE // (1 + with_states)
     for of_row, (title, of) in zip(axes, panels, strict=True):
-        _boxes(of_row[0], of, [_gaps(run) for run in of], SUBSETS, "no right “X” stands beside its “No X”")
+        _boxes(of_row[0], of, [_gaps(run) for run in of], SUBSETS, "no right “X” stands beside its “No X”", room)
         of_row[0].axhline(0, color="black", linewidth=0.8)
-        of_row[0].set_ylabel("log p(“No X”) − log p(“X”)\n(nats)")
+        of_row[0].set_ylabel("log p(“No X”) − log p(“X”)\n(nats); n above")
         of_row[0].set_title(f"A. {title}: gap", loc="left", fontsize=11)
         if with_states:
             found = [_similarities(run) for run in of]
-            _boxes(of_row[1], of, found, OPTIONS, "no hidden states of the safe subset were kept")
-            of_row[1].set_ylabel("cosine of the hidden states")
+            _boxes(of_row[1], of, found, OPTIONS, "no hidden states of the safe subset were kept", room)
+            of_row[1].set_ylabel("cosine of the hidden states; n above")
             of_row[1].set_title("B. Options of the safe subset", loc="left", fontsize=11)
     return figure
 
@@ -191,17 +194,25 @@ def _similarities(run: ScoredRun) -> list[list[float]]:
 
 
 def _boxes(
-    axes: Axes, runs: Sequence[Run], values: Sequence[Sequence[list[float]]], styles: Mapping[str, Any], empty: str
+    axes: Axes,
+    runs: Sequence[Run],
+    values: Sequence[Sequence[list[float]]],
+    styles: Mapping[str, Any],
+    empty: str,
+    n_characters: int,
 ) -> None:
-    """A group a run, and in it a box for each list of values, with how many these are."""
+    """A group a run, and in it a box for each list of values, with how many these are.
+
+    empty: what a panel says that has none; n_characters: that have room below it.
+    """
     for group, of_run in enumerate(values):
         for place, width, (of_box, style) in places(group, [*zip(of_run, styles.values(), strict=True)]):
             box(axes, place, width, of_box, style)
-            size = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-            axes.annotate(f"n = {len(of_box):,}", (place, 1), (0, -3), ha="center", va="top", fontsize=8, **size)
+            top = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
+            axes.annotate(f"{len(of_box):,}", (place, 1), (0, -3), ha="center", fontsize=8, color="#444444", **top)
     if not any(of_box for of_run in values for of_box in of_run):
         say_empty(axes, empty)
     separate(axes, len(runs))
     axes.margins(y=0.15)
-    room = int(WIDTH * 9 / len(runs) / (1 + (styles is OPTIONS)))  # characters below a group
-    axes.set_xticks(range(len(runs)), [short(run.model_name, max(room, 12)) for run in runs], fontsize=9)
+    names = [textwrap.fill(short(run.model_name, _NAME), max(n_characters // len(runs), 8)) for run in runs]
+    axes.set_xticks(range(len(runs)), names, fontsize=9)

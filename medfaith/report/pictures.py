@@ -128,7 +128,7 @@ def box(axes: Axes, place: float, width: float, values: Sequence[float], style: 
         no_value(axes, place)
         return
     (found,) = boxplot_stats(values)
-    flat = found["q1"] == found["q3"]
+    flat, size = found["q1"] == found["q3"], min(5, 40 * width)
     if flat:
         ends = (place - width / 2, place + width / 2)
         for colour, thick in (("black", 10), (style["facecolor"], 8)):
@@ -144,7 +144,7 @@ def box(axes: Axes, place: float, width: float, values: Sequence[float], style: 
         showcaps=not flat,
         boxprops={**style},
         medianprops={"color": "black", "linewidth": 1.5},
-        meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black", "markersize": 5},
+        meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black", "markersize": size},
         flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#555555"},
     )
 

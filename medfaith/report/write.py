@@ -172,9 +172,10 @@ def collect(
     notes += [*lung_notes, *annotated.notes, *again_notes, *beside_notes]
     drawn: dict[str, bytes] = {}
     if pictures:
+        answered = results.with_the_image()
         for figures, left_out in (
-            contrabench_pictures(results.runs, results.scored),
-            heal_pictures(results.heal),
+            contrabench_pictures(answered.runs, answered.scored),
+            heal_pictures(answered.heal),
             surgx_pictures(results.surgx, sheet),
             wrong_lung_pictures(lung, annotated.abnormalities),
         ):

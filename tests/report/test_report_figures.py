@@ -11,6 +11,7 @@ from medfaith.report.contrabench_figures import contrabench_pictures, figure_5
 from medfaith.report.heal_figures import heal_pictures
 from medfaith.report.pictures import FORMATS, box, figure_of, saved, styles_of
 from medfaith.report.results import read_results
+from medfaith.report.write import collect
 from tests.report.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, as_mimic, write_heal
 from tests.report.report_logs import answered, question, write_log
 from tests.report.test_report_option_scores import SCORES, write_scores, write_states
@@ -51,9 +52,12 @@ def test_accuracy_and_answers_by_protocol(tmp_path):
     assert [label.get_text() for label in its_right.get_yticklabels()] == ["0 → –"]
 
 
-def test_a_run_that_is_no_external_protocol_is_not_drawn(tmp_path):
-    write_log(tmp_path, "m", [(question("rexvqa_1k", n), "A") for n in range(3)])
-    assert contrabench_pictures(read_results([tmp_path]).runs, []) == ({}, [])
+def test_what_is_no_external_protocol_or_under_a_control_is_not_drawn(tmp_path):
+    write_log(tmp_path / "internal", "m", [(question("rexvqa_1k", n), "A") for n in range(3)])
+    write_log(tmp_path / "blind", "m", answered("chexpert_absence", 4, 1, 0), control="blank")
+    write_heal(tmp_path / "blind", "vpt", VPT_PAIRS, control="blank")
+    report = collect([tmp_path], pictures=True)
+    assert (len(report.results.runs), len(report.results.heal), report.pictures) == (2, 1, {})
 
 
 def test_gaps_of_both_subsets_and_similarities(tmp_path):
@@ -65,8 +69,8 @@ def test_gaps_of_both_subsets_and_similarities(tmp_path):
     lines: Any = gap.lines
     drawn = [[*line.get_ydata()] for line in lines if line.get_marker() == "D"]
     assert drawn == [[2.5], [-2.0]]
-    assert texts(gap) == ["n = 2", "n = 1", *["n/a", "n = 0"] * 2]
-    assert texts(similarity) == ["n = 2", "n = 2", *["n/a", "n = 0"] * 2]
+    assert texts(gap) == ["2", "1", *["n/a", "0"] * 2]
+    assert texts(similarity) == ["2", "2", *["n/a", "0"] * 2]
     assert [label.get_text() for label in gap.get_xticklabels()] == ["m", "n"]
     (gap,) = figure_5(read_results([tmp_path / "absence"]).scored).axes
     assert texts(gap)[-1] == "no right “X” stands beside its “No X”"
