@@ -33,7 +33,7 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--out", type=Path, metavar="DIR",
-        help="save the papers' tables here: report.md, one CSV file for each table, and pictures (default: save none)",
+        help="save the papers' tables here: report.md, each table as CSV and LaTeX, and pictures (default: save none)",
     )  # fmt: skip
     job.add_argument(
         "--html", type=Path, metavar="FILE",
@@ -122,7 +122,7 @@ def _saved(arguments: argparse.Namespace, found: Report) -> list[str]:
     saved = []
     if arguments.out is not None:
         n_tables = sum(len(section.tables) for section in found.sections)
-        saved.append(f"{arguments.out}: report.md, {n_tables} tables as CSV, {len(found.pictures)} pictures")
+        saved.append(f"{arguments.out}: report.md, {n_tables} tables as CSV and LaTeX, {len(found.figures)} figures")
     return saved + ([f"{arguments.html}: a page with tables, plots and every answer"] if arguments.html else [])
 
 

@@ -1,10 +1,15 @@
-"""What the report's pictures have in common: their size, a colour for each model, and the PNG file."""
+"""What the report's pictures have in common: their size, a colour for each model, bars, boxes, and the files."""
 
 from __future__ import annotations
 
+import importlib.util
 import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .page.text import without_paths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,17 +19,56 @@ DPI = 100
 WIDTH = 12  # inches
 # Okabe and Ito's colours, which people who confuse red and green tell apart, and darker ones for further models.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555")
-NONE = "–"  # where there is no value to draw
+NONE = "n/a"  # where there is no value to draw
+NOTHING = (math.nan,) * 3  # no value and no interval
+PIXELS = ("figure_surgx_overlays", "figure_surgx_06")  # figures that show frames, which are licensed
+# What a file says of itself: no date and no version, so that the same figure gives the same bytes.
+FORMATS: Mapping[str, Mapping[str, None]] = {
+    "png": {"Software": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    "svg": {"Creator": None, "Date": None},
+}
+# Publishers refuse Type 3 fonts (42 is TrueType); the ids in an SVG are random without a salt.
+_SETTINGS: Any = {"pdf.fonttype": 42, "svg.hashsalt": "medfaith"}
 _NAME = 44  # characters of a model's name that a legend has room for
-Drawn = tuple[dict[str, bytes], list[str]]  # pictures by file name, notes on what is not drawn
+_LABEL = 0.07  # the least share of a bar that has room for its label
+Drawn = tuple[dict[str, "Figure"], list[str]]  # figures by the name of their files, notes on what is not drawn
 Styles = Mapping[str, Mapping[str, Any]]  # by a model's name
+_T = TypeVar("_T")
 
 
-def png(figure: Figure) -> bytes:
-    """The same bytes for the same figure."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
-    return file.getvalue()
+def missing(benchmark: str) -> list[str]:
+    """A note that stands for a benchmark's pictures where matplotlib is not installed; none where it is."""
+    if importlib.util.find_spec("matplotlib") is not None:
+        return []
+    return [f"pictures of {benchmark} need matplotlib and are left out: uv pip install 'medfaith[explain]'"]
+
+
+def files(figures: Mapping[str, Figure]) -> dict[str, bytes]:
+    """Each figure as PNG, PDF and SVG, by the name of the file."""
+    return {f"{name}.{kind}": of_kind for name, one in figures.items() for kind, of_kind in saved(one).items()}
+
+
+def for_page(figure: Figure) -> str:
+    """The figure as a small SVG: its text is text, in whatever font the reader has."""
+    svg = saved(figure, ["svg"], **{"svg.fonttype": "none"})["svg"].decode()
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>", "", svg, flags=re.DOTALL)
+    return " ".join(re.sub(r"([1-9]\d*\.\d)\d+", r"\1", svg).split())  # a tenth of a point is enough
+
+
+def saved(figure: Figure, kinds: Collection[str] = tuple(FORMATS), **more: Any) -> dict[str, bytes]:
+    """The figure in each format, always the same bytes; it is laid out once. more: settings of matplotlib."""
+    from matplotlib import rc_context
+
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    found = {}
+    with rc_context(_SETTINGS | more):
+        for kind in kinds:
+            file = io.BytesIO()
+            figure.savefig(file, format=kind, dpi=DPI, metadata={**FORMATS[kind]})
+            found[kind] = file.getvalue()
+    return found
 
 
 def styles_of(names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -63,8 +107,90 @@ def separate(axes: Axes, n_groups: int) -> None:
         axes.axvline(between + 0.5, color="#eeeeee", linewidth=0.8)
 
 
+def places(group: int, items: Sequence[_T]) -> Iterator[tuple[float, float, _T]]:
+    """Of each item of a group its place and its width, side by side."""
+    width = 0.8 / len(items)
+    return ((group - 0.4 + width * (number + 0.5), min(0.85 * width, 0.3), item) for number, item in enumerate(items))
+
+
+def bar(axes: Axes, place: float, width: float, shown: Sequence[float], style: Mapping[str, Any]) -> None:
+    """A bar with a line for its interval. shown: value, low and high; without a value, words that say so."""
+    value, low, high = shown
+    if math.isnan(value):
+        no_value(axes, place)
+        return
+    axes.bar(place, value, width, linewidth=0.8, **style)
+    if value == 0:  # its bar has no height
+        axes.annotate("0", (place, 0), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=8)
+    if not math.isnan(low):
+        axes.vlines(place, low, high, color="black", linewidth=1.5)
+
+
+def box(axes: Axes, place: float, width: float, values: Sequence[float], style: Mapping[str, Any]) -> None:
+    """Quartiles, whiskers to 1.5 times their distance, the values beyond, and the mean; or words that there is none.
+
+    Where both quartiles are the same, the box is a flat one of the model's colour.
+    """
+    from matplotlib.cbook import boxplot_stats
+
+    if not values:
+        no_value(axes, place)
+        return
+    (found,) = boxplot_stats(values)
+    flat, size = found["q1"] == found["q3"], min(5, 40 * width)
+    if flat:
+        ends = (place - width / 2, place + width / 2)
+        for colour, thick in (("black", 10), (style["facecolor"], 8)):
+            axes.plot(ends, (found["med"],) * 2, color=colour, linewidth=thick, solid_capstyle="butt")
+    axes.bxp(
+        [found],
+        positions=[place],
+        widths=width,
+        manage_ticks=False,
+        patch_artist=True,
+        showmeans=True,
+        showbox=not flat,
+        showcaps=not flat,
+        boxprops={**style},
+        medianprops={"color": "black", "linewidth": 1.5},
+        meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black", "markersize": size},
+        flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#555555"},
+    )
+
+
+def stacked(axes: Axes, place: float, parts: Sequence[tuple[float, Mapping[str, Any]]]) -> None:
+    """A horizontal bar cut into shares of 1, each with its style; a wide one has its percentage."""
+    start = 0.0
+    for share, style in parts:
+        if share:
+            axes.barh(place, share, left=start, edgecolor="black", linewidth=0.6, **style)
+        if share >= _LABEL:
+            axes.text(start + share / 2, place, f"{100 * share:.0f}%", ha="center", va="center", fontsize=9)
+        start += share
+
+
+def no_value(axes: Axes, place: float) -> None:
+    """Grey words, which nobody takes for a bar."""
+    axes.annotate(
+        NONE, (place, 0), (0, 3), textcoords="offset points", ha="center", va="bottom", rotation=90, fontsize=8,
+        color="#888888",
+    )  # fmt: skip
+
+
+def say_empty(axes: Axes, why: str) -> None:
+    """Words in the middle of a panel in which nothing is drawn."""
+    axes.text(
+        0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", fontsize=10, color="#555555",
+        bbox={"facecolor": "white", "edgecolor": "none"},
+    )  # fmt: skip
+
+
 def short(name: str, length: int) -> str:
-    """The end of a long name, which for a path tells most, from the beginning of one of its parts where it has some."""
+    """The end of a long name, which tells most, from the beginning of one of its parts where it has some.
+
+    A path on a machine is cut to its last part.
+    """
+    name = without_paths(name)
     if len(name) <= length:
         return name
     tail = name[1 - length :]

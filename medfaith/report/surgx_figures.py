@@ -1,11 +1,10 @@
 """SurgXBench's pictures: box plots of figures 3, 4 and 7 from the records themselves, and those of frames.
 
-PNG files as bytes, drawn with matplotlib's objects (no global state); a note stands for them without matplotlib.
+Drawn with matplotlib's objects (no global state); a note stands for them without matplotlib.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,7 +13,21 @@ from medfaith.evaluate_metrics.ivt.score import instrument_scores
 from medfaith.evaluate_metrics.ras.levels import LEVELS
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 
-from .pictures import NONE, Drawn, Styles, figure_of, png, separate, short, styles_of
+from .pictures import (
+    PIXELS,
+    Drawn,
+    Styles,
+    bar,
+    box,
+    figure_of,
+    missing,
+    places,
+    say_empty,
+    separate,
+    short,
+    stacked,
+    styles_of,
+)
 from .surgx_occlusions import occlusion_figure
 from .surgx_overlays import Sheet, contact_sheet
 from .surgx_runs import SOURCES, SurgXRun, in_surgx_order
@@ -33,7 +46,7 @@ LOOKS = (
 
 
 def surgx_pictures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> Drawn:
-    """Pictures by file name, and notes on what is not drawn.
+    """Figures by file name, and notes on what is not drawn.
 
     Args:
         sheet: what the contact sheet is drawn from; none is drawn without.
@@ -44,26 +57,27 @@ def surgx_pictures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> Draw
     runs = in_surgx_order(list(runs))
     if not runs:
         return {}, ["no sample log of SurgXBench is there: no contact sheet is drawn"] if sheet else []
-    if importlib.util.find_spec("matplotlib") is None:
-        return {}, ["SurgXBench's pictures need matplotlib and are left out: uv pip install 'medfaith[explain]'"]
+    if note := missing("SurgXBench"):
+        return {}, note
     instruments = [run for run in runs if run.setting.ask == "instruments"]
     triplets = [run for run in runs if run.setting.ask == "triplets"]
     styles = styles_of([*dict.fromkeys(run.name for run in runs)])
-    pictures, notes = {}, []
+    pictures: dict[str, Figure] = {}
+    notes = []
     if instruments:
-        pictures["figure_surgx_03.png"] = png(figure_3(instruments, styles))
+        pictures["figure_surgx_03"] = figure_3(instruments, styles)
     if triplets:
-        pictures["figure_surgx_04.png"] = png(figure_4(triplets, styles))
+        pictures["figure_surgx_04"] = figure_4(triplets, styles)
     if sheet is not None:
         drawn = contact_sheet(runs, sheet)
         if drawn is None:
             notes.append("no answer has a heatmap with a score: no contact sheet of SurgXBench is drawn")
         else:
-            pictures["figure_surgx_overlays.png"] = png(drawn)
+            pictures[PIXELS[0]] = drawn
         drawn, left_out = occlusion_figure(runs, sheet)
         notes += left_out
         if drawn is not None:
-            pictures["figure_surgx_06.png"] = png(drawn)
+            pictures[PIXELS[1]] = drawn
     return pictures, notes
 
 
@@ -126,12 +140,6 @@ def _figure(height: float, runs: Sequence[SurgXRun], styles: Styles) -> Figure:
     return figure_of(height, {run.name: styles[run.name] for run in runs}, mean)
 
 
-def _places(group: int, n: int) -> tuple[list[float], float]:
-    """Where the n boxes of a group stand, and how wide each is."""
-    width = 0.8 / n
-    return [group - 0.4 + width * (number + 0.5) for number in range(n)], min(0.8 * width, 0.3)
-
-
 def _boxes(
     axes: Axes,
     runs: Sequence[SurgXRun],
@@ -139,26 +147,12 @@ def _boxes(
     values: Callable[[SurgXRun, str], list[float]],
     styles: Styles,
 ) -> None:
-    """A box a run in each group: quartiles, whiskers to 1.5 times their distance, the values beyond, and the mean."""
+    """A box a run in each group."""
     for at, group in enumerate(groups):
-        places, width = _places(at, len(runs))
-        for run, place in zip(runs, places, strict=True):
-            known = values(run, group)
-            if not known:
-                axes.text(place, 0.04, NONE, ha="center", va="center", fontsize=12)
-                continue
-            axes.boxplot(
-                [known],
-                positions=[place],
-                widths=width,
-                manage_ticks=False,
-                patch_artist=True,
-                showmeans=True,
-                boxprops={**styles[run.name]},
-                medianprops={"color": "black", "linewidth": 1.5},
-                meanprops={"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black", "markersize": 5},
-                flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "#555555"},
-            )
+        for place, width, run in places(at, runs):
+            box(axes, place, width, values(run, group), styles[run.name])
+    if not any(values(run, group) for run in runs for group in groups):
+        say_empty(axes, "no answer here has a heatmap with a score")
     _share_axis(axes, len(groups))
 
 
@@ -169,16 +163,15 @@ def _share_axis(axes: Axes, n_groups: int) -> None:
 
 
 def _bars(axes: Axes, runs: Sequence[SurgXRun], styles: Styles) -> None:
-    for number, run in enumerate(runs):
-        predicted, gold = [row.predicted for row in run.rows], [row.gold for row in run.rows]
-        scores = instrument_scores(predicted, gold, n_resamples=1)
-        f1 = [*(scores["per_class"][name]["f1"] for name in INSTRUMENTS), scores["f1"]]
-        for group, value in enumerate(f1):
-            places, width = _places(group, len(runs))
-            if math.isnan(value):  # neither there nor predicted
-                axes.text(places[number], 0.04, NONE, ha="center", va="center", fontsize=12)
-            else:
-                axes.bar(places[number], value, width, linewidth=0.8, **styles[run.name])
+    scores = [
+        instrument_scores([row.predicted for row in run.rows], [row.gold for row in run.rows], n_resamples=1)
+        for run in runs
+    ]
+    f1 = [[*(of_run["per_class"][name]["f1"] for name in INSTRUMENTS), of_run["f1"]] for of_run in scores]
+    for group in range(len(INSTRUMENTS) + 1):
+        for place, width, (run, of_run) in places(group, [*zip(runs, f1, strict=True)]):
+            # Without a value: the instrument is neither there nor predicted.
+            bar(axes, place, width, (of_run[group], math.nan, math.nan), styles[run.name])
     _share_axis(axes, len(INSTRUMENTS) + 1)
     axes.set_ylabel("F1")
     axes.set_title("(a) F1 of the instruments", loc="left", fontsize=11)
@@ -188,13 +181,10 @@ def _shares(axes: Axes, runs: Sequence[SurgXRun]) -> None:
     """A bar a run, cut into the matches."""
     for number, run in enumerate(runs):
         levels = [record["level"] for record in run.records]
-        start = 0.0
-        for level in LEVELS:
-            share = levels.count(level) / len(levels) if levels else 0.0
-            axes.barh(number, share, left=start, color=LEVEL_COLOURS[level], edgecolor="black", linewidth=0.6)
-            if share >= 0.07:
-                axes.text(start + share / 2, number, f"{100 * share:.0f}%", ha="center", va="center", fontsize=9)
-            start += share
+        if levels:
+            stacked(axes, number, [(levels.count(one) / len(levels), {"color": LEVEL_COLOURS[one]}) for one in LEVELS])
+        else:
+            axes.text(0.01, number, "no true triplet", va="center", fontsize=9, color="#888888")
     axes.set(xlim=(0, 1), ylim=(max(len(runs), 3) - 0.4, -0.6))  # a lone bar is no block
     axes.set_yticks(range(len(runs)), [short(run.name, 24) for run in runs], fontsize=9)
     axes.set_xlabel("share of the true triplets")

@@ -1,10 +1,11 @@
-"""A table that prints as in the paper (Markdown) and is saved as it was computed (CSV, unrounded)."""
+"""A table that prints as in the paper (Markdown, LaTeX) and is saved as it was computed (CSV, unrounded)."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +17,16 @@ TITLES = {
     "surgxbench": "SurgXBench",
     "wrong-lung": "That's the Wrong Lung!",
 }
+# What LaTeX would take for a command, and signs that pdfLaTeX's fonts lack. The page's button for LaTeX escapes alike.
+_LATEX = str.maketrans({
+    **{sign: f"\\{sign}" for sign in "{}$&#_%"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$",
+    "–": "--", "→": r"$\to$", "Δ": r"$\Delta$", "κ": r"$\kappa$", "×": r"$\times$", "±": r"$\pm$", "·": r"$\cdot$",
+    "≥": r"$\geq$", "≤": r"$\leq$", "−": "$-$", "|": r"\textbar{}", "…": r"\ldots{}", "“": "``",
+    "”": "''", "\n": " ", "\r": " ",
+})  # fmt: skip
+_LONG = 40  # characters of a text from which its column breaks lines
+_FORMULA = re.compile(r"[=+\-@\t]")  # how a cell begins that a spreadsheet runs (OWASP, CSV Injection)
 SEED = 42  # of all resampling, as in Appendix B.5 of CXR-ContraBench
 
 
@@ -128,18 +139,46 @@ class Table:
             "|" + "|".join("---" if c.show is text else "---:" for c in self.columns if c.title is not None) + "|",
             *("| " + " | ".join(map(_escape, row)) + " |" for row in rows),
         ]
-        if self.n_printed is not None and self.n_printed < len(self.rows):
-            lines += ["", f"The first {self.n_printed} of {len(self.rows):,} rows; {self.name}.csv has all of them."]
-        for note in self.notes:
+        for note in self._all_notes():
             lines += ["", note]
         return "\n".join([f"## {self.title}", "", *lines])
+
+    def latex(self) -> str:
+        """A floating table for the package booktabs, with the notes in its caption; the rows that Markdown shows."""
+        titles, rows = self.cells()
+        shown = [column for column in self.columns if column.title is not None]
+        layout = "".join(_alignment(column, [row[at] for row in rows]) for at, column in enumerate(shown))
+        title, *notes = (part.translate(_LATEX) for part in (self.title, *self._all_notes()))
+        lines = [
+            r"% \usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption[{{{title}}}]{{{' '.join([f'{title}.', *notes])}}}",
+            rf"\label{{tab:{self.name}}}",
+            rf"\begin{{tabular}}{{{layout}}}",
+            r"\toprule",
+            _latex_row(titles),
+            r"\midrule",
+            *map(_latex_row, rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
 
     def csv(self) -> str:
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(name for column in self.columns for name in column.names)
-        writer.writerows(["" if _undefined(value) else value for value in row] for row in self.rows)
+        writer.writerows(map(_saved, row) for row in self.rows)
         return file.getvalue()
+
+    def _all_notes(self) -> list[str]:
+        """Those of the table, after one on the rows that are not printed."""
+        if self.n_printed is None or self.n_printed >= len(self.rows):
+            return [*self.notes]
+        cut = f"The first {self.n_printed} of {len(self.rows):,} rows; {self.name}.csv has all of them."
+        return [cut, *self.notes]
 
     def _cells(self, row: Sequence[Any]) -> list[str]:
         values, cells = iter(row), []
@@ -156,3 +195,31 @@ def _undefined(value: Any) -> bool:
 
 def _escape(cell: str) -> str:
     return cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " ")
+
+
+def _alignment(column: Column, cells: Sequence[str]) -> str:
+    """Of a column in LaTeX: figures stand right, words left, and long words break."""
+    if column.show is not text:
+        return "r"
+    return r"p{0.3\linewidth}" if max(map(len, cells), default=0) > _LONG else "l"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    row = " & ".join(cell.translate(_LATEX) for cell in cells)
+    return ("{}" if row.startswith(("[", "*")) else "") + row + r" \\"  # the \\ of the line above would take these
+
+
+def _saved(value: Any) -> Any:
+    """A value as its cell in a CSV file. A text (no number) that a spreadsheet would run begins with ' there."""
+    if not isinstance(value, str):
+        return "" if _undefined(value) else value
+    lines = value.replace("\r\n", "\n").replace("\r", "\n")  # readers take a lone \r, unquoted, for the end of a row
+    return f"'{lines}" if _FORMULA.match(lines) and not _is_number(lines) else lines
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

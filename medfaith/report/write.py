@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medfaith.annotate.answers import read_files
 from medfaith.compare.tables import compare
@@ -20,12 +20,14 @@ from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_folder
 
+from .contrabench_figures import contrabench_pictures
 from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
-from .heal_localization import heal_pictures
+from .heal_figures import heal_pictures
 from .heal_tables import heal_tables
 from .page.pictures import Pixels
 from .page.write import write_page
+from .pictures import files
 from .results import Results, read_results
 from .second_readings import second_readings
 from .surgx_figures import surgx_pictures
@@ -40,11 +42,14 @@ from .wrong_lung_figures import wrong_lung_pictures
 from .wrong_lung_scores import ModelScores, score_models
 from .wrong_lung_tables import wrong_lung_tables
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 REPORT = "report.md"
 _OWN_FILE = re.compile(
     r"report\.md|(comparison|casebook(_original)?|heal_extractors|contrabench_readings(_original)?|heal_readings|"
-    r"(heal_)?(runs|(table|figure)_\d\d_\w+))\.csv"
-    r"|surgx_(runs|triplets|occlusion|figure_\w+)\.csv|wrong_lung_\w+\.csv|figure_(heal|surgx|wrong_lung)_\w+\.png"
+    r"(heal_)?(runs|(table|figure)_\d\d_\w+)|surgx_(runs|triplets|occlusion|figure_\w+)|wrong_lung_\w+)\.(csv|tex)"
+    r"|figure_(contrabench|heal|surgx|wrong_lung)_\w+\.(png|pdf|svg)"
 )
 _SCORES = {
     "CXR-ContraBench": "Accuracies and rates are percentages of all questions asked: a response that could not be read "
@@ -79,7 +84,7 @@ def make_report(
     html: Path | None = None,
     pixels: Pixels | None = None,
 ) -> Report:
-    """What the runs say; with `out`, also saved there: report.md, one CSV file a table, pictures.
+    """What the runs say; with `out`, also saved there: report.md, each table as CSV and LaTeX, pictures.
 
     Args:
         paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
@@ -102,10 +107,12 @@ def make_report(
         raise MedfaithError("a contact sheet is a picture, which needs a place\n  what to do: give --out DIR, too")
     if out is not None:
         _check_out(out)
-    found = collect(paths, extractor, sheet, annotations, data, compared, rows, pictures=out is not None)
+    found = collect(paths, extractor, sheet, annotations, data, compared, rows, figures=bool(out or html))
     if out is not None:
-        tables = {f"{table.name}.csv": table.csv() for section in found.sections for table in section.tables}
-        _save(out, {REPORT: found.markdown(), **tables, **found.pictures})
+        tables = [table for section in found.sections for table in section.tables]
+        saved = {f"{table.name}.csv": table.csv() for table in tables}
+        saved |= {f"{table.name}.tex": table.latex() for table in tables}
+        _save(out, {REPORT: found.markdown(), **saved, **files(found.figures)})
     if html is not None:
         write_page(html, found, paths, pixels=pixels)
     return found
@@ -119,13 +126,13 @@ class Section(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What finished runs say. introduction: how the figures are to be read; pictures: PNG by the name of its file."""
+    """What finished runs say. introduction: how the tables are to be read; figures: by the name of their files."""
 
     results: Results
     introduction: str
     sections: list[Section]
     notes: list[str]
-    pictures: dict[str, bytes]
+    figures: dict[str, Figure]
 
     @property
     def title(self) -> str:
@@ -147,12 +154,12 @@ def collect(
     compared: bool = False,
     rows: Path | None = None,
     *,
-    pictures: bool = False,
+    figures: bool = True,
     controls: bool = True,
 ) -> Report:
     """All tables. Other arguments and Raises: of `make_report`.
 
-    pictures: whether to draw the pictures, too. controls: whether the tables have runs under a control, too; the
+    figures: whether to draw the figures, too. controls: whether the tables have runs under a control, too; the
     results have them in any case.
     """
     found = read_results(paths, rows)
@@ -173,14 +180,16 @@ def collect(
     sections = _runs_last(sections)
     notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx), *results.notes]
     notes += [*lung_notes, *annotated.notes, *again_notes, *beside_notes]
-    drawn: dict[str, bytes] = {}
-    if pictures:
-        for files, left_out in (
-            heal_pictures(results.heal),
+    drawn: dict[str, Figure] = {}
+    if figures:
+        answered = results.with_the_image()
+        for of_benchmark, left_out in (
+            contrabench_pictures(answered.runs, answered.scored),
+            heal_pictures(answered.heal),
             surgx_pictures(results.surgx, sheet),
             wrong_lung_pictures(lung, annotated.abnormalities),
         ):
-            drawn |= files
+            drawn |= of_benchmark
             notes += left_out
     paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in _benchmarks(results)), _TABLES]
     return Report(found, " ".join(paragraph), [one for one in sections if one.tables], notes, drawn)

@@ -1,18 +1,17 @@
-"""Bar charts of That's the Wrong Lung!, as PNG files: what a perturbation changes (Figures 3, 5, 14 and 15), and how
+"""Bar charts of That's the Wrong Lung!: what a perturbation changes (Figures 3, 5, 14 and 15), and how
 intuitive annotators find heatmaps by abnormality (Figure 16).
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from medfaith.annotate.answers import POINTS
 
-from .pictures import NONE, Drawn, Styles, figure_of, png, separate, styles_of
+from .pictures import NOTHING, Drawn, Styles, bar, figure_of, missing, places, say_empty, separate, styles_of
 from .wrong_lung_abnormalities import QUESTION, OfAbnormality
 from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores, by_scoring, suffix
 
@@ -20,25 +19,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_T = TypeVar("_T")
-_NOTHING = (math.nan,) * 3
 _TITLES = {"delta_auroc": "Δ AUROC", "delta_average_precision": "Δ Avg. P"}
 
 
 def wrong_lung_pictures(models: Sequence[ModelScores], judged: Sequence[OfAbnormality] = ()) -> Drawn:
-    """Pictures by file name, those of changes apart for each scoring, and notes on what is not drawn."""
+    """Figures by file name, those of changes apart for each scoring, and notes on what is not drawn."""
     models = [model for model in models if model.deltas]
     if not models and not judged:
         return {}, []
-    if importlib.util.find_spec("matplotlib") is None:
-        needed = "need matplotlib and are left out: uv pip install 'medfaith[explain]'"
-        return {}, [f"pictures of That's the Wrong Lung! {needed}"]
-    drawn = {"figure_wrong_lung_16.png": png(figure_16(judged))} if judged else {}
+    if note := missing("That's the Wrong Lung!"):
+        return {}, note
+    drawn = {"figure_wrong_lung_16": figure_16(judged)} if judged else {}
     for scoring, of in by_scoring(models):
         figures = {
             "05": figure_5(of), "14": figure_14(of, "delta_auroc"), "15": figure_14(of, "delta_average_precision"),
         }  # fmt: skip
-        drawn |= {f"figure_wrong_lung_{number}{suffix(scoring)}.png": png(one) for number, one in figures.items()}
+        drawn |= {f"figure_wrong_lung_{number}{suffix(scoring)}": one for number, one in figures.items()}
     return drawn, []
 
 
@@ -72,8 +68,8 @@ def figure_16(found: Sequence[OfAbnormality]) -> Figure:
     axes = figure.subplots()
     for group, of in enumerate(found):
         means = {model.model: model.means[QUESTION] for model in of.models}
-        for place, width, name in _places(group, [*styles]):
-            _bar(axes, place, width, means[name][:3] if name in means else _NOTHING, styles[name])
+        for place, width, name in places(group, [*styles]):
+            bar(axes, place, width, means[name][:3] if name in means else NOTHING, styles[name])
     wrapped = [textwrap.fill(of.name.replace("/", "/ "), 16).replace("/ ", "/") for of in found]  # also after a slash
     names = [f"{name}\n(n = {of.n_sentences})" for name, of in zip(wrapped, found, strict=True)]
     axes.set_xticks(range(len(found)), names, fontsize=9)
@@ -85,28 +81,15 @@ def figure_16(found: Sequence[OfAbnormality]) -> Figure:
 
 def _bars(axes: Axes, models: Sequence[ModelScores], score: str, subsets: Mapping[str, str], styles: Styles) -> None:
     """A bar a model for each perturbation, on its subset, in percentage points; a line for the interval."""
+    found = False
     for group, (config, subset) in enumerate(subsets.items()):
-        for place, width, model in _places(group, models):
+        for place, width, model in places(group, models):
             scores: Mapping[str, Any] = model.deltas.get(config, {}).get(subset, {})
             shown = [100 * scores.get(f"{score}{end}", math.nan) for end in ("", "_ci_low", "_ci_high")]
-            _bar(axes, place, width, shown, styles[model.name])
+            found |= not math.isnan(shown[0])
+            bar(axes, place, width, shown, styles[model.name])
+    if not found:
+        say_empty(axes, "no pair of sentences here has a score both before and after")
     axes.axhline(0, color="black", linewidth=0.8)
     separate(axes, len(subsets))
     axes.set_ylabel(f"{_TITLES[score]}\n(points, 95% CI)")
-
-
-def _places(group: int, items: Sequence[_T]) -> Iterator[tuple[float, float, _T]]:
-    """Of each item of a group its place and its width, side by side."""
-    width = 0.8 / len(items)
-    return ((group - 0.4 + width * (number + 0.5), width, item) for number, item in enumerate(items))
-
-
-def _bar(axes: Axes, place: float, width: float, shown: Sequence[float], style: Mapping[str, Any]) -> None:
-    """A bar with a line for its interval. shown: mean, low and high; without a mean, a mark."""
-    mean, low, high = shown
-    if math.isnan(mean):
-        axes.text(place, 0, NONE, ha="center", va="bottom", fontsize=12)
-        return
-    axes.bar(place, mean, min(width, 0.3), linewidth=0.8, **style)
-    if not math.isnan(low):
-        axes.vlines(place, low, high, color="black", linewidth=1.5)

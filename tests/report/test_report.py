@@ -12,6 +12,8 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutati
 from medfaith.report.write import write_report
 from tests.report.report_logs import answered, numbers_in, question, rows_of, write_log
 
+pytestmark = pytest.mark.usefixtures("tables_only")
+
 
 def lines_of(text: str) -> list[list[str]]:
     return [line.split() for line in text.strip().splitlines()]

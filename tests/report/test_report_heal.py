@@ -16,6 +16,7 @@ from tests.report.report_logs import csv_rows, rows_of
 ACCURACY, TPT, VPT, RUNS = "HEAL Table 2", "HEAL Table 3", "HEAL Table 4", "HEAL runs"
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_the_papers_tables(tmp_path):
     """Cells derived by hand from the answers above; a model that ran on one source only has the other undefined."""
     for ask, answers in (("closed", CLOSED), ("open", OPEN), ("tpt", TPT_PAIRS), ("vpt", VPT_PAIRS)):

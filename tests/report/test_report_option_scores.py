@@ -15,6 +15,8 @@ from medfaith.loaders.errors import InputError
 from medfaith.report.write import write_report
 from tests.report.report_logs import DATE, answered, change_lines, csv_rows, question, rows_of, write_log, write_samples
 
+pytestmark = pytest.mark.usefixtures("tables_only")
+
 TASK = "medfaith_contrabench_option_scores::chexpert_presence"
 # Scores of "Edema", "No edema", "Fracture", "A.", "B. No", "A. Edema", "B. No edema": by row, in nats.
 SCORES = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tests.report.heal_logs import CLOSED, VPT_PAIRS, write_heal
 from tests.report.report_logs import DATE, answered, change_lines, csv_rows, rows_of, write_log
 from tests.report.surgx_logs import FRAMES, write_surgx
 from tests.report.wrong_lung_logs import TASK, original, write_wrong_lung
+
+pytestmark = pytest.mark.usefixtures("tables_only")
 
 SENTENCES = [original(n, f"p{n}", auroc=(n + 1) / 8) for n in range(4)]
 CHEXPERT = answered("chexpert_presence", 5, 1, 2)
@@ -58,7 +61,7 @@ def test_golden(tmp_path):
 
 
 def test_saved_files(tmp_path):
-    """report.md is what is returned; a CSV a table, unrounded; an earlier report is replaced as a whole."""
+    """report.md is what is returned; a CSV a table, unrounded, and LaTeX; an earlier report is replaced as a whole."""
     small_logs(tmp_path / "logs")
     out = tmp_path / "out"
     assert write_report([tmp_path / "logs"], out) == (out / "report.md").read_text(encoding="utf-8")
@@ -67,6 +70,7 @@ def test_saved_files(tmp_path):
     assert float(first["chexpert_presence_delta"]) == pytest.approx(0.4)
     assert (first["chexpert_absence_n"], second["chexpert_absence_verified_accuracy"]) == ("", "")
     assert (second["chexpert_absence_n"], second["chexpert_absence_n_data"]) == ("3", "5")
+    assert {path.stem for path in out.glob("*.tex")} == {path.stem for path in out.glob("*.csv")}
     (out / "table_21_old.csv").write_text("old")
     before = {path.name for path in out.iterdir()}
     write_report([tmp_path / "logs"], out)
@@ -171,9 +175,10 @@ def test_benchmarks_side_by_side(tmp_path):
         assert own
         assert [section for section in own if section.strip() not in report] == []
     assert [len(runs) for runs in read_results([tmp_path / "all"])[:5]] == [1, 0, 1, 1, 1]
-    assert {"runs.csv", "heal_runs.csv", "surgx_runs.csv", "wrong_lung_runs.csv"} <= {
-        path.name for path in (tmp_path / "out").iterdir()
-    }
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"runs.csv", "heal_runs.csv", "surgx_runs.csv", "wrong_lung_runs.csv"} <= names
+    drawn = {"figure_contrabench_03.png", "figure_heal_tpt_vpt.png", "figure_surgx_03.png"}
+    assert {name for name in names if name.startswith("figure")} == (drawn if find_spec("matplotlib") else set())
 
 
 def test_models_prompts_splits_and_arguments_have_rows_of_their_own(tmp_path):

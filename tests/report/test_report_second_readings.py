@@ -16,6 +16,8 @@ from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, UNREADABLE, as_mimic
 from tests.report.report_logs import answered, csv_rows, rows_of, write_log
 from tests.report.surgx_logs import FRAMES, write_surgx
 
+pytestmark = pytest.mark.usefixtures("tables_only")
+
 TWO = "HEAL open-ended labels"
 
 LABELS = {  # what the model behind the server reads in each of the answers of OPEN

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 from medfaith.report.write import read_results, write_report
 from tests.report.report_logs import DATE, csv_rows, rows_of
@@ -23,6 +25,8 @@ from tests.report.surgx_logs import (
     triplets,
     write_surgx,
 )
+
+pytestmark = pytest.mark.usefixtures("tables_only")
 
 RUNS, LOOKS, SPREAD = "SurgX runs", "SurgX Figure 3", "SurgX Figure 7"
 RAS, LEVELS, PARTS, OCCLUSION = "SurgX Figure 4 (a)", "SurgX Figure 4 (b)", "SurgX triplets", "SurgX occlusion"

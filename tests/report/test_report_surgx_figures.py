@@ -49,6 +49,11 @@ def pixels(content: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
 
 
+def drawn(figure: Any) -> np.ndarray:
+    """The figure as PNG has it."""
+    return pixels(pictures.saved(figure, ["png"])["png"])
+
+
 def names(folder: Path) -> list[str]:
     return [path.name for path in sorted(folder.glob("*.png"))]
 
@@ -86,17 +91,21 @@ def test_box_plots_show_the_records(tmp_path):
     tops = [bar.get_height() for bar in bars if bar.get_height() > 0]
     assert tops == pytest.approx([10 / 11, 10 / 12])  # hook, and all
     assert [medians(axes) for axes in panels] == [[0.5, 0.5], [1.0, 1.0], [0.375, 0.375]]  # of the hook, and of all
-    assert [text.get_text() for text in panels[0].texts] == ["–"] * 6
+    assert [text.get_text() for text in panels[0].texts] == ["n/a"] * 6
+    assert [text.get_text() for text in f1.texts] == [*["n/a"] * 3, "0", *["n/a"] * 2], "a value of 0 is one"
+    lines: Any = panels[1].lines
+    thick = [(line.get_color(), [*line.get_ydata()]) for line in lines if line.get_lw() == 8]
+    assert thick == [("red", [1.0, 1.0])] * 2, "where all values are the same, the colour is still there"
     ras, shares = surgx_figures.figure_4([actions], styles).axes
     assert medians(ras) == [0.5, 0.5, 1.0]
-    assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 0, 1, 2)]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 1, 2)]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):
     for number in range(9):
         write_surgx(tmp_path / str(number), FRAMES, model=f"model {number}")
-    write_report([tmp_path], tmp_path / "out")
-    assert names(tmp_path / "out") == ["figure_surgx_03.png"]
+    figures, _ = surgx_figures.surgx_pictures(read_results([tmp_path]).surgx)
+    assert [*figures] == ["figure_surgx_03"]
     styles = pictures.styles_of([f"model {number}" for number in range(9)])
     assert styles["model 0"]["facecolor"] == styles["model 8"]["facecolor"]
     assert len({(style["facecolor"], style["hatch"]) for style in styles.values()}) == 9
@@ -118,7 +127,7 @@ def on_sheet(sheet: np.ndarray, at: tuple[int, int, int, int], x: float, y: floa
 
 def test_an_overlay_has_its_parts_in_their_places():
     (width, height), (at,) = places([overlay()])
-    sheet = pixels(pictures.png(draw([overlay()], "one")))
+    sheet = drawn(draw([overlay()], "one"))
     assert sheet.shape == (height, width, 3)
     assert at[2:] == (400, 200)
     for x, y in ((60, 30), (20, 70), (80, 60), (50, 80)):  # the four sides
@@ -127,7 +136,7 @@ def test_an_overlay_has_its_parts_in_their_places():
     red, green, blue = on_sheet(sheet, at, 110, 50)
     assert red > 60 > green + blue, "turbo's end, over black"
     moved = overlay(boxes=[{"label": "hook", "xywh": [120.0, 30.0, 60.0, 50.0]}])
-    sheet = pixels(pictures.png(draw([moved], "one")))
+    sheet = drawn(draw([moved], "one"))
     assert on_sheet(sheet, at, 150, 80) == GREEN != on_sheet(sheet, at, 50, 80)
 
 
@@ -138,7 +147,7 @@ def test_what_moves_is_outlined(motion):
     mask |= motion == "all"
     shown = overlay(motion=None if motion == "unknown" else mask)
     _, (at,) = places([shown])
-    sheet = pixels(pictures.png(draw([shown], "one")))
+    sheet = drawn(draw([shown], "one"))
     whitest = max(min(on_sheet(sheet, at, x, 55)) for x in np.arange(138, 142, 0.5))
     assert (whitest > 150) == (motion == "part")
     assert on_sheet(sheet, at, 160, 55) == (0, 0, 0)
@@ -189,9 +198,10 @@ def test_every_model_has_its_best_before_any_has_its_worst(tmp_path):
 
 def test_answers_without_heatmaps_are_not_shown(tmp_path):
     write_surgx(tmp_path / "logs", [instruments(0, ["hook"], [look("hook", "tp", 0.5, 0.5)])])
-    report = write_report([tmp_path / "logs"], tmp_path / "out", sheet=Sheet(tmp_path, "data", {}))
-    assert "no answer has a heatmap with a score" in report
-    assert names(tmp_path / "out") == ["figure_surgx_03.png"]
+    runs = read_results([tmp_path / "logs"]).surgx
+    figures, (note,) = surgx_figures.surgx_pictures(runs, Sheet(tmp_path, "data", {}))
+    assert "no answer has a heatmap with a score" in note
+    assert [*figures] == ["figure_surgx_03"]
 
 
 @pytest.mark.parametrize(
@@ -259,8 +269,6 @@ def test_the_command_draws_a_contact_sheet(shown, tmp_path, capsys):
     size, found = places([overlay(frame=frame, title=["a line"] * n) for n in (2, 2, 3, 4)])
     assert sheet.shape[1::-1] == size
     assert all((sheet[top : top + h, left : left + w] == GREEN).all(axis=2).sum() > 300 for left, top, w, h in found)
-    assert main(shown.command(tmp_path / "out")) == 0, "its own pictures are replaced"
-    assert (pixels((tmp_path / "out" / "figure_surgx_overlays.png").read_bytes()) == sheet).all()
 
 
 def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(shown, tmp_path):
@@ -340,10 +348,10 @@ def test_a_contact_sheet_needs_all_of_its_arguments(shown, tmp_path, capsys, lef
 
 
 def test_without_matplotlib_the_tables_are_written_and_a_note_says_so(shown, tmp_path, monkeypatch):
-    monkeypatch.setattr(surgx_figures.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: None)
     sheet = Sheet(shown.store, str(shown.data), {})
     report = write_report([shown.logs], tmp_path / "out", sheet=sheet)
-    assert "pictures need matplotlib and are left out: uv pip install 'medfaith[explain]'" in report
+    assert "pictures of SurgXBench need matplotlib and are left out: uv pip install 'medfaith[explain]'" in report
     assert names(tmp_path / "out") == []
     assert (tmp_path / "out" / "surgx_runs.csv").exists()
     monkeypatch.undo()
@@ -391,13 +399,13 @@ def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_ther
     sample = (doc | {"id": row["id"], "video": row["video"]}, answer | {"video": row["video"]})
     run = occlusion_run(tmp_path, [sample], heatmaps=action.heatmaps)
     roots = {name: Path(root) for name, root in (given.split("=", 1) for given in shown.roots)}
-    drawn, notes = occlusion_figure([run], Sheet(shown.store, str(shown.data), roots))
+    figure, notes = occlusion_figure([run], Sheet(shown.store, str(shown.data), roots))
     assert notes == [
         "the picture of SurgXBench's occlusion lacks frames of m: no frame with a box that it saw keeps it although at "
         "least half is"
     ]
-    assert drawn is not None
-    texts = [text.get_text().replace("\n", " ") for text in drawn.texts]
+    assert figure is not None
+    texts = [text.get_text().replace("\n", " ") for text in figure.texts]
     said = texts[texts.index("best prompts before") : texts.index("best prompts after")]
     assert said[1:] == [
         "The grasper is used to grasp the gallbladder.", f"{SCORES[TRIPLETS.index(GRASP)]:.2f}",
@@ -408,11 +416,11 @@ def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_ther
         "The clipper is used to clip the cystic duct.", "25.00", "The grasper is used to pack the gallbladder.",
         "24.00", "The grasper is used to grasp the gallbladder.", "20.00",
     ]  # fmt: skip
-    behind: Any = [one for one in drawn.artists if hasattr(one, "get_linestyle")]
+    behind: Any = [one for one in figure.artists if hasattr(one, "get_linestyle")]
     colours = [to_hex(one.get_facecolor()) if one.get_facecolor()[3] else "" for one in behind]
     assert colours == [COVERS, OTHER_TOOL, OTHER_TOOL, "", COVERS]
     assert [one.get_linestyle() for one in behind][-1] == ":"
-    sheet = pixels(pictures.png(drawn))
+    sheet = drawn(figure)
     assert (sheet == GREEN).all(axis=2).sum() > 300, "the box"
     assert (sheet == 0).all(axis=2).sum() > 0.1 * 330 * 185, "a fifth of the frame is black"
 

@@ -15,6 +15,8 @@ from tests.report.report_logs import DATE, change_lines, csv_rows, rows_of
 from tests.report.surgx_logs import shown
 from tests.report.wrong_lung_logs import TASK, Row, changed, original, write_wrong_lung
 
+pytestmark = pytest.mark.usefixtures("tables_only")
+
 RUNS, FIRST = "Wrong Lung runs", "Wrong Lung Tables 1 and 3"
 SUBSETS, TRIMMED = "Wrong Lung Table 2", "Wrong Lung Table 6"
 WHOLE, KL, ENTROPY = "Wrong Lung Table 7", "Wrong Lung Table 8", "Wrong Lung Table 10"

@@ -37,7 +37,7 @@ def test_bars_show_the_changes(tmp_path):
     ]  # fmt: skip
     (segments,) = [lines.get_segments() for lines in axes.collections]  # pyright: ignore[reportAttributeAccessIssue]
     assert segments[0][:, 1].tolist() == [100 * found["delta_auroc_ci_low"], 100 * found["delta_auroc_ci_high"]]
-    assert [text.get_text() for text in axes.texts] == ["–"] * 8
+    assert [text.get_text() for text in axes.texts] == ["n/a"] * 8
     assert [label.get_text().split("\n")[1] for label in axes.get_xticklabels()] == [
         "(One Lung)", "(MDRB)", "(Abnormal)", "(Abnormal)", "(Abnormal)",
     ]  # fmt: skip

@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
     score: str
     blind: str
     reliance: str
-    place: str
+    place: str = ""
 
 
 class Change(NamedTuple):

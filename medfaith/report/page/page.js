@@ -45,12 +45,16 @@ for (const table of document.querySelectorAll("table.sortable")) {
 const rowsOf = (table) => [table.tHead.rows[0], ...table.tBodies[0].rows].map(cellsOf);
 // A spreadsheet would run a cell that begins like a formula.
 const csvCell = (text) => {
-  const safe = /^[=+\-@\t\r]/.test(text) && number(text) === null ? "'" + text : text;
+  const safe = /^[=+\-@\t\r]/.test(text) && !/^[+\-]?[\d.,]+$/.test(text) ? "'" + text : text;
   return /[",\n]/.test(safe) ? '"' + safe.replace(/"/g, '""') + '"' : safe;
 };
-const latexCell = (text) => text
-  .replace(/[\\{}$&#_%~^]/g, (sign) => ({ "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" }[sign] || "\\" + sign))
-  .replace(/–/g, "--").replace(/→/g, "$\\to$").replace(/</g, "$<$");
+// As tables.py writes them.
+const LATEX = {
+  "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "–": "--",
+  "→": "$\\to$", "Δ": "$\\Delta$", "κ": "$\\kappa$", "×": "$\\times$", "±": "$\\pm$", "·": "$\\cdot$", "≥": "$\\geq$",
+  "≤": "$\\leq$", "−": "$-$", "|": "\\textbar{}", "…": "\\ldots{}", "“": "``", "”": "''", "\n": " ", "\r": " ",
+};
+const latexCell = (text) => [...text].map((sign) => LATEX[sign] || ("{}$&#_%".includes(sign) ? "\\" + sign : sign)).join("");
 
 const WRITE = {
   markdown(rows) {

@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from medfaith.compare.answers import all_answers
 from medfaith.loaders.whole import whole_file
 
+from ..contrabench_runs import ORIGINAL
+from ..pictures import PIXELS, for_page
 from ..tables import Table, text
 from .audits import Change, audits
 from .cases import IMAGE, Cases, cases
@@ -23,8 +26,11 @@ from .pictures import Pixels, packed, pictures
 from .text import shown, without_paths
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ..write import Report
 
+_UNQUOTED = " !$&'()*+,/:;=?@[]^`{|}~"  # in a data URL between double quotes
 _TOLD = ("model", "revision", "precision", "asked by", "data", "build", "lm-eval", "date")
 
 
@@ -68,7 +74,10 @@ def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | N
         changes=[_plot(name, lines, -1) for name, lines in audited.changes.items()],
         forests=[_plot(f"{plot.task}: {plot.metric}", plot.lines, 0) for plot in forests(answers)],
         by_kind={title: [_by_kind(plot) for plot in plots] for title, plots in by_kind(answers).items()},
-        sections=[(section.title, [_table(table) for table in section.tables]) for section in report.sections],
+        sections=[
+            (section.title, [_table(table) for table in section.tables], _figures(section.title, report.figures))
+            for section in report.sections
+        ],
         n_cases=listed.n,
         n_listed=len(listed.cases),
         cases=_json(_packed(listed)),
@@ -136,6 +145,49 @@ def _plot(title: str, lines: Sequence[Line | Change], start: float) -> dict[str,
 def _by_kind(plot: Forest) -> dict[str, Any]:
     """As `_plot`, named after the finding, with the largest number of rows of a model."""
     return _plot(f"{plot.task} (n = {max(line.n for line in plot.lines):,})", plot.lines, 0)
+
+
+_TITLES = {
+    "figure_contrabench_03": "Accuracy before and after the verifier, and what the answers are",
+    "figure_contrabench_05": "Gaps of option scores",
+    "figure_heal_f1": "F1 of yes/no and of open-ended questions",
+    "figure_heal_tpt_vpt": "TPT and VPT",
+    "figure_heal_07": "F1 by how well a model localizes",
+    "figure_surgx_03": "Instruments, and where the model looks",
+    "figure_surgx_04": "Triplets, and where the model looks",
+    "figure_wrong_lung_05": "What changes with the sentence or the boxes",
+    "figure_wrong_lung_16": "Annotators' judgement by abnormality",
+}
+_FIGURES = {  # section -> the beginning of the names of its figures
+    "CXR-ContraBench": "figure_contrabench",
+    "HEAL-MedVQA": "figure_heal",
+    "SurgXBench": "figure_surgx",
+    "That's the Wrong Lung!": "figure_wrong_lung",
+}
+
+
+def _figures(section: str, figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
+    """Title and data URL of each figure of a section that shows no pixel of an image."""
+    begins = _FIGURES.get(section)
+    return [
+        (_title(name), f"data:image/svg+xml,{quote(for_page(figure), safe=_UNQUOTED)}")
+        for name, figure in figures.items()
+        if begins and name.startswith(begins) and name not in PIXELS
+    ]
+
+
+def _title(name: str) -> str:
+    """Of a figure, by the name of its file.
+
+    >>> _title("figure_heal_tpt_vpt"), _title("figure_wrong_lung_14")
+    ('TPT and VPT', 'Figure 14')
+    """
+    plain = name.removesuffix(f"_{ORIGINAL}")
+    number = plain.rsplit("_", 1)[-1]
+    words = _TITLES.get(plain, "")
+    if number.isdigit():
+        words = f"{words} (Figure {int(number)})" if words else f"Figure {int(number)}"
+    return (words or name) + (", options in the original order" if plain != name else "")
 
 
 def _table(table: Table) -> dict[str, Any]:
