@@ -178,9 +178,9 @@ def no_value(axes: Axes, place: float) -> None:
 
 
 def say_empty(axes: Axes, why: str) -> None:
-    """Words in the middle of a panel in which nothing is drawn."""
+    """Words in a panel in which nothing is drawn, above the middle: a line for 0 may be there."""
     axes.text(
-        0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", fontsize=10, color="#555555",
+        0.5, 0.7, why, transform=axes.transAxes, ha="center", va="center", fontsize=10, color="#555555",
         bbox={"facecolor": "white", "edgecolor": "none"},
     )  # fmt: skip
 
