@@ -143,12 +143,12 @@ def _of_row(
             yield Picture(shown, _thumbnail(image), image.size)
             continue
         region = raw.get(TARGET) if shown not in MOVED else None
-        fits = region is not None and rle.size_of(region) == (image.height, image.width) and rle.area(region)
+        mask = ""
+        if region is not None and rle.size_of(region) == (image.height, image.width) and rle.area(region):
+            mask = _mask(rle.decode(region))
         boxes = [Box(box["label"], *box["xywh"]) for box in raw.get("boxes") or () if shown not in MOVED]
         looked = [(model, _heat(reference, raw["id"], image.size, given)) for model, reference in heat.items()]
-        yield Picture(
-            shown, _thumbnail(image), image.size, _mask(rle.decode(region)) if fits else "", tuple(boxes), tuple(looked)
-        )
+        yield Picture(shown, _thumbnail(image), image.size, mask, tuple(boxes), tuple(looked))
         if raw.get("edit") is not None and shown == IMAGE:
             before = images.open_image(raw["images"][0], given.roots)
             yield Picture(BEFORE, _thumbnail(before), before.size)
