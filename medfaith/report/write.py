@@ -28,6 +28,7 @@ from .heal_tables import heal_tables
 from .page.pictures import Pixels
 from .page.write import write_page
 from .pictures import files
+from .published import beside_the_papers
 from .results import Results, read_results
 from .second_readings import second_readings
 from .surgx_figures import surgx_pictures
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 REPORT = "report.md"
 _OWN_FILE = re.compile(
     r"report\.md|(comparison|casebook(_original)?|heal_extractors|contrabench_readings(_original)?|heal_readings|"
-    r"(heal_)?(runs|(table|figure)_\d\d_\w+)|surgx_(runs|triplets|occlusion|figure_\w+)|wrong_lung_\w+)\.(csv|tex)"
+    r"(heal_)?(runs|(table|figure)_\d\d_\w+)|surgx_(runs|triplets|occlusion|figure_\w+)|wrong_lung_\w+|published_\w+)\.(csv|tex)"
     r"|figure_(contrabench|heal|surgx|wrong_lung)_\w+\.(png|pdf|svg)"
 )
 _SCORES = {
@@ -177,7 +178,7 @@ def collect(
         Section("Second readings", again),
         Section("Comparison", beside),
     ]
-    sections = _runs_last(sections)
+    sections = [Section(title, [*tables, *beside_the_papers(title, tables)]) for title, tables in _runs_last(sections)]
     notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx), *results.notes]
     notes += [*lung_notes, *annotated.notes, *again_notes, *beside_notes]
     drawn: dict[str, Figure] = {}

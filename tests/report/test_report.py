@@ -47,6 +47,19 @@ def external_report(tmp_path_factory) -> str:
     return write_report([folder])
 
 
+def test_the_papers_figures_stand_beside_those_of_its_models(external_report):
+    """The scene has the counts of the paper, so that nothing differs by more than its rounding."""
+    rows = rows_of(external_report, "CXR-ContraBench, beside the paper")
+    assert {row[0] for row in rows} == {"MedGemma", "MedGemma-27B", "LLaVA-Med", "CheXagent"}
+    of_matrix = [row for row in rows if row[1] == "Table 9"]
+    assert len(of_matrix) == 5 * 12
+    for model, _, setting, score, published, here, difference in of_matrix:
+        told = (model, setting, score)
+        assert abs(float(difference.replace(",", ""))) <= (0 if "errors" in score else 0.011), told
+        assert abs(float(published.replace(",", "")) - float(here.replace(",", ""))) <= 0.011, told
+    assert "MedGemma | Table 9 | CoT-B0 | CheXpert presence: base errors | 122 | 122 | +0 |" in external_report
+
+
 def test_table_9(external_report):
     printed = {}
     for model, prompt, *cells in lines_of(MATRIX):
