@@ -18,6 +18,7 @@ from PIL import Image
 from medfaith.loaders.errors import MedfaithError
 
 from .overlay import COLOURS, png
+from .plan import numbered
 from .session import Place, Prompt, Session
 from .wording import INSTRUCTIONS, QUESTIONS, TITLE
 
@@ -30,6 +31,10 @@ STYLE = """
 .key {display: inline-block; width: 90px; height: 0.8em; vertical-align: middle; margin: 0 4px}
 .prompt {font-size: 1.15rem; padding: 4px 0}
 .progress {opacity: 0.85}
+.steps {position: fixed; bottom: 0; left: 0; right: 0; z-index: 5; padding: 8px 32px; flex-wrap: nowrap !important;
+  border-top: 1px solid var(--border-color-primary); background: var(--background-fill-primary)}
+.steps button {min-width: 0 !important}
+.judging {padding-bottom: 72px}
 .points label {flex: 1 1 0; min-width: 0; padding: 6px; justify-content: center; white-space: nowrap}
 footer {display: none !important}
 """
@@ -60,11 +65,20 @@ def build(session: Session, without_models: str) -> gr.Blocks:
     """The page of a session. without_models: why custom prompts cannot be judged; "" where they can."""
     with gr.Blocks(analytics_enabled=False, title=TITLE, fill_width=True) as page:
         gr.Markdown(f"# {TITLE}")
-        with gr.Accordion("Instructions", open=not session.answers.judgements) as instructions:
+        shown = {"instructions": not session.answers.choices}  # what a reload keeps
+        with gr.Accordion("Instructions", open=shown["instructions"]) as instructions:
             gr.Markdown(INSTRUCTIONS)
+
+        def closed() -> gr.Accordion:
+            shown["instructions"] = False
+            return gr.Accordion(open=False)
+
+        instructions.collapse(lambda: shown.update(instructions=False), None, None, **EVENT)
+        instructions.expand(lambda: shown.update(instructions=True), None, None, **EVENT)
+        page.load(lambda: gr.Accordion(open=shown["instructions"]), None, instructions, **EVENT)
         with gr.Tab("Sentences of the report"):
             start = _reports(page, session)
-            start.click(lambda: gr.Accordion(open=False), None, instructions, **EVENT)
+            start.click(closed, None, instructions, **EVENT)
         with gr.Tab("Own prompt"):
             if without_models:
                 gr.Markdown(without_models)
@@ -99,7 +113,7 @@ def _reports(page: gr.Blocks, session: Session) -> gr.Button:
             return found | {
                 choosing: gr.update(visible=True),
                 plain: picture,
-                sentences: gr.update(choices=_numbered(texts), value=None),
+                sentences: gr.update(choices=numbered(texts), value=None),
             }
         going_back = session.before(where) is not None
         return found | _judging(session, panel, where, session.prompt(where), boxes=False, back=going_back)
@@ -174,7 +188,7 @@ def _own_prompts(page: gr.Blocks, session: Session) -> None:
 
 
 def _panel(*, own: bool) -> _Panel:
-    with gr.Column(visible=False) as group:
+    with gr.Column(visible=False, elem_classes="judging") as group:
         prompt = gr.HTML()
         with gr.Row():
             with gr.Column(scale=3, min_width=320):
@@ -188,7 +202,7 @@ def _panel(*, own: bool) -> _Panel:
                     )
                     for question in QUESTIONS
                 )  # fmt: skip
-                with gr.Row():
+                with gr.Row(elem_classes="steps"):
                     back = gr.Button("Back", visible=not own)
                     following = gr.Button("Next", variant="primary")
     return _Panel(group, prompt, pictures, boxes, points, back, following, gr.State(0.0))
@@ -238,10 +252,6 @@ def _figures(*shown: tuple[Image.Image, str]) -> str:
         for image, caption in shown
     )
     return f'<div class="pictures">{"".join(figures)}</div>'
-
-
-def _numbered(texts: Sequence[str]) -> list[tuple[str, int]]:
-    return [(text, number) for number, text in enumerate(texts)]
 
 
 def _instance(which: float | None, n: int) -> int:

@@ -6,6 +6,7 @@ An instance is one image with the sentences of its report.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -68,6 +69,21 @@ def aliases(models: Sequence[str], seed: int, annotator: str, instance: str) -> 
     names = sorted(models)
     order = _generator("aliases", seed, annotator, instance).permutation(len(names))
     return {f"Model {_letters(place)}": names[number] for place, number in enumerate(order)}
+
+
+def numbered(texts: Sequence[str]) -> list[tuple[str, int]]:
+    """Sentences of a report with their numbers; one that it has several times says which of them it is.
+
+    >>> numbered(["No edema.", "Clear.", "No edema."])[2]
+    ('No edema. (place 2 of 2 in this report)', 2)
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for number, text in enumerate(texts):
+        seen[text] += 1
+        twin = f" (place {seen[text]} of {texts.count(text)} in this report)" if texts.count(text) > 1 else ""
+        found.append((text + twin, number))
+    return found
 
 
 def _instance(key: str, rows: Sequence[Mapping[str, Any]]) -> Instance:

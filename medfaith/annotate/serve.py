@@ -64,8 +64,17 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
     # A page elsewhere that names this machine as its own host gets nothing.
     site.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
     themes: Any = gr.themes  # pyright: ignore[reportPrivateImportUsage]
-    theme = themes.Default(font=["system-ui", "sans-serif"], font_mono=["monospace"])
-    theme.set(block_info_text_color="*neutral_600", block_title_text_color="*body_text_color")
+    theme = themes.Default(primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["monospace"])
+    theme.set(
+        block_info_text_color="*neutral_600", block_title_text_color="*body_text_color",
+        # As the report's page (medfaith/report/page/page.css).
+        body_background_fill="#ffffff", body_background_fill_dark="#0d1117", background_fill_primary="#ffffff",
+        background_fill_primary_dark="#0d1117", background_fill_secondary="#f6f8fa",
+        background_fill_secondary_dark="#161b22", body_text_color="#1b1f24", body_text_color_dark="#e6edf3",
+        border_color_primary="#d0d7de", border_color_primary_dark="#3d444d", button_primary_background_fill="#0550ae",
+        button_primary_background_fill_hover="#033d8b", button_primary_background_fill_dark="#0550ae",
+        button_primary_text_color="#ffffff", block_background_fill_dark="#161b22",
+    )  # fmt: skip
     site = gr.mount_gradio_app(
         site, page, path="/", server_name=HOST, server_port=listening.getsockname()[1], show_error=False,
         footer_links=[], ssr_mode=False, enable_monitoring=False, mcp_server=False, pwa=False, theme=theme, css=STYLE,

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 REPOSITORY, CONFIG, SPLIT = "wrong-lung-chest_imagenome", "gold", "test"
 NO_MODEL = (
-    "No model is loaded that could answer a prompt of yours. Start again with `--live NAME=PRETRAINED` for each model; "
-    "the heatmaps of the report's sentences do not need them."
+    "No model is loaded that could answer a sentence of yours. Whoever started this page can load some: the terminal "
+    "says how. The heatmaps of the report's sentences do not need them."
 )
-NOT_LOADED = "A model that was named with `--live` could not be loaded; the terminal says why."
+HOW = "own prompts have no model; to judge them, start again with --live NAME=PRETRAINED for each model"
+NOT_LOADED = "A model could not be loaded that should answer a sentence of yours; the terminal says why."
 
 
 class Wanted(NamedTuple):
@@ -72,6 +73,7 @@ def load_aligners(named: Mapping[str, tuple[str, Mapping[str, str]]]) -> tuple[d
     are none; why is printed, as that names a model, and the page must not.
     """
     if not named:
+        print(f"medfaith: {HOW}", file=sys.stderr)
         return {}, NO_MODEL
     try:
         from medfaith.tasks.models.alignment import load_aligner

@@ -134,13 +134,26 @@ def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
     with visited(browser, url) as page:
         page.get_by_text("Choose one sentence").wait_for()
         assert page.get_by_text("Model A").count() == 0
+        instructions = page.get_by_text("Models were asked which part")
+        assert instructions.is_visible()
+        page.get_by_role("button", name="Instructions").click()
+        instructions.wait_for(state="hidden")
+        page.wait_for_timeout(500)  # until the server knows
+        page.reload()
+        page.get_by_text("Choose one sentence").wait_for()
+        assert not instructions.is_visible()
         page.get_by_role("button", name="Show the heatmaps").first.click()
         page.get_by_text("Choose a sentence first.").wait_for()
         choose(page, SENTENCES[0])
         page.get_by_text("Model A (1 of 2)").wait_for()
         page.reload()
         page.get_by_text("Model A (1 of 2)").wait_for()  # the choice stands
-        page.get_by_role("button", name="Next").locator("visible=true").click()
+        following = page.get_by_role("button", name="Next").locator("visible=true")
+        for width, height in ((390, 844), (1280, 800)):
+            page.set_viewport_size({"width": width, "height": height})
+            place = following.bounding_box()
+            assert 0 <= place["y"] <= height - place["height"], "it is seen without a scroll"
+        following.click()
         page.get_by_text("Answer all three questions.").wait_for()
         before = page.locator("img:visible").last.get_attribute("src")
         page.get_by_label("Show the boxes").check()
@@ -207,3 +220,4 @@ def test_without_live_models_the_tab_says_why(scene, browser, tmp_path):
         page.get_by_text("Choose one sentence").wait_for()
         page.get_by_role("tab", name="Own prompt").click()
         page.get_by_text("No model is loaded").wait_for()
+        assert "--live" not in page.content()
