@@ -1,9 +1,9 @@
 """The file of answers: JSON lines, each on the disk before the next question is asked.
 
-A line is a choice ("kind": "choice"), the sentence that an annotator chose of an image before any heatmap was shown, or
-a judgement ("kind": "judgement") of one model's heatmap. Lines are only added: a second judgement of the same heatmap
-takes the place of the first when the file is read. A process that is killed leaves at most one line cut short, at the
-end, which the next to write removes.
+A line is a choice ("kind": "choice"), the sentence that an annotator chose of an image before any heatmap was shown, a
+judgement ("kind": "judgement") of one model's heatmap, or what is said of a failed answer ("kind": "error"). Lines are
+only added: a second judgement of the same thing takes the place of the first when the file is read. A process that is
+killed leaves at most one line cut short, at the end, which the next to write removes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from filelock import FileLock, Timeout
 
 from medfaith.loaders.errors import InputError
 
+from .wording import CATEGORIES, FIXES
+
 POINTS = range(1, 6)
 EXPECTED = "a line that medfaith annotate wrote"
 _TEXT, _TEXT_OR_NULL = ((str,), "a text"), ((str, type(None)), "a text or null")
@@ -30,6 +32,9 @@ _FIELDS = {  # of a line; every other one is a text
     "recall": _POINTS, "precision": _POINTS, "intuitiveness": _POINTS,
     "seconds": ((int, float), "a number"), "seed": ((int, float), "a number"),
 }  # fmt: skip
+
+
+_NAMES = {"category": CATEGORIES, "fix": FIXES}
 
 
 class Choice(NamedTuple):
@@ -72,16 +77,35 @@ class Judgement(NamedTuple):
         return self.instance, self.sentence if self.row_id is None else self.row_id, self.custom, self.model
 
 
+class ErrorJudgement(NamedTuple):
+    """What an annotator said of a failed answer. category, fix: names in `errors.CATEGORIES` and `errors.FIXES`."""
+
+    annotator: str
+    task: str
+    row_id: str
+    model: str
+    category: str
+    fix: str
+    seconds: float
+    version: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """Two of one key are the same question, answered twice."""
+        return self.annotator, self.task, self.row_id, self.model
+
+
 @dataclass
 class Answers:
     """All answers of a file, and the file, open for more; made by `open_answers`.
 
-    choices: by (annotator, instance). judgements: by (annotator, *item), the last of each.
+    choices: by (annotator, instance). judgements: by (annotator, *item), errors: by their keys, the last of each.
     """
 
     path: Path
     choices: dict[tuple[str, str], Choice]
     judgements: dict[tuple[str, ...], Judgement]
+    errors: dict[tuple[str, ...], ErrorJudgement]
     _file: BinaryIO
 
     def choose(self, choice: Choice) -> None:
@@ -93,6 +117,11 @@ class Answers:
         """Writes a judgement. Raises OSError where the disk does not take it, and the file is as it was."""
         self._append({"kind": "judgement", **judgement._asdict()})
         self.judgements[_key(judgement)] = judgement
+
+    def judge_error(self, judgement: ErrorJudgement) -> None:
+        """Writes what is said of a failed answer. Raises as `judge`."""
+        self._append({"kind": "error", **judgement._asdict()})
+        self.errors[judgement.key] = judgement
 
     def judged(self, annotator: str, item: tuple[str, str, bool, str]) -> Judgement | None:
         """The annotator's last judgement of an item."""
@@ -128,10 +157,10 @@ def open_answers(path: Path) -> Iterator[tuple[Answers, list[str]]]:
         action = "end the other medfaith annotate, or choose another --out"
         raise InputError(path, "another process writes answers to it", action=action) from None
     try:
-        choices, judgements, whole, notes = _read(path) if path.exists() else ({}, {}, 0, [])
+        found = _read(path) if path.exists() else _Read({}, {}, {}, 0, [])
         with path.open("ab", buffering=0) as file:  # unbuffered: a line is one write
-            file.truncate(whole)
-            yield Answers(path, choices, judgements, file), notes
+            file.truncate(found.n_whole)
+            yield Answers(path, found.choices, found.judgements, found.errors, file), found.notes
     finally:
         empty = path.is_file() and not path.stat().st_size
         if empty:  # nothing was answered: what follows from a wrong argument leaves no file
@@ -150,8 +179,14 @@ def read_judgements(path: Path) -> tuple[list[Judgement], list[str]]:
     if not path.is_file():
         found = "is a folder" if path.is_dir() else "no such file"
         raise InputError(path, found, expected="the file of answers that medfaith annotate wrote")
-    _, judgements, _, notes = _read(path)
-    return list(judgements.values()), notes
+    found = _read(path)
+    return list(found.judgements.values()), found.notes
+
+
+def read_errors(paths: Sequence[Path]) -> list[ErrorJudgement]:
+    """The last judgement of each annotator and failed answer in files of answers. Raises as `read_judgements`."""
+    files = dict.fromkeys(Path(path).expanduser().resolve() for path in paths)
+    return list({key: one for path in files for key, one in _read(path).errors.items()}.values())
 
 
 def read_files(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
@@ -174,44 +209,59 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
                     action="give one file for each person; if two people share a name, give each another --annotator",
                 )
             found[key] = one, path
-    if not found:
+    if not found and not read_errors(paths):
         where = ", ".join(map(str, paths)) or "no file"
         raise InputError(where, "has no judgement", action="judge some heatmaps with medfaith annotate")
     return [one for one, _ in found.values()], notes
 
 
-def _read(path: Path) -> tuple[dict, dict, int, list[str]]:
-    """Choices, judgements, how many bytes are whole lines, notes."""
+class _Read(NamedTuple):
+    """What a file has, as `Answers` keeps it. n_whole: bytes of whole lines."""
+
+    choices: dict[tuple[str, str], Choice]
+    judgements: dict[tuple[str, ...], Judgement]
+    errors: dict[tuple[str, ...], ErrorJudgement]
+    n_whole: int
+    notes: list[str]
+
+
+def _read(path: Path) -> _Read:
     choices: dict[tuple[str, str], Choice] = {}
     judgements: dict[tuple[str, ...], Judgement] = {}
+    errors: dict[tuple[str, ...], ErrorJudgement] = {}
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     for number, line in enumerate(content[:whole].splitlines(), start=1):
         record = _record(path, number, line)
         if isinstance(record, Choice):
             choices[record.annotator, record.instance] = record
+        elif isinstance(record, ErrorJudgement):
+            errors[record.key] = record
         else:
             judgements[_key(record)] = record
     notes = []
     if whole < len(content):
         notes.append(f"{path}: the last line was cut short ({len(content) - whole} bytes) and does not count")
-    return choices, judgements, whole, notes
+    return _Read(choices, judgements, errors, whole, notes)
 
 
 def _key(judgement: Judgement) -> tuple[str, ...]:
     return judgement.annotator, *map(str, judgement.item)
 
 
-def _record(path: Path, number: int, line: bytes) -> Choice | Judgement:
+def _record(path: Path, number: int, line: bytes) -> Choice | Judgement | ErrorJudgement:
     try:
         fields = json.loads(line)
-        kind = {"choice": Choice, "judgement": Judgement}[fields.pop("kind")]
+        kind = {"choice": Choice, "judgement": Judgement, "error": ErrorJudgement}[fields.pop("kind")]
         record = kind(**fields)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         found = "is no answer"
         raise InputError(path, found, row=number, expected=EXPECTED, action="name another file, or mend it") from None
     for name, value in record._asdict().items():
         types, expected = field = _FIELDS.get(name, _TEXT)
+        known = _NAMES.get(name)
+        if known is not None and value not in known:
+            raise InputError(path, f"is {value!r}", row=number, column=name, expected=" or ".join(known))
         if type(value) not in types or (field is _POINTS and value not in POINTS):
             raise InputError(path, f"is {value!r}", row=number, column=name, expected=expected)
     return record

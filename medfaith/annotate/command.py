@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medfaith import build
+from medfaith.builders.options import whole
 from medfaith.loaders.errors import MedfaithError
 
 
@@ -23,12 +24,26 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN",
-        help="a folder that lm_eval wrote for the task medfaith_wrong_lung_gold; name one for each model",
+        help="a folder that lm_eval wrote for the task medfaith_wrong_lung_gold; name one for each model; with "
+        "--errors, folders with runs of CXR-ContraBench",
     )  # fmt: skip
-    job.add_argument("--data", required=True, help="the folder that medfaith build wrote, or a Hub organisation")
+    job.add_argument("--data", help="the folder that medfaith build wrote, or a Hub organisation (heatmaps need it)")
     job.add_argument(
-        "--heatmaps", type=Path, required=True, metavar="DIR", help="the folder that medfaith eval --heatmaps filled"
+        "--heatmaps",
+        type=Path,
+        metavar="DIR",
+        help="the folder that medfaith eval --heatmaps filled (heatmaps need it)",
     )
+    job.add_argument(
+        "--errors",
+        action="store_true",
+        help="sort failed answers of CXR-ContraBench instead: what went wrong, and what could mend it; with --data and "
+        "--root the page shows their images (default: judge heatmaps)",
+    )
+    job.add_argument(
+        "--cases", type=whole(0), default=100, metavar="N",
+        help="with --errors: how many failed answers, drawn by chance (default: %(default)s)",
+    )  # fmt: skip
     build.root_argument(job)
     job.add_argument(
         "--out",
@@ -57,12 +72,20 @@ def add_jobs(jobs: Any) -> None:
         "--seed",
         type=int,
         default=0,
-        help="decides the order of the images and the models' letters (default: %(default)s)",
+        help="decides the order of the images and the models' letters, or which failed answers are drawn (default: "
+        "%(default)s)",
     )
     job.set_defaults(job=_annotate)
 
 
 def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    if arguments.errors:
+        return _sort_errors(arguments)
+    if arguments.data is None or arguments.heatmaps is None:
+        raise MedfaithError(
+            "--data and --heatmaps: one is missing\n"
+            "  what to do: name the build and the folder of the heatmaps; or sort failed answers with --errors"
+        )
     from medfaith.annotate import serve
     from medfaith.annotate.answers import open_answers
     from medfaith.annotate.start import Wanted, load_aligners, prepare
@@ -87,6 +110,38 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         with suppress(KeyboardInterrupt):
             serve.serve(page, listening)
         print(f"\n{session.n_done} of {len(session.plan.instances)} images done")
+    return 0
+
+
+def _sort_errors(arguments: argparse.Namespace) -> int:
+    from medfaith.annotate import serve
+    from medfaith.annotate.answers import open_answers
+    from medfaith.annotate.errors import ErrorSession, failures, pictures_of
+    from medfaith.report.page.cases import cases
+    from medfaith.report.results import read_results
+
+    serve.require_gradio()
+    from medfaith.annotate.errors_page import build as build_page
+
+    results = read_results(arguments.runs)
+    found = failures(cases(results, most=sys.maxsize).cases, arguments.cases, arguments.seed)
+    if not found:
+        raise MedfaithError(
+            "no answer of CXR-ContraBench failed in these runs\n  what to do: name runs of its tasks, with the image"
+        )
+    with ExitStack() as stack:
+        listening = stack.enter_context(serve.listen(arguments.port))
+        answers, notes = stack.enter_context(open_answers(arguments.out))
+        pictures, more = pictures_of(found, results, arguments.data, build.roots(arguments))
+        for note in (*notes, *more):
+            print(f"medfaith: {note}", file=sys.stderr)
+        session = ErrorSession(found, answers, arguments.annotator)
+        page = build_page(session, pictures)
+        print(f"{session.n_done} of {len(found)} cases done; answers go to {answers.path}")
+        print(f"open http://{serve.HOST}:{listening.getsockname()[1]} in a browser; Ctrl+C ends", flush=True)
+        with suppress(KeyboardInterrupt):
+            serve.serve(page, listening)
+        print(f"\n{session.n_done} of {len(found)} cases done")
     return 0
 
 

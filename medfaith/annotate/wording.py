@@ -1,4 +1,8 @@
-"""What annotators are told and asked (That's the Wrong Lung!, appendix A.7.1), in our words."""
+"""What annotators are told and asked, in our words: of heatmaps as in That's the Wrong Lung! (appendix A.7.1).
+
+Of failed answers CXR-ContraBench prints the names of its categories in a figure alone (Figure 13, C and D). Those here
+follow its text (section 5), and add what else can be wrong with an answer.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +64,21 @@ QUESTIONS = (
         ("1", "2", "3", "4", "5"),
     ),
 )
+
+CATEGORIES = {  # as the file of answers has them -> what a person reads
+    "reversal": "It denies a finding that is there (“No X”)",
+    "negated": "It takes “No X”, although another option is the absent finding",
+    "distractor": "It takes another wrong option",
+    "unread": "It cannot be read, or is not a choice",
+    "reference": "The question or its right answer is doubtful",
+}
+FIXES = {
+    "rule": "A rule over the question and the options",
+    "image": "Only a better look at the image",
+    "nothing": "Nothing: the row itself is at fault",
+}
+ERRORS_TITLE = "Failed answers"
+ERRORS = """
+Each case is an answer of a model that is wrong, or that could not be read. Say what went wrong, and what could mend it.
+The right answer comes from the labels of the data set, which may be wrong, too: say so then.
+"""

@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from medfaith.annotate.answers import read_files
+from medfaith.annotate.answers import read_errors, read_files
 from medfaith.compare.tables import compare
 from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_folder
 
+from .contrabench_audit import audit_tables
 from .contrabench_figures import contrabench_pictures
 from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
@@ -171,7 +172,7 @@ def collect(
     beside, beside_notes = _compared(paths, rows) if compared else ([], [])
     gap = in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
     sections = [
-        Section("CXR-ContraBench", contrabench_tables(results.runs) + gap),
+        Section("CXR-ContraBench", contrabench_tables(results.runs) + gap + audit_tables(read_errors(annotations))),
         Section("HEAL-MedVQA", heal_tables(results.heal)),
         Section("SurgXBench", surgx_tables(results.surgx)),
         Section("That's the Wrong Lung!", of_lung + annotated.tables),

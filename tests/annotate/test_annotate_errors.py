@@ -1,0 +1,130 @@
+"""Failed answers that a person sorts: which are drawn, what the file keeps, the page, and the table of the report."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from medfaith.annotate.answers import open_answers, read_errors
+from medfaith.annotate.errors import ErrorSession, failures
+from medfaith.cli import main
+from medfaith.loaders.errors import MedfaithError
+from medfaith.report.page.cases import cases
+from medfaith.report.results import read_results
+from medfaith.report.write import write_report
+from tests.browser import browser
+from tests.report.heal_logs import CLOSED, write_heal
+from tests.report.report_logs import answered, rows_of, write_log
+
+TABLE = "Figure 13, C and D: failed answers, sorted by people"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Of 20 answers 8 are wrong or unread; 4 more fail under a control, and others on another benchmark."""
+    folder = tmp_path / "logs"
+    write_log(folder / "a", "m", answered("chexpert_presence", 20, 12, 5, unread=1))
+    write_log(folder / "b", "m", answered("chexpert_presence", 4, 0, 4, prompt="b0, blank"))
+    write_heal(folder / "c", "closed", CLOSED)
+    return folder
+
+
+def session_of(logs: Path, answers: Any, n: int = 100, seed: int = 0) -> ErrorSession:
+    return ErrorSession(failures(cases(read_results([logs])).cases, n, seed), answers, "ann")
+
+
+def test_failed_answers_with_the_image_are_drawn_by_chance(logs: Path):
+    found = cases(read_results([logs])).cases
+    every = failures(found, 100, 0)
+    outcomes = [failure.case.answers[failure.place].outcome for failure in every]
+    assert (len(every), outcomes.count("wrong"), outcomes.count("unread")) == (8, 7, 1)
+    assert {failure.case.answers[failure.place].shown for failure in every} == {"image"}
+    assert failures(found, 3, 0) == every[:3]
+    assert {failure.item for failure in failures(found, 8, 1)} == {failure.item for failure in every}
+    assert failures(found, 8, 1) != every
+
+
+def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
+    out = tmp_path / "answers.jsonl"
+    with open_answers(out) as (answers, _):
+        session = session_of(logs, answers)
+        for place, (category, fix) in enumerate([("reversal", "rule")] * 4 + [("distractor", "image")] * 2):
+            assert session.next() == place
+            session.judge(place, category, fix, 1.5)
+        session.judge(0, "unread", "nothing", 1)  # takes the place of the first
+    with open_answers(out) as (answers, _):
+        session = session_of(logs, answers)
+        assert (session.n_done, session.next(), session.judged(0).category) == (6, 6, "unread")
+    assert len(out.read_text().splitlines()) == 7
+    assert len(read_errors([out, out])) == 6
+    rows = {row[0]: row[1:] for row in rows_of(write_report([logs], annotations=[out]), TABLE)}
+    low, high = proportion_confint(3, 6, method="wilson")
+    assert rows["It denies a finding that is there (“No X”)"] == [
+        "3",
+        f"50.00 [{100 * low:.2f}, {100 * high:.2f}]",
+        "3",
+        "0",
+        "0",
+    ]
+    assert rows["It takes another wrong option"][2:] == ["0", "2", "0"]
+    assert rows["It cannot be read, or is not a choice"][2:] == ["0", "0", "1"]
+    assert rows["All"][0] == "6"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"category": "other"}, "column 'category': is 'other'"),
+        ({"fix": 3}, "column 'fix': is 3"),
+        ({"seconds": "x"}, "column 'seconds': is 'x'"),
+    ],
+    ids=str,
+)
+def test_a_line_that_says_something_else_is_refused(change: dict[str, Any], words: str, tmp_path: Path):
+    line = {"kind": "error", "annotator": "a", "task": "t", "row_id": "r", "model": "m", "category": "unread"}
+    line |= {"fix": "rule", "seconds": 1.0, "version": "1"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(line | change) + "\n")
+    with pytest.raises(MedfaithError, match=re.escape(words)):
+        read_errors([tmp_path / "a.jsonl"])
+
+
+def test_a_person_sorts_in_a_browser(logs: Path, tmp_path: Path):
+    out = tmp_path / "answers.jsonl"
+    command = [sys.executable, "-m", "medfaith", "annotate", str(logs), "--errors", "--cases", "2", "--port", "0"]
+    with subprocess.Popen([*command, "--out", str(out)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            url = next(found[0] for line in process.stdout if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+            with browser() as running:
+                page = running.new_page(viewport={"width": 390, "height": 844})
+                page.set_default_timeout(120_000)
+                page.goto(url)
+                following = page.get_by_role("button", name="Next")
+                for number in (1, 2):
+                    page.get_by_text(f"Case {number} ").wait_for()
+                    following.click()
+                    page.get_by_text("Answer both questions.").first.wait_for()
+                    page.get_by_label("It takes another wrong option").check()
+                    page.get_by_label("Only a better look").check()
+                    following.click()
+                page.get_by_text("All cases are judged.").wait_for()
+        finally:
+            process.kill()
+    assert [(one.annotator, one.category, one.fix) for one in read_errors([out])] == [
+        ("annotator", "distractor", "image")
+    ] * 2
+
+
+def test_what_cannot_be_sorted_is_refused(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["annotate", str(logs / "c"), "--errors", "--out", str(tmp_path / "a")]) == 2
+    assert "no answer of CXR-ContraBench failed" in capsys.readouterr().err
+    assert main(["annotate", str(logs / "a"), "--out", str(tmp_path / "a")]) == 2
+    assert "sort failed answers with --errors" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
