@@ -20,6 +20,8 @@ from tests.browser import browser
 from tests.tasks.evaluating import root_words
 
 VPT, CLOSED, INSTRUMENTS = "medfaith_heal_vindr_vpt", "medfaith_heal_vindr_closed", "medfaith_surgx_instruments"
+GOLD = "medfaith_wrong_lung_gold"
+LOOKED_AT = (INSTRUMENTS, GOLD)  # with heatmaps and boxes
 
 
 class Scene(NamedTuple):
@@ -32,21 +34,22 @@ class Scene(NamedTuple):
 @pytest.fixture(scope="module")
 def scene(
     phantom_heal_build: Path, phantom_heal_roots: Any, phantom_surgx_build: Path, phantom_surgx_roots: Any,
-    tmp_path_factory: pytest.TempPathFactory,
+    phantom_wrong_lung_build: Path, phantom_wrong_lung_roots: Any, tmp_path_factory: pytest.TempPathFactory,
 ) -> Scene:  # fmt: skip
     """Runs on a few rows: edited images, a control, and heatmaps; the frames' builds and roots in one place."""
     folder, shown = tmp_path_factory.mktemp("pictures"), {}
-    roots, store = {**phantom_heal_roots, **phantom_surgx_roots}, folder / "heatmaps"
+    roots, store = {**phantom_heal_roots, **phantom_surgx_roots, **phantom_wrong_lung_roots}, folder / "heatmaps"
     (folder / "data").mkdir()
-    for build in (phantom_heal_build, phantom_surgx_build):
+    for build in (phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build):
         for path in build.iterdir():
             (folder / "data" / path.name).symlink_to(path)
     metadata = {"data": str(folder / "data"), "roots": {name: str(root) for name, root in roots.items()}}
-    for task, control in ((VPT, None), (CLOSED, None), (CLOSED, "flipped"), (CLOSED, "blank"), (INSTRUMENTS, None)):
+    asked = (VPT, None), (CLOSED, None), (CLOSED, "flipped"), (CLOSED, "blank"), (INSTRUMENTS, None), (GOLD, None)
+    for task, control in asked:
         given = metadata | ({"control": control} if control else {})
-        given |= {"heatmaps": str(store)} if task == INSTRUMENTS else {}
+        given |= {"heatmaps": str(store)} if task in LOOKED_AT else {}
         loaded = load_tasks(task, given)
-        kept = {"heatmap": "box", "store": str(store)} if task == INSTRUMENTS else {}
+        kept = {"heatmap": "box", "store": str(store)} if task in LOOKED_AT else {}
         model = replace(reference_model("oracle", **kept), options={"limit": 4})
         answer(loaded, model, folder / "logs" / f"{task}_{control}")
         shown[task, control or "image"] = loaded["tasks"][task].test_docs()
@@ -97,6 +100,7 @@ def test_pictures_are_what_the_models_were_shown(scene: Scene, page: Path):
         (VPT, "image", True, False, False), (VPT, "before the edit", False, False, False),
         (CLOSED, "image", True, False, False), (CLOSED, "blank", True, False, False),
         (CLOSED, "flipped", False, False, False), (INSTRUMENTS, "image", False, True, True),
+        (GOLD, "image", False, True, True),
     }  # fmt: skip
 
 
@@ -106,7 +110,7 @@ def test_regions_and_heatmaps_lie_where_the_rows_say(scene: Scene, page: Path):
     for place, pictures in found["pictures"]["cases"].items():
         task = texts[found["data"]["cases"][int(place)][1]]
         for _, _, width, height, region, boxes, heat in pictures:
-            if task == INSTRUMENTS:
+            if task in LOOKED_AT:
                 looked = np.asarray(opened(urls[heat[0][1]]).convert("RGBA"))[..., 3]
                 inside = np.zeros((height, width), bool)
                 for _, x, y, w, h in boxes:
@@ -166,6 +170,8 @@ def test_a_page_without_the_option_has_no_pixel_and_one_with_it_has_no_more_than
     assert "data:image/jpeg" not in text
     assert "data:image/png" not in text
     assert "licensed pixels" not in text
+    sentences = [document["sentence"] for document in scene.shown[GOLD, "image"].select(range(4))]
+    assert not [sentence for sentence in sentences if sentence in text]
     assert main([*scene.command, "--max-cases", "5", "--html", str(tmp_path / "few.html")]) == 0
     assert len(parts(tmp_path / "few.html")["pictures"]["cases"]) == 5
 

@@ -26,7 +26,8 @@ from medfaith.tasks.heal.localization import read_reply as read_localized
 from ..heal_runs import HealRun
 from ..results import Results
 from ..surgx_runs import SurgXRun
-from .cases import IMAGE, Case, name_of, shown_of
+from ..wrong_lung_runs import GOLD
+from .cases import IMAGE, Answer, Case, name_of, shown_of
 
 SIDE = 320  # pixels of a picture's longer side
 LARGEST = 4  # images of a study
@@ -108,6 +109,33 @@ def pictures(cases: Sequence[Case], results: Results, given: Pixels) -> tuple[di
     return dict(found), [f"No picture of {task}: {reason}" for task, reason in sorted(reasons.items())]
 
 
+def sentence_cases(results: Results, given: Pixels) -> list[Case]:
+    """The sentences of That's the Wrong Lung!, which a page may hold only where it holds their images, too.
+
+    Only the reports' own ones (gold) with the image; where the data lack them there are none.
+    """
+    gold = [run for run in results.wrong_lung if run.setting.config == GOLD]
+    runs = [run for run in gold if "control" not in dict(run.source.told)]
+    answers: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+    about: dict[tuple[str, str], str] = {}
+    for run in runs:
+        for row in run.originals:
+            key, auroc = (run.source.task, row["id"]), row["values"]["auroc"]
+            read = row["state"] if auroc is None else f"AUROC {auroc:.3f} of the attention, against the boxes"
+            answers[key].append(Answer(run.name, IMAGE, "", read, "", "", "no score" if auroc is None else "scored"))
+            about[key] = ", ".join(name for name, is_in in row["subsets"].items() if is_in)
+    texts = {}
+    for task in {task for task, _ in answers}:
+        if not _reason(task, given):
+            _, raw = _rows(task, IMAGE, given)
+            texts |= {(task, row_id): text for row_id, text in zip(raw["id"], raw["sentence"], strict=True)}
+    return [
+        Case("That's the Wrong Lung!", *key, texts[key], (), "where the boxes are", about[key], tuple(of))
+        for key, of in sorted(answers.items())
+        if key in texts
+    ]
+
+
 def _reason(task: str, given: Pixels) -> str:
     """Why a task can have no picture; "" if it can."""
     try:
@@ -163,6 +191,10 @@ def _references(results: Results, ids: set[str]) -> dict[tuple[str, str, str], d
             reference = read(response).heatmaps if row_id in ids else None
             if reference is not None:
                 found[run.source.task, shown_of(run), row_id][name_of(run)] = reference
+    for run in results.wrong_lung:
+        for row in run.originals:
+            if row["id"] in ids and row["heatmaps"] is not None:
+                found[run.source.task, IMAGE, row["id"]][run.name] = row["heatmaps"]
     return found
 
 

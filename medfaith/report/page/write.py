@@ -22,7 +22,7 @@ from ..tables import Table, text
 from .audits import Change, audits
 from .cases import IMAGE, Cases, cases
 from .forest import Forest, Line, by_kind, forests
-from .pictures import Pixels, packed, pictures
+from .pictures import Pixels, packed, pictures, sentence_cases
 from .text import shown, without_paths
 
 if TYPE_CHECKING:
@@ -58,7 +58,11 @@ def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | N
     answers, _ = all_answers(report.results)
     told = _told(report)
     listed, audited = cases(report.results), audits(paths)
-    shown_in, without = pictures(listed.cases, report.results, pixels) if pixels else ({}, [])
+    shown_in, without = {}, []
+    if pixels:
+        sentences = sentence_cases(report.results, pixels)
+        listed = Cases([*listed.cases, *sentences], listed.n + len(sentences))
+        shown_in, without = pictures(listed.cases, report.results, pixels)
     return environment.get_template("page.html").render(
         title=report.title,
         introduction=report.introduction,
