@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
 import shlex
 import sys
@@ -148,7 +149,8 @@ def task_options(job: argparse.ArgumentParser) -> None:
 def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the tasks take, from the options of `task_options`; and what their results are to say of the run.
 
-    That is the `command`, and of each repository in a folder --data a hash of its build.json, which names all rows.
+    That is the `command`, and of each repository in a folder --data a hash of its build.json, which names all rows, and
+    the versions of its sources.
 
     Raises InputError for --data that is not there, and for --rows that names rows which a folder --data does not have.
     """
@@ -172,9 +174,19 @@ def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _builds(data: str | None) -> dict[str, str]:
-    """Repository -> the first 16 digits of the SHA-256 of its build.json."""
+    """Repository -> the first 16 digits of the SHA-256 of its build.json, and the versions of its sources."""
     files = Path(data).expanduser().glob("*/build.json") if data else ()
-    return {path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in sorted(files)}
+    return {path.parent.name: _build(path.read_bytes()) for path in sorted(files)}
+
+
+def _build(content: bytes) -> str:
+    try:
+        used = json.loads(content)["sources"]
+        versions = [f"{name} {of['version']}" for name, of in sorted(used.items()) if of["version"]]
+    except (ValueError, LookupError, TypeError, AttributeError):  # medfaith verify says what is wrong with it
+        versions = []
+    told = f" ({', '.join(versions)})" if versions else ""
+    return hashlib.sha256(content).hexdigest()[:16] + told
 
 
 def no_bars_in_a_pipe() -> None:

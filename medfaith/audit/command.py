@@ -131,9 +131,10 @@ def _ask_and_tell(
     write_tables(out, judged, margin)
     report = collect([out], controls=False)
     write_page(out / "report.html", report, [out])
-    for one in judged:
-        _print_lines(["", f"{one.title}:", *in_words(one, margin)])
-    saved = [f"{out}/report.html: a page to show", f"{out}/audit.md: the score under each control (also as CSV)"]
+    if len(judged) == 1:  # the words on several would be more than a screen
+        _print_lines(["", f"{judged[0].title}:", *in_words(judged[0], margin)])
+    saved = [f"{out}/report.html: a page to show"]
+    saved += [f"{out}/audit.md: what that means, in words; the score under each control (also as CSV)"]
     if {*arguments.controls} & {*BLIND}:
         n_clean, n = write_blind_clean(out, found, others)
         saved.append(f"{out}/blind_clean.csv: {n_clean:,} of {n:,} rows, answered right under no blind control")

@@ -113,7 +113,9 @@ def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     told = results["configs"][tasks.split(",", maxsplit=1)[0]]["metadata"]
     assert told["command"].startswith(f"medfaith eval --data {phantom_build} --images first --model negation_attracted")
     build = (phantom_build / "cxr-contrabench-chexpert" / "build.json").read_bytes()
-    assert told["builds"]["cxr-contrabench-chexpert"] == hashlib.sha256(build).hexdigest()[:16]
+    digest, version = told["builds"]["cxr-contrabench-chexpert"].split(" ", 1)
+    assert digest == hashlib.sha256(build).hexdigest()[:16]
+    assert version == f"(chexpert {json.loads(build)['sources']['chexpert']['version']})"
 
 
 def test_results_keep_no_secret_of_a_command():
