@@ -65,11 +65,11 @@ class Audits(NamedTuple):
 
 
 def audits(paths: Sequence[Path]) -> Audits:
-    """Those among the folders that `medfaith audit` or `quickstart` wrote, and finished."""
+    """Those among the folders that `medfaith audit` wrote, and finished."""
     verdicts: dict[str, dict[str, Verdict]] = {}
     changes: dict[str, list[Change]] = {}
     for path in paths:
-        if not (path / "audit.csv").is_file():
+        if not ((path / "audit.json").is_file() and (path / "audit.csv").is_file()):
             continue
         for row in _rows(path / "audit.csv"):
             word, kind = VERDICTS.get(row["uses_image"], VERDICTS["undefined"])
