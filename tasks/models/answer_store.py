@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,9 @@ from lm_eval.api.instance import Instance
 from ...loaders.errors import InputError
 from ..outcomes import UNANSWERED
 from .chat_form import Reply
+
+_WAIT_S = 60
+"""How long a process waits for others that write the same file."""
 
 
 def key_of(**facts: Any) -> str:
@@ -118,9 +122,9 @@ class AnswerStore:
 
 def _opened(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
-    database = sqlite3.connect(path, timeout=60)
+    database = sqlite3.connect(path, timeout=_WAIT_S)
     try:
-        database.execute("PRAGMA journal_mode = WAL")  # a killed process leaves a whole file
+        _log_ahead(database)
         database.execute("PRAGMA synchronous = NORMAL")
         with database:
             columns = "key TEXT PRIMARY KEY, task TEXT, row TEXT, outcome TEXT NOT NULL, reply TEXT NOT NULL"
@@ -132,3 +136,19 @@ def _opened(path: Path) -> sqlite3.Connection:
             path, f"is no store of answers ({error})", action="name another file with answers=FILE in --model_args"
         ) from error
     return database
+
+
+def _log_ahead(database: sqlite3.Connection) -> None:
+    """A write-ahead log leaves a whole file where a process is killed.
+
+    SQLite does not wait for other processes while it changes the journal: so this does.
+    """
+    end = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
