@@ -21,7 +21,7 @@ from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
 from .controls.rows import OF_OTHERS, PLACE, change, controlled
 from .outcomes import OUTCOME
-from .scoring import SENT, SKIPPED
+from .scoring import SENT, SKIPPED, VIEWS
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
@@ -185,7 +185,7 @@ def load(
 
     The column `n_images_sent` says how many images of a row its model was given, as soon as it has answered; None where
     it asked for none, such as a reference model. `answer_outcome` says what became of its request, if a
-    server was asked.
+    server was asked. `views` names the views of its images, as far as their source does.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
@@ -220,6 +220,7 @@ def load(
         shown = _with_images(batch, known, edit, control, words, asked)
         shown[SENT] = [asked.n_sent(*row, max_images) for row in zip(batch["id"], batch["images"], strict=True)]
         shown[OUTCOME] = [asked.outcomes.get(row_id) for row_id in batch["id"]]
+        shown[VIEWS] = [_views(references) for references in batch["images"]]
         return attach(shown) if attach is not None else shown
 
     return {"test": rows.with_transform(opened)}
@@ -346,6 +347,11 @@ def _with_images(
     ]
     shown = {name: values for name, values in batch.items() if name not in UNLOGGED}
     return shown | {"images": opened}
+
+
+def _views(references: Iterable[Reference]) -> str:
+    """The views of a row's images, each once; "" where their source names none."""
+    return " and ".join(sorted({reference["view"] for reference in references} - {""}))
 
 
 def _donors(row: Mapping[str, Any], edit: Edit | None) -> set[str]:

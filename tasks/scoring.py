@@ -17,6 +17,7 @@ from typing import Any
 from .outcomes import OUTCOME, UNANSWERED
 
 SKIPPED = "n_rows_skipped"
+VIEWS = "views"  # column of a document: those of its images, as their source names them
 SENT = "n_images_sent"  # column of a document: how many of its images its model was given
 MISSING = "n_images_missing"
 N_UNANSWERED = "n_unanswered"

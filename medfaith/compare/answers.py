@@ -32,7 +32,7 @@ class Answers(NamedTuple):
     put, which has to be equal, too. ids: shape (n,). asked: of each row what was asked, which tells rows of one id
     apart. values: shape (n,), in [0, 1], 1 best, NaN where a row has none. said: what was read of each answer, None of
     one that cannot be read. groups: of each row its patient, or else the study, the image or the video. about: of each
-    row its findings, instruments or kinds.
+    row its findings, instruments or kinds. views: of each row those of its images, or "".
     """
 
     model: str
@@ -46,6 +46,7 @@ class Answers(NamedTuple):
     said: Sequence[Hashable]
     groups: Sequence[Hashable]
     about: Sequence[Collection[str]]
+    views: Sequence[str]
 
 
 def all_answers(results: Results) -> tuple[list[Answers], list[str]]:
@@ -135,9 +136,11 @@ def _answers(
     setting = {name: str(value) for name, value in run.setting._asdict().items()}
     variant = setting.pop("variant", "")
     how = {name: value for name, value in setting.items() if name not in _ASKED} | dict(run.source.told)
+    views = [run.source.views.get(row_id, "") for row_id in ids]
+    values = np.array(values, dtype=float)  # None becomes NaN
     return Answers(
-        run.model_name, variant, task, metric, how, ids, asked, np.array(values, dtype=float), said, groups, about
-    )  # None becomes NaN
+        run.model_name, variant, task, metric, how, ids, asked, values, said, groups, about, views,
+    )  # fmt: skip
 
 
 def _f1(said: Collection[str] | None, gold: Collection[str]) -> float:

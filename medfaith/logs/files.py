@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from medfaith.loaders.errors import InputError
@@ -37,6 +38,7 @@ class SampleFile(NamedTuple):
     rows: ids of the rows that count; None: all.
     n_images_missing: images of the rows that the model was not given, as far as the results say.
     n_unanswered: rows without an answer, as far as their lines say, which only those of servers do.
+    views: row id -> the views of its images, as far as its line says.
     """
 
     path: Path
@@ -52,6 +54,7 @@ class SampleFile(NamedTuple):
     rows: Collection[str] | None = None
     n_images_missing: int = 0
     n_unanswered: int = 0
+    views: Mapping[str, str] = MappingProxyType({})
 
     def telling(self, names: Sequence[str]) -> str:
         """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""

@@ -7,6 +7,7 @@ what a benchmark's `Kept` takes of a line stays in memory.
 from __future__ import annotations
 
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.outcomes import OUTCOME, UNANSWERED
+from medfaith.tasks.scoring import VIEWS
 
 from .files import SampleFile
 
@@ -77,6 +79,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
     settings: dict[Any, Kept[_Run_co]] = {}
     left_out: set[str] = set()
     unanswered: dict[Any, set[str]] = {}  # each filter repeats a row
+    views: dict[Any, dict[str, str]] = {}
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             progress(len(line))
@@ -89,6 +92,8 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
                     continue
                 setting = kind.setting(sample["doc"], file.task)
                 settings.setdefault(setting, kind()).add(sample)
+                if shown := sample["doc"].get(VIEWS):
+                    views.setdefault(setting, {})[sample["doc"]["id"]] = sys.intern(str(shown))
                 if sample["doc"].get(OUTCOME) == UNANSWERED:
                     unanswered.setdefault(setting, set()).add(sample["doc"]["id"])
             except SampleError as error:
@@ -101,7 +106,10 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
         raise InputError(file.path, "is empty", expected="a line for each question and filter", action=AGAIN)
     if file.n_run is not None and n < file.n_run:
         raise InputError(file.path, f"has {n} questions", expected=f"the {file.n_run} that lm-eval ran", action=AGAIN)
-    files = {setting: file._replace(n_unanswered=len(unanswered.get(setting, ()))) for setting in settings}
+    files = {
+        setting: file._replace(n_unanswered=len(unanswered.get(setting, ())), views=views.get(setting, {}))
+        for setting in settings
+    }
     return [kept.run(setting, files[setting], single=len(settings) == 1) for setting, kept in settings.items()]
 
 

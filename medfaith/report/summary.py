@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -56,7 +55,7 @@ def summary(
         parts.append(partial(_verdicts, audited))
         results = _outside(results, folders)
     answers, unscored = all_answers(results)
-    if plots := forests(_told_apart(answers)):
+    if plots := forests(answers):
         parts.append(partial(_scores, plots))
     notes = [*_unscored(answers, unscored), *notes]
     around = [*unread, *_warnings(notes), *_left_out(notes), *_last(tail)]
@@ -75,20 +74,6 @@ def _outside(results: Results, folders: Sequence[Path]) -> Results:
         return [run for run in runs if not any(run.source.path.is_relative_to(place) for place in places)]
 
     return Results(*map(kept, results[:-1]), results.notes)  # pyright: ignore
-
-
-def _told_apart(answers: Sequence[Answers]) -> list[Answers]:
-    """With what differs between a model's runs of one task, such as their prompts, behind its name."""
-    alike: dict[tuple[str | None, ...], list[Answers]] = defaultdict(list)
-    for of in answers:
-        alike[of.model, of.variant, of.task, of.metric, of.how.get("control")].append(of)
-    told = []
-    for runs in alike.values():
-        names = [name for name in runs[0].how if len({of.how.get(name) for of in runs}) > 1]
-        for of in runs:
-            differing = ", ".join(of.how.get(name, "") for name in names)
-            told.append(of._replace(model=f"{of.model} ({differing})") if differing else of)
-    return told
 
 
 def _unscored(answers: Sequence[Answers], others: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from ..contrabench import adapter
 from ..heal.rows import TRANSPLANT
 from ..outcomes import OUTCOME
 from ..rows import LazyImages
-from ..scoring import SENT
+from ..scoring import SENT, VIEWS
 from . import questions, writing
 
 HERE = "medfaith.tasks.harnesses.lmms_eval"
@@ -81,7 +81,7 @@ def _write(arguments: argparse.Namespace) -> None:
 def _rows(task: Any, reading: str) -> datasets.Dataset:
     docs, rows = task.test_docs(), task.test_docs().with_format(None)
     texts, function = [questions.texts(task, doc) for doc in docs], questions.filters(task.config)[reading]
-    lost = ", ".join(sorted(set(docs[0]) - {*rows.column_names, SENT, OUTCOME}))
+    lost = ", ".join(sorted(set(docs[0]) - {*rows.column_names, SENT, OUTCOME, VIEWS}))
     if lost or any(any(before) for *before, _ in texts):
         found = f"scores what no file of rows holds: {lost}" if lost else "has text before an image, unlike lmms-eval"
         raise InputError(f"task {task.config.task!r}", found, action="evaluate it with lm-eval or Inspect")

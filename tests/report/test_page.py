@@ -14,7 +14,7 @@ import pytest
 from medfaith.cli import main
 from medfaith.compare.answers import all_answers
 from medfaith.report.page.cases import RIGHT, UNREAD, WRONG, cases
-from medfaith.report.page.forest import by_kind, forests
+from medfaith.report.page.forest import by_kind, by_view, forests
 from medfaith.report.page.text import LONGEST, shown
 from medfaith.report.results import read_results
 from tests.browser import browser
@@ -74,6 +74,10 @@ def test_plots_have_every_run_and_finding_with_a_value(logs: Path):
             own = [value for value, about in zip(of.values, of.about, strict=True) if plot.task in about]
             assert (line.model, line.n, line.mean) == ("model-c", len(own), pytest.approx(np.mean(own)))
         assert {plot.task for plot in plots} == {kind for about in of.about for kind in about}
+    views = np.resize(["AP", "PA", ""], len(answers[0].ids)).tolist()
+    for title, plots in by_view([answers[0]._replace(views=views)]).items():
+        assert title == f"{answers[0].task}: {answers[0].metric}"
+        assert [(plot.task, *(line.n for line in plot.lines)) for plot in plots] == [("AP", 14), ("PA", 13)]
     of = answers[0]
     mostly_unknown = of._replace(values=np.where(np.arange(len(of.values)) < 3, of.values, np.nan))
     ((line,),) = (plot.lines for plot in forests([mostly_unknown]))

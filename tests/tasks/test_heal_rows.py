@@ -99,7 +99,17 @@ def test_documents_hold_no_mask_no_path_and_no_pixel(ask, phantom_heal_build, ph
     docs = list(documents("vindr", ask, phantom_heal_build, phantom_heal_roots))
     logged = json.dumps(docs, default=str)
     region = {"region"} if ask in ("closed", "open") else set()  # of which a log keeps that it is a mask
-    kept = {*DOCUMENT, "images", "images_shown", "n_rows_skipped", "n_images_sent", "answer_outcome", "prompt", *region}
+    kept = {
+        *DOCUMENT,
+        "images",
+        "images_shown",
+        "n_rows_skipped",
+        "n_images_sent",
+        "answer_outcome",
+        "views",
+        "prompt",
+        *region,
+    }
     assert {name for doc in docs for name in doc} == kept
     assert "counts" not in logged
     assert str(phantom_heal_roots["vindr_cxr"].parent) not in logged

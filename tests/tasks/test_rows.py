@@ -66,6 +66,16 @@ def test_a_document_says_how_many_images_its_model_was_given(take, options, n_se
     assert row == 0 or rows[0]["n_images_sent"] == (0 if options.get("control") else None)
 
 
+def test_a_document_names_the_views_of_the_images_that_are_shown(ask, roots):
+    for shown in ("all", "first"):
+        for doc in ask(roots=roots, images=shown):
+            paths = str(doc["images"]).split()
+            views = {"lateral" if "lateral" in path else doc["views"].split(" and ")[0] for path in paths}
+            assert views < {"AP", "PA", "lateral"}
+            assert doc["views"] == " and ".join(sorted(views))
+    assert {doc["views"] for doc in ask(roots=roots, control="none")} == {""}
+
+
 def test_data_may_be_the_build_or_one_repository_and_metadata_of_lm_eval_is_accepted(ask, phantom_build):
     rows = ask(version=1.0, config_source="x", pretrained="y")
     assert len(ask(data=str(phantom_build / REPOSITORY))) == len(rows) > 10

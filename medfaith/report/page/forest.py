@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from medfaith.compare.answers import Answers
@@ -13,6 +13,7 @@ from ..tables import SEED, interval
 from .cases import IMAGE
 
 MOST_KINDS = 12  # of findings in a plot
+KindsOf = Callable[[Answers], Sequence[Collection[str]]]  # of each row, of which kinds it is
 
 
 class Line(NamedTuple):
@@ -43,28 +44,51 @@ def by_kind(answers: Sequence[Answers]) -> dict[str, list[Forest]]:
 
     A row with several of them counts for each. Tasks about one kind alone have no plot.
     """
+    return _by(answers, lambda of: of.about)
+
+
+def by_view(answers: Sequence[Answers]) -> dict[str, list[Forest]]:
+    """As `by_kind`, a plot for each view or several views that rows show. Rows whose source names none are left out."""
+    return _by(answers, lambda of: [{view} - {""} for view in of.views])
+
+
+def _by(answers: Sequence[Answers], kinds_of: KindsOf) -> dict[str, list[Forest]]:
     runs_of: dict[tuple[str, str], list[Answers]] = defaultdict(list)
-    for of in answers:
+    for of in _told_apart(answers):
         if "control" not in of.how:
             runs_of[of.task, of.metric].append(of)
     found: dict[str, list[Forest]] = {}
     for (task, metric), runs in runs_of.items():
-        n_rows = Counter(kind for of in runs for kinds in of.about for kind in {*kinds})
+        n_rows = Counter(kind for of in runs for kinds in kinds_of(of) for kind in {*kinds})
         if len(n_rows) > 1:
             kinds = sorted(kind for kind, _ in n_rows.most_common(MOST_KINDS))
-            plots = [Forest(kind, metric, _lines(runs, kind)) for kind in kinds]
+            plots = [Forest(kind, metric, _lines(runs, kinds_of, kind)) for kind in kinds]
             found[f"{task}: {metric}"] = [plot for plot in plots if plot.lines]
     return found
 
 
-def _lines(runs: Sequence[Answers], kind: str) -> list[Line]:
-    lines = [_line(_part(of, kind), IMAGE) for of in sorted(runs, key=_name)]
+def _told_apart(answers: Sequence[Answers]) -> list[Answers]:
+    """With what differs between a model's runs of one task, such as their prompts, behind its name."""
+    alike: dict[tuple[str | None, ...], list[Answers]] = defaultdict(list)
+    for of in answers:
+        alike[of.model, of.variant, of.task, of.metric, of.how.get("control")].append(of)
+    told = []
+    for runs in alike.values():
+        names = [name for name in runs[0].how if len({of.how.get(name) for of in runs}) > 1]
+        for of in runs:
+            differing = ", ".join(of.how.get(name, "") for name in names)
+            told.append(of._replace(model=f"{of.model} ({differing})") if differing else of)
+    return told
+
+
+def _lines(runs: Sequence[Answers], kinds_of: KindsOf, kind: str) -> list[Line]:
+    lines = [_line(_part(of, kinds_of, kind), IMAGE) for of in sorted(runs, key=_name)]
     return [line for line in lines if line is not None]
 
 
-def _part(of: Answers, kind: str) -> Answers:
-    """The rows about one kind."""
-    rows = [row for row, kinds in enumerate(of.about) if kind in kinds]
+def _part(of: Answers, kinds_of: KindsOf, kind: str) -> Answers:
+    """The rows of one kind."""
+    rows = [row for row, kinds in enumerate(kinds_of(of)) if kind in kinds]
     return of._replace(values=of.values[rows], groups=[of.groups[row] for row in rows])
 
 
@@ -91,7 +115,7 @@ def forests(answers: Sequence[Answers]) -> list[Forest]:
     Intervals draw whole patients, studies, images or videos (95%, 2,000 resamples). Rows without a value are left out.
     """
     plots: dict[tuple[str, str], list[Line]] = defaultdict(list)
-    for of in answers:
+    for of in _told_apart(answers):
         line = _line(of, of.how.get("control", IMAGE))
         if line is not None:
             plots[of.task, of.metric].append(line)

@@ -21,7 +21,7 @@ from ..pictures import PIXELS, for_page
 from ..tables import Table, text
 from .audits import Change, audits
 from .cases import IMAGE, Cases, cases
-from .forest import Forest, Line, by_kind, forests
+from .forest import Forest, Line, by_kind, by_view, forests
 from .pictures import Pixels, packed, pictures, sentence_cases
 from .text import shown, without_paths
 
@@ -77,7 +77,11 @@ def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | N
         audits=audited,
         changes=[_plot(name, lines, -1) for name, lines in audited.changes.items()],
         forests=[_plot(f"{plot.task}: {plot.metric}", plot.lines, 0) for plot in forests(answers)],
-        by_kind={title: [_by_kind(plot) for plot in plots] for title, plots in by_kind(answers).items()},
+        parts=[
+            (name, title, text, {of: [_by_kind(plot) for plot in plots] for of, plots in found.items()})
+            for (name, title, text), found in zip(_PARTS, (by_kind(answers), by_view(answers)), strict=True)
+            if found
+        ],
         sections=[
             (section.title, [_table(table) for table in section.tables], _figures(section.title, report.figures))
             for section in report.sections
@@ -147,10 +151,18 @@ def _plot(title: str, lines: Sequence[Line | Change], start: float) -> dict[str,
 
 
 def _by_kind(plot: Forest) -> dict[str, Any]:
-    """As `_plot`, named after the finding, with the largest number of rows of a model."""
+    """As `_plot`, named after the finding or the view, with the largest number of rows of a model."""
     return _plot(f"{plot.task} (n = {max(line.n for line in plot.lines):,})", plot.lines, 0)
 
 
+_PARTS = (  # of a page, which show the scores of some rows each: anchor, title, text
+    (
+        "findings",
+        "By finding and instrument",
+        "With the image. A row with several findings counts for each of them; n is the number of rows.",
+    ),
+    ("views", "By view", "With the image. Views have the names that their source gives them; n is the number of rows."),
+)
 _TITLES = {
     "figure_contrabench_03": "Accuracy before and after the verifier, and what the answers are",
     "figure_contrabench_05": "Gaps of option scores",
