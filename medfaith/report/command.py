@@ -42,9 +42,9 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--with-images", action="store_true",
-        help="with --html, --data and --root: put small pictures of what the models were shown into the page, with "
-        "regions, boxes and heatmaps (--heatmaps); they are licensed pixels, and the page must stay with you (default: "
-        "no pixel)",
+        help="with --data and --root: put small pictures of what the models were shown into the page (--html) and into "
+        "sheets (--out), with regions, boxes and heatmaps (--heatmaps); they are licensed, and must stay with you "
+        "(default: no pixel)",
     )  # fmt: skip
     job.add_argument(
         "--max-cases", type=whole(0), default=200, metavar="N",
@@ -146,9 +146,11 @@ def _pixels(arguments: argparse.Namespace) -> Pixels | None:
     if not arguments.with_images:
         return None
     roots = build.roots(arguments)
-    if arguments.html is None or arguments.data is None or not roots:
-        action = "give --html FILE, --data DIR and --root SOURCE=PATH for each source"
-        raise MedfaithError(f"--with-images needs a page, the rows and their images\n  what to do: {action}")
+    if not (arguments.html or arguments.out) or arguments.data is None or not roots:
+        action = "give --html FILE or --out DIR, with --data DIR and --root SOURCE=PATH for each source"
+        raise MedfaithError(
+            f"--with-images needs a page or a folder, the rows and their images\n  what to do: {action}"
+        )
     return Pixels(arguments.data, roots, arguments.heatmaps, arguments.max_cases)
 
 

@@ -26,6 +26,7 @@ from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
 from .heal_figures import heal_pictures
 from .heal_tables import heal_tables
+from .image_sheets import image_sheets
 from .page.pictures import Pixels
 from .page.write import write_page
 from .pictures import files
@@ -98,7 +99,8 @@ def make_report(
         compared: whether to add a table that compares the model of each path with that of the first.
         rows: a file that names the rows that count (loaders.row_ids); None: all.
         html: a file for the report as one page (report.page); None writes none.
-        pixels: where the page's pictures come from; None: it has none.
+        pixels: where small pictures of what models were shown come from, on the page and in sheets of `out`; None:
+            there are none.
 
     Raises:
         InputError: see `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare`,
@@ -111,6 +113,8 @@ def make_report(
         _check_out(out)
     found = collect(paths, extractor, sheet, annotations, data, compared, rows, figures=bool(out or html))
     if out is not None:
+        if pixels is not None:
+            found = with_image_sheets(found, pixels)
         tables = [table for section in found.sections for table in section.tables]
         saved = {f"{table.name}.csv": table.csv() for table in tables}
         saved |= {f"{table.name}.tex": table.latex() for table in tables}
@@ -118,6 +122,16 @@ def make_report(
     if html is not None:
         write_page(html, found, paths, pixels=pixels)
     return found
+
+
+def with_image_sheets(report: Report, pixels: Pixels) -> Report:
+    """With sheets of images among its figures. Raises: as `image_sheets`."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:  # a note says so already
+        return report
+    drawn, notes = image_sheets(report.results, pixels)
+    return report._replace(figures=report.figures | drawn, notes=[*report.notes, *notes])
 
 
 class Section(NamedTuple):

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from medfaith.cli import main
+from medfaith.report.pictures import DPI, PIXELS
 from medfaith.tasks.run import answer, load_tasks, reference_model
 from tests.browser import browser
 from tests.tasks.evaluating import root_words
@@ -176,10 +177,24 @@ def test_a_page_without_the_option_has_no_pixel_and_one_with_it_has_no_more_than
     assert len(parts(tmp_path / "few.html")["pictures"]["cases"]) == 5
 
 
+def test_sheets_show_vpt_before_and_after_and_where_models_look(scene: Scene, tmp_path: Path):
+    assert main([*scene.command, "--out", str(tmp_path / "out"), "--html", str(tmp_path / "page.html")]) == 0
+    drawn = {path.name for path in (tmp_path / "out").glob("figure_*_images.*")}
+    assert drawn == {f"{name}.{kind}" for name in PIXELS[2:] for kind in ("png", "pdf", "svg")}
+    for name in PIXELS:
+        assert name not in (tmp_path / "page.html").read_text(encoding="utf-8"), (
+            "the page has them as pictures of cases"
+        )
+    n_edited = sum(document["kind"] == "region" for document in scene.shown[VPT, "image"].select(range(4)))
+    for name, n_rows, n_columns in zip(PIXELS[2:], (n_edited, 4), (2, 2), strict=True):
+        with Image.open(tmp_path / "out" / f"{name}.png") as sheet:
+            assert sheet.size == (n_columns * 3 * DPI, round((3.9 * n_rows + 0.4) * DPI))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda words: [word for word in words if word != "--html"][:-1], "--with-images needs a page"),
+        (lambda words: [word for word in words if word != "--html"][:-1], "--with-images needs a page or a folder"),
         (lambda words: [*words, "--max-cases", "0"], "--max-cases"),
     ],
     ids=["no page", "no case"],
