@@ -105,13 +105,13 @@ def correlation_interval(
     if n_groups < 2:
         return float("nan"), float("nan")
     x, y = ((of - of.mean()) / of.std() for of in (x, y))
-    sums = np.stack([np.bincount(group, of) for of in (np.ones(len(x)), x, y, x * x, y * y, x * y)], axis=1)
     drawn = np.random.default_rng(seed).multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=n_resamples)
-    n, *totals = (drawn @ sums).T
-    x, y, xx, yy, xy = (total / n for total in totals)
-    variances = np.stack([xx - x * x, yy - y * y])
+    weights = drawn[:, group] / drawn[:, group].sum(axis=1, keepdims=True)
+    # Of each resample around its own mean: sums of squares would lose the digits of one without an outlier.
+    x, y = (of - (weights @ of)[:, None] for of in (x, y))
+    variances = np.stack([(weights * of * of).sum(axis=1) for of in (x, y)])
     varied = (variances > _SAME).all(axis=0)
-    r = (xy - x * y)[varied] / np.sqrt(variances[:, varied].prod(axis=0))
+    r = (weights * x * y).sum(axis=1)[varied] / np.sqrt(variances[:, varied].prod(axis=0))
     low, high = np.quantile(r.clip(-1, 1), [0.025, 0.975]) if len(r) else (np.nan, np.nan)
     return float(low), float(high)
 
