@@ -115,6 +115,10 @@ class LazyImages(Sequence[Image.Image]):
     def __str__(self) -> str:  # what lm-eval's sample log keeps of them
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
 
+    def size(self, place: int) -> tuple[int, int]:
+        """(width, height) of the image of the row at this place, whose pixels are not read where a header says it."""
+        return images.image_size(self._references[place], self._roots)
+
     def tell_outcome(self, outcome: str) -> None:
         """Keeps what became of the row's request."""
         self._asked.outcomes[self._row_id] = outcome

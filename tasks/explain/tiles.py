@@ -76,6 +76,22 @@ def compose(values: np.ndarray, tiles: Sequence[Tile]) -> np.ndarray:
     return np.divide(total, area, out=np.zeros_like(total), where=seen).astype(np.float32)
 
 
+def shares(region: np.ndarray, size: tuple[int, int], tile: Tile) -> np.ndarray:
+    """How much of each cell of a tile a region covers: float64, as the tile's tokens.
+
+    region: bool (H, W), of the whole image; size: (height, width) of the image in which the tile's window is.
+    """
+    x, y, width, height = tile.window
+    n_rows, n_columns = tile.tokens.shape
+    down, across = (
+        _shared(np.linspace(0, extent, n + 1), np.linspace(start, start + length, cells + 1))
+        for extent, n, start, length, cells in (
+            (size[0], region.shape[0], y, height, n_rows), (size[1], region.shape[1], x, width, n_columns),
+        )
+    )  # fmt: skip
+    return down.T @ region @ across / (height / n_rows * width / n_columns)
+
+
 def _shared(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     """The length that intervals share: (n, m), between n + 1 edges of ours and m + 1 of theirs."""
     start = np.maximum(ours[:-1, None], theirs[None, :-1])

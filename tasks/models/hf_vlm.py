@@ -24,7 +24,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from ...loaders.errors import InputError, MedfaithError
 from ...loaders.whole import whole_file
 from .answer_store import AnswerStore
-from .answering_vlm import AnsweringVLM
+from .decoded_vlm import DecodedVLM
 from .families import claimed
 from .image_lm import row_id
 from .kept_scores import KeptScores
@@ -62,7 +62,7 @@ class _Row(NamedTuple):
     start: int  # where the continuation begins
 
 
-class HFVisionLM(AnsweringVLM):
+class HFVisionLM(DecodedVLM):
     """hf-multimodal with image-conditioned `loglikelihood`.
 
     A request is (context, continuation, {"visual": images}); requests with the same context string and the same
@@ -78,7 +78,8 @@ class HFVisionLM(AnsweringVLM):
     Args:
         pretrained, **kwargs: as for hf-multimodal. Without a chat template `image_string` is what the processor expands
             for one image; for Qwen2.5-VL name `<|vision_start|><|image_pad|><|vision_end|>`, or neighbouring images run
-            into one another. `answers` (AnsweringVLM) keeps scores, too.
+            into one another. `answers` (AnsweringVLM) keeps scores, too. `decoding`
+            (DecodedVLM) changes answers, not scores.
         states_path: a .npz file for the hidden states of all continuations that `loglikelihood` scores: `task`, `id`
             (the row's), `option` (its index), each of shape (n,), and `state`, float32 of shape (n, hidden size).
             It stays in memory until it is written (4 bytes x n x hidden size). One process only. `answers` then keeps
@@ -100,7 +101,7 @@ class HFVisionLM(AnsweringVLM):
         self._crosses = CROSS_MASK in parameters
 
     def tok_batch_multimodal_encode(self, strings: list[str], images: list[list], *given: Any, **options: Any) -> Any:
-        """As of AnsweringVLM; prompts without an image are written as the processor writes those with one."""
+        """As of DecodedVLM; prompts without an image are written as the processor writes those with one."""
         if not self._prompt_end or any(len(of_one) for of_one in images):
             return super().tok_batch_multimodal_encode(strings, images, *given, **options)
         written = [f"{self.tokenizer.bos_token}{text}{self._prompt_end}" for text in strings]

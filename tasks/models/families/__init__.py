@@ -46,7 +46,8 @@ class Family:
     encoders. tiling: how an image becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a
     processor whose settings it does not know. answer_type: in `token_type_ids`, the type of what the model itself says.
     prompt_end: what the processor writes behind a prompt, and a beginning of text before its words. positions: of the
-    inputs and the configuration, where the tokens of the image stand among what explain.token_cam looks at.
+    inputs and the configuration, where the tokens of the image stand among what explain.token_cam looks at. decoded:
+    whether the decoders of tasks.decoding are tested with it.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Family:
     tiles: Callable[[Seen], list[Tile]]
     answer_type: int = 0
     prompt_end: str = ""
+    decoded: bool = False
     positions: Callable[[Mapping[str, Any], Any], np.ndarray] = image_tokens
 
 

@@ -72,4 +72,5 @@ FAMILY = Family(
     ("llava_next", "llava_onevision"),
     "an overview, and one grid of tiles without padding",
     tiles,
+    decoded=True,
 )

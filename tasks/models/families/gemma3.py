@@ -20,4 +20,4 @@ def tiles(seen: Seen) -> list[Tile]:
     return [Tile(grid(side, side), (0.0, 0.0, float(width), float(height)))]
 
 
-FAMILY = Family(NAME, "Gemma 3, MedGemma", ("gemma3",), "one square grid", tiles)
+FAMILY = Family(NAME, "Gemma 3, MedGemma", ("gemma3",), "one square grid", tiles, decoded=True)

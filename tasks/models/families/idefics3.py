@@ -48,4 +48,6 @@ def _texts_before(seen: Seen, each: int) -> list[str]:
     return [seen.processor.tokenizer.decode(ids[end:start]) for end, start in zip(ends, starts, strict=True)]
 
 
-FAMILY = Family(NAME, "Idefics3, SmolVLM, SmolVLM2", ("idefics3", "smolvlm"), "tiles, and an overview", tiles)
+FAMILY = Family(
+    NAME, "Idefics3, SmolVLM, SmolVLM2", ("idefics3", "smolvlm"), "tiles, and an overview", tiles, decoded=True
+)

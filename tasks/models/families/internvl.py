@@ -39,4 +39,4 @@ def _arrangement(seen: Seen) -> tuple[int, int]:
     return rows, columns
 
 
-FAMILY = Family(NAME, "InternVL3, InternVL3.5", ("internvl",), "tiles, and an overview", tiles)
+FAMILY = Family(NAME, "InternVL3, InternVL3.5", ("internvl",), "tiles, and an overview", tiles, decoded=True)

@@ -18,4 +18,6 @@ def tiles(seen: Seen) -> list[Tile]:
     return [Tile(grid(side, side), of_patches(window, seen.config.vision_config))]
 
 
-FAMILY = Family(NAME, "LLaVA-1.5, LLaVA-Med, BakLLaVA, ViP-LLaVA", ("llava", "vipllava"), "one square grid", tiles)
+FAMILY = Family(
+    NAME, "LLaVA-1.5, LLaVA-Med, BakLLaVA, ViP-LLaVA", ("llava", "vipllava"), "one square grid", tiles, decoded=True
+)

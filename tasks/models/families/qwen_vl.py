@@ -25,4 +25,5 @@ FAMILY = Family(
     ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
     "one grid, larger for larger images",
     tiles,
+    decoded=True,
 )

@@ -1,0 +1,345 @@
+"""Decoders, each against an obvious loop: one row at a time, two models without a cache, and numpy."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
+from PIL import Image
+from scipy.special import log_softmax
+from sklearn.metrics import roc_auc_score
+
+from medfaith.loaders import rle
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.tasks.decoding import highlight, logits, noise
+from medfaith.tasks.decoding.decoders import DECODERS, choose
+from medfaith.tasks.models import decoded_vlm
+from medfaith.tasks.models.decoded_vlm import bias_for
+from medfaith.tasks.models.families import families
+from medfaith.tasks.models.hf_vlm import HFVisionLM
+from tests.tasks.test_families import FILES, SIZES, TINY
+from tests.tasks.test_families import noise as picture
+
+KINDS = [
+    (file, kind)
+    for file in FILES
+    for kind in TINY[file].TINY
+    if importlib.import_module(f"medfaith.tasks.models.families.{file}").FAMILY.decoded
+]
+QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?", "A nodule?"]
+N_TOKENS = 4
+PLAIN: dict[str, dict[str, Any]] = {  # with these a decoder is greedy search
+    "vcd": {"alpha": 0, "beta": 0}, "crg": {"alpha": 0}, "icd": {"alpha": 0, "beta": 0}, "m3id": {"forgetting": 0},
+    "prompt_highlighter": {"weight": 0}, "loba": {"weight": 0}, "cutoff": {}, "greedy": {}, "yes_bias": {"bias": 0},
+}  # fmt: skip
+
+
+class Scene(NamedTuple):
+    lm: Any
+    placeholder: str
+
+
+@pytest.fixture(scope="module", params=KINDS, ids="-".join)
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    (file, kind), folder = request.param, tmp_path_factory.mktemp("decoded")
+    TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)
+    given = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu", "batch_size": 8}
+    lm = cast(Any, HFVisionLM)(str(folder / "model"), **given)
+    text = lm.model.config.get_text_config()
+    if getattr(text, "sliding_window", None):
+        text.sliding_window = 512  # the tiny one's is shorter than a prompt
+    for part in (highlight.VISION, highlight.TEXT):
+        highlight.use(lm.model, part)
+    return Scene(lm, TINY[file].PLACEHOLDER)
+
+
+def block(image: Image.Image) -> np.ndarray:
+    """A region in the image: bool (H, W)."""
+    inside = np.zeros((image.height, image.width), dtype=bool)
+    inside[image.height // 4 : image.height * 2 // 3, image.width // 3 : image.width * 3 // 4] = True
+    return inside
+
+
+def asked() -> list[Instance]:
+    found = []
+    for number, question in enumerate(QUESTIONS):
+        image = picture(SIZES[number], number)
+        doc = {"id": f"r{number}", "region": rle.encode(block(image))}
+        how = {"until": [], "do_sample": False, "max_gen_toks": N_TOKENS}
+        arguments = f"<image>\n{question}", how, {"visual": [image]}
+        found.append(Instance(cast(Any, "generate_until"), doc, arguments, 0, ("t", number, 1)))
+    return found
+
+
+def under(lm: Any, name: str, **values: Any) -> Any:
+    """The same model under a decoder."""
+    decoded = copy.copy(lm)
+    decoded._chosen, decoded._bias = choose(name, dict(values)), {"t": values.get("bias", 0.0)}
+    return decoded
+
+
+def driven(lm: Any, requests: Sequence[Instance]) -> tuple[list[list[int]], np.ndarray]:
+    """The tokens that the driver generates for requests, and the scores of each step: (n, steps, vocabulary)."""
+    with lm._asking(requests):
+        inputs = dict(lm.tok_batch_multimodal_encode(*zip(*map(parts, requests), strict=True)))
+        with lm._loop() as loop:
+            output = lm.model.generate(
+                **inputs, custom_generate=loop, max_new_tokens=N_TOKENS, do_sample=False, eos_token_id=None,
+                output_scores=True, return_dict_in_generate=True,
+            )  # fmt: skip
+    n = len(requests)
+    return output.sequences[:n, -N_TOKENS:].tolist(), torch.stack(output.scores, 1)[:n].float().numpy()
+
+
+def parts(request: Instance) -> tuple[str, list[Image.Image]]:
+    text, _, shown = cast(Any, request.args)
+    return text, [*shown["visual"]]
+
+
+def alone(model: Any, inputs: Mapping[str, Any], tokens: Sequence[int]) -> np.ndarray:
+    """The logits behind a prompt by itself and some tokens, computed anew: float64 (vocabulary,)."""
+    whole = dict(inputs)
+    more = torch.tensor([tokens], dtype=torch.long)
+    whole["input_ids"] = torch.cat([inputs["input_ids"], more], dim=1)
+    whole["attention_mask"] = torch.ones_like(whole["input_ids"])
+    for name in ("token_type_ids", "mm_token_type_ids"):
+        if name in whole:
+            whole[name] = torch.cat([whole[name], torch.zeros_like(more)], dim=1)
+    with torch.no_grad():
+        return model(**whole, use_cache=False).logits[0, -1].double().numpy()
+
+
+def contrast_of(lm: Any, name: str, request: Instance) -> dict[str, Any]:
+    """What the prompt is contrasted with, encoded by itself."""
+    text, (image,) = parts(request)
+
+    def encode(text: str, images: list[Image.Image]) -> dict[str, Any]:
+        return dict(lm.tok_batch_multimodal_encode([text], [images]))
+
+    if name == "crg":
+        pixels = np.array(image)
+        pixels[block(image)] = 0
+        return encode(text, [Image.fromarray(pixels)])
+    if name == "m3id":
+        return encode(text.replace("<image>", ""), [])
+    if name == "icd":
+        return encode(text.replace("<image>", "<image>You are a confused object detector. "), [image])
+    inputs = encode(text, [image])
+    if name == "vcd":
+        of, shape = inputs["pixel_values"], inputs["pixel_values"].shape
+        tiles = [of] if of.ndim == 2 else [*of.reshape(-1, *shape[-3:])]
+        inputs["pixel_values"] = torch.stack(noise.noised(tiles, 500, 0, 2 if of.ndim == 2 else 1)).reshape(shape)
+    return inputs
+
+
+def combined(name: str, own: np.ndarray, other: np.ndarray, step: int) -> np.ndarray:
+    """The papers' formulas with their defaults."""
+    if name in ("loba", "prompt_highlighter"):
+        return 1.3 * log_softmax(own) - 0.3 * log_softmax(other)
+    if name == "m3id":
+        gamma = np.exp(-0.02 * step)
+        return log_softmax(own) + (1 - gamma) / gamma * (log_softmax(own) - log_softmax(other))
+    scores = 2 * own - other
+    return scores if name == "crg" else np.where(own < own.max() + np.log(0.1), -np.inf, scores)
+
+
+@pytest.mark.parametrize("name", [name for name, decoder in DECODERS.items() if decoder.branches == 2])
+def test_a_decoder_is_an_obvious_loop_over_two_models(scene: Scene, name: str):
+    """In one batch of prompts of unequal lengths, each step's scores and the tokens."""
+    lm, requests = under(scene.lm, name), asked()
+    tokens, scores = driven(lm, requests)
+    models = copy.deepcopy(lm.model), copy.deepcopy(lm.model)
+    for request, of_row, made in zip(requests, tokens, scores, strict=True):
+        with lm._asking([request]):
+            inputs = dict(lm.tok_batch_multimodal_encode(*([part] for part in parts(request))))
+            light = lm._light
+        text, images = parts(request)
+        inputs = dict(scene.lm.tok_batch_multimodal_encode([text], [images]))
+        other = contrast_of(scene.lm, name, request)
+        for step in range(N_TOKENS):
+            own = under_light(name, light, partial(alone, models[0], inputs, of_row[:step]))
+            expected = combined(name, own, alone(models[1], other, of_row[:step]), step + 1)
+            near = np.isclose(made[step], expected, atol=2e-3, rtol=1e-3) | (np.isinf(made[step]) & np.isinf(expected))
+            assert near.mean() > 0.99, "a token at the edge of the cutoff may fall on either side"
+            assert expected[of_row[step]] >= expected.max() - 1e-3
+
+
+def under_light(name: str, light: Any, compute: Any) -> np.ndarray:
+    """Of a light for two branches, that of the first."""
+    if light is None:
+        return compute()
+    weights = light.weights
+    half = weights[:, : weights.shape[1] // 2] if light.packed else weights[: len(weights) // 2]
+    with highlight.lit(decoded_vlm.LIT[name], highlight.Light(half, last=light.last, packed=light.packed)):
+        return compute()
+
+
+def test_with_nothing_to_contrast_all_are_greedy_search(scene: Scene):
+    inputs = dict(scene.lm.tok_batch_multimodal_encode(*zip(*map(parts, asked()), strict=True), padding_side="left"))
+    output = scene.lm.model.generate(
+        **inputs, max_new_tokens=N_TOKENS, do_sample=False, eos_token_id=None, output_logits=True,
+        return_dict_in_generate=True,
+    )  # fmt: skip
+    expected = torch.stack(output.logits, 1).log_softmax(-1).numpy()
+    for name, values in PLAIN.items():
+        tokens, scores = driven(under(scene.lm, name, **values), asked())
+        assert tokens == output.sequences[:, -N_TOKENS:].tolist(), name
+        if name != "cutoff":
+            np.testing.assert_allclose(log_softmax(scores, axis=-1), expected, atol=1e-5, rtol=0, err_msg=name)
+
+
+def test_a_batch_gives_the_answers_of_each_row_alone(scene: Scene):
+    for name in DECODERS:
+        decoded = under(scene.lm, name, **{"bias": 1.5} if name == "yes_bias" else {})
+        answers = decoded.generate_until(asked(), disable_tqdm=True)
+        decoded.batch_size_per_gpu = 1
+        assert decoded.generate_until(asked()[::-1], disable_tqdm=True) == answers[::-1], name
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_light_falls_on_the_patches_that_show_the_region(scene: Scene, size: tuple[int, int], monkeypatch: Any):
+    """Which patches a change within the region changes is seen where the vision encoder first attends to them."""
+    black = Image.new("RGB", size, (0, 0, 0))
+    inside, white = block(black), black.copy()
+    white.paste((255, 255, 255), mask=Image.fromarray(inside))
+    seen: list[list[tuple[Any, torch.Tensor, torch.Tensor]]] = []
+    attend = highlight._attend
+
+    def watched(light: Any, module: Any, query: Any, key: Any, *given: Any, **named: Any) -> Any:
+        if light is not None:
+            place = light._place
+            seen[-1].append((module, key, light.on(key)[:, 0, 0]))
+            light._place = place
+        return attend(light, module, query, key, *given, **named)
+
+    monkeypatch.setattr(highlight, "_attend", watched)
+    doc = {"id": "r", "region": rle.encode(inside)}
+    for image in (black, white):
+        seen.append([])
+        request = Instance(cast(Any, "generate_until"), doc, ("<image>Edema?", {}, {"visual": [image]}), 0, ("t", 0, 1))
+        driven(under(scene.lm, "loba"), [request])
+    first = [[(key, of) for module, key, of in of_image if module is of_image[0][0]] for of_image in seen]
+    change = torch.cat([(b[0] - a[0]).norm(dim=(1, 3)).flatten() for a, b in zip(*first, strict=True)]).numpy()
+    lit = torch.cat([of.flatten() > 0 for _, of in first[0]]).numpy()
+    half = len(lit) // 2
+    assert lit[:half].any()
+    assert not lit[half:].any(), "the second half is the plain image"
+    assert change[:half][lit[:half]].min() > 0
+    assert roc_auc_score(lit[:half], change[:half]) > 0.95
+
+
+def test_a_weight_is_a_key_that_stands_there_more_often():
+    """exp(weight) = 3: as if each lit key and its value were there three times (equations 5 and 6)."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 4, 5, 8, generator=generator) for _ in range(3))
+    lit = torch.tensor([[0, 1, 0, 1, 0], [1, 0, 0, 0, 0]]).bool()
+    with highlight.lit(highlight.VISION, highlight.Light(lit * np.log(3))):
+        ours, _ = highlight._attend_vision(torch.nn.Identity(), query, key, value, None, is_causal=False)
+    for row, of_row in enumerate(lit):
+        often = torch.arange(5).repeat_interleave(1 + 2 * of_row.int())
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            query[row], key[row, :, often], value[row, :, often]
+        )
+        torch.testing.assert_close(ours[row].transpose(0, 1), expected)
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=30, unique=True), st.floats(0, 1))
+def test_a_fitted_bias_gives_the_share_of_yes(margins: list[int], share: float):
+    of_rows = np.array(margins, dtype=float)
+    assert np.count_nonzero(of_rows + bias_for(of_rows, share) > 0) == round(share * len(of_rows))
+
+
+@given(st.lists(st.floats(-20, 20), min_size=2, max_size=9), st.floats(0.01, 1))
+def test_the_cutoff_keeps_the_likely(values: list[float], beta: float):
+    plain = torch.tensor([values], dtype=torch.float64)
+    kept = logits.cut_off(-plain, plain, beta)
+    p = plain.softmax(-1)
+    clear = (p / p.max() - beta).abs() > 1e-9
+    assert torch.equal(torch.isfinite(kept)[clear], (p >= beta * p.max())[clear])
+    assert torch.equal(kept[torch.isfinite(kept)], -plain[torch.isfinite(kept)])
+
+
+def test_a_sure_step_of_m3id_stays_as_it_is():
+    seen, unseen = torch.tensor([[5.0, 0.0], [0.1, 0.0]]), torch.zeros(2, 2)
+    found = logits.mutual_information(seen, unseen, 50, 0.02, 0.9)
+    assert torch.equal(found[0], seen[0].log_softmax(-1))
+    gamma = np.exp(-1)
+    expected = log_softmax(seen[1].numpy()) * (1 + (1 - gamma) / gamma) + np.log(2) * (1 - gamma) / gamma
+    np.testing.assert_allclose(found[1], expected, rtol=1e-6)
+
+
+def test_noise_is_that_of_forward_diffusion_and_of_each_tile():
+    kept, spread = noise.kept_and_noise(500)
+    assert kept**2 + spread**2 == pytest.approx(1)
+    assert noise.kept_and_noise(0) == pytest.approx((1, 0), abs=5e-3)
+    assert noise.kept_and_noise(999)[0] < 0.3
+    tiles = [torch.full((3, 64, 64), level) for level in (0.5, -0.5, 0.0)]
+    first, second, padding = noise.noised(tiles, 500, 0)
+    assert not padding.any()
+    for tile, made in ((tiles[0], first), (tiles[1], second)):
+        drawn = (made - kept * tile) / spread
+        assert (float(drawn.mean()), float(drawn.std())) == pytest.approx((0, 1), abs=0.05)
+    assert torch.equal(noise.noised(tiles[1:], 500, 0)[0], second), "whatever stands before it"
+    assert not torch.equal(noise.noised(tiles, 500, 1)[0], first)
+    twice = torch.rand(5, 3, 1, 49).expand(-1, -1, 2, -1).reshape(5, -1)  # Qwen-VL shows a picture as two frames
+    frames = noise.noised([twice], 500, 0, frames=2)[0].reshape(5, 3, 2, 49)
+    assert torch.equal(frames[:, :, 0], frames[:, :, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("vdc", {}, "decoding: is 'vdc'\n  expected: one of greedy, cutoff"),
+        ("vcd", {"alpha": -1}, "alpha: is -1 for decoding=vcd\n  expected: a number, 0 or more"),
+        ("vcd", {"alpha": "much"}, "alpha: is 'much'"),
+        ("vcd", {"beta": 1.5}, "a number from 0 to 1"),
+        ("vcd", {"noise_step": 1000}, "a whole number from 0 to 999"),
+        ("vcd", {"noise_step": 0.5}, "a whole number from 0 to 999"),
+        ("crg", {"alpha": float("inf")}, "a number, 0 or more"),
+        ("icd", {"disturbance": " "}, "some words"),
+        ("yes_bias", {}, "has neither bias nor yes_share"),
+        ("yes_bias", {"bias": 1, "yes_share": 0.5}, "has both"),
+    ],
+)
+def test_what_no_decoder_takes_is_refused(name: str, values: dict[str, Any], words: str):
+    with pytest.raises(InputError, match=f"(?s){words}"):
+        choose(name, values)
+
+
+def test_a_family_that_was_not_tested_is_refused_when_it_is_loaded(tmp_path: Path):
+    folder = TINY["mllama"].TINY["mllama"](tmp_path / "model", **TINY["mllama"].IN_DETAIL)
+    with pytest.raises(MedfaithError, match=r"decoding=vcd: mllama is none (.|\n)*a model of LLaVA-NeXT, Gemma 3"):
+        cast(Any, HFVisionLM)(str(folder), decoding="vcd", image_string="<|image|>", device="cpu")
+    assert {family.name for family in families() if not family.decoded} >= {"PaliGemma"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"region": None}, "no region, which decoding=loba needs"),
+        ({"region": rle.encode(np.ones((5, 4), dtype=bool))}, "a region of 4 x 5 pixels\n  expected: 160 x 90"),
+    ],
+)
+def test_rows_that_a_decoder_cannot_take_are_refused_before_the_first_answer(
+    change: dict[str, Any], words: str, tmp_path: Path
+):
+    folder = TINY["llava"].save(tmp_path / "model")
+    lm = cast(Any, HFVisionLM)(str(folder), decoding="loba", image_string="<image>", device="cpu")
+    requests = asked()
+    cast(Any, requests[0].doc).update(change)
+    with pytest.raises(InputError, match=f"(?s)row 'r0'.*{words}|{words}"):
+        lm.generate_until(requests[::-1])
+    two = asked()[:1]
+    cast(Any, two[0].args)[2]["visual"].append(picture(SIZES[0]))
+    with pytest.raises(InputError, match=r"2 images(.|\n)*expected: one image"):
+        lm.generate_until(two)
