@@ -173,6 +173,9 @@ def _check_options(config: Any, kind: Kind, given: Mapping[str, Any]) -> None:
     for name, option in _ELSEWHERE.items():
         if name in given:
             raise MedfaithError(f"--model_args {name}=: lm_eval has an option for it\n  what to do: use {option}")
+    if "decoding" in given and config.model not in OURS_TO_LOAD:
+        found = f"--model_args decoding={given['decoding']}: --model {config.model} gives no logits of each step"
+        raise MedfaithError(f"{found}\n  what to do: use --model medfaith-hf-vlm, which loads the weights")
     size = str(config.batch_size)
     if size.startswith("auto"):
         if kind.loads:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from medfaith.loaders.errors import InputError
+from medfaith.tasks.decoding.titles import title
 
 _DATE = r"_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)"
 _RESULTS = re.compile(rf".*{_DATE}\.json")
@@ -30,7 +31,8 @@ class SampleFile(NamedTuple):
     """One task's sample log and what the results beside it say of the run.
 
     model: name of the model, as `medfaith eval --model_name` gave it or as lm-eval was told; a path is cut to its last
-    part, or to as many as tell it from the other logs' models. adapter: that of the PEFT adapter on top of it, or "".
+    part, or to as many as tell it from the other logs' models. adapter: that of the PEFT adapter on top of it, and what
+    decodes its answers, or "". decoding: the latter alone.
     arguments: the model's other arguments, to tell runs apart. n_data, n_run: rows that the task has and rows that were
     run (fewer under --limit); None where the results do not say.
     states_path: where the run says that it kept the options' hidden states, "" if it kept none.
@@ -55,6 +57,7 @@ class SampleFile(NamedTuple):
     n_images_missing: int = 0
     n_unanswered: int = 0
     views: Mapping[str, str] = MappingProxyType({})
+    decoding: str = ""
 
     def telling(self, names: Sequence[str]) -> str:
         """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""
@@ -90,7 +93,12 @@ def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str
     read: dict[Path, dict[str, Any]] = {}
     files = [_sample_file(file, read) for file in sorted(samples, key=_place)]
     models, adapters = (_displayed({getattr(file, name) for file in files}) for name in ("model", "adapter"))
-    return [file._replace(model=models[file.model], adapter=adapters[file.adapter]) for file in files], notes
+    return [
+        file._replace(
+            model=models[file.model], adapter=" + ".join(filter(None, [adapters[file.adapter], file.decoding]))
+        )
+        for file in files
+    ], notes
 
 
 def safe_name(name: str) -> str:
@@ -155,7 +163,7 @@ def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
     told = _told(content, named["task"])
     return SampleFile(
         path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path, told,
-        n_images_missing=_n_images_missing(content, named["task"]),
+        n_images_missing=_n_images_missing(content, named["task"]), decoding=title(json.loads(arguments)),
     )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def _few_shot(runs: Sequence[Run]) -> Table:
 
 def _tuning(runs: Sequence[Run]) -> Table:
     """Shown when a model was run with an adapter; the model without it is the baseline."""
-    chosen = external(runs, *_SIDES)
+    chosen = [run for run in external(runs, *_SIDES) if not run.source.decoding]
     tuned = {run.model for run in chosen if run.adapter}
     cells: dict[tuple, dict[str, list]] = {}
     for run in chosen:

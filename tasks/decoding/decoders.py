@@ -27,6 +27,7 @@ import torch
 from ...loaders.errors import InputError
 from . import logits
 from .noise import STEPS
+from .titles import PARAMETERS
 
 DISTURBANCE = "You are a confused object detector."  # ICD's code; its paper has others for other models
 
@@ -160,6 +161,14 @@ def _with(combine: Any, values: Mapping[str, Any], own: torch.Tensor, other: tor
     return combine(own, other, step, values)
 
 
+def refuse_others(arguments: Mapping[str, Any], known: str) -> None:
+    """Raises InputError for a parameter of a decoder that is left among a model's arguments."""
+    for parameter in sorted(arguments.keys() & {*PARAMETERS}):
+        raise InputError(
+            f"--model_args {parameter}", "belongs to another decoder", expected=known, action="leave it out"
+        )
+
+
 def choose(name: str, arguments: dict[str, Any]) -> Chosen:
     """The decoder of this name, with its parameters taken out of a model's arguments, defaults for those left out.
 
@@ -172,6 +181,7 @@ def choose(name: str, arguments: dict[str, Any]) -> Chosen:
         parameter: of.read(name, parameter, arguments.pop(parameter)) if parameter in arguments else of.default
         for parameter, of in DECODERS[name].parameters.items()
     }
+    refuse_others(arguments, f"decoding={name} takes {', '.join(given) or 'no parameter'}")
     if name == "yes_bias" and (given["bias"] is None) is (given["yes_share"] is None):
         found = "has both of bias and yes_share" if given["bias"] is not None else "has neither bias nor yes_share"
         action = "give bias=B, or yes_share=S, the share of yes of the decoder that it is the control of"

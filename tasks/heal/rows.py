@@ -56,13 +56,13 @@ def load(
 
     def documents(questions: datasets.Dataset) -> datasets.Dataset:
         asked = [_document(row) for row in cast(Iterable[dict[str, Any]], questions)]
+        regions = {(doc["image_id"], doc["anatomy"]): doc[TARGET] for doc in asked}
         features = DOCUMENT | {
             "images": datasets.List(questions.features["image"]),
             TARGET: questions.features["region"],
         }
         if single:
-            features |= {"region": questions.features["region"]}
-            chosen = [doc | {"region": doc[TARGET]} for doc in asked if doc["question_type"] == ask]
+            chosen = [doc for doc in asked if doc["question_type"] == ask]
         else:
             partners = rows.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
             perturb = _swapped if ask == "tpt" else _edited
@@ -70,6 +70,9 @@ def load(
             if ask == "vpt":
                 features |= {"edit": {name: partners.features[name] for name in EDIT}}
                 chosen = [{"edit": None} | doc for doc in chosen]
+        # Of a swapped anatomy it is that of another question about the image, if there is one.
+        features |= {"region": questions.features["region"]}
+        chosen = [doc | {"region": regions.get((doc["image_id"], doc["anatomy"]))} for doc in chosen]
         if not chosen:
             where, action = f"{repository}, config {config!r}", "choose another task or source"
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
@@ -77,7 +80,7 @@ def load(
 
     def attach(batch: dict[str, list]) -> dict[str, list]:
         same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
-        return batch | same | ({"region": [UnloggedMask(mask) for mask in batch["region"]]} if single else {})
+        return batch | same | {"region": [UnloggedMask(mask) if mask else None for mask in batch["region"]]}
 
     how = {"extend": documents, "attach": attach, "edit": TRANSPLANT, "facts": facts}
     return rows.load(repository, config=config, **how, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
@@ -14,12 +15,14 @@ from PIL import Image
 
 from ...loaders import rle
 from ...loaders.errors import InputError, MedfaithError
-from ..decoding.decoders import Chosen, choose
+from ..controls import DONORS
+from ..decoding.decoders import Chosen, choose, refuse_others
 from ..decoding.generate import Decoding
 from ..decoding.highlight import TEXT, VISION, Light, lit, use
 from ..decoding.logits import biased
 from ..decoding.noise import noised
 from ..decoding.patches import coverage, covered, in_windows
+from ..decoding.regions import GOLD, source_of
 from ..explain.occlusion import occluded
 from ..explain.tiles import shares
 from .answer_store import key_of
@@ -36,19 +39,22 @@ class DecodedVLM(AnsweringVLM):
     """hf-multimodal under a decoder.
 
     What is contrasted is one batch of twice the rows, so that a step is one forward pass. Rows under a decoder with a
-    region have one image, and their document has the mask (`region`, an RLE in pixels of that image).
+    region have one image.
 
     Args:
         pretrained, **kwargs: as for hf-multimodal, and the decoder's own parameters (`decoding.decoders`).
         decoding: the decoder's name; None: transformers' own greedy search or sampling, as the task says.
+        regions: where the region of a row comes from (`decoding.regions.source_of`).
 
     Raises:
         InputError: no such decoder, or a value that does not fit.
         MedfaithError: a family for which decoders are not known to be right.
     """
 
-    def __init__(self, pretrained: Any, decoding: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, pretrained: Any, decoding: str | None = None, regions: str = GOLD, **kwargs: Any) -> None:
         self._chosen: Chosen | None = choose(decoding, kwargs) if decoding else None
+        refuse_others(kwargs, "a decoder, as in decoding=vcd")
+        self._region_of = source_of(regions)
         self._asked: Sequence[Instance] = ()  # the batch that is being answered
         self._light: Light | None = None  # of the batch that is being answered
         self._bias: dict[str, float] = {}  # by task
@@ -67,34 +73,56 @@ class DecodedVLM(AnsweringVLM):
         """
         if self._chosen is not None:
             if self._chosen.decoder.needs_region:
-                for request in requests:
-                    self._check_region(request)
+                with self._bar(len(requests), disable_tqdm, "look for regions") as bar:
+                    for request in requests:
+                        self._check_region(request)
+                        bar.update()
             if self._chosen.name == "yes_bias":
                 self._fit(requests)
         return super().generate_until(requests, disable_tqdm)
 
+    def _refuse_scores(self) -> None:
+        """A decoder changes answers, and no scores of given text."""
+        if self._chosen is not None and self._chosen.name != "greedy":
+            action = "leave decoding out, or run tasks that ask for an answer"
+            raise InputError("--model_args decoding", "changes answers, not scores of options", action=action)
+
     def _check_region(self, request: Instance) -> None:
         name, where, row = cast(Any, self._chosen).name, request.task_name or "request", row_id(request)
-        images, doc = images_of(request), cast(Any, request.doc)
+        images = images_of(request)
+        if not len(images) and _control(request) == "none":
+            return
         if len(images) != 1:
             found = f"{len(images)} images"
             raise InputError(where, found, row=row, expected=f"one image, of which decoding={name} takes a region")
-        region = doc.get("region")
-        if region is None:
-            action = "run tasks whose rows have a region (medfaith_heal_vindr_closed), or another decoder"
-            raise InputError(where, f"no region, which decoding={name} needs", row=row, action=action)
         width, height = images.size(0) if hasattr(images, "size") else images[0].size  # pyright: ignore
-        if rle.size_of(region) != (height, width):
+        size = None if _control(request) in DONORS else (height, width)
+        region = self._region_of(cast(Any, request.doc), size)
+        if region is None:
+            action = "run tasks whose rows have one (medfaith_heal_vindr_closed), name a folder of a segmenter's masks "
+            action += "(--model_args regions=FOLDER), or take another decoder"
+            raise InputError(where, f"no region, which decoding={name} needs", row=row, action=action)
+        if size is not None and rle.size_of(region) != size:
             found = f"a region of {' x '.join(map(str, reversed(rle.size_of(region))))} pixels"
             action = "use the source's original images: masks are in their pixels"
             raise InputError(where, found, row=row, expected=f"{width} x {height}, as its image", action=action)
+
+    def _region(self, request: Instance) -> np.ndarray:
+        """bool (H, W), mirrored with its image. In another patient's image it is taken to lie at the same place."""
+        image = images_of(request)[0]
+        size = None if _control(request) in DONORS else (image.height, image.width)
+        found = self._region_of(cast(Any, request.doc), size)
+        region = rle.decode(cast(Any, found)).astype(bool)
+        return region[:, ::-1] if _control(request) == "flipped" else region
 
     def _key(self, request: Instance, repeat: int = 0) -> str:
         key = super()._key(request, repeat)
         if self._chosen is None:
             return key
-        region = cast(Any, request.doc).get("region") if self._chosen.decoder.needs_region else None
-        seen = [*rle.size_of(region), region["counts"]] if region is not None else None
+        seen = None
+        if self._chosen.decoder.needs_region and len(images_of(request)):
+            region = self._region(request)
+            seen = [*region.shape, hashlib.sha256(np.packbits(region).tobytes()).hexdigest()]
         given = {"name": self._chosen.name, **self._chosen.values, "fitted": self._bias.get(request.task_name or "")}
         return key_of(plain=key, decoding=given, region=seen)
 
@@ -119,6 +147,8 @@ class DecodedVLM(AnsweringVLM):
         encode = super().tok_batch_multimodal_encode
         if not self._asked or self._chosen is None or self._chosen.decoder.branches == 1:
             return encode(strings, images, *given, **options)
+        if not any(images):  # control `none`: nothing to contrast
+            return encode([*strings, *strings], [*images, *images], *given, **options)
         texts, shown = self._contrast(strings, images)
         encoded = encode([*strings, *texts], [*images, *shown], *given, **options)
         if self._chosen.name == "vcd":
@@ -144,7 +174,7 @@ class DecodedVLM(AnsweringVLM):
 
     def _regions(self) -> list[np.ndarray]:
         """bool (H, W), of each row of the batch."""
-        return [rle.decode(cast(Any, request.doc)["region"]).astype(bool) for request in self._asked]
+        return [self._region(request) for request in self._asked]
 
     @property
     def _placeholders(self) -> list[str]:
@@ -306,8 +336,12 @@ def bias_for(margins: np.ndarray, yes_share: float) -> float:
     return float(-(ordered[n_yes - 1] + ordered[n_yes]) / 2)
 
 
+def _control(request: Instance) -> str | None:
+    return cast(Any, request.doc).get("control")
+
+
 def _at_size(region: np.ndarray, image: Image.Image) -> np.ndarray:
-    """The region in pixels of the image that lm-eval made smaller."""
+    """The region in pixels of an image of another size."""
     if region.shape == (image.height, image.width):
         return region
     return np.asarray(Image.fromarray(region).resize(image.size, Image.Resampling.NEAREST))

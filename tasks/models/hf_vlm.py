@@ -122,8 +122,10 @@ class HFVisionLM(DecodedVLM):
         """(log-likelihood in nats, whether greedy) a request; requests without images go to lm-eval's own method.
 
         Raises:
-            InputError: placeholders and images differ in number, a continuation has no tokens, or a text is too long.
+            InputError: placeholders and images differ in number, a continuation has no tokens, a text is too long, or
+                the model has a decoder.
         """
+        self._refuse_scores()
         with_images = [request for request in requests if len(request.args) > 2]
         text_only = [request for request in requests if len(request.args) <= 2]
         scores = self._score(with_images, disable_tqdm, states=self._states_path is not None)

@@ -182,13 +182,14 @@ class LooksElsewhere(Looks):
 
     The place has the shape of the region that was asked about and lies where the control `occluded_elsewhere` paints;
     it is the whole image where the row has no such place. It knows the right answer. Where rows have no region
-    (CXR-ContraBench, TPT, VPT), it is `looks`.
+    (CXR-ContraBench, some of TPT), it is `looks`.
     """
 
     def see(self, doc: Document, images: Sequence[Image.Image]) -> Seen | None:
-        if "region" not in doc and "boxes" not in doc:
+        region = doc.get("region")
+        if region is None and "boxes" not in doc:
             return super().see(doc, images)
-        region = doc["region"] if "region" in doc else target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))
+        region = region if region is not None else target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))
         place = _elsewhere(doc["id"], region)
         image = images[0]
         where = np.ones((image.height, image.width), dtype=bool) if place is None else place

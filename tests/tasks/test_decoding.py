@@ -19,6 +19,7 @@ from PIL import Image
 from scipy.special import log_softmax
 from sklearn.metrics import roc_auc_score
 
+from medfaith.cli import main
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.decoding import highlight, logits, noise
@@ -307,6 +308,7 @@ def test_noise_is_that_of_forward_diffusion_and_of_each_tile():
         ("vcd", {"noise_step": 0.5}, "a whole number from 0 to 999"),
         ("crg", {"alpha": float("inf")}, "a number, 0 or more"),
         ("icd", {"disturbance": " "}, "some words"),
+        ("loba", {"alpha": 1}, "alpha: belongs to another decoder\n  expected: decoding=loba takes weight, gamma"),
         ("yes_bias", {}, "has neither bias nor yes_share"),
         ("yes_bias", {"bias": 1, "yes_share": 0.5}, "has both"),
     ],
@@ -339,7 +341,31 @@ def test_rows_that_a_decoder_cannot_take_are_refused_before_the_first_answer(
     cast(Any, requests[0].doc).update(change)
     with pytest.raises(InputError, match=f"(?s)row 'r0'.*{words}|{words}"):
         lm.generate_until(requests[::-1])
+    with pytest.raises(InputError, match="decoding: changes answers, not scores"):
+        lm.loglikelihood([])
     two = asked()[:1]
     cast(Any, two[0].args)[2]["visual"].append(picture(SIZES[0]))
     with pytest.raises(InputError, match=r"2 images(.|\n)*expected: one image"):
         lm.generate_until(two)
+
+
+def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_decoder(
+    phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """TPT asks about anatomies of which the rows have no mask."""
+    folder, roots = TINY["llava"].save(tmp_path / "model"), phantom_heal_roots
+    asked_of = "medfaith_heal_vindr_tpt"
+    arguments = f"pretrained={folder},image_string=<image>,decoding=loba,weight=2,dtype=float32"
+    command = [
+        "eval", "--data", str(phantom_heal_build), "--root", f"vindr_cxr={roots['vindr_cxr']}", "--tasks", asked_of,
+        "--model", "medfaith-hf-vlm", "--device", "cpu", "--batch_size", "4", "--gen_kwargs", "max_gen_toks=2",
+        "--output_path", str(tmp_path / "runs"), "--log_samples",
+    ]  # fmt: skip
+    assert main([*command, "--model_args", arguments]) == 2
+    assert "no region, which decoding=loba needs" in capsys.readouterr().err
+    assert main([*command, "--model_args", f"{arguments},regions={roots['vindr_cxr_anatomy']}"]) == 0
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "runs"), "--markdown"]) == 0
+    printed = capsys.readouterr().out
+    assert "model + LobA, weight 2, regions vindr_cxr_anatomy" in printed
+    assert str(tmp_path) not in printed

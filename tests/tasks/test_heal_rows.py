@@ -98,7 +98,7 @@ def test_partners_stand_behind_their_originals_and_their_gold_is_no(config, ask,
 def test_documents_hold_no_mask_no_path_and_no_pixel(ask, phantom_heal_build, phantom_heal_roots):
     docs = list(documents("vindr", ask, phantom_heal_build, phantom_heal_roots))
     logged = json.dumps(docs, default=str)
-    region = {"region"} if ask in ("closed", "open") else set()  # of which a log keeps that it is a mask
+    region = {"region"}  # of which a log keeps that it is a mask
     kept = {
         *DOCUMENT,
         "images",
