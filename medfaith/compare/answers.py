@@ -32,7 +32,8 @@ class Answers(NamedTuple):
     put, which has to be equal, too. ids: shape (n,). asked: of each row what was asked, which tells rows of one id
     apart. values: shape (n,), in [0, 1], 1 best, NaN where a row has none. said: what was read of each answer, None of
     one that cannot be read. groups: of each row its patient, or else the study, the image or the video. about: of each
-    row its findings, instruments or kinds. views: of each row those of its images, or "".
+    row its findings, instruments or kinds. views: of each row those of its images, or "". decoding:
+    what decodes the model's answers, or "".
     """
 
     model: str
@@ -47,6 +48,7 @@ class Answers(NamedTuple):
     groups: Sequence[Hashable]
     about: Sequence[Collection[str]]
     views: Sequence[str]
+    decoding: str = ""
 
 
 def all_answers(results: Results) -> tuple[list[Answers], list[str]]:
@@ -140,6 +142,7 @@ def _answers(
     values = np.array(values, dtype=float)  # None becomes NaN
     return Answers(
         run.model_name, variant, task, metric, how, ids, asked, values, said, groups, about, views,
+        run.source.decoding,
     )  # fmt: skip
 
 

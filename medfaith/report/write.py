@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medfaith.annotate.answers import read_errors, read_files
+from medfaith.compare.answers import all_answers
 from medfaith.compare.tables import compare
 from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
@@ -24,6 +25,7 @@ from .contrabench_audit import audit_tables
 from .contrabench_figures import contrabench_pictures
 from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
+from .decoders import decoder_table
 from .heal_figures import heal_pictures
 from .heal_tables import heal_tables
 from .image_sheets import image_sheets
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 REPORT = "report.md"
 _OWN_FILE = re.compile(
-    r"report\.md|(comparison|casebook(_original)?|heal_extractors|contrabench_readings(_original)?|heal_readings|"
+    r"report\.md|(comparison|decoders|casebook(_original)?|heal_extractors|contrabench_readings(_original)?|heal_readings|"
     r"(heal_)?(runs|(table|figure)_\d\d_\w+)|surgx_(runs|triplets|occlusion|figure_\w+)|wrong_lung_\w+|published_\w+)\.(csv|tex)"
     r"|figure_(contrabench|heal|surgx|wrong_lung)_\w+\.(png|pdf|svg)"
 )
@@ -190,6 +192,7 @@ def collect(
         Section("HEAL-MedVQA", heal_tables(results.heal)),
         Section("SurgXBench", surgx_tables(results.surgx)),
         Section("That's the Wrong Lung!", of_lung + annotated.tables),
+        Section("Decoders", decoder_table(all_answers(results)[0])),
         Section("Second readings", again),
         Section("Comparison", beside),
     ]

@@ -1,0 +1,52 @@
+"""Decoders beside the model without one, and beside a shift to yes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medfaith.cli import main
+from tests.report.heal_logs import question, write_heal
+from tests.report.report_logs import csv_rows
+
+POSITIVE = [question(n, "positive") for n in range(10)]
+NEGATIVE = [question(n, "hallucinated") for n in range(10)]
+RUNS = {  # arguments, how many of the positive and of the negative questions are answered yes
+    "a": ({}, 4, 1),
+    "b": ({"decoding": "vcd", "alpha": 2}, 8, 1),
+    "c": ({"decoding": "yes_bias", "yes_share": 0.45}, 5, 4),
+    "d": ({"decoding": "yes_bias", "bias": 9}, 10, 10),
+    "e": ({"decoding": "crg"}, 2, 0),
+}
+
+
+def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name, (arguments, *n_yes) in RUNS.items():
+        answers = [
+            (doc, "Yes" if number < n else "No")
+            for docs, n in zip((POSITIVE, NEGATIVE), n_yes, strict=True)
+            for number, doc in enumerate(docs)
+        ]
+        given: dict[str, Any] = {"pretrained": "org/vlm"} | arguments
+        write_heal(tmp_path / "runs" / name, "closed", answers, model_args=given)
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    rows = {row["decoder"]: row for row in csv_rows(tmp_path / "out" / "decoders.csv")}
+    assert {row["model"] for row in rows.values()} == {"org/vlm"}
+    plain, vcd, crg = rows["greedy"], rows["VCD, alpha 2"], rows["CRG"]
+    assert [float(row["score"]) for row in (plain, vcd, crg)] == pytest.approx([0.65, 0.85, 0.6])
+    assert [float(row["yes_share"]) for row in (plain, vcd, crg)] == pytest.approx([0.25, 0.45, 0.1])
+    assert (plain["to_greedy"], plain["to_yes_bias"], crg["to_yes_bias"]) == ("", "", "")
+    assert [float(row["to_greedy"]) for row in (vcd, crg)] == pytest.approx([0.2, -0.05])
+    assert float(vcd["to_yes_bias"]) == pytest.approx(0.85 - 0.55)
+    assert float(vcd["to_greedy_low"]) < 0.2 < float(vcd["to_greedy_high"])
+    printed = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "| org/vlm + VCD, alpha 2 |" in printed.split("## HEAL Table 2")[1]
+    capsys.readouterr()
+
+
+def test_runs_without_a_decoder_have_no_such_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write_heal(tmp_path / "runs", "closed", [(doc, "Yes") for doc in POSITIVE])
+    assert main(["report", str(tmp_path / "runs"), "--markdown"]) == 0
+    assert "Decoders" not in capsys.readouterr().out
