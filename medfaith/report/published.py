@@ -91,7 +91,14 @@ def _is(ours: str, theirs: str) -> bool:
 
     >>> _is("google/medgemma-4b-it", "MedGemma"), _is("medgemma-27b-it", "MedGemma"), _is("LobA (Ours)", "LobA")
     (True, False, False)
+    >>> _is("org/llava-med-v1.5-mistral-7b + VCD", "VCD + LLaVA-Med")  # a model and its decoder in either order
+    True
     """
+    parts, named = ours.split(" + "), theirs.split(" + ")
+    return len(parts) == len(named) and all(any(_is_part(part, name) for part in parts) for name in named)
+
+
+def _is_part(ours: str, theirs: str) -> bool:
     return _plain(ours) in {_plain(name) for name in (theirs, *_models().get(theirs, ()))}
 
 
