@@ -101,7 +101,7 @@ def draw(strips: Sequence[Strip]) -> Figure:
 
     n_columns, heights = max(len(strip.panels) for strip in strips), [_SIDE + 0.9] * len(strips) + [0.4]
     figure = Figure(figsize=(_SIDE * n_columns, sum(heights)), layout="constrained")
-    *parts, last = np.ravel(figure.subfigures(len(heights), 1, height_ratios=heights))
+    *parts, last = figure.subfigures(len(heights), 1, height_ratios=heights)  # pyright: ignore (of two or more it is an array)
     for part, strip in zip(parts, strips, strict=True):
         lines = [line for text in strip.title.split("\n") for line in textwrap.wrap(text, int(13 * _SIDE * n_columns))]
         part.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")

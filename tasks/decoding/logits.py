@@ -46,8 +46,8 @@ def guided(highlighted: torch.Tensor, plain: torch.Tensor, gamma: float) -> torc
     return without + gamma * (with_light - without)
 
 
-def biased(plain: torch.Tensor, tokens: torch.Tensor, bias: float) -> torch.Tensor:
-    """Adds a constant to the logits of some tokens: what a shift to yes alone would do."""
+def biased(plain: torch.Tensor, tokens: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Adds a constant a row, shape (n, 1), to the logits of some tokens: what a shift to yes alone would do."""
     scores = plain.clone()
     scores[:, tokens] += bias
     return scores
