@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
@@ -242,8 +243,8 @@ class DecodedVLM(AnsweringVLM):
     def _check_window(self, length: int) -> None:
         """Layers that forget the beginning of a text would take the weights for those of other tokens."""
         text = self.model.config.get_text_config()
-        window = getattr(text, "sliding_window", None)
-        slides = window and "sliding_attention" in (getattr(text, "layer_types", None) or ["sliding_attention"])
+        window = getattr(text, "sliding_window", None) or math.inf
+        slides = "sliding_attention" in (getattr(text, "layer_types", None) or ["sliding_attention"])
         if slides and length > window:
             found, expected = (
                 f"{length} tokens of a prompt and its answer",
