@@ -168,12 +168,12 @@ def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
         **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
         **({"images": arguments.images} if arguments.images != "all" else {}),
         **{name: value for name in _METADATA if (value := getattr(arguments, name, None))},
-        "builds": _builds(arguments.data),
+        "builds": builds_in(arguments.data),
         "command": _SECRET.sub(r"\1=...", shlex.join(["medfaith", *arguments.words])),
     }
 
 
-def _builds(data: str | None) -> dict[str, str]:
+def builds_in(data: str | None) -> dict[str, str]:
     """Repository -> the first 16 digits of the SHA-256 of its build.json, and the versions of its sources."""
     files = Path(data).expanduser().glob("*/build.json") if data else ()
     return {path.parent.name: _build(path.read_bytes()) for path in sorted(files)}

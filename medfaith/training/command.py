@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +12,43 @@ from medfaith.builders.options import whole
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.models.clinical_bert import TEXT_MODEL
 
+from .lora.command import add_lora
+from .numbers import number
 from .recipes import GOLD, RECIPES, SILVER, Options
 
 CACHE = 4.0  # GiB
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `train` to the command's jobs."""
+    """Adds `train`, with a job of its own for each recipe, to the command's jobs."""
     job = jobs.add_parser(
         "train",
-        help="train a GLoRIA by a recipe of That's the Wrong Lung! (section 4.1)",
-        description="Trains a GLoRIA by a recipe of That's the Wrong Lung! (section 4.1). The paper trains on the "
-        "silver sentences of a build, which have splits of their own. The gold sentences are split by patient: 60% "
-        "training, 20% validation, 20% held out; --limit moves no patient to another part. The command writes "
+        help="train a GLoRIA by a recipe of That's the Wrong Lung!, or any vision-language model",
+        description="Trains a GLoRIA by a recipe of That's the Wrong Lung! (section 4.1), or any open vision-language "
+        "model (lora, full). medfaith train RECIPE --help lists the options of each.",
+        epilog="Example: medfaith train lora --benchmark heal --pretrained MODEL --data medfaith-data --root "
+        "vindr_cxr=PATH --out adapter",
+    )
+    recipes = job.add_subparsers(metavar="RECIPE", required=True)
+    for name, told in RECIPES.items():
+        _add_recipe(recipes, name, told)
+    add_lora(recipes)
+
+
+def _add_recipe(recipes: Any, name: str, told: Any) -> None:
+    job = recipes.add_parser(
+        name,
+        help="train a GLoRIA by this recipe of That's the Wrong Lung!",
+        description=f"Trains a GLoRIA by the recipe {name} of That's the Wrong Lung! (section 4.1). The paper trains "
+        "on the silver sentences of a build, which have splits of their own. The gold sentences are split by patient: "
+        "60% training, 20% validation, 20% held out; --limit moves no patient to another part. The command writes "
         "FILE.ckpt and the record FILE.ckpt.json: the patients of each part, the gold patients that the model has "
         "seen, the losses, and AUROC on the held-out sentences before and after training.",
-        epilog="Example: medfaith train 30_shot --data medfaith-data --root mimic_cxr=PATH --init gloria.ckpt --out "
-        "30_shot.ckpt. Then run medfaith eval --model medfaith-alignment --model_args pretrained=gloria:30_shot.ckpt "
-        "--patients 30_shot.ckpt.json ..., which asks only about patients that neither the model nor the model that "
-        "it started from has seen. A model trained on silver alone has seen no gold patient and needs no --patients.",
+        epilog=f"Example: medfaith train {name} --data medfaith-data --root mimic_cxr=PATH --out {name}.ckpt. Then "
+        f"run medfaith eval --model medfaith-alignment --model_args pretrained=gloria:{name}.ckpt --patients "
+        f"{name}.ckpt.json ..., which asks only about patients that neither the model nor the model that it started "
+        "from has seen. A model trained on silver alone has seen no gold patient and needs no --patients.",
     )
-    job.add_argument("recipe", metavar="RECIPE", choices=RECIPES, help=f"how to train: {', '.join(RECIPES)}")
     job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
     build.root_argument(job)
     job.add_argument(
@@ -89,7 +104,7 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument(
         "--lr",
-        type=_number("a positive number", lambda value: value > 0),
+        type=number("a positive number", lambda value: value > 0),
         default=Options.lr,
         help="learning rate of Adam (default: %(default)s)",
     )
@@ -102,13 +117,13 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument(
         "--image-cache",
-        type=_number("a number of GiB, 0 or more", lambda value: value >= 0),
+        type=number("a number of GiB, 0 or more", lambda value: value >= 0),
         default=CACHE,
         metavar="GIB",
         help="memory for images; all of silver's take 12 GiB, and what does not fit is opened again in each epoch "
         "(default: %(default)s)",
     )
-    job.set_defaults(job=_train)
+    job.set_defaults(job=_train, recipe=name)
 
 
 def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
@@ -146,18 +161,3 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         options=Options(arguments.seed, arguments.epochs, arguments.batch_size, arguments.lr, arguments.device),
     )
     return 0
-
-
-def _number(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
-    """What argparse reads an option with: a finite number that fits, or an error that says what was expected."""
-
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value) or not fits(value):
-            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
-        return value
-
-    return read

@@ -18,7 +18,8 @@ CLOSED = {
     "medfaith build wrong-lung": {"--config", "--swap", "--random-boxes"},
     "medfaith phantom": {"--source"},
     "medfaith quickstart": {"--negation-form", "--question-form", "--layout"},
-    "medfaith train": {"RECIPE", "--config"},
+    "medfaith train retrained": {"--config"},
+    "medfaith train lora": {"--benchmark", "--source", "--dtype"},
 }
 
 

@@ -128,6 +128,7 @@ def place(
         "pretrained=openai/clip-vit-base-patch32": f"pretrained={tiny_contrastive.save_clip(folder / 'clip')}",
         "gloria:chexpert_resnet50.ckpt": f"gloria:{checkpoint},text_model={tokenizer}",
         "gloria:30_shot.ckpt": f"gloria:30_shot.ckpt,text_model={tokenizer}",
+        ",peft=adapter": "",  # training takes minutes; tests/training asks an adapter
         "regions=/data/vindr-masks": f"regions={phantom_heal_roots['vindr_cxr_anatomy']}",
         "$HOME": str(folder),
     }

@@ -1,0 +1,83 @@
+"""What trainings by transformers' Trainer share: their settings, and how a killed one goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import transformers
+
+from medfaith.loaders.errors import InputError
+from medfaith.loaders.whole import whole_file
+
+from .settings import Settings
+
+ARGUMENTS = "arguments.json"
+LIBRARIES = ("medfaith", "peft", "torch", "transformers")
+
+
+def trainer_arguments(folder: Path, given: Settings, *, device: str = "") -> transformers.TrainingArguments:
+    """transformers' own of these settings. device: "cpu" keeps off a GPU that is there."""
+    return transformers.TrainingArguments(
+        output_dir=str(folder),
+        learning_rate=given.lr,
+        num_train_epochs=given.epochs,
+        max_steps=given.steps or -1,
+        per_device_train_batch_size=given.batch,
+        gradient_accumulation_steps=given.accumulate,
+        warmup_steps=given.warmup,
+        save_steps=given.save_every,
+        save_total_limit=2,
+        logging_steps=given.log_every,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        dataloader_num_workers=given.workers,
+        bf16=given.bf16,
+        seed=given.seed,
+        use_cpu=device == "cpu",
+        report_to="none",
+        remove_unused_columns=False,
+        dataloader_pin_memory=torch.cuda.is_available() and device != "cpu",
+        disable_tqdm=not sys.stderr.isatty(),
+    )
+
+
+def claim(checkpoints: Path, arguments: Mapping[str, object]) -> None:
+    """Raises InputError where the folder is of a training with other arguments; else it is this one's."""
+    file = checkpoints / ARGUMENTS
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if other := [name for name in {**before, **arguments} if before.get(name) != arguments.get(name)]:
+            found = f"is of a training with another {', '.join(sorted(other))}"
+            raise InputError(checkpoints, found, action="train with the same arguments, or remove this folder")
+        return
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    with whole_file(file) as partial:
+        partial.write_text(json.dumps(arguments, indent=1) + "\n", encoding="utf-8")
+
+
+def last_whole(checkpoints: Path) -> str | None:
+    """The checkpoint of the last step whose state, which is written last, can be read."""
+    by_step = {int(path.name.rpartition("-")[2]): path for path in checkpoints.glob("checkpoint-*")}
+    for _, path in sorted(by_step.items(), reverse=True):
+        try:
+            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        return str(path)
+    return None
+
+
+def digest(ids: Sequence[str]) -> str:
+    """The SHA-256 of the sorted ids, one a line."""
+    return hashlib.sha256("".join(f"{one}\n" for one in sorted(ids)).encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Of the libraries that a training depends on."""
+    return {name: version(name) for name in LIBRARIES}

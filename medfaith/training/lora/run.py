@@ -1,0 +1,42 @@
+"""What `medfaith train lora` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from medfaith.eval import builds_in
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.models.contrastive_encoders import short_name
+
+from ..settings import Lora, Settings
+from .rows import examples
+from .train import adapted, load, train
+
+
+def run(
+    benchmark: str, pretrained: str, data: str, roots: Mapping[str, Path], out: Path, *, source: str = "vindr",
+    limit: int | None = None, settings: Settings, lora: Lora | None, dtype: str = "auto", device: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """Trains, writes `out`, and returns the record (`train.train`). Rows and device are looked for before the weights.
+
+    lora: None trains all weights.
+
+    Raises:
+        InputError: as `rows.examples`, `train.load`, `train.train`; or a GPU that is not there.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda", "is not there", action="train with --device cpu, or on a machine with a GPU")
+    rows = examples(benchmark, data, roots, source, limit)
+    model, processor = load(pretrained, dtype)
+    build = builds_in(data).get(rows.repository)
+    about = {
+        "benchmark": benchmark, "data": rows.repository, "build": build, "model": short_name(pretrained),
+        "dtype": dtype, **(asdict(lora) if lora else {}),
+    }  # fmt: skip
+    learning = adapted(model, lora, settings.seed) if lora else model
+    return train(learning, processor, rows, out, settings, about, device)

@@ -1,0 +1,165 @@
+"""LoRA fine-tuning: what is learned, a training that was killed, and the adapter that the tasks then ask."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+import transformers
+from lm_eval.api.instance import Instance
+from safetensors.torch import load_file
+
+from medfaith.cli import main
+from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.training.inputs import IGNORED, answer, batch_of, question, with_answer
+from medfaith.training.lora.rows import examples
+from medfaith.training.lora.train import adapted, load
+from medfaith.training.settings import Lora
+from tests.tasks.test_families import TINY
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return TINY["llava"].save(tmp_path_factory.mktemp("lora") / "tiny")
+
+
+@pytest.fixture
+def command(model: Path, phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path) -> list[str]:
+    return [
+        "train", "lora", "--benchmark", "heal", "--pretrained", str(model), "--data", str(phantom_heal_build),
+        "--root", f"vindr_cxr={phantom_heal_roots['vindr_cxr']}", "--limit", "8", "--epochs", "2", "--batch-size", "4",
+        "--lr", "0.01", "--save-every", "2", "--device", "cpu", "--out", str(tmp_path / "adapter"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [("llava", "llava"), ("qwen_vl", "qwen2_5_vl"), ("idefics3", "smolvlm")], ids="-".join)
+@pytest.mark.parametrize("with_template", [False, True], ids=["base", "chat"])
+def test_the_prompt_is_the_tasks_own_and_its_answer_alone_is_learned(
+    kind: tuple[str, str], with_template: bool, tmp_path: Path, phantom_heal_build: Path, phantom_heal_roots: Any
+):
+    """lm-eval's prompt, token by token; rows of a batch are padded at the right, tiles too."""
+    file, name = kind
+    folder = TINY[file].TINY[name](tmp_path / "model", **TINY[file].IN_DETAIL)
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    processor.chat_template = processor.chat_template if with_template else None
+    found = examples("heal", str(phantom_heal_build), phantom_heal_roots, limit=6)
+    lm: Any = cast(Any, HFVisionLM)(str(folder), device="cpu", image_string=TINY[file].PLACEHOLDER)
+    rows = []
+    for one in (found[0], found[4]):
+        given = question(processor, one.images, one.prompt)
+        text = one.prompt
+        if with_template:
+            text = lm.apply_chat_template([{"role": "user", "content": text}])
+            lm.chat_applied = True
+        if file != "qwen_vl" or with_template:  # without a template Qwen-VL wants marks around an image
+            expected = dict(lm.tok_batch_multimodal_encode([text], [one.images]))
+            assert given["input_ids"].tolist() == expected["input_ids"].tolist()
+        rows.append(with_answer(given, answer(processor, one.target), config))
+        learned = rows[-1]["labels"][0]
+        said = processor.tokenizer.decode(learned[learned != IGNORED], skip_special_tokens=True)
+        assert (said.strip(), learned[-1]) == (one.target, processor.tokenizer.eos_token_id)
+    batch = batch_of(rows, processor.tokenizer.pad_token_id)
+    assert batch["input_ids"].shape == batch["labels"].shape == batch["attention_mask"].shape
+    model, _ = load(str(folder))
+    with torch.no_grad():
+        together = model(**batch, use_cache=False).loss
+        alone = [model(**row, use_cache=False).loss for row in rows]
+    weights = [(row["labels"] != IGNORED).sum() for row in rows]
+    mean = sum(loss * n for loss, n in zip(alone, weights, strict=True)) / sum(weights)
+    assert float(together) == pytest.approx(float(mean), rel=1e-3)
+
+
+def test_a_killed_training_goes_on_and_its_adapter_is_asked(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert main(command) == 0
+    whole = load_file(tmp_path / "adapter" / WEIGHTS)
+    record = json.loads((tmp_path / "adapter" / "medfaith.json").read_text())
+    assert (record["steps"], record["rows"]["n"], len(record["seen"])) == (4, 8, 8)
+    assert record["losses"][-1]["loss"] > 0
+    assert str(tmp_path) not in json.dumps(record)
+    assert any(weight.abs().max() > 0 for name, weight in whole.items() if "lora_B" in name), "it has learned"
+    step, n_steps = transformers.Trainer.training_step, [0]
+
+    def killed(*given: Any, **named: Any) -> Any:
+        n_steps[0] += 1
+        if n_steps[0] == 4:
+            raise KeyboardInterrupt
+        return step(*given, **named)
+
+    again = [*command[:-1], str(tmp_path / "again")]
+    with monkeypatch.context() as patch:
+        patch.setattr(transformers.Trainer, "training_step", killed)
+        assert main(again) == 130
+    assert not (tmp_path / "again").exists()
+    capsys.readouterr()
+    assert main([*again, "--rank", "4"]) == 2
+    assert "is of a training with another rank" in capsys.readouterr().err
+    assert main(again) == 0
+    resumed = load_file(tmp_path / "again" / WEIGHTS)
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert not (tmp_path / "again.checkpoints").exists()
+    pretrained = command[command.index("--pretrained") + 1]
+    lm: Any = cast(Any, HFVisionLM)(pretrained, peft=str(tmp_path / "again"), device="cpu", image_string="<image>")
+    plain: Any = cast(Any, HFVisionLM)(pretrained, device="cpu", image_string="<image>")
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        assert not torch.allclose(lm.model(ids).logits, plain.model(ids).logits)
+    how = {"until": [], "do_sample": False, "max_gen_toks": 2}
+    request = Instance(cast(Any, "generate_until"), {"id": "r"}, ("Edema?", how, {"visual": []}), 0, ("t", 0, 1))
+    assert len(lm.generate_until([request], disable_tqdm=True)) == 1
+
+
+def test_all_weights_may_be_trained_and_are_then_asked(command: list[str], tmp_path: Path):
+    whole = ["full" if word == "lora" else word for word in command]
+    assert main([*whole[:-1], str(tmp_path / "model")]) == 0
+    record = json.loads((tmp_path / "model" / "medfaith.json").read_text())
+    assert record["losses"][-1]["loss"] < record["losses"][0]["loss"] or record["steps"] < 10
+    assert "rank" not in record
+    cast(Any, HFVisionLM)(str(tmp_path / "model"), device="cpu", image_string="<image>")
+
+
+def test_only_the_language_model_has_new_weights(model: Path):
+    names = [
+        name for name, weight in adapted(load(str(model))[0], Lora(), 0).named_parameters() if weight.requires_grad
+    ]
+    assert names
+    assert all("lora_" in name and "language_model" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"--benchmark": "contrabench"}, "--root: does not name chexpert"),
+        ({"--source": "mimic"}, "--root: does not name mimic_cxr"),
+        ({"--device": "cuda"}, "--device cuda: is not there"),
+        ({"--pretrained": "nowhere/at-all"}, "nowhere/at-all: cannot be loaded"),
+        ({"--data": "nowhere"}, "nowhere"),
+        ({"--out": "{model}"}, "is there already"),
+        ({"--out": "no/such/folder"}, "is in no folder that exists"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    changes: dict[str, str], words: str, command: list[str], model: Path, capsys: Any, tmp_path: Path
+):
+    if "cuda" in changes.values() and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    given = list(command)
+    for option, value in changes.items():
+        value = value.format(model=model)  # noqa: PLW2901
+        if option in given:
+            given[given.index(option) + 1] = value
+        else:
+            given += [option, value]
+    assert main(given) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "adapter").exists()
