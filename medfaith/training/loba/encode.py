@@ -77,7 +77,7 @@ class Encoder:
         """Logits (m, m) as a mask of the image that became `pixels`: bool (h, w)."""
         sizes = pixels["original_sizes"], pixels["reshaped_input_sizes"]
         size = self._sizes["pad_size"]
-        (mask,) = self._image_processor.post_process_masks(logits.float().cpu()[None, None], *sizes, pad_size=size)
+        (mask,) = self._image_processor.post_process_masks([logits.float().cpu()[None, None]], *sizes, pad_size=size)
         return mask[0, 0].numpy()
 
     def __call__(self, examples: Sequence[Example]) -> Tensors:

@@ -98,22 +98,19 @@ class Loba(nn.Module):
             InputError: a file is missing, or is of other models.
         """
         held = _files(folder)
-        peft.set_peft_model_state_dict(self.vlm, load_peft_weights(str(folder / ADAPTER), device=str(self.device)))
-        learned = load_file(held)
-        unknown = learned.keys() - self.state_dict().keys()
-        if unknown or not self._segmenter().keys() <= learned.keys():
-            odd = few(unknown or self._segmenter().keys() - learned.keys())
-            raise InputError(held, f"is of another SAM: {odd}", action="name the SAM that it was trained with")
+        learned, own = load_file(held), self._segmenter()
+        if odd := learned.keys() ^ own.keys():
+            raise InputError(held, f"is of another SAM: {few(odd)}", action="name the SAM that it was trained with")
         try:
+            peft.set_peft_model_state_dict(self.vlm, load_peft_weights(str(folder / ADAPTER), device=str(self.device)))
             self.load_state_dict(learned, strict=False)
         except RuntimeError as error:
             cause = str(error).splitlines()[-1].strip()
-            raise InputError(held, cause, action="name the models that it was trained with") from error
+            raise InputError(folder, cause, action="name the models that it was trained with") from error
 
     def _segmenter(self) -> Tensors:
-        trained = {name for name, weight in self.named_parameters() if weight.requires_grad}
-        state = {name: weight for name, weight in self.state_dict().items() if not name.startswith("vlm.")}
-        return {name: weight.contiguous() for name, weight in state.items() if name in trained}
+        own = ((name, weight) for name, weight in self.named_parameters() if not name.startswith("vlm."))
+        return {name: weight.detach().contiguous() for name, weight in own if weight.requires_grad}
 
 
 def start(
@@ -158,12 +155,11 @@ def load(folder: Path, model: str, sam: str, *, dtype: str = "auto") -> Loba:
     Raises:
         InputError: as `start` and `Loba.restore`.
     """
-    learned = load_file(_files(folder))
+    frozen = not any(name.startswith("sam.vision_encoder.") for name in load_file(_files(folder)))
     segmenter, image_processor = _sam(sam)
     with torch.random.fork_rng():
         vlm, processor = _vlm(model, dtype)
-        adapted = peft.PeftModel.from_pretrained(vlm, str(folder / ADAPTER))
-        frozen = not any(name.startswith("sam.vision_encoder.") for name in learned)
+        adapted = peft.get_peft_model(vlm, peft.PeftConfig.from_pretrained(str(folder / ADAPTER)))
         loba = Loba(adapted, segmenter, _encoder(processor, image_processor, segmenter), frozen)
     loba.restore(folder)
     return loba.eval()

@@ -26,6 +26,7 @@ class Example(NamedTuple):
     """prompt: the words that follow the image. target: what the model learns to say. mask: bool (h, w), the image's."""
 
     id: str
+    image_id: str
     image: Image.Image
     prompt: str
     target: str
@@ -79,7 +80,7 @@ def example(doc: Mapping[str, Any]) -> Example:
         )
     words = prompt(dict(doc)).replace("<image>", "")
     said = TEMPLATE.format(anatomy=doc["anatomy"], answer=target(dict(doc)))
-    return Example(doc["id"], image, words, said, doc["anatomy"], mask)
+    return Example(doc["id"], doc["image_id"], image, words, said, doc["anatomy"], mask)
 
 
 def _checked_ids(repository: str, part: Any) -> list[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 
 from medfaith.loaders.errors import InputError
@@ -61,6 +64,9 @@ class LobaTrainer(transformers.Trainer):
         masks = given.pop("masks")
         output = model(**given)
         loss = objective(output.text, output.logits, masks, self._weight)
+        if not math.isfinite(float(loss.total.detach())):
+            found = f"the loss is no number in step {self.state.global_step + 1}"
+            raise InputError(f"a learning rate of {self.args.learning_rate:g}", found, action="choose a lower one")
         for name in PARTS:
             self._sums[name] += float(getattr(loss, name).detach())
         self._n += 1
@@ -149,7 +155,8 @@ def _arguments(folder: Path, options: Options) -> transformers.TrainingArguments
         seed=options.seed,
         report_to="none",
         remove_unused_columns=False,
-        disable_tqdm=None,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        disable_tqdm=not sys.stderr.isatty(),
     )
 
 
