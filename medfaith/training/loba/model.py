@@ -50,7 +50,15 @@ class Loba(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.projection[0].weight.device
+        return next(self.projection.parameters()).device
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The names of the two models, and what of them is trained: for the record of a training."""
+        lora = self.vlm.peft_config["default"]
+        sizes = {"rank": lora.r, "alpha": lora.lora_alpha, "dropout": lora.lora_dropout}
+        names = {"model": short_name(self.vlm.name_or_path), "sam": short_name(self.sam.name_or_path)}
+        return {**names, "lora": sizes, "frozen_encoder": self.frozen_encoder}
 
     def forward(self, sam_pixels: torch.Tensor, labels: torch.Tensor, **given: torch.Tensor) -> Output:
         """Of n answers with one <SEG> each.
@@ -73,7 +81,7 @@ class Loba(nn.Module):
         The projected state is SAM's sparse prompt; its dense one is that of no mask. Of SAM's masks it is the one that
         it gives for a prompt that is not ambiguous.
         """
-        sparse = self.projection(states.to(self.projection[0].weight.dtype))[:, None, None]
+        sparse = self.projection(states.to(next(self.projection.parameters()).dtype))[:, None, None]
         _, dense = self.sam.prompt_encoder(None, None, None, None)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen_encoder):
             embedded = self.sam.vision_encoder(sam_pixels)[0]
@@ -144,9 +152,9 @@ def start(
             target_modules=_linear_layers(vlm),
             trainable_token_indices={name: [processor.tokenizer.convert_tokens_to_ids(SEG)] for name in _tokens(vlm)},
         )
-        adapted = peft.get_peft_model(vlm, config)
-        adapted.peft_config["default"].base_model_name_or_path = short_name(model)
-        return Loba(adapted, segmenter, _encoder(processor, image_processor, segmenter), frozen_encoder).train()
+        return Loba(
+            _adapted(vlm, config), segmenter, _encoder(processor, image_processor, segmenter), frozen_encoder
+        ).train()
 
 
 def load(folder: Path, model: str, sam: str, *, dtype: str = "auto") -> Loba:
@@ -159,8 +167,8 @@ def load(folder: Path, model: str, sam: str, *, dtype: str = "auto") -> Loba:
     segmenter, image_processor = _sam(sam)
     with torch.random.fork_rng():
         vlm, processor = _vlm(model, dtype)
-        adapted = peft.get_peft_model(vlm, peft.PeftConfig.from_pretrained(str(folder / ADAPTER)))
-        loba = Loba(adapted, segmenter, _encoder(processor, image_processor, segmenter), frozen)
+        config = peft.PeftConfig.from_pretrained(str(folder / ADAPTER))
+        loba = Loba(_adapted(vlm, config), segmenter, _encoder(processor, image_processor, segmenter), frozen)
     loba.restore(folder)
     return loba.eval()
 
@@ -176,14 +184,22 @@ def _files(folder: Path) -> Path:
 def _vlm(name: str, dtype: str) -> tuple[Any, Any]:
     """A model of images and text and its processor, which both know <SEG>."""
     try:
-        model = transformers.AutoModelForImageTextToText.from_pretrained(name, dtype=dtype)
+        model: Any = transformers.AutoModelForImageTextToText.from_pretrained(name, dtype=dtype)
         processor = transformers.AutoProcessor.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise _unusable(name, error, "a model of images and text for transformers") from error
     processor.tokenizer.add_tokens([transformers.AddedToken(SEG, normalized=False)])
-    if len(processor.tokenizer) > model.get_input_embeddings().num_embeddings:
+    if len(processor.tokenizer) > len(model.get_input_embeddings().weight):
         model.resize_token_embeddings(len(processor.tokenizer))
     return model, processor
+
+
+def _adapted(vlm: Any, config: peft.PeftConfig) -> Any:
+    """The model with an adapter whose file names the model without the folder that it lies in."""
+    config.base_model_name_or_path = None  # peft warns where a name is another one
+    adapted = peft.get_peft_model(vlm, config)
+    config.base_model_name_or_path = short_name(vlm.name_or_path)
+    return adapted
 
 
 def _sam(name: str) -> tuple[Any, Any]:

@@ -101,7 +101,7 @@ def train(
 
     Args:
         loba: of `model.start`.
-        about: what else the record is to name, such as the models and the data; no place on this machine.
+        about: what else the record is to name, such as the data; no place on this machine.
 
     Raises:
         InputError: no rows; checkpoints of a training with other arguments or rows; a loss that is no number.
@@ -109,13 +109,13 @@ def train(
     ids = examples.ids
     if not ids:
         raise InputError("the rows", "are none", action="choose another split or a higher limit")
-    arguments = {**(about or {}), **asdict(options), "rows": {"n": len(ids), "sha256": digest(ids)}}
+    arguments = {**(about or {}), **loba.about, **asdict(options), "rows": {"n": len(ids), "sha256": digest(ids)}}
     checkpoints = out.with_name(f"{out.name}.checkpoints")
     _claim(checkpoints, arguments)
     trainer = LobaTrainer(
         weight=options.weight,
         model=loba,
-        args=_arguments(checkpoints, options),
+        args=_arguments(checkpoints, options, loba.device),
         train_dataset=examples,
         data_collator=loba.encoder,
     )
@@ -137,7 +137,7 @@ def digest(ids: Sequence[str]) -> str:
     return hashlib.sha256("".join(f"{one}\n" for one in sorted(ids)).encode()).hexdigest()
 
 
-def _arguments(folder: Path, options: Options) -> transformers.TrainingArguments:
+def _arguments(folder: Path, options: Options, device: torch.device) -> transformers.TrainingArguments:
     return transformers.TrainingArguments(
         output_dir=str(folder),
         learning_rate=options.lr,
@@ -153,6 +153,7 @@ def _arguments(folder: Path, options: Options) -> transformers.TrainingArguments
         dataloader_num_workers=options.workers,
         bf16=options.bf16,
         seed=options.seed,
+        use_cpu=device.type == "cpu",
         report_to="none",
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),
