@@ -1,0 +1,120 @@
+"""What the two models of LobA are given: an image with its prompt, and the answer and the mask to be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.nn.utils.rnn import pad_sequence
+
+if TYPE_CHECKING:
+    from .rows import Example
+
+SEG = "<SEG>"
+IGNORED = -100  # label of a token that is not learned
+UPSCALED = 4  # SAM's mask decoder gives so many pixels for each patch of a side
+Tensors = dict[str, torch.Tensor]
+
+
+class Encoder:
+    """Makes the inputs of both models; as a Trainer's collator, those of a batch.
+
+    processor: of the vision-language model; <SEG> is one token of its tokenizer. image_processor: SAM's.
+    image_size, patch_size: of SAM's vision encoder, in pixels.
+    """
+
+    def __init__(self, processor: Any, image_processor: Any, image_size: int, patch_size: int) -> None:
+        self.processor, self.tokenizer, self._image_processor = processor, processor.tokenizer, image_processor
+        masks = image_size // patch_size * UPSCALED
+        self._sizes = {
+            "size": {"longest_edge": image_size},
+            "pad_size": _square(image_size),
+            "mask_size": {"longest_edge": masks},
+            "mask_pad_size": _square(masks),
+        }
+
+    @property
+    def seg(self) -> int:
+        """The id of <SEG>."""
+        return self.tokenizer.convert_tokens_to_ids(SEG)
+
+    @property
+    def padding(self) -> int:
+        known = self.tokenizer.pad_token_id
+        return self.tokenizer.eos_token_id if known is None else known
+
+    def question(self, image: Image.Image, words: str) -> Tensors:
+        """One image and the words that follow it, as a user's turn where the processor has a chat template.
+
+        Shapes: input_ids and attention_mask (1, tokens), with every token of the image; the others are the model's own.
+        """
+        if getattr(self.processor, "chat_template", None):
+            content = [{"type": "image", "image": image}, {"type": "text", "text": words}]
+            turns = [{"role": "user", "content": content}]
+            how = {"add_generation_prompt": True, "tokenize": True, "return_dict": True, "return_tensors": "pt"}
+            return dict(self.processor.apply_chat_template(turns, **how))
+        text = f"{self.processor.image_token}{words} "
+        return dict(self.processor(images=[image], text=[text], return_tensors="pt"))
+
+    def answer(self, text: str) -> torch.Tensor:
+        """The tokens of an answer and of its end, as the model generates them after a question: (tokens,)."""
+        tokens = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return torch.tensor([*tokens, self.tokenizer.eos_token_id])
+
+    def pixels(self, image: Image.Image, mask: np.ndarray | None = None) -> Tensors:
+        """An image as SAM takes it: its longest side brought to SAM's, the rest padded at the right and at the bottom.
+
+        Shapes: pixel_values (1, 3, s, s), original_sizes and reshaped_input_sizes (1, 2) as (height, width). With a
+        mask bool (h, w) of the image also labels (1, m, m), 0 or 1: it is resized alike, by nearest neighbour.
+        """
+        maps = {} if mask is None else {"segmentation_maps": mask.astype(np.uint8)}
+        return dict(self._image_processor(images=image.convert("RGB"), return_tensors="pt", **maps, **self._sizes))
+
+    def mask(self, logits: torch.Tensor, pixels: Tensors) -> np.ndarray:
+        """Logits (m, m) as a mask of the image that became `pixels`: bool (h, w)."""
+        sizes = pixels["original_sizes"], pixels["reshaped_input_sizes"]
+        size = self._sizes["pad_size"]
+        (mask,) = self._image_processor.post_process_masks([logits.float().cpu()[None, None]], *sizes, pad_size=size)
+        return mask[0, 0].numpy()
+
+    def __call__(self, examples: Sequence[Example]) -> Tensors:
+        """The inputs of `Loba.forward`, padded at the right to one length."""
+        given = [_with_answer(self.question(one.image, one.prompt), self.answer(one.target)) for one in examples]
+        seen = [self.pixels(one.image, one.mask) for one in examples]
+        blank = {"input_ids": self.padding, "labels": IGNORED}
+        batch = {
+            "sam_pixels": torch.cat([one["pixel_values"] for one in seen]),
+            "masks": torch.cat([one["labels"] for one in seen]),
+        }
+        length = {n: one["input_ids"].shape[1] for n, one in enumerate(given)}
+        for name, first in given[0].items():
+            if first.ndim == 2 and first.shape[1] == length[0]:
+                columns = [one[name][0] for one in given]
+                batch[name] = pad_sequence(columns, batch_first=True, padding_value=blank.get(name, 0))
+            else:
+                batch[name] = torch.cat([one[name] for one in given])
+        return batch
+
+
+def extended(question: Tensors, tokens: torch.Tensor) -> Tensors:
+    """A question's inputs, of one row, with further tokens (n,) of text behind it."""
+    length = question["input_ids"].shape[1]
+    more = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    return {
+        name: torch.cat([value, more.get(name, torch.zeros_like(tokens)).to(value)[None]], dim=1)
+        if value.ndim == 2 and value.shape[1] == length
+        else value
+        for name, value in question.items()
+    }
+
+
+def _with_answer(question: Tensors, tokens: torch.Tensor) -> Tensors:
+    asked = torch.full_like(question["input_ids"], IGNORED)
+    return extended(question, tokens) | {"labels": torch.cat([asked, tokens[None]], dim=1)}
+
+
+def _square(side: int) -> dict[str, int]:
+    return {"height": side, "width": side}

@@ -1,0 +1,250 @@
+"""LobA's <SEG> (HEAL-MedVQA, section 4.1): its losses, its masks on the image, what learns, and a killed training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+from scipy.spatial.distance import dice as scipy_dice
+from sklearn.metrics import log_loss
+
+from medfaith.builders import heal_medvqa
+from medfaith.loaders import rle
+from medfaith.loaders.errors import InputError
+from medfaith.training.loba import losses, model, predict, rows, train
+from medfaith.training.loba.encode import IGNORED, SEG, Encoder
+from medfaith.training.loba.rows import Example, Examples
+from tests.tasks import tiny_models
+from tests.training import tiny_sam
+
+REPOSITORY = "heal-medvqa-vindr_cxr"
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory) -> tuple[str, str]:
+    """Folders of a LLaVA and a SAM."""
+    folder = tmp_path_factory.mktemp("loba")
+    return str(tiny_models.save_llava(folder / "vlm")), str(tiny_sam.save(folder / "sam"))
+
+
+@pytest.fixture(scope="module")
+def examples(phantom_heal_build: Path, phantom_heal_roots: dict[str, Path]) -> Examples:
+    roots = {name: phantom_heal_roots[name] for name in heal_medvqa.NEEDS["vindr"]}
+    return Examples(str(phantom_heal_build), "vindr", "train", roots)
+
+
+@pytest.fixture(scope="module")
+def encoder(names) -> Encoder:
+    return model.start(*names).encoder
+
+
+def random_masks() -> tuple[torch.Tensor, torch.Tensor]:
+    rng = np.random.default_rng(0)
+    return torch.from_numpy(rng.normal(0, 2, (3, 4, 5))), torch.from_numpy(rng.random((3, 4, 5)) < 0.4)
+
+
+def test_losses_are_those_of_other_libraries():
+    logits, masks = random_masks()
+    p, g = 1 / (1 + np.exp(-logits.numpy())), masks.numpy()
+    plain = [1 - 2 * (one * mask).sum() / (one.sum() + mask.sum()) for one, mask in zip(p, g, strict=True)]
+    hard = [scipy_dice((one > 0.5).ravel(), mask.ravel()) for one, mask in zip(p, g, strict=True)]
+    assert float(losses.bce_loss(logits, masks)) == pytest.approx(log_loss(g.ravel(), p.ravel()))
+    assert float(losses.dice_loss(logits, masks, smooth=0)) == pytest.approx(np.mean(plain))
+    assert float(losses.dice_loss(logits.sign() * 100, masks, smooth=0)) == pytest.approx(np.mean(hard))
+    text = torch.tensor(2.0)
+    found = losses.objective(text, logits, masks, 0.3)
+    assert float(found.total) == pytest.approx(2 + 0.3 * (float(found.bce) + float(found.dice)))
+
+
+def test_an_empty_mask_teaches_to_predict_nothing():
+    empty, logits = torch.zeros(1, 4, 5), torch.zeros(1, 4, 5, requires_grad=True)
+    loss = losses.dice_loss(logits, empty)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert float(loss.detach()) == pytest.approx(1 - 1 / (10 + 1))
+    assert (gradient > 0).all()
+    assert float(losses.dice_loss(torch.full((1, 4, 5), -99.0), empty)) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("size", [(8, 16), (16, 8), (16, 16)])
+def test_a_mask_of_the_images_pixels_comes_back_exactly(encoder, size):
+    """SAM's images have 32 pixels here and its masks 16, so that a pixel of the image is one of the mask."""
+    mask = np.random.default_rng(1).random(size) < 0.5
+    image = Image.fromarray(np.where(mask, 255, 0).astype(np.uint8))
+    pixels = encoder.pixels(image, mask)
+    labels, shown = pixels["labels"][0].numpy(), pixels["pixel_values"][0].mean(0).numpy()
+    expected = np.zeros((16, 16), dtype=bool)
+    expected[: size[0], : size[1]] = mask
+    height, width = 2 * size[0], 2 * size[1]
+    middle = (shown[:height, :width].max() + shown[:height, :width].min()) / 2
+    assert np.array_equal(labels, expected)
+    assert np.array_equal(shown[:height, :width] > middle, np.kron(mask, np.ones((2, 2))) > 0)
+    assert not shown[height:].any()
+    assert not shown[:, width:].any()
+    assert np.array_equal(encoder.mask(torch.from_numpy(2.0 * labels - 1), pixels), mask)
+
+
+def test_rows_become_prompts_targets_and_masks(examples, encoder):
+    closed, opened = examples[0], examples[len(examples) - 1]
+    assert closed.prompt.endswith(" Answer yes or no.")
+    assert closed.target.startswith(f"The location of the {closed.anatomy} is at {SEG}. The answer is ")
+    assert opened.prompt.endswith("or say that there is none.")
+    assert closed.mask.shape == closed.image.size[::-1]
+    assert len(examples.ids) == len({*examples.ids}) == len(examples)
+    batch = encoder([closed, opened])
+    learned = [row[row != IGNORED] for row in batch["labels"]]
+    texts = [encoder.tokenizer.decode(row) for row in learned]
+    assert texts == [f"{one.target}</s>" for one in (closed, opened)]
+    assert ((batch["input_ids"] == batch["labels"]) | (batch["labels"] == IGNORED)).all()
+    assert batch["attention_mask"].sum(1).max() == batch["input_ids"].shape[1]
+    assert batch["masks"].shape == (2, 16, 16)
+
+
+def test_masks_teach_the_projection_the_decoder_and_lora_alone(names, examples):
+    loba = model.start(*names)
+    batch = loba.encoder([examples[0], examples[1]])
+    masks = batch.pop("masks")
+    output = loba(**batch)
+    assert output.logits.shape == masks.shape
+    losses.bce_loss(output.logits, masks).backward()
+    learned = {name for name, weight in loba.named_parameters() if weight.grad is not None and weight.grad.any()}
+    for part in (
+        "projection.0",
+        "projection.2",
+        "sam.mask_decoder.transformer",
+        "lora_B",
+        "embed_tokens.token_adapter",
+    ):
+        assert any(part in name for name in learned), part
+    trained = {name for name, weight in loba.named_parameters() if weight.requires_grad}
+    assert learned <= trained
+    assert not [name for name in trained if "base_layer" in name or "vision" in name or "prompt_encoder" in name]
+    (of_text,) = torch.autograd.grad(loba(**batch).text, [output_row(loba)])
+    assert of_text.shape == (1, 32)
+    assert of_text.any()
+
+
+def output_row(loba: model.Loba) -> torch.Tensor:
+    """<SEG>'s in the output layer: (1, hidden size)."""
+    return next(weight for name, weight in loba.named_parameters() if "lm_head.token_adapter.trainable" in name)
+
+
+def saying_seg(loba: model.Loba, one: Example) -> model.Loba:
+    """The model with an output row of <SEG> that makes it say <SEG> first."""
+    with torch.no_grad():
+        state = loba.vlm(**loba.encoder.question(one.image, one.prompt), output_hidden_states=True).hidden_states[-1]
+        output_row(loba).copy_(100 * state[0, -1:])
+    return loba.eval()
+
+
+def test_a_saved_model_localizes_as_before_and_as_in_training(names, examples, tmp_path):
+    one = examples[0]
+    loba = saying_seg(model.start(*names, seed=3), one)
+    loba.save(tmp_path)
+    held = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert held >= {"adapter_config.json", "adapter_model.safetensors", "segmenter.safetensors"}
+    assert names[0] not in (tmp_path / "adapter" / "adapter_config.json").read_text()
+    assert not any("vision" in name for name in load_file(tmp_path / "segmenter.safetensors"))
+    again = model.load(tmp_path, *names)
+    first, second = (predict.localize(each, one.image, one.prompt, max_new_tokens=6) for each in (loba, again))
+    assert first.text.startswith(SEG)
+    assert first.text == second.text
+    assert first.mask.dtype == bool
+    assert first.mask.shape == one.mask.shape
+    assert np.array_equal(first.mask, second.mask)
+    batch = loba.encoder([one._replace(target=SEG)])
+    batch.pop("masks")
+    with torch.no_grad():
+        logits = again(**batch).logits[0]
+    assert np.array_equal(loba.encoder.mask(logits, loba.encoder.pixels(one.image)), first.mask)
+    with torch.no_grad():
+        output_row(again).zero_()
+    assert predict.localize(again, one.image, one.prompt, max_new_tokens=3).mask is None
+
+
+class KilledError(Exception):
+    """Stands for what ends a process."""
+
+
+def test_a_killed_training_ends_as_one_that_was_not(names, examples, tmp_path, monkeypatch):
+    options = train.Options(steps=5, batch=2, save_every=2, log_every=1, lr=1e-2, seed=1)
+
+    def run(out: Path, options: train.Options = options) -> dict[str, Any]:
+        return train.train(model.start(*names, dropout=0.1, seed=1), examples, out, options, {"data": "phantom"})
+
+    whole = run(tmp_path / "whole")
+    count = iter(range(99))
+    objective = losses.objective
+
+    def dies(*given: Any) -> losses.Loss:
+        if next(count) == 3:
+            raise KilledError
+        return objective(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "objective", dies)
+        with pytest.raises(KilledError):
+            run(tmp_path / "killed")
+    assert not (tmp_path / "killed").exists()
+    checkpoints = tmp_path / "killed.checkpoints"
+    shutil.copytree(checkpoints / "checkpoint-2", checkpoints / "checkpoint-4")
+    (checkpoints / "checkpoint-4" / "trainer_state.json").write_text("{")  # killed while it was written
+    with pytest.raises(InputError, match=r"with another lr\n.*same arguments"):
+        run(tmp_path / "killed", train.Options(**{**train.asdict(options), "lr": 1e-3}))
+    resumed = run(tmp_path / "killed")
+    assert resumed == whole
+    assert json.loads((tmp_path / "killed" / "record.json").read_text()) == whole
+    assert whole["rows"] == {"n": len(examples), "sha256": train.digest(examples.ids)}
+    assert (whole["model"], whole["sam"], whole["data"], whole["weight"]) == ("vlm", "sam", "phantom", 1.0)
+    assert [log["step"] for log in whole["losses"]] == [1, 2, 3, 4, 5]
+    assert not checkpoints.exists()
+    for file in ("segmenter.safetensors", "adapter/adapter_model.safetensors"):
+        one, other = (load_file(tmp_path / name / file) for name in ("whole", "killed"))
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one), file
+
+
+@pytest.mark.parametrize(
+    ("region", "message"),
+    [
+        (None, r"row r1, column 'region': size None"),
+        (dict(rle.encode(np.ones((4, 5)))), r"row r1: its image has 7 x 4 pixels\n.*5 x 4, the size of its mask"),
+    ],
+)
+def test_a_region_that_does_not_fit_is_refused(region, message):
+    doc = {"id": "r1", "region": region, "images": [Image.new("RGB", (7, 4))]}
+    with pytest.raises(InputError, match=message):
+        rows.example(doc)
+
+
+def test_a_build_with_a_row_without_a_mask_is_refused(phantom_heal_build, phantom_heal_roots, tmp_path):
+    copy = Path(shutil.copytree(phantom_heal_build / REPOSITORY, tmp_path / REPOSITORY))
+    (file,) = copy.glob("vindr/train*.parquet")
+    table = pq.read_table(file)
+    regions = pa.array([None, *table["region"].to_pylist()[1:]], table.field("region").type)
+    pq.write_table(table.set_column(table.column_names.index("region"), table.field("region"), regions), file)
+    card = copy / "README.md"  # what the library's cache knows a config by
+    card.write_text(card.read_text(encoding="utf-8").replace("description: rows", "description: other rows"))
+    with pytest.raises(InputError, match=rf"{REPOSITORY}, row .*, column 'region': has no mask"):
+        Examples(str(tmp_path), "vindr", "train", phantom_heal_roots)
+
+
+def test_models_that_are_none_are_refused(names, tmp_path):
+    vlm, sam = names
+    for given, message in (
+        ((vlm, vlm), r"vlm: is a model of type 'llava'\n  expected: a SAM"),
+        ((vlm, str(tmp_path)), r"cannot be loaded \(.*\n  expected: a SAM"),
+        ((sam, sam), r"sam: cannot be loaded \(.*\n  expected: a model of images and text"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.start(*given)
+    with pytest.raises(InputError, match="has no adapter"):
+        model.load(tmp_path, vlm, sam)
