@@ -20,8 +20,9 @@ from sklearn.metrics import log_loss
 from medfaith.builders import heal_medvqa
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
+from medfaith.training.inputs import IGNORED
 from medfaith.training.loba import losses, model, predict, rows, train
-from medfaith.training.loba.encode import IGNORED, SEG, Encoder
+from medfaith.training.loba.encode import SEG, Encoder
 from medfaith.training.loba.rows import Example, Examples
 from tests.tasks import tiny_models
 from tests.training import tiny_sam

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from PIL import Image
-from torch.nn.utils.rnn import pad_sequence
+
+from ..inputs import Tensors, answer, batch_of, question, with_answer
 
 if TYPE_CHECKING:
     from .rows import Example
 
 SEG = "<SEG>"
-IGNORED = -100  # label of a token that is not learned
 UPSCALED = 4  # SAM's mask decoder gives so many pixels for each patch of a side
-Tensors = dict[str, torch.Tensor]
 
 
 class Encoder:
     """Makes the inputs of both models; as a Trainer's collator, those of a batch.
 
-    processor: of the vision-language model; <SEG> is one token of its tokenizer. image_processor: SAM's.
+    processor, config: of the vision-language model; <SEG> is one token of its tokenizer. image_processor: SAM's.
     image_size, patch_size: of SAM's vision encoder, in pixels.
     """
 
-    def __init__(self, processor: Any, image_processor: Any, image_size: int, patch_size: int) -> None:
+    def __init__(self, processor: Any, config: Any, image_processor: Any, image_size: int, patch_size: int) -> None:
+        self.config = config
         self.processor, self.tokenizer, self._image_processor = processor, processor.tokenizer, image_processor
         masks = image_size // patch_size * UPSCALED
         self._sizes = {
@@ -51,18 +51,11 @@ class Encoder:
 
         Shapes: input_ids and attention_mask (1, tokens), with every token of the image; the others are the model's own.
         """
-        if getattr(self.processor, "chat_template", None):
-            content = [{"type": "image", "image": image}, {"type": "text", "text": words}]
-            turns = [{"role": "user", "content": content}]
-            how = {"add_generation_prompt": True, "tokenize": True, "return_dict": True, "return_tensors": "pt"}
-            return dict(self.processor.apply_chat_template(turns, **how))
-        text = f"{self.processor.image_token}{words} "
-        return dict(self.processor(images=[image], text=[text], return_tensors="pt"))
+        return question(self.processor, [image], f"<image>{words}")
 
     def answer(self, text: str) -> torch.Tensor:
         """The tokens of an answer and of its end, as the model generates them after a question: (tokens,)."""
-        tokens = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return torch.tensor([*tokens, self.tokenizer.eos_token_id])
+        return answer(self.processor, text)
 
     def pixels(self, image: Image.Image, mask: np.ndarray | None = None) -> Tensors:
         """An image as SAM takes it: its longest side brought to SAM's, the rest padded at the right and at the bottom.
@@ -82,38 +75,15 @@ class Encoder:
 
     def __call__(self, examples: Sequence[Example]) -> Tensors:
         """The inputs of `Loba.forward`, padded at the right to one length."""
-        given = [_with_answer(self.question(one.image, one.prompt), self.answer(one.target)) for one in examples]
+        given = [
+            with_answer(self.question(one.image, one.prompt), self.answer(one.target), self.config) for one in examples
+        ]
         seen = [self.pixels(one.image, one.mask) for one in examples]
-        blank = {"input_ids": self.padding, "labels": IGNORED}
-        batch = {
+        masks = {
             "sam_pixels": torch.cat([one["pixel_values"] for one in seen]),
             "masks": torch.cat([one["labels"] for one in seen]),
         }
-        length = {n: one["input_ids"].shape[1] for n, one in enumerate(given)}
-        for name, first in given[0].items():
-            if first.ndim == 2 and first.shape[1] == length[0]:
-                columns = [one[name][0] for one in given]
-                batch[name] = pad_sequence(columns, batch_first=True, padding_value=blank.get(name, 0))
-            else:
-                batch[name] = torch.cat([one[name] for one in given])
-        return batch
-
-
-def extended(question: Tensors, tokens: torch.Tensor) -> Tensors:
-    """A question's inputs, of one row, with further tokens (n,) of text behind it."""
-    length = question["input_ids"].shape[1]
-    more = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
-    return {
-        name: torch.cat([value, more.get(name, torch.zeros_like(tokens)).to(value)[None]], dim=1)
-        if value.ndim == 2 and value.shape[1] == length
-        else value
-        for name, value in question.items()
-    }
-
-
-def _with_answer(question: Tensors, tokens: torch.Tensor) -> Tensors:
-    asked = torch.full_like(question["input_ids"], IGNORED)
-    return extended(question, tokens) | {"labels": torch.cat([asked, tokens[None]], dim=1)}
+        return batch_of(given, self.padding) | masks
 
 
 def _square(side: int) -> dict[str, int]:

@@ -21,7 +21,9 @@ from torch import nn
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.contrastive_encoders import few, short_name
 
-from .encode import SEG, Encoder, Tensors
+from ..inputs import Tensors
+from ..lora.train import linear_layers
+from .encode import SEG, Encoder
 
 ADAPTER, SEGMENTER = "adapter", "segmenter.safetensors"
 
@@ -149,11 +151,11 @@ def start(
             r=rank,
             lora_alpha=alpha,
             lora_dropout=dropout,
-            target_modules=_linear_layers(vlm),
+            target_modules=linear_layers(vlm),
             trainable_token_indices={name: [processor.tokenizer.convert_tokens_to_ids(SEG)] for name in _tokens(vlm)},
         )
         return Loba(
-            _adapted(vlm, config), segmenter, _encoder(processor, image_processor, segmenter), frozen_encoder
+            _adapted(vlm, config), segmenter, _encoder(processor, vlm, image_processor, segmenter), frozen_encoder
         ).train()
 
 
@@ -168,7 +170,7 @@ def load(folder: Path, model: str, sam: str, *, dtype: str = "auto") -> Loba:
     with torch.random.fork_rng():
         vlm, processor = _vlm(model, dtype)
         config = peft.PeftConfig.from_pretrained(str(folder / ADAPTER))
-        loba = Loba(_adapted(vlm, config), segmenter, _encoder(processor, image_processor, segmenter), frozen)
+        loba = Loba(_adapted(vlm, config), segmenter, _encoder(processor, vlm, image_processor, segmenter), frozen)
     loba.restore(folder)
     return loba.eval()
 
@@ -219,16 +221,9 @@ def _unusable(name: str, error: Exception, expected: str) -> InputError:
     return InputError(name, f"cannot be loaded ({cause})", expected=expected, action="check the name or the folder")
 
 
-def _encoder(processor: Any, image_processor: Any, sam: Any) -> Encoder:
+def _encoder(processor: Any, vlm: Any, image_processor: Any, sam: Any) -> Encoder:
     vision = sam.config.vision_config
-    return Encoder(processor, image_processor, vision.image_size, vision.patch_size)
-
-
-def _linear_layers(vlm: Any) -> list[str]:
-    """Full names of the language model's linear layers, without the output layer."""
-    inside = {id(module) for module in vlm.get_decoder().modules()}
-    linear = (name for name, module in vlm.named_modules() if id(module) in inside and isinstance(module, nn.Linear))
-    return [name for name in linear if not name.endswith("lm_head")]
+    return Encoder(processor, vlm.config, image_processor, vision.image_size, vision.patch_size)
 
 
 def _tokens(vlm: Any) -> list[str]:
