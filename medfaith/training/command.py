@@ -12,8 +12,9 @@ from medfaith.builders.options import whole
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.models.clinical_bert import TEXT_MODEL
 
+from .loba.command import add_loba
 from .lora.command import add_lora
-from .numbers import number
+from .options import number
 from .recipes import GOLD, RECIPES, SILVER, Options
 
 CACHE = 4.0  # GiB
@@ -25,7 +26,7 @@ def add_jobs(jobs: Any) -> None:
         "train",
         help="train a GLoRIA by a recipe of That's the Wrong Lung!, or any vision-language model",
         description="Trains a GLoRIA by a recipe of That's the Wrong Lung! (section 4.1), or any open vision-language "
-        "model (lora, full). medfaith train RECIPE --help lists the options of each.",
+        "model (lora, full, loba). medfaith train RECIPE --help lists the options of each.",
         epilog="Example: medfaith train lora --benchmark heal --pretrained MODEL --data medfaith-data --root "
         "vindr_cxr=PATH --out adapter",
     )
@@ -33,6 +34,7 @@ def add_jobs(jobs: Any) -> None:
     for name, told in RECIPES.items():
         _add_recipe(recipes, name, told)
     add_lora(recipes)
+    add_loba(recipes)
 
 
 def _add_recipe(recipes: Any, name: str, told: Any) -> None:

@@ -16,6 +16,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.heal import rows
 from medfaith.tasks.heal.prompts import prompt, target
 
+from ..inputs import at_steps, check_roots
 from .encode import SEG
 
 TEMPLATE = f"The location of the {{anatomy}} is at {SEG}. The answer is {{answer}}."
@@ -37,17 +38,18 @@ class Example(NamedTuple):
 class Examples(Dataset[Example]):
     """The closed questions of a split and then the open ones; an image is opened when its example is taken."""
 
-    def __init__(self, data: str, config: str, split: str, roots: Mapping[str, Path]) -> None:
-        """data, split, roots: as of `tasks.rows.load`. config: vindr or mimic.
+    def __init__(self, data: str, config: str, split: str, roots: Mapping[str, Path], limit: int | None = None) -> None:
+        """data, split, roots: as of `tasks.rows.load`. config: vindr or mimic. limit: how many, taken at equal steps.
 
         Raises:
             InputError, ImageError: a build or an image that is not there; a row without a region.
         """
-        repository = f"heal-medvqa-{CONFIGS[config]}"
+        check_roots([CONFIGS[config]], roots)
+        self.repository = f"heal-medvqa-{CONFIGS[config]}"
         options: dict[str, Any] = {"data": data, "split": split, "roots": roots}
-        parts = [rows.load(repository, config, ask, **options)["test"] for ask in ASKED]
-        self._rows = [(part, number) for part in parts for number in range(len(part))]
-        self.ids = [row_id for part in parts for row_id in _checked_ids(repository, part)]
+        parts = [rows.load(self.repository, config, ask, **options)["test"] for ask in ASKED]
+        self._rows = at_steps([(part, number) for part in parts for number in range(len(part))], limit)
+        self.ids = at_steps([row_id for part in parts for row_id in _checked_ids(self.repository, part)], limit)
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -10,11 +10,12 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from medfaith.builders.heal_medvqa import CONFIGS
-from medfaith.loaders.errors import InputError
 from medfaith.tasks.contrabench import prompts as contrabench
 from medfaith.tasks.contrabench import rows as contrabench_rows
 from medfaith.tasks.heal import prompts as heal
 from medfaith.tasks.heal import rows as heal_rows
+
+from ..inputs import at_steps, check_roots
 
 Document = dict[str, Any]
 
@@ -44,8 +45,7 @@ class Examples(Dataset[Example]):
 
     def __init__(self, repository: str, parts: list[Part], limit: int | None = None) -> None:
         places = [(part, number) for part in parts for number in range(len(part.documents))]
-        step = max(1.0, len(places) / (limit or len(places)))  # of each kind its share
-        self._places = [places[int(n * step)] for n in range(min(limit or len(places), len(places)))]
+        self._places = at_steps(places, limit)
         of_part = {id(part): part.documents.with_format(None)["id"] for part in parts}
         self.ids = [of_part[id(part)][number] for part, number in self._places]
         self.repository = repository
@@ -76,10 +76,7 @@ def examples(
         InputError, ImageError: a build, a split or an image that is not there.
     """
     given: dict[str, Any] = {"data": data, "roots": {name: str(path) for name, path in roots.items()}, "split": "train"}
-    missing = sorted(_images_of(benchmark, source) - roots.keys())
-    if missing:
-        action = f"name the folder of its images: --root {missing[0]}=PATH"
-        raise InputError("--root", f"does not name {missing[0]}", action=action)
+    check_roots(["chexpert" if benchmark == "contrabench" else CONFIGS[source]], roots)
     if benchmark == "contrabench":
         repository = "cxr-contrabench-chexpert"
         documents = contrabench_rows.load(repository, config="chexpert_lora_train", **given)["test"]
@@ -90,11 +87,6 @@ def examples(
         for ask in ("closed", "open")
     ]
     return Examples(repository, parts, limit)
-
-
-def _images_of(benchmark: str, source: str) -> set[str]:
-    """The source of the images."""
-    return {"chexpert"} if benchmark == "contrabench" else {CONFIGS[source]}
 
 
 def _in_words(doc: Document) -> str:

@@ -7,12 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from medfaith.eval import builds_in
-from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.contrastive_encoders import short_name
 
+from ..device import chosen
 from ..settings import Lora, Settings
 from .rows import examples
 from .train import adapted, load, train
@@ -29,8 +27,7 @@ def run(
     Raises:
         InputError: as `rows.examples`, `train.load`, `train.train`; or a GPU that is not there.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("--device cuda", "is not there", action="train with --device cpu, or on a machine with a GPU")
+    place = chosen(device)
     rows = examples(benchmark, data, roots, source, limit)
     model, processor = load(pretrained, dtype)
     build = builds_in(data).get(rows.repository)
@@ -39,4 +36,4 @@ def run(
         "dtype": dtype, **(asdict(lora) if lora else {}),
     }  # fmt: skip
     learning = adapted(model, lora, settings.seed) if lora else model
-    return train(learning, processor, rows, out, settings, about, device)
+    return train(learning, processor, rows, out, settings, about, place)

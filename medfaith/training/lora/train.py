@@ -102,7 +102,7 @@ def train(
     Args:
         model: of `adapted`, or of `load`, whose weights are all trained. about: what else the record is to name, such
             as model and data; no place on this machine.
-        device: "cpu", or "" for the best that is there.
+        device: "cpu" or "cuda".
 
     Raises:
         InputError: no rows; checkpoints of a training with other arguments or rows; a loss that is no number.

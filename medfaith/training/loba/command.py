@@ -1,0 +1,63 @@
+"""`medfaith train loba`: the arguments. What runs needs torch."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from medfaith import build
+from medfaith.loaders.errors import MedfaithError
+
+from ..options import add_rows, add_settings, add_shape, check_out, number, settings_of, shape_of, told
+
+SAM = "wanglab/medsam-vit-base"
+
+
+def add_loba(recipes: Any) -> None:
+    """Adds `loba` to the recipes of `medfaith train`."""
+    job = recipes.add_parser(
+        "loba",
+        help="train a vision-language model to localize before it answers (HEAL-MedVQA, section 4.1)",
+        description="Trains a vision-language model to say where it looks before it answers, as LobA does "
+        '(HEAL-MedVQA, section 4.1): "The location of the left lung is at <SEG>. The answer is Yes." The state of <SEG> prompts the '
+        "mask decoder of a SAM, which learns the mask of the anatomy. The command writes the adapter, the decoder and "
+        "a record of what was seen into FOLDER. A command that was killed goes on from its last checkpoint.",
+        epilog="Example: medfaith train loba --pretrained MODEL --data medfaith-data --root vindr_cxr=PATH --out loba. "
+        "Then run medfaith eval --model medfaith-hf-vlm --model_args "
+        "pretrained=MODEL,decoding=loba,regions=loba:loba ...",
+    )
+    add_rows(job)
+    job.add_argument(
+        "--sam", default=SAM, metavar="NAME",
+        help="folder or Hub name of the SAM whose mask decoder learns (default: %(default)s, which is MedSAM)",
+    )  # fmt: skip
+    job.add_argument(
+        "--weight", type=number("a number, 0 or more", lambda value: value >= 0), default=1.0,
+        help="lambda, what the masks count beside the text; the paper prints none (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--train-encoder", action="store_true",
+        help="let SAM's image encoder learn, too, as one with random weights must (default: it stays as it is)",
+    )  # fmt: skip
+    add_shape(job)
+    add_settings(job)
+    job.set_defaults(job=_train)
+
+
+def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    check_out(arguments.out)
+    try:
+        from .run import run
+        from .train import Options
+    except ImportError as error:
+        needs = f"medfaith train needs torch, transformers and peft ({error})"
+        raise MedfaithError(f"{needs}\n  what to do: uv pip install 'medfaith[hf]'") from error
+    record = run(
+        arguments.pretrained, arguments.sam, arguments.data, build.roots(arguments), arguments.out,
+        source=arguments.source, limit=arguments.limit, lora=shape_of(arguments),
+        options=Options(**settings_of(arguments), weight=arguments.weight), dtype=arguments.dtype,
+        device=arguments.device, frozen_encoder=not arguments.train_encoder,
+    )  # fmt: skip
+    print(told(arguments.out, record))
+    return 0

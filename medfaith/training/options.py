@@ -1,0 +1,129 @@
+"""Options that fine-tunings share, and what is made of them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from medfaith import build
+from medfaith.builders.options import whole
+from medfaith.loaders.errors import InputError
+
+from .settings import Lora, Settings
+
+SOURCES = ("vindr", "mimic")  # of HEAL-MedVQA
+
+
+def number(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
+    """What argparse reads an option with: a finite number that fits, or an error that says what was expected."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or not fits(value):
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+        return value
+
+    return read
+
+
+def add_rows(job: Any) -> None:
+    """The model, the rows, and the folder for what is trained."""
+    job.add_argument(
+        "--pretrained", required=True, metavar="MODEL", help="folder or Hub name of the model to start from"
+    )
+    job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
+    build.root_argument(job)
+    job.add_argument(
+        "--out", required=True, type=Path, metavar="FOLDER", help="the folder for what is trained: a new one"
+    )
+    job.add_argument(
+        "--source", choices=SOURCES, default=SOURCES[0],
+        help="of HEAL-MedVQA, the source of the images (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--limit", type=whole(above=0), metavar="N", help="learn from only N rows, taken at equal steps (default: all)"
+    )
+
+
+def add_settings(job: Any) -> None:
+    """The numbers of the training."""
+    settings = Settings()
+    job.add_argument(
+        "--lr", type=number("a positive number", lambda value: value > 0), default=settings.lr,
+        help="learning rate of AdamW; the papers print none (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--epochs", type=number("a positive number", lambda value: value > 0), default=settings.epochs,
+        help="how often the model sees all rows (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--batch-size", type=whole(above=0), default=settings.batch, help="rows at a time (default: %(default)s)"
+    )
+    job.add_argument(
+        "--accumulate", type=whole(above=0), default=settings.accumulate,
+        help="batches of one step of learning (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--save-every", type=whole(above=0), default=settings.save_every, metavar="STEPS",
+        help="steps from one checkpoint to the next (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"),
+        help="how the model's own weights are kept (default: %(default)s, as they are stored)",
+    )  # fmt: skip
+    job.add_argument(
+        "--device", default="", choices=("", "cpu", "cuda"), metavar="DEVICE",
+        help="where to train: cpu or cuda (default: a GPU where there is one)",
+    )  # fmt: skip
+    job.add_argument("--seed", type=whole(above=-1), default=0, help="seed of what is drawn (default: %(default)s)")
+
+
+def add_shape(job: Any) -> None:
+    """The numbers of LoRA itself."""
+    lora = Lora()
+    job.add_argument(
+        "--rank", type=whole(above=0), default=lora.rank,
+        help="rank of LoRA's matrices; CXR-ContraBench prints 16 (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--alpha", type=whole(above=0), default=lora.alpha,
+        help="LoRA's alpha: the matrices count alpha / rank times (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--dropout", type=number("a number from 0 to less than 1", lambda value: 0 <= value < 1), default=lora.dropout,
+        help="share of LoRA's inputs that are left out at random (default: %(default)s)",
+    )  # fmt: skip
+
+
+def settings_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `Settings`."""
+    return {
+        "lr": arguments.lr, "epochs": arguments.epochs, "batch": arguments.batch_size, "seed": arguments.seed,
+        "accumulate": arguments.accumulate, "save_every": arguments.save_every,
+    }  # fmt: skip
+
+
+def shape_of(arguments: argparse.Namespace) -> Lora:
+    """The numbers of LoRA itself."""
+    return Lora(arguments.rank, arguments.alpha, arguments.dropout)
+
+
+def told(out: Path, record: Mapping[str, Any]) -> str:
+    """What a training ends with."""
+    first, last = (record["losses"][place]["loss"] for place in (0, -1))
+    of = f"{record['steps']:,} steps on {record['rows']['n']:,} rows"
+    return f"{out}: trained in {of}; loss {first:.3f}, at the end {last:.3f}"
+
+
+def check_out(out: Path) -> None:
+    """Raises InputError for a folder that is there already, or that would lie in none."""
+    if out.exists():
+        raise InputError(f"--out {out}", "is there already", expected="a new folder", action="name another one")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}", "is in no folder that exists", action="make the folder above it")
