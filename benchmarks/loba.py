@@ -29,8 +29,9 @@ from medfaith.builders import heal_medvqa
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
 from medfaith.loaders import phantom, rle
-from medfaith.training.loba import model, train
-from medfaith.training.loba.predict import localize
+from medfaith.tasks.decoding.loba import model
+from medfaith.tasks.decoding.loba.predict import localize
+from medfaith.training.loba import train
 from medfaith.training.loba.rows import Example, Examples
 from tests.tasks import tiny_models
 from tests.training import tiny_sam

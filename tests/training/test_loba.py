@@ -20,10 +20,11 @@ from sklearn.metrics import log_loss
 from medfaith.builders import heal_medvqa
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
-from medfaith.training.inputs import IGNORED
-from medfaith.training.loba import losses, model, predict, rows, train
-from medfaith.training.loba.encode import SEG, Encoder
-from medfaith.training.loba.rows import Example, Examples
+from medfaith.tasks.decoding.loba import model, predict
+from medfaith.tasks.decoding.loba.encode import SEG, Encoder, Example
+from medfaith.tasks.models.answered import IGNORED
+from medfaith.training.loba import losses, rows, train
+from medfaith.training.loba.rows import Examples
 from tests.tasks import tiny_models
 from tests.training import tiny_sam
 

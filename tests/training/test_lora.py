@@ -13,8 +13,8 @@ from lm_eval.api.instance import Instance
 from safetensors.torch import load_file
 
 from medfaith.cli import main
+from medfaith.tasks.models.answered import IGNORED, answer, batch_of, question, with_answer
 from medfaith.tasks.models.hf_vlm import HFVisionLM
-from medfaith.training.inputs import IGNORED, answer, batch_of, question, with_answer
 from medfaith.training.lora.rows import examples
 from medfaith.training.lora.train import adapted, load
 from medfaith.training.settings import Lora

@@ -20,9 +20,10 @@ def add_loba(recipes: Any) -> None:
         "loba",
         help="train a vision-language model to localize before it answers (HEAL-MedVQA, section 4.1)",
         description="Trains a vision-language model to say where it looks before it answers, as LobA does "
-        '(HEAL-MedVQA, section 4.1): "The location of the left lung is at <SEG>. The answer is Yes." The state of <SEG> prompts the '
-        "mask decoder of a SAM, which learns the mask of the anatomy. The command writes the adapter, the decoder and "
-        "a record of what was seen into FOLDER. A command that was killed goes on from its last checkpoint.",
+        '(HEAL-MedVQA, section 4.1): "The location of the left lung is at <SEG>. The answer is Yes." The state of '
+        "<SEG> prompts the mask decoder of a SAM, which learns the mask of the anatomy. The command writes the "
+        "adapter, the decoder and a record of what was seen into FOLDER. A command that was killed goes on from its "
+        "last checkpoint.",
         epilog="Example: medfaith train loba --pretrained MODEL --data medfaith-data --root vindr_cxr=PATH --out loba. "
         "Then run medfaith eval --model medfaith-hf-vlm --model_args "
         "pretrained=MODEL,decoding=loba,regions=loba:loba ...",

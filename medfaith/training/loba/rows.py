@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from PIL import Image
 from torch.utils.data import Dataset
 
 from medfaith.builders.heal_medvqa import CONFIGS
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
+from medfaith.tasks.decoding.loba.encode import SEG, Example
 from medfaith.tasks.heal import rows
 from medfaith.tasks.heal.prompts import prompt, target
 
-from ..inputs import at_steps, check_roots
-from .encode import SEG
+from ..chosen import at_steps, check_roots
 
 TEMPLATE = f"The location of the {{anatomy}} is at {SEG}. The answer is {{answer}}."
 ASKED = ("closed", "open")
-
-
-class Example(NamedTuple):
-    """prompt: the words that follow the image. target: what the model learns to say. mask: bool (h, w), the image's."""
-
-    id: str
-    image_id: str
-    image: Image.Image
-    prompt: str
-    target: str
-    anatomy: str
-    mask: np.ndarray
 
 
 class Examples(Dataset[Example]):

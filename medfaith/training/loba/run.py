@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from medfaith.eval import builds_in
+from medfaith.tasks.decoding.loba.model import start
 
 from ..device import chosen
 from ..settings import Lora
-from .model import start
 from .rows import Examples
 from .train import Options, train
 

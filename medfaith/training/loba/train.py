@@ -14,11 +14,11 @@ import transformers
 
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_folder
+from medfaith.tasks.decoding.loba.model import Loba
 
 from ..checkpoints import claim, digest, last_whole, trainer_arguments, versions
 from ..settings import Settings
 from .losses import objective
-from .model import Loba
 from .rows import Examples
 
 RECORD = "record.json"

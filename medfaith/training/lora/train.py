@@ -13,13 +13,13 @@ from typing import Any
 import peft
 import torch
 import transformers
-from torch import nn
 
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_folder
+from medfaith.tasks.models.answered import Tensors, answer, batch_of, question, with_answer
+from medfaith.tasks.models.language_layers import linear_layers
 
 from ..checkpoints import claim, digest, last_whole, trainer_arguments, versions
-from ..inputs import Tensors, answer, batch_of, question, with_answer
 from ..settings import Lora, Settings
 from .rows import Example, Examples
 
@@ -52,13 +52,6 @@ def adapted(model: Any, given: Lora, seed: int) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return peft.get_peft_model(model, config)
-
-
-def linear_layers(model: Any) -> list[str]:
-    """Full names of the language model's linear layers, without the output layer."""
-    inside = {id(module) for module in model.get_decoder().modules()}
-    linear = (name for name, module in model.named_modules() if id(module) in inside and isinstance(module, nn.Linear))
-    return [name for name in linear if not name.endswith("lm_head")]
 
 
 class Collator:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 
-from ..inputs import Tensors, answer, batch_of, question, with_answer
-
-if TYPE_CHECKING:
-    from .rows import Example
+from ...models.answered import Tensors, answer, batch_of, question, with_answer
 
 SEG = "<SEG>"
 UPSCALED = 4  # SAM's mask decoder gives so many pixels for each patch of a side
+
+
+class Example(NamedTuple):
+    """prompt: the words that follow the image. target: what the model learns to say. mask: bool (h, w), the image's."""
+
+    id: str
+    image_id: str
+    image: Image.Image
+    prompt: str
+    target: str
+    anatomy: str
+    mask: np.ndarray
 
 
 class Encoder:

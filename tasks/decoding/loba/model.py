@@ -18,11 +18,10 @@ from peft.utils import load_peft_weights
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.contrastive_encoders import few, short_name
-
-from ..inputs import Tensors
-from ..lora.train import linear_layers
+from ....loaders.errors import InputError
+from ...models.answered import Tensors
+from ...models.contrastive_encoders import few, short_name
+from ...models.language_layers import linear_layers
 from .encode import SEG, Encoder
 
 ADAPTER, SEGMENTER = "adapter", "segmenter.safetensors"

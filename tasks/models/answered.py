@@ -1,35 +1,19 @@
-"""What a vision-language model is given in training: a prompt with its images, and then the answer to be learned."""
+"""What a vision-language model is given of a prompt with its images, and of an answer behind it that is given, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from PIL import Image
 from torch.nn.utils.rnn import pad_sequence
 
-from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.families import claimed
+from .families import claimed
 
 IGNORED = -100  # label of a token that is not learned
 PLACEHOLDER = "<image>"
 Tensors = dict[str, torch.Tensor]
-_T = TypeVar("_T")
-
-
-def at_steps(items: Sequence[_T], limit: int | None) -> list[_T]:
-    """So many of the items, at equal steps, so that each kind has its share; None: all."""
-    n = min(limit or len(items), len(items))
-    return [items[int(place * len(items) / n)] for place in range(n)]
-
-
-def check_roots(sources: Iterable[str], roots: Mapping[str, Any]) -> None:
-    """Raises InputError for a source of images whose root is not named."""
-    for name in sources:
-        if name not in roots:
-            action = f"name the folder of its images: --root {name}=PATH"
-            raise InputError("--root", f"does not name {name}", action=action)
 
 
 def question(processor: Any, images: Sequence[Image.Image], text: str) -> Tensors:
