@@ -17,6 +17,7 @@ TITLES = {
     "prompt_highlighter": "PH",
     "loba": "LobA",
 }
+SAM = "wanglab/medsam-vit-base"  # MedSAM, which the paper of LobA takes
 PARAMETERS = (
     "alpha", "beta", "noise_step", "seed", "forgetting", "confident", "disturbance", "weight", "gamma", "bias",
     "yes_share",

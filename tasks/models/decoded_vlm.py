@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from ..decoding.logits import biased
 from ..decoding.noise import noised
 from ..decoding.patches import coverage, covered, in_windows
 from ..decoding.regions import GOLD, source_of
+from ..decoding.titles import SAM
 from ..explain.occlusion import occluded
 from ..explain.tiles import shares
 from .answer_store import key_of
@@ -31,6 +34,10 @@ from .answering_vlm import AnsweringVLM, Generated
 from .families import Seen, claimed, families, tiles_of
 from .image_lm import images_of, row_id
 
+if TYPE_CHECKING:
+    from ..decoding.loba.model import Loba
+
+TRAINED = "loba:"  # of `regions`, before the folder of a model that was trained to localize
 LIT = {"loba": VISION, "prompt_highlighter": TEXT}
 YES, NO = ("yes", "Yes", "YES"), ("no", "No", "NO")
 _AROUND = ("<|vision_start|>", "<|vision_end|>")  # of an image's tokens in Qwen-VL's prompts
@@ -45,25 +52,43 @@ class DecodedVLM(AnsweringVLM):
     Args:
         pretrained, **kwargs: as for hf-multimodal, and the decoder's own parameters (`decoding.decoders`).
         decoding: the decoder's name; None: transformers' own greedy search or sampling, as the task says.
-        regions: where the region of a row comes from (`decoding.regions.source_of`).
+        regions: where the region of a row comes from (`decoding.regions.source_of`), or "loba:FOLDER", what
+            `medfaith train loba` has written: the model says itself where it looks, and its replies have that region.
+        sam: the SAM that this model was trained with.
 
     Raises:
         InputError: no such decoder, or a value that does not fit.
         MedfaithError: a family for which decoders are not known to be right.
     """
 
-    def __init__(self, pretrained: Any, decoding: str | None = None, regions: str = GOLD, **kwargs: Any) -> None:
+    def __init__(
+        self, pretrained: Any, decoding: str | None = None, regions: str = GOLD, sam: str = SAM, **kwargs: Any
+    ) -> None:
         self._chosen: Chosen | None = choose(decoding, kwargs) if decoding else None
         refuse_others(kwargs, "a decoder, as in decoding=vcd")
-        self._region_of = source_of(regions)
+        trained = regions.removeprefix(TRAINED) if regions.startswith(TRAINED) else ""
+        self._region_of = source_of(GOLD if trained else regions)
+        self._loba: Loba | None = None
+        self._located: dict[tuple[str, str], rle.Rle | None] = {}  # by task and row
         self._asked: Sequence[Instance] = ()  # the batch that is being answered
         self._light: Light | None = None  # of the batch that is being answered
         self._bias: dict[str, float] = {}  # by task
         super().__init__(pretrained, **kwargs)
         if self._chosen is not None:
             _check_family(self._chosen.name, self.model.config)
-            if self._chosen.name in LIT:
-                use(self.model, LIT[self._chosen.name])
+        if trained:
+            self._take_trained(Path(trained).expanduser(), sam)
+        if self._chosen is not None and self._chosen.name in LIT:
+            use(self.model, LIT[self._chosen.name])
+
+    def _take_trained(self, folder: Path, sam: str) -> None:
+        """Becomes the model that `medfaith train loba` has trained, which says where it looks."""
+        from ..decoding.loba.model import load
+
+        loba = load(folder, str(self._pretrained), sam, dtype=str(self.model.dtype).removeprefix("torch."))
+        loba.vlm = loba.vlm.merge_and_unload()
+        self._loba, self._model = loba.to(self.device), loba.vlm
+        self.processor, self.tokenizer = loba.encoder.processor, loba.encoder.tokenizer
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """As AnsweringVLM's, under the decoder.
@@ -80,7 +105,22 @@ class DecodedVLM(AnsweringVLM):
                         bar.update()
             if self._chosen.name == "yes_bias":
                 self._fit(requests)
-        return super().generate_until(requests, disable_tqdm)
+        texts = super().generate_until(requests, disable_tqdm)
+        if self._loba is None:
+            return texts
+        return [self._with_region(request, text) for request, text in zip(requests, texts, strict=True)]
+
+    def _with_region(self, request: Instance, text: str) -> str:
+        """The answer with where the model has looked, as HEAL-MedVQA's tasks read it (`heal.localization`)."""
+        doc = cast(Any, request.doc)
+        if doc.get("region") is None or len(images_of(request)) != 1:
+            return text
+        opened = self._opened(request)
+        found = self._locate(opened, images_of(opened)[0])
+        if found is None:
+            return text
+        region = rle.scaled(found, rle.size_of(doc["region"]))
+        return json.dumps({"text": text, "region": dict(region)}, ensure_ascii=False)
 
     def _refuse_scores(self) -> None:
         """A decoder changes answers, and no scores of given text."""
@@ -96,6 +136,8 @@ class DecodedVLM(AnsweringVLM):
         if len(images) != 1:
             found = f"{len(images)} images"
             raise InputError(where, found, row=row, expected=f"one image, of which decoding={name} takes a region")
+        if self._loba is not None:  # the model says it, row by row
+            return
         width, height = images.size(0) if hasattr(images, "size") else images[0].size  # pyright: ignore
         size = None if _control(request) in DONORS else (height, width)
         region = self._region_of(cast(Any, request.doc), size)
@@ -111,10 +153,26 @@ class DecodedVLM(AnsweringVLM):
     def _region(self, request: Instance) -> np.ndarray:
         """bool (H, W), mirrored with its image. In another patient's image it is taken to lie at the same place."""
         image = images_of(request)[0]
+        if self._loba is not None:
+            located = self._locate(request, image)
+            return np.zeros((image.height, image.width), bool) if located is None else rle.decode(located).astype(bool)
         size = None if _control(request) in DONORS else (image.height, image.width)
         found = self._region_of(cast(Any, request.doc), size)
         region = rle.decode(cast(Any, found)).astype(bool)
         return region[:, ::-1] if _control(request) == "flipped" else region
+
+    def _locate(self, request: Instance, image: Image.Image) -> rle.Rle | None:
+        """Where the trained model says that it looks, in the image's pixels; None where it says nothing of it."""
+        from ..decoding.loba.predict import locate
+
+        key = request.task_name or "", row_id(request)
+        if key not in self._located:
+            prompt = dict(super().tok_batch_multimodal_encode([cast(Any, request.args)[0]], [[image]]))
+            prompt.pop("labels", None)
+            with torch.inference_mode():
+                mask = locate(cast(Any, self._loba), image, prompt).mask
+            self._located[key] = None if mask is None else rle.encode(mask)
+        return self._located[key]
 
     def _key(self, request: Instance, repeat: int = 0) -> str:
         key = super()._key(request, repeat)

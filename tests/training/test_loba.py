@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from lm_eval.api.instance import Instance
 from PIL import Image
 from safetensors.torch import load_file
 from scipy.spatial.distance import dice as scipy_dice
 from sklearn.metrics import log_loss
 
 from medfaith.builders import heal_medvqa
+from medfaith.cli import main
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.decoding.loba import model, predict
 from medfaith.tasks.decoding.loba.encode import SEG, Encoder, Example
+from medfaith.tasks.heal.localization import read_reply
 from medfaith.tasks.models.answered import IGNORED
+from medfaith.tasks.models.hf_vlm import HFVisionLM
 from medfaith.training.loba import losses, rows, train
 from medfaith.training.loba.rows import Examples
 from tests.tasks import tiny_models
@@ -250,3 +254,43 @@ def test_models_that_are_none_are_refused(names, tmp_path):
             model.start(*given)
     with pytest.raises(InputError, match="has no adapter"):
         model.load(tmp_path, vlm, sam)
+
+
+def test_the_command_trains_a_model_that_then_says_where_it_looks(
+    names: tuple[str, str], phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    """Its weights are those that were trained; a reply has the region, at the size of the row's own mask."""
+    vlm, sam = names
+    root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"
+    command = [
+        "train", "loba", "--pretrained", vlm, "--sam", sam, "--train-encoder", "--data", str(phantom_heal_build),
+        "--root", root, "--limit", "4", "--batch-size", "2", "--device", "cpu", "--lr", "0.01",
+        "--out", str(tmp_path / "loba"),
+    ]  # fmt: skip
+    assert main(command) == 0
+    assert "trained in 2 steps on 4 rows" in capsys.readouterr().out
+    assert main(command) == 2
+    assert "is there already" in capsys.readouterr().err
+    given = {"device": "cpu", "image_string": "<image>", "dtype": "float32", "sam": sam}
+    lm: Any = cast(Any, HFVisionLM)(vlm, decoding="loba", regions=f"loba:{tmp_path / 'loba'}", **given)
+    trained = model.load(tmp_path / "loba", vlm, sam)
+    ids = torch.tensor([[trained.encoder.seg, 5, 6]])
+    with torch.inference_mode():
+        torch.testing.assert_close(lm.model(ids).logits, trained.vlm(input_ids=ids).logits, atol=1e-5, rtol=1e-4)
+    image = Image.new("RGB", (60, 40), (90, 90, 90))
+    mask = np.zeros((40, 60), dtype=bool)
+    mask[10:30, 20:50] = True
+    doc = {"id": "r", "region": rle.encode(np.ones((40, 60), dtype=bool))}
+    how = {"until": [], "do_sample": False, "max_gen_toks": 2}
+    request = Instance(cast(Any, "generate_until"), doc, ("<image>Edema?", how, {"visual": [image]}), 0, ("t", 0, 1))
+    for said, region in ((None, None), (mask, mask)):
+        located = predict.Located({}, torch.tensor([]), said)
+        with monkeypatch.context() as patch:
+            patch.setattr(predict, "locate", lambda *_, located=located: located)
+            lm._located.clear()
+            (reply,) = lm.generate_until([request], disable_tqdm=True)
+        read = read_reply(reply)
+        assert (read.region is None) is (region is None)
+        assert region is None or np.array_equal(rle.decode(cast(Any, read.region)).astype(bool), region)
+    assert main([*command[:-1], str(tmp_path / "no" / "loba")]) == 2

@@ -8,10 +8,9 @@ from typing import Any
 
 from medfaith import build
 from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks.decoding.titles import SAM
 
 from ..options import add_rows, add_settings, add_shape, check_out, number, settings_of, shape_of, told
-
-SAM = "wanglab/medsam-vit-base"
 
 
 def add_loba(recipes: Any) -> None:

@@ -33,7 +33,7 @@ def localize(loba: Loba, image: Image.Image, question: str, max_new_tokens: int 
     question: the words that follow the image, as in training (`tasks.heal.prompts.prompt`). A second <SEG> has no mask.
     """
     with torch.inference_mode():
-        first = locate(loba, image, question, max_new_tokens)
+        first = locate(loba, image, loba.encoder.question(image, question), max_new_tokens)
         left = max_new_tokens - len(first.said)
         rest = _generated(loba, first.inputs, left) if first.mask is not None and left else first.said[:0]
     ends = loba.encoder.tokenizer.all_special_ids
@@ -41,12 +41,13 @@ def localize(loba: Loba, image: Image.Image, question: str, max_new_tokens: int 
     return Localized(loba.encoder.tokenizer.decode(said), first.mask)
 
 
-def locate(loba: Loba, image: Image.Image, question: str, max_new_tokens: int = 128) -> Located:
-    """What the model says up to <SEG>, or to its end, and the mask that <SEG> gives; arguments as of `localize`.
+def locate(loba: Loba, image: Image.Image, question: Tensors, max_new_tokens: int = 128) -> Located:
+    """What the model says up to <SEG>, or to its end, and the mask that <SEG> gives.
 
-    Whoever changes how the model goes on, such as by highlighting the mask, goes on from `inputs`.
+    question: the prompt of one row with this image, as the model takes it. Whoever changes how the model goes on,
+    such as by highlighting the mask, goes on from `inputs`.
     """
-    asked = {name: value.to(loba.device) for name, value in loba.encoder.question(image, question).items()}
+    asked = {name: value.to(loba.device) for name, value in question.items()}
     said = _generated(loba, asked, max_new_tokens, [loba.encoder.seg])
     inputs = extended(asked, said)
     if not len(said) or said[-1] != loba.encoder.seg:
