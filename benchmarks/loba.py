@@ -1,9 +1,9 @@
 """LobA on synthetic radiographs: Dice of its masks on held-out images, beside masks that look at no image.
 
-    python -m benchmarks.loba [--minutes 5] [--device cpu] [--seed 0] [--image-size 64] [--lr 3e-3] [--batch 8]
+    python -m benchmarks.loba [--minutes 5] [--device cpu] [--seed 0] [--image-size 64] [--lr 2e-3] [--batch 8]
 
-Trains a small random LLaVA (LoRA, <SEG>) with a small random SAM, all of which is trained, on the questions of the
-synthetic VinDr-CXR's train split. Asks those of its test split, whose images are others: each answer is generated, and
+Trains a small random LLaVA (LoRA, <SEG>) with a small random SAM, all of which is trained, on the questions about 240
+synthetic images of VinDr-CXR's train split. Asks those about 40 images of its test split: each answer is generated, and
 the mask is that of the <SEG> that the model says. Without <SEG> there is no mask, and Dice is 0.
 
 Beside it stand masks that are the same on each image, scaled to its size: the mean mask of training at the threshold
@@ -28,7 +28,8 @@ import transformers
 from medfaith.builders import heal_medvqa
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
-from medfaith.loaders import phantom, rle
+from medfaith.loaders import rle
+from medfaith.loaders.phantom import vindr_cxr, vindr_cxr_anatomy
 from medfaith.tasks.decoding.loba import model
 from medfaith.tasks.decoding.loba.predict import localize
 from medfaith.training.loba import train
@@ -36,6 +37,7 @@ from medfaith.training.loba.rows import Example, Examples
 from tests.tasks import tiny_models
 from tests.training import tiny_sam
 
+N_TRAIN, N_TEST = 240, 40  # images
 SIDE, THRESHOLDS = 64, np.linspace(0.05, 0.95, 19)
 
 
@@ -52,7 +54,9 @@ class Scene(NamedTuple):
 
 
 def scene(folder: Path, seed: int, image_size: int) -> Scene:
-    roots = phantom.write(folder / "sources", seed=seed, sources=heal_medvqa.NEEDS["vindr"])
+    counts = {"n_train": N_TRAIN, "n_test": N_TEST}
+    writers = {"vindr_cxr": vindr_cxr, "vindr_cxr_anatomy": vindr_cxr_anatomy}
+    roots = {name: writer.write(folder / name, seed=seed, **counts) for name, writer in writers.items()}
     heal_medvqa.build(roots, folder / "data", configs=["vindr"])
     parts = [Examples(str(folder / "data"), "vindr", split, roots) for split in ("train", "test")]
     return Scene(
@@ -97,14 +101,18 @@ def dice(masks: Sequence[Mask], examples: Sequence[Example]) -> np.ndarray:
     return np.array([one["dice"] for one in found["per_sample"]])
 
 
-def of_other_images(masks: Sequence[Mask], examples: Sequence[Example]) -> list[Mask]:
-    """For each question the mask of the next image that is asked about the same anatomy, scaled; None: no such mask."""
-    found = []
+def of_other_images(masks: Sequence[Mask], examples: Sequence[Example]) -> dict[int, Mask]:
+    """Number of a question -> the mask of the next image that is asked about the same anatomy, scaled.
+
+    A question about whose anatomy no other image is asked is left out.
+    """
+    found = {}
     for number, one in enumerate(examples):
         order = [*range(number + 1, len(examples)), *range(number)]
-        others = (n for n in order if examples[n].anatomy == one.anatomy and examples[n].image_id != one.image_id)
-        mask = next((masks[n] for n in others), None)
-        found.append(None if mask is None else scaled(mask, one.mask.shape))
+        others = [n for n in order if examples[n].anatomy == one.anatomy and examples[n].image_id != one.image_id]
+        if others:
+            mask = masks[others[0]]
+            found[number] = None if mask is None else scaled(mask, one.mask.shape)
     return found
 
 
@@ -123,10 +131,12 @@ def table(loba: model.Loba, places: Scene, seed: int) -> None:
     masks = [one.mask for one in said]
     fixed = priors([places.training[n] for n in range(len(places.training))])
     ways = {
-        "LobA": masks,
+        "LobA": dict(enumerate(masks)),
         "LobA, mask of another image": of_other_images(masks, examples),
-        "centre prior": [scaled(fixed[""], one.mask.shape) for one in examples],
-        "prior of the anatomy": [scaled(fixed.get(one.anatomy, fixed[""]), one.mask.shape) for one in examples],
+        "centre prior": {n: scaled(fixed[""], one.mask.shape) for n, one in enumerate(examples)},
+        "prior of the anatomy": {
+            n: scaled(fixed.get(one.anatomy, fixed[""]), one.mask.shape) for n, one in enumerate(examples)
+        },
     }
     right = [
         text.text.startswith(one.target.partition(" The answer")[0]) for text, one in zip(said, examples, strict=True)
@@ -135,8 +145,9 @@ def table(loba: model.Loba, places: Scene, seed: int) -> None:
     print(f"{sum(mask is not None for mask in masks)} answers with <SEG>, {sum(right)} that name the right anatomy")
     print(f"e.g. {examples[0].prompt} -> {said[0].text}")
     for name, given in ways.items():
-        found = bootstrap_mean(dice(given, examples), groups=[one.image_id for one in examples], seed=seed)
-        print(f"{name:30}Dice {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]")
+        asked = [examples[number] for number in given]
+        found = bootstrap_mean(dice([*given.values()], asked), groups=[one.image_id for one in asked], seed=seed)
+        print(f"{name:30}Dice {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}], {found.n} questions")
 
 
 def main() -> None:
