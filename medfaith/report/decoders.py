@@ -44,7 +44,7 @@ def decoder_table(answers: Sequence[Answers]) -> list[Table]:
         [key[0], of.decoding or PLAIN, f"{of.task}: {of.metric}", *_cells(of, runs)]
         for key, runs in groups.items()
         if any(of.decoding for of in runs)
-        for of in sorted(runs, key=lambda of: (of.decoding not in ("", PLAIN), of.decoding))
+        for of in sorted(runs, key=lambda of: (not _is_plain(of), of.decoding))
     ]
     columns = [
         MODEL,
@@ -63,11 +63,15 @@ def decoder_table(answers: Sequence[Answers]) -> list[Table]:
 
 def _cells(of: Answers, runs: Sequence[Answers]) -> list[Any]:
     score = bootstrap_mean(of.values, groups=[str(group) for group in of.groups], seed=SEED)
-    plain = next((run for run in runs if run.decoding in ("", PLAIN)), None)
+    plain = next((run for run in runs if _is_plain(run)), None)
     biased = [run for run in runs if run.decoding.startswith(YES_BIAS) and abs(_yes(run) - _yes(of)) <= NEAR]
     control = min(biased, key=lambda run: abs(_yes(run) - _yes(of)), default=None)
     compared = [*_difference(plain, of), *_difference(control, of)]
     return [score.n, score.mean, score.low, score.high, _yes(of), *compared]
+
+
+def _is_plain(of: Answers) -> bool:
+    return of.decoding.partition(",")[0] in ("", PLAIN)
 
 
 def _yes(of: Answers) -> float:

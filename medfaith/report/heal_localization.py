@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+
 from .heal_runs import SOURCES, HealRow, HealRun
 from .tables import MODEL, SEED, Column, Table, count, fraction, fraction_interval, percent
 
@@ -47,6 +49,37 @@ def localization_table(runs: Sequence[HealRun]) -> list[Table]:
         Column(None, ("task",)),
     ]
     return [Table("heal_figure_07_dice", "HEAL Figure 7: F1 by Dice", columns, rows, _NOTES)] if rows else []
+
+
+def anatomy_table(runs: Sequence[HealRun]) -> list[Table]:
+    """How well each model localizes each anatomy: Dice and IoU of the answers with a region; none without any."""
+    rows = []
+    for run in localizing(runs):
+        known = [row for row in run.rows if row.dice is not None and not math.isnan(row.dice)]
+        for anatomy in sorted({row.anatomy for row in known} - {""}):
+            of_anatomy = [row for row in known if row.anatomy == anatomy]
+            names = [run.name, SOURCES[run.setting.config], QUESTIONS[run.setting.ask], anatomy]
+            rows.append([*names, len(of_anatomy), *_means(of_anatomy), run.source.task])
+    columns = [
+        MODEL,
+        Column("Source", ("source",)),
+        Column("Questions", ("questions",)),
+        Column("Anatomy", ("anatomy",)),
+        Column("n", ("n",), count),
+        *(
+            Column(f"{title} [95% CI]", tuple(f"{name}{end}" for end in _ENDS), fraction_interval)
+            for title, name in (("Dice", "dice"), ("IoU", "iou"))
+        ),
+        Column(None, ("task",)),
+    ]
+    return [Table("heal_figure_07_anatomies", "HEAL: where models localize", columns, rows, _NOTES)] if rows else []
+
+
+def _means(rows: Sequence[HealRow]) -> list[float]:
+    """Mean Dice and mean IoU with their intervals. Of one pair of masks IoU is Dice / (2 - Dice)."""
+    dice, images = np.array([row.dice for row in rows], dtype=np.float64), [row.image_id for row in rows]
+    found = [bootstrap_mean(values, groups=images, seed=SEED) for values in (dice, dice / (2 - dice))]
+    return [number for one in found for number in (one.mean, one.low, one.high)]
 
 
 def localizing(runs: Sequence[HealRun]) -> list[HealRun]:

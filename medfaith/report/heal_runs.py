@@ -53,6 +53,7 @@ class HealRow(NamedTuple):
     response: str
     question: str = ""
     dice: float | None = None
+    anatomy: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,4 +187,5 @@ def _row(doc: Mapping[str, Any], response: Any, dice: float | None) -> HealRow:
         raise SampleError("doc.answer", f"{answer!r} is neither Yes nor No")
     names = (doc["id"], doc["image_id"], doc["original_id"], doc["kind"])
     text = read_reply(response).text
-    return HealRow(*names, answer, tuple(doc["diseases"]), text, str(doc.get("question") or ""), dice)
+    question, anatomy = (str(doc.get(column) or "") for column in ("question", "anatomy"))
+    return HealRow(*names, answer, tuple(doc["diseases"]), text, question, dice, anatomy)

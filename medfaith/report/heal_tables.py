@@ -7,7 +7,7 @@ from typing import Any
 
 from medfaith.evaluate_metrics.tpt import score as tpt
 
-from .heal_localization import localization_table
+from .heal_localization import anatomy_table, localization_table
 from .heal_runs import SOURCES, HealRun
 from .tables import (
     MODEL,
@@ -37,7 +37,7 @@ def heal_tables(runs: Sequence[HealRun]) -> list[Table]:
     tables += [_accuracy_table(runs)] if asked & {"closed", "open"} else []
     tables += [_tpt_table(runs)] if "tpt" in asked else []
     tables += [_vpt_table(runs)] if "vpt" in asked else []
-    return tables + localization_table(runs)
+    return tables + localization_table(runs) + anatomy_table(runs)
 
 
 def place(run: HealRun) -> tuple:

@@ -14,7 +14,7 @@ from tests.report.report_logs import csv_rows
 POSITIVE = [question(n, "positive") for n in range(10)]
 NEGATIVE = [question(n, "hallucinated") for n in range(10)]
 RUNS = {  # arguments, how many of the positive and of the negative questions are answered yes
-    "a": ({}, 4, 1),
+    "a": ({"decoding": "greedy", "regions": "/data/masks"}, 4, 1),
     "b": ({"decoding": "vcd", "alpha": 2}, 8, 1),
     "c": ({"decoding": "yes_bias", "yes_share": 0.45}, 5, 4),
     "d": ({"decoding": "yes_bias", "bias": 9}, 10, 10),
@@ -34,7 +34,7 @@ def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path, capsy
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     rows = {row["decoder"]: row for row in csv_rows(tmp_path / "out" / "decoders.csv")}
     assert {row["model"] for row in rows.values()} == {"org/vlm"}
-    plain, vcd, crg = rows["greedy"], rows["VCD, alpha 2"], rows["CRG"]
+    plain, vcd, crg = rows["greedy, regions masks"], rows["VCD, alpha 2"], rows["CRG"]
     assert [float(row["score"]) for row in (plain, vcd, crg)] == pytest.approx([0.65, 0.85, 0.6])
     assert [float(row["yes_share"]) for row in (plain, vcd, crg)] == pytest.approx([0.25, 0.45, 0.1])
     assert (plain["to_greedy"], plain["to_yes_bias"], crg["to_yes_bias"]) == ("", "", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
@@ -83,6 +84,13 @@ def test_f1_by_dice(tmp_path):
         ["open-ended", "all with a region", "2", "50.00", "0.500", "1.000"],
         ["open-ended", "no region", "2", "50.00", "–", "0.400"],
     ]
+    saved = csv_rows(tmp_path / "out" / "heal_figure_07_anatomies.csv")
+    known = [one for one in dice if one is not None and not math.isnan(one)]
+    iou = [one / (2 - one) for one in known]
+    assert [(row["questions"], row["anatomy"], row["n"]) for row in saved] == [
+        ("yes/no", "heart", "8"), ("open-ended", "heart", "2"),
+    ]  # fmt: skip
+    assert (float(saved[0]["dice"]), float(saved[0]["iou"])) == pytest.approx((np.mean(known), np.mean(iou)))
     runs = {run.setting.ask: run for run in read_results([tmp_path / "logs"]).heal}
     assert {row.id: row.response for row in runs["closed"].rows} == {doc["id"]: text for doc, text in CLOSED}
     blind, located = rows_of(report, ACCURACY)
