@@ -7,13 +7,37 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ...evaluate_metrics.reading.stated_regions import KINDS
 from ...loaders.anatomy_masks import open_masks
 from ...loaders.errors import InputError
 from ...loaders.rle import Rle
 
 GOLD = "gold"
+_ASKED = {  # how a model of each kind is asked for a place
+    "paligemma": "<image>detect {what}",
+    "florence2": "<image>Locate the {what} in the image.",
+    "internvl": "<image>Please provide the bounding box of: <ref>{what}</ref>",
+    "plain": "<image>Where is the {what}? Answer with its box as [x0, y0, x1, y1], in fractions of width and height.",
+    "gemini": '<image>Detect the {what}. Answer with JSON: [{{"box_2d": [y0, x0, y1, x1], "label": "{what}"}}], with '
+    "numbers from 0 to 1000.",
+    "qwen2_vl": "<image>Detect the bounding box of the {what}.",
+}
+_JSON = '<image>Locate the {what}. Answer with JSON: [{{"bbox_2d": [x1, y1, x2, y2], "label": "{what}"}}].'
 Size = tuple[int, int]
 Find = Callable[[Mapping[str, Any], Size | None], Rle | None]
+
+
+def check_kind(kind: str) -> None:
+    """Raises InputError for a way to state boxes that is not known."""
+    if kind not in KINDS:
+        raise InputError(
+            "--model_args regions", f"is 'stated:{kind}'", expected=f"stated: and one of {', '.join(KINDS)}"
+        )
+
+
+def asked_for(kind: str, what: str) -> str:
+    """The prompt that asks a model of this kind for a place; the sentences are ours, in each family's format."""
+    return _ASKED.get(kind, _JSON).format(what=what)
 
 
 def source_of(name: str) -> Find:

@@ -16,6 +16,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER
 from PIL import Image
 
+from ...evaluate_metrics.reading.stated_regions import FOUND, mask_of, read_regions
 from ...loaders import rle
 from ...loaders.errors import InputError, MedfaithError
 from ..controls import DONORS
@@ -25,11 +26,12 @@ from ..decoding.highlight import TEXT, VISION, Light, lit, use
 from ..decoding.logits import biased
 from ..decoding.noise import noised
 from ..decoding.patches import coverage, covered, in_windows
-from ..decoding.regions import GOLD, source_of
+from ..decoding.regions import GOLD, asked_for, check_kind, source_of
 from ..decoding.titles import SAM
 from ..explain.occlusion import occluded
 from ..explain.tiles import shares
 from .answer_store import key_of
+from .answered import question
 from .answering_vlm import AnsweringVLM, Generated
 from .families import Seen, claimed, families, tiles_of
 from .image_lm import images_of, row_id
@@ -37,7 +39,8 @@ from .image_lm import images_of, row_id
 if TYPE_CHECKING:
     from ..decoding.loba.model import Loba
 
-TRAINED = "loba:"  # of `regions`, before the folder of a model that was trained to localize
+TRAINED, STATED = "loba:", "stated:"  # of `regions`: a folder of a model trained to localize, how it states boxes
+MOST_WORDS = 128  # tokens of a stated place
 LIT = {"loba": VISION, "prompt_highlighter": TEXT}
 YES, NO = ("yes", "Yes", "YES"), ("no", "No", "NO")
 _AROUND = ("<|vision_start|>", "<|vision_end|>")  # of an image's tokens in Qwen-VL's prompts
@@ -52,8 +55,9 @@ class DecodedVLM(AnsweringVLM):
     Args:
         pretrained, **kwargs: as for hf-multimodal, and the decoder's own parameters (`decoding.decoders`).
         decoding: the decoder's name; None: transformers' own greedy search or sampling, as the task says.
-        regions: where the region of a row comes from (`decoding.regions.source_of`), or "loba:FOLDER", what
-            `medfaith train loba` has written: the model says itself where it looks, and its replies have that region.
+        regions: where the region of a row comes from (`decoding.regions.source_of`). Or the model says itself where it
+            looks, and its replies have that region: "loba:FOLDER" names what `medfaith train loba` has written,
+            "stated:KIND" how the model writes a box (`reading.stated_regions`).
         sam: the SAM that this model was trained with.
 
     Raises:
@@ -67,7 +71,11 @@ class DecodedVLM(AnsweringVLM):
         self._chosen: Chosen | None = choose(decoding, kwargs) if decoding else None
         refuse_others(kwargs, "a decoder, as in decoding=vcd")
         trained = regions.removeprefix(TRAINED) if regions.startswith(TRAINED) else ""
-        self._region_of = source_of(GOLD if trained else regions)
+        self._stated = regions.removeprefix(STATED) if regions.startswith(STATED) else ""
+        if self._stated:
+            check_kind(self._stated)
+        self._says_where = bool(trained or self._stated)
+        self._region_of = source_of(GOLD if self._says_where else regions)
         self._loba: Loba | None = None
         self._located: dict[tuple[str, str], rle.Rle | None] = {}  # by task and row
         self._asked: Sequence[Instance] = ()  # the batch that is being answered
@@ -106,7 +114,7 @@ class DecodedVLM(AnsweringVLM):
             if self._chosen.name == "yes_bias":
                 self._fit(requests)
         texts = super().generate_until(requests, disable_tqdm)
-        if self._loba is None:
+        if not self._says_where:
             return texts
         return [self._with_region(request, text) for request, text in zip(requests, texts, strict=True)]
 
@@ -136,7 +144,10 @@ class DecodedVLM(AnsweringVLM):
         if len(images) != 1:
             found = f"{len(images)} images"
             raise InputError(where, found, row=row, expected=f"one image, of which decoding={name} takes a region")
-        if self._loba is not None:  # the model says it, row by row
+        if self._stated and not cast(Any, request.doc).get("anatomy"):
+            action = "run tasks of HEAL-MedVQA, or name another source of regions"
+            raise InputError(where, "names no anatomy whose place could be asked for", row=row, action=action)
+        if self._says_where:  # row by row
             return
         width, height = images.size(0) if hasattr(images, "size") else images[0].size  # pyright: ignore
         size = None if _control(request) in DONORS else (height, width)
@@ -153,7 +164,7 @@ class DecodedVLM(AnsweringVLM):
     def _region(self, request: Instance) -> np.ndarray:
         """bool (H, W), mirrored with its image. In another patient's image it is taken to lie at the same place."""
         image = images_of(request)[0]
-        if self._loba is not None:
+        if self._says_where:
             located = self._locate(request, image)
             return np.zeros((image.height, image.width), bool) if located is None else rle.decode(located).astype(bool)
         size = None if _control(request) in DONORS else (image.height, image.width)
@@ -162,17 +173,37 @@ class DecodedVLM(AnsweringVLM):
         return region[:, ::-1] if _control(request) == "flipped" else region
 
     def _locate(self, request: Instance, image: Image.Image) -> rle.Rle | None:
-        """Where the trained model says that it looks, in the image's pixels; None where it says nothing of it."""
-        from ..decoding.loba.predict import locate
-
+        """Where the model says that it looks, in the image's pixels; None where it says nothing that can be read."""
         key = request.task_name or "", row_id(request)
         if key not in self._located:
-            prompt = dict(super().tok_batch_multimodal_encode([cast(Any, request.args)[0]], [[image]]))
-            prompt.pop("labels", None)
             with torch.inference_mode():
-                mask = locate(cast(Any, self._loba), image, prompt).mask
+                mask = self._trained_mask(request, image) if self._loba else self._stated_mask(request, image)
             self._located[key] = None if mask is None else rle.encode(mask)
         return self._located[key]
+
+    def _trained_mask(self, request: Instance, image: Image.Image) -> np.ndarray | None:
+        from ..decoding.loba.predict import locate
+
+        prompt = dict(super().tok_batch_multimodal_encode([cast(Any, request.args)[0]], [[image]]))
+        prompt.pop("labels", None)
+        return locate(cast(Any, self._loba), image, prompt).mask
+
+    def _stated_mask(self, request: Instance, image: Image.Image) -> np.ndarray | None:
+        """The model is asked for the place first, in a prompt of its own."""
+        words = asked_for(self._stated, cast(Any, request.doc)["anatomy"])
+        given = {
+            name: value.to(self.device, self.model.dtype if value.is_floating_point() else value.dtype)
+            for name, value in question(self.processor, [image], words).items()
+        }
+        how = {"max_new_tokens": MOST_WORDS, "do_sample": False, "pad_token_id": self.tokenizer.pad_token_id}
+        tokens = self.model.generate(**given, **how)[0, given["input_ids"].shape[1] :]
+        shown, size = None, (image.height, image.width)
+        if "image_grid_thw" in given:
+            patch = self.model.config.vision_config.patch_size
+            shown = tuple(int(side) * patch for side in given["image_grid_thw"][0, 1:])
+        text = self.tokenizer.decode(tokens, skip_special_tokens=False)
+        stated = read_regions(text, self._stated, size, cast(Any, shown or size))
+        return mask_of(stated, size) if stated.outcome == FOUND else None
 
     def _key(self, request: Instance, repeat: int = 0) -> str:
         key = super()._key(request, repeat)

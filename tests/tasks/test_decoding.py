@@ -24,6 +24,7 @@ from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.decoding import highlight, logits, noise
 from medfaith.tasks.decoding.decoders import DECODERS, choose
+from medfaith.tasks.heal.localization import read_reply
 from medfaith.tasks.models import decoded_vlm
 from medfaith.tasks.models.decoded_vlm import bias_for
 from medfaith.tasks.models.families import families
@@ -369,3 +370,39 @@ def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_
     printed = capsys.readouterr().out
     assert "model + LobA, weight 2, regions vindr_cxr_anatomy" in printed
     assert str(tmp_path) not in printed
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "stated", "of_whole"),
+    [("llava", "llava", "qwen3_vl", (1000, 1000)), ("qwen_vl", "qwen2_5_vl", "qwen2_5_vl", None)],
+)
+def test_a_model_states_its_region_itself(
+    file: str, kind: str, stated: str, of_whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In the right half of the image; of Qwen2.5-VL in pixels of what its processor has made of it."""
+    folder = TINY[file].TINY[kind](tmp_path / "model", **TINY[file].IN_DETAIL)
+    given = {"image_string": TINY[file].PLACEHOLDER, "device": "cpu", "dtype": "float32"}
+    lm: Any = cast(Any, HFVisionLM)(str(folder), decoding="crg", regions=f"stated:{stated}", **given)
+    generate, (request, *_) = lm.model.generate, asked()
+    cast(Any, request.doc)["anatomy"] = "heart"
+    image = parts(request)[1][0]
+    grid = dict(lm.tok_batch_multimodal_encode(["<image>x"], [[image]])).get("image_grid_thw")
+    width, height = of_whole or (int(grid[0, 2]) * 14, int(grid[0, 1]) * 14)
+    said = [f'[{{"bbox_2d": [{width // 2}, 0, {width}, {height}], "label": "heart"}}]', "nowhere"]
+
+    def says(**inputs: Any) -> Any:
+        if "custom_generate" in inputs:
+            return generate(**inputs)
+        tokens = lm.tokenizer(said[0], add_special_tokens=False, return_tensors="pt")["input_ids"]
+        return torch.cat([inputs["input_ids"], tokens], dim=1)
+
+    monkeypatch.setattr(lm.model, "generate", says)
+    reply = read_reply(lm.generate_until([request], disable_tqdm=True)[0])
+    expected = np.zeros((image.height, image.width), dtype=bool)
+    expected[:, image.width // 2 :] = True
+    assert np.array_equal(rle.decode(cast(Any, reply.region)).astype(bool), expected)
+    said.pop(0)
+    lm._located.clear()
+    assert read_reply(lm.generate_until([request], disable_tqdm=True)[0]).region is None
+    with pytest.raises(InputError, match=r"is 'stated:words'\n  expected: stated: and one of qwen2_vl"):
+        cast(Any, HFVisionLM)(str(folder), decoding="crg", regions="stated:words", **given)
