@@ -173,7 +173,7 @@ def _internvl(text: str) -> Iterator[_Raw]:
         try:
             boxes = json.loads(found["boxes"])
         except (ValueError, RecursionError):
-            boxes = [[]]
+            boxes: Any = [[]]
         for box in boxes if boxes and isinstance(boxes[0], list) else [boxes]:
             fits = isinstance(box, list) and len(box) == 4 and all(map(_is_number, box))
             yield _Raw(found["label"] or "", box if fits else ())
