@@ -9,12 +9,12 @@ from typing import Any
 
 from medfaith import build
 from medfaith.builders.options import whole
-from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.clinical_bert import TEXT_MODEL
 
 from .loba.command import add_loba
 from .lora.command import add_lora
-from .options import number
+from .options import not_installed, number
 from .recipes import GOLD, RECIPES, SILVER, Options
 
 CACHE = 4.0  # GiB
@@ -144,8 +144,7 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     try:
         from .run import run
     except ImportError as error:
-        needs = f"medfaith train needs torch and transformers ({error})"
-        raise MedfaithError(f"{needs}\n  what to do: uv pip install 'medfaith[hf]'") from error
+        raise not_installed(error) from error
     run(
         arguments.recipe,
         arguments.data,

@@ -10,7 +10,7 @@ from typing import Any
 
 from medfaith import build
 from medfaith.builders.options import whole
-from medfaith.loaders.errors import InputError
+from medfaith.loaders.errors import InputError, MedfaithError
 
 from .settings import Lora, Settings
 
@@ -119,6 +119,12 @@ def told(out: Path, record: Mapping[str, Any]) -> str:
     first, last = (record["losses"][place]["loss"] for place in (0, -1))
     of = f"{record['steps']:,} steps on {record['rows']['n']:,} rows"
     return f"{out}: trained in {of}; loss {first:.3f}, at the end {last:.3f}"
+
+
+def not_installed(error: ImportError) -> MedfaithError:
+    """A training without its libraries."""
+    needs = f"medfaith train needs torch, transformers and peft ({error})"
+    return MedfaithError(f"{needs}\n  what to do: uv pip install 'medfaith[hf]'")
 
 
 def check_out(out: Path) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from medfaith import build
-from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.decoding.titles import SAM
 
-from ..options import add_rows, add_settings, add_shape, check_out, number, settings_of, shape_of, told
+from ..options import add_rows, add_settings, add_shape, check_out, not_installed, number, settings_of, shape_of, told
 
 
 def add_loba(recipes: Any) -> None:
@@ -51,8 +50,7 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         from .run import run
         from .train import Options
     except ImportError as error:
-        needs = f"medfaith train needs torch, transformers and peft ({error})"
-        raise MedfaithError(f"{needs}\n  what to do: uv pip install 'medfaith[hf]'") from error
+        raise not_installed(error) from error
     record = run(
         arguments.pretrained, arguments.sam, arguments.data, build.roots(arguments), arguments.out,
         source=arguments.source, limit=arguments.limit, lora=shape_of(arguments),

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from medfaith import build
-from medfaith.loaders.errors import MedfaithError
 
-from ..options import add_rows, add_settings, add_shape, check_out, settings_of, shape_of, told
+from ..options import add_rows, add_settings, add_shape, check_out, not_installed, settings_of, shape_of, told
 from ..settings import Settings
 
 BENCHMARKS = ("heal", "contrabench")
@@ -51,8 +50,7 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     try:
         from .run import run
     except ImportError as error:
-        needs = f"medfaith train needs torch, transformers and peft ({error})"
-        raise MedfaithError(f"{needs}\n  what to do: uv pip install 'medfaith[hf]'") from error
+        raise not_installed(error) from error
     record = run(
         arguments.benchmark, arguments.pretrained, arguments.data, build.roots(arguments), arguments.out,
         source=arguments.source, limit=arguments.limit, settings=Settings(**settings_of(arguments)),
