@@ -17,6 +17,7 @@ import numpy as np
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity.option_scores import polarity_gap, subsets
 
+from .contrabench_confidence import figure_confidence
 from .contrabench_names import base_name, external, protocol_name, protocol_place
 from .contrabench_option_scores import ScoredRun
 from .contrabench_runs import ORIGINAL, Run, n_errors
@@ -64,6 +65,8 @@ def contrabench_pictures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Dr
             drawn[f"figure_contrabench_03{layout}"] = figure_3(asked)
         if gaps:
             drawn[f"figure_contrabench_05{layout}"] = figure_5(gaps)
+        if (reliability := figure_confidence([run for run in runs if _suffix(run) == layout])) is not None:
+            drawn[f"figure_contrabench_confidence{layout}"] = reliability
     return drawn, []
 
 

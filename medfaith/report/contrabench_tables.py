@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from .contrabench_casebook import casebook_table
+from .contrabench_confidence import confidence_table
 from .contrabench_external import external_tables
 from .contrabench_intervals import interval_tables
 from .contrabench_interventions import intervention_tables
@@ -49,6 +50,7 @@ def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
     """The matrix, the others by number, the casebook."""
     tables = [
         *external_tables(runs), *interval_tables(runs), *internal_tables(runs), *wording_tables(runs),
+        *confidence_table(runs),
         *intervention_tables(runs),
     ]  # fmt: skip
     tables.sort(key=lambda table: (table.name != "table_09_matrix", table.name))

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 REPORT = "report.md"
 _OWN_FILE = re.compile(
-    r"report\.md|(comparison|decoders|casebook(_original)?|heal_extractors|contrabench_readings(_original)?|heal_readings|"
+    r"report\.md|(comparison|decoders|casebook(_original)?|heal_extractors|contrabench_(readings|confidence)(_original)?|heal_readings|"
     r"(heal_)?(runs|(table|figure)_\d\d_\w+)|surgx_(runs|triplets|occlusion|figure_\w+)|wrong_lung_\w+|published_\w+)\.(csv|tex)"
     r"|figure_(contrabench|heal|surgx|wrong_lung)_\w+\.(png|pdf|svg)"
 )

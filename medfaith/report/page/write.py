@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..write import Report
 
 _UNQUOTED = " !$&'()*+,/:;=?@[]^`{|}~"  # in a data URL between double quotes
-_TOLD = ("model", "revision", "precision", "asked by", "data", "build", "lm-eval", "date")
+_TOLD = ("model", "revision", "precision", "asked by", "data", "build", "layout", "lm-eval", "date")
 
 
 def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | None = None) -> str:
@@ -104,7 +104,8 @@ def _told(report: Report) -> list[dict[str, str]]:
     results = report.results
     for run in (*results.runs, *results.scored, *results.heal, *results.surgx, *results.wrong_lung):
         told = _of_results(run.source.path.with_name(f"results_{run.source.date}.json"), run.source.task)
-        row = {"model": run.model_name, **told, "date": run.source.date[:10]}
+        layout = getattr(run.setting, "layout", "")  # of options, which CXR-ContraBench alone has
+        row = {"model": run.model_name, **told, "layout": layout, "date": run.source.date[:10]}
         found.setdefault(tuple(row.values()), row)
     return [{name: row.get(name, "") for name in (*_TOLD, "command")} for row in found.values()]
 
@@ -166,6 +167,7 @@ _PARTS = (  # of a page, which show the scores of some rows each: anchor, title,
 _TITLES = {
     "figure_contrabench_03": "Accuracy before and after the verifier, and what the answers are",
     "figure_contrabench_05": "Gaps of option scores",
+    "figure_contrabench_confidence": "Stated confidence, and how often it is right",
     "figure_heal_f1": "F1 of yes/no and of open-ended questions",
     "figure_heal_tpt_vpt": "TPT and VPT",
     "figure_heal_07": "F1 by how well a model localizes",
