@@ -22,9 +22,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from PIL import Image, ImageDraw
-
 FOUND, NONE, UNREADABLE = "found", "none", "unreadable"
 LONGEST = 100_000  # characters of an answer that are read
 MOST = 1_000  # beginnings of JSON that are tried
@@ -96,21 +93,6 @@ def read_regions(text: str, kind: str, size: tuple[int, int], shown: tuple[int, 
             return Stated(UNREADABLE)
         shapes.append(shape)
     return Stated(FOUND, tuple(shapes)) if shapes else Stated(NONE)
-
-
-def mask_of(stated: Stated, size: tuple[int, int]) -> np.ndarray:
-    """All regions together: bool (height, width). A pixel belongs to a box if its middle lies in it."""
-    mask = np.zeros(size, dtype=bool)
-    for shape in stated.shapes:
-        if len(shape.corners) == 2:
-            (left, top), (right, bottom) = shape.corners
-            columns, rows = np.arange(size[1]) + 0.5, np.arange(size[0]) + 0.5
-            mask |= ((rows >= top) & (rows < bottom))[:, None] & ((columns >= left) & (columns < right))
-        else:
-            drawn = Image.new("1", (size[1], size[0]))
-            ImageDraw.Draw(drawn).polygon([*shape.corners], fill=1)
-            mask |= np.asarray(drawn)
-    return mask
 
 
 def _shape(raw: _Raw, extent: Sequence[float], middle: float, size: tuple[int, int]) -> Shape | None:

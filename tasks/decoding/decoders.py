@@ -2,13 +2,24 @@
 
 | name | contrast | paper |
 |---|---|---|
-| `vcd` | the image under diffusion noise | Leng et al. 2024 |
-| `crg` | the image with the region painted black | Wan et al. 2025 |
-| `m3id` | the question without the image | Favero et al. 2024 |
-| `icd` | a disturbing instruction | Wang et al. 2024 |
-| `prompt_highlighter` | more attention to the region in the language model, against none | Zhang et al. 2024b |
-| `loba` | more attention to the region in the vision encoder, against none | HEAL-MedVQA, section 4.2 |
+| `vcd` | the image under diffusion noise | Leng et al. 2024, equations 3 and 4 |
+| `crg` | the image with the region painted black | Wan et al. 2025, section 3 |
+| `m3id` | the question without the image | Favero et al. 2024, section 4 |
+| `icd` | a disturbing instruction | Wang et al. 2024, section 3.3 |
+| `prompt_highlighter` | more attention to the region in the language model | Zhang et al. 2024b, section 3 |
+| `loba` | more attention to the region in the vision encoder | HEAL-MedVQA, section 4.2, equations 5 to 8 |
 | `greedy`, `cutoff`, `yes_bias` | none: the controls of such comparisons | Yin et al. 2025 |
+
+| parameter | symbol | default | of |
+|---|---|---|---|
+| `alpha` | alpha, the weight of the contrast | 1 | `vcd`, `crg`, `icd` |
+| `beta` | beta, the cutoff | 0.1 | `vcd`, `icd`, `cutoff` |
+| `noise_step` | T, of 1,000 steps of diffusion | 500 | `vcd` |
+| `forgetting` | lambda in gamma_t = exp(-lambda t) | 0.02 | `m3id` |
+| `confident` | alpha, the probability from which nothing is added | 1: always added | `m3id` |
+| `disturbance` | X_d | `DISTURBANCE` | `icd` |
+| `weight` | beta, w: added to attention logits | 2; of `loba` 3 (Table 8) | both highlighters |
+| `gamma` | gamma, the weight of the highlighted branch | 1.3 | both highlighters |
 
 OPERA, SID and HALC need loops of their own (beam search with a roll-back, attention that chooses tokens, a detector).
 They are not here.

@@ -7,7 +7,10 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ...evaluate_metrics.reading.stated_regions import KINDS
+import numpy as np
+from PIL import Image, ImageDraw
+
+from ...evaluate_metrics.reading.stated_regions import KINDS, Stated
 from ...loaders.anatomy_masks import open_masks
 from ...loaders.errors import InputError
 from ...loaders.rle import Rle
@@ -38,6 +41,21 @@ def check_kind(kind: str) -> None:
 def asked_for(kind: str, what: str) -> str:
     """The prompt that asks a model of this kind for a place; the sentences are ours, in each family's format."""
     return _ASKED.get(kind, _JSON).format(what=what)
+
+
+def mask_of(stated: Stated, size: Size) -> np.ndarray:
+    """All regions together: bool (height, width). A pixel belongs to a box if its middle lies in it."""
+    mask = np.zeros(size, dtype=bool)
+    for shape in stated.shapes:
+        if len(shape.corners) == 2:
+            (left, top), (right, bottom) = shape.corners
+            columns, rows = np.arange(size[1]) + 0.5, np.arange(size[0]) + 0.5
+            mask |= ((rows >= top) & (rows < bottom))[:, None] & ((columns >= left) & (columns < right))
+        else:
+            drawn = Image.new("1", (size[1], size[0]))
+            ImageDraw.Draw(drawn).polygon([*shape.corners], fill=1)
+            mask |= np.asarray(drawn)
+    return mask
 
 
 def source_of(name: str) -> Find:

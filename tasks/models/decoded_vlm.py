@@ -16,7 +16,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER
 from PIL import Image
 
-from ...evaluate_metrics.reading.stated_regions import FOUND, mask_of, read_regions
+from ...evaluate_metrics.reading.stated_regions import FOUND, read_regions
 from ...loaders import rle
 from ...loaders.errors import InputError, MedfaithError
 from ..controls import DONORS
@@ -26,7 +26,7 @@ from ..decoding.highlight import TEXT, VISION, Light, lit, use
 from ..decoding.logits import biased
 from ..decoding.noise import noised
 from ..decoding.patches import coverage, covered, in_windows
-from ..decoding.regions import GOLD, asked_for, check_kind, source_of
+from ..decoding.regions import GOLD, asked_for, check_kind, mask_of, source_of
 from ..decoding.titles import SAM
 from ..explain.occlusion import occluded
 from ..explain.tiles import shares

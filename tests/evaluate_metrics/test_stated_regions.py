@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.reading.stated_regions import FOUND, KINDS, NONE, UNREADABLE, mask_of, read_regions
+from medfaith.evaluate_metrics.reading.stated_regions import FOUND, KINDS, NONE, UNREADABLE, read_regions
+from medfaith.tasks.decoding.regions import mask_of
 
 SIZE, SHOWN = (400, 200), (280, 140)  # height and width
 WRITTEN = {  # a box of x0, y0, x1, y1 in the units of the kind

@@ -27,7 +27,7 @@ from medfaith.tasks.decoding.decoders import DECODERS, choose
 from medfaith.tasks.heal.localization import read_reply
 from medfaith.tasks.models import decoded_vlm
 from medfaith.tasks.models.decoded_vlm import bias_for
-from medfaith.tasks.models.families import families
+from medfaith.tasks.models.families import Seen, claimed, families, tiles_of
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from tests.tasks.test_families import FILES, SIZES, TINY
 from tests.tasks.test_families import noise as picture
@@ -406,3 +406,39 @@ def test_a_model_states_its_region_itself(
     assert read_reply(lm.generate_until([request], disable_tqdm=True)[0]).region is None
     with pytest.raises(InputError, match=r"is 'stated:words'\n  expected: stated: and one of qwen2_vl"):
         cast(Any, HFVisionLM)(str(folder), decoding="crg", regions="stated:words", **given)
+
+
+@pytest.mark.parametrize("size", SIZES[:1], ids=str)
+def test_lit_tokens_are_those_of_the_region(scene: Scene, size: tuple[int, int]):
+    """Prompt Highlighter's weights stand at the image's tokens, of which the lit ones lie in the region."""
+    image = picture(size)
+    inside = block(image)
+    request = Instance(
+        cast(Any, "generate_until"), {"id": "r", "region": rle.encode(inside)},
+        ("Look: <image>Edema?", {}, {"visual": [image]}), 0, ("t", 0, 1),
+    )  # fmt: skip
+    decoded = under(scene.lm, "prompt_highlighter", weight=2)
+    with decoded._asking([request]):
+        ids = decoded.tok_batch_multimodal_encode(["Look: <image>Edema?"], [[image]])["input_ids"][0]
+        weights = decoded._light.weights
+    assert not weights[1].any(), "the second branch is plain"
+    lit = weights[0] > 0
+    assert set(weights[0].tolist()) == {0.0, 2.0}
+    assert (ids[lit] == scene.lm.model.config.image_token_id).all()
+    inputs = dict(scene.lm.tok_batch_multimodal_encode(["Look: <image>Edema?"], [[image]]))
+    family, config = cast(Any, claimed(scene.lm.model.config)), scene.lm.model.config
+    positions = family.positions(inputs, config)
+    seen = Seen(len(positions), (image.height, image.width), inputs, config, scene.lm.processor)
+    for tile in tiles_of(family, seen):
+        x, y, width, height = tile.window
+        rows, columns = tile.tokens.shape
+        for row, column in np.ndindex(rows, columns):
+            cell = np.zeros_like(inside)
+            top, left = y + row * height / rows, x + column * width / columns
+            cell[
+                max(0, round(top)) : round(top + height / rows), max(0, round(left)) : round(left + width / columns)
+            ] = True
+            share = (inside & cell).sum() / (height / rows * width / columns)
+            if abs(share - 0.5) > 0.15 and share > 0.25:
+                is_lit = bool(lit[positions[tile.tokens[row, column]]])
+                assert is_lit == (share > 0.5), (row, column, share)
