@@ -1,4 +1,4 @@
-"""HEAL-MedVQA's Tables 2, 3 and 4 (section 5)."""
+"""HEAL-MedVQA's Tables 2, 3, 4, 5 and 8 (section 5, appendix C)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from medfaith.evaluate_metrics.tpt import score as tpt
+from medfaith.tasks.decoding.titles import TITLES
 
 from .heal_localization import anatomy_table, localization_table
 from .heal_runs import SOURCES, HealRun
@@ -26,6 +27,7 @@ from .tables import (
 from .unread import unread_share
 
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
+LOBA, PLAIN = TITLES["loba"], TITLES["greedy"]
 INTERVALS = f"95% intervals: bootstrap over images, 2,000 resamples, seed {SEED}."
 
 
@@ -37,7 +39,7 @@ def heal_tables(runs: Sequence[HealRun]) -> list[Table]:
     tables += [_accuracy_table(runs)] if asked & {"closed", "open"} else []
     tables += [_tpt_table(runs)] if "tpt" in asked else []
     tables += [_vpt_table(runs)] if "vpt" in asked else []
-    return tables + localization_table(runs) + anatomy_table(runs)
+    return tables + _loba_tables(runs) + localization_table(runs) + anatomy_table(runs)
 
 
 def place(run: HealRun) -> tuple:
@@ -125,6 +127,31 @@ def _vpt_table(runs: Sequence[HealRun]) -> Table:
     notes = [f"Share of true positives whose Yes turns to No with another patient's region in the image. "
              f"{_PAIRED_NOTE}"]  # fmt: skip
     return _table("heal_table_04_vpt", "HEAL Table 4: VPT", [("vpt", c) for c in columns], runs, notes)
+
+
+def _loba_tables(runs: Sequence[HealRun]) -> list[Table]:
+    """What LobA's parts and its added weight do; none without a run of LobA's highlighter."""
+    highlighted = [run for run in runs if _decoder(run) == LOBA]
+    of_models = {run.model for run in highlighted}
+    parts = [run for run in runs if run.model in of_models and _decoder(run) in ("", PLAIN, LOBA)]
+    f1 = [
+        (ask, _score_column(f"{ASKED[ask]} F1 [95% CI]", name))
+        for ask, name in (("closed", "yes_no_f1"), ("open", "open_f1"))
+    ]
+    perturbed = [(ask, _score_column(f"{ask.upper()} [95% CI]", ask)) for ask in ("tpt", "vpt")]
+    about = (
+        "The model alone; greedy with regions=loba:..., which localizes only (the paper's LobA w/o self-prompt); and "
+        f"LobA, whose highlighter acts on that region, or on the one that stands there. {INTERVALS}"
+    )
+    found = [_table("heal_table_05_parts", "HEAL Table 5: LobA's parts", [*perturbed, *f1], parts, [about])]
+    weights = f"A row for each weight that is added to the attention logits of the region's patches. {INTERVALS}"
+    found += [_table("heal_table_08_weights", "HEAL Table 8: the added weight", f1, highlighted, [weights])]
+    return [table for table in found if table.rows] if highlighted else []
+
+
+def _decoder(run: HealRun) -> str:
+    """Its name without parameters; "" without one."""
+    return run.source.decoding.partition(",")[0]
 
 
 def _table(

@@ -46,6 +46,26 @@ def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path, capsy
     capsys.readouterr()
 
 
+def test_lobas_parts_and_weights_have_tables_of_their_own(tmp_path: Path):
+    given = {"plain": {}, "located": {"decoding": "greedy", "regions": "loba:/x/loba"}} | {
+        str(weight): {"decoding": "loba", "weight": weight} for weight in (0.5, 4)
+    }
+    for number, (name, arguments) in enumerate(given.items()):
+        answers = [(doc, "Yes" if at <= 2 * number else "No") for at, doc in enumerate(POSITIVE)]
+        write_heal(tmp_path / "runs" / name, "closed", answers, model_args={"pretrained": "org/vlm"} | arguments)
+    other = {"pretrained": "org/other"}
+    write_heal(tmp_path / "runs" / "other", "closed", [(doc, "Yes") for doc in POSITIVE], model_args=other)
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    parts, weights = (
+        {row["model"]: row["vindr_yes_no_f1"] for row in csv_rows(tmp_path / "out" / f"heal_table_{name}.csv")}
+        for name in ("05_parts", "08_weights")
+    )
+    assert [*weights] == ["org/vlm + LobA, weight 0.5", "org/vlm + LobA, weight 4"]
+    assert [*parts] == ["org/vlm", *weights, "org/vlm + greedy, regions loba"]
+    recall = 5 / 10
+    assert float(weights["org/vlm + LobA, weight 0.5"]) == pytest.approx(2 * recall / (1 + recall))
+
+
 def test_runs_without_a_decoder_have_no_such_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     write_heal(tmp_path / "runs", "closed", [(doc, "Yes") for doc in POSITIVE])
     assert main(["report", str(tmp_path / "runs"), "--markdown"]) == 0
