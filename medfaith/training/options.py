@@ -118,7 +118,7 @@ def told(out: Path, record: Mapping[str, Any]) -> str:
     """What a training ends with."""
     first, last = (record["losses"][place]["loss"] for place in (0, -1))
     of = f"{record['steps']:,} steps on {record['rows']['n']:,} rows"
-    return f"{out}: trained in {of}; loss {first:.3f}, at the end {last:.3f}"
+    return f"{out}: trained in {of}; loss {first:.3f} in the first step, {last:.3f} when last logged"
 
 
 def not_installed(error: ImportError) -> MedfaithError:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -74,6 +75,7 @@ class DecodedVLM(AnsweringVLM):
         self._stated = regions.removeprefix(STATED) if regions.startswith(STATED) else ""
         if self._stated:
             check_kind(self._stated)
+        self._regions_from = hashlib.sha256(regions.encode()).hexdigest()[:16]  # a place on this machine is nobody's
         self._says_where = bool(trained or self._stated)
         self._region_of = source_of(GOLD if self._says_where else regions)
         self._loba: Loba | None = None
@@ -97,6 +99,14 @@ class DecodedVLM(AnsweringVLM):
         loba.vlm = loba.vlm.merge_and_unload()
         self._loba, self._model = loba.to(self.device), loba.vlm
         self.processor, self.tokenizer = loba.encoder.processor, loba.encoder.tokenizer
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        """With the decoder: what it answers is kept apart from what the model alone answers, heatmaps too."""
+        if self._chosen is None:
+            return super()._facts
+        given = {"decoding": self._chosen.name, **self._chosen.values, "regions": self._regions_from}
+        return super()._facts | given
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """As AnsweringVLM's, under the decoder.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from medfaith.tasks.decoding.decoders import DECODERS, choose
 from medfaith.tasks.heal.localization import read_reply
 from medfaith.tasks.models import decoded_vlm
 from medfaith.tasks.models.decoded_vlm import bias_for
+from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.families import Seen, claimed, families, tiles_of
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from tests.tasks.test_families import FILES, SIZES, TINY
@@ -338,6 +340,13 @@ def test_rows_that_a_decoder_cannot_take_are_refused_before_the_first_answer(
 ):
     folder = TINY["llava"].save(tmp_path / "model")
     lm = cast(Any, HFVisionLM)(str(folder), decoding="loba", image_string="<image>", device="cpu")
+    explained: Any = [
+        cast(Any, ExplainedVLM)(
+            str(folder), image_string="<image>", device="cpu", store=str(tmp_path / "maps"), **given
+        )
+        for given in ({}, {"decoding": "vcd"}, {"decoding": "vcd", "alpha": 2})
+    ]
+    assert len({json.dumps(one._identity("t")) for one in explained}) == 3, "no heatmap or answer is another decoder's"
     requests = asked()
     cast(Any, requests[0].doc).update(change)
     with pytest.raises(InputError, match=f"(?s)row 'r0'.*{words}|{words}"):
