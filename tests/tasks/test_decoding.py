@@ -40,8 +40,8 @@ KINDS = [
     for kind in TINY[file].TINY
     if importlib.import_module(f"medfaith.tasks.models.families.{file}").FAMILY.decoded
 ]
-QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?", "A nodule?"]
-N_TOKENS = 4
+QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?"]
+N_TOKENS = 3
 PLAIN: dict[str, dict[str, Any]] = {  # with these a decoder is greedy search
     "vcd": {"alpha": 0, "beta": 0}, "crg": {"alpha": 0}, "icd": {"alpha": 0, "beta": 0}, "m3id": {"forgetting": 0},
     "prompt_highlighter": {"weight": 0}, "loba": {"weight": 0}, "cutoff": {}, "greedy": {}, "yes_bias": {"bias": 0},
