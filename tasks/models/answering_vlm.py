@@ -200,7 +200,7 @@ class AnsweringVLM(HFMultimodalLM):
             model=self._fingerprint,
             prompt=context,
             tokens=self.tokenizer(context)["input_ids"],  # those of another tokenizer are another prompt
-            images=[_pixels(image) for image in auxiliary["visual"]],
+            images=[pixels_digest(image) for image in auxiliary["visual"]],
             asked=asked,
             seed=torch.initial_seed() if sampled else None,
             repeat=repeat,
@@ -228,7 +228,8 @@ class AnsweringVLM(HFMultimodalLM):
         return key_of(**self._facts, **told, arguments=self._arguments, transformers=transformers.__version__)
 
 
-def _pixels(image: Image.Image) -> str:
+def pixels_digest(image: Image.Image) -> str:
+    """What tells an image from others: its mode, its size and a SHA-256 of its pixels."""
     return f"{image.mode} {image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
@@ -33,7 +34,7 @@ from ..explain.occlusion import occluded
 from ..explain.tiles import shares
 from .answer_store import key_of
 from .answered import question
-from .answering_vlm import AnsweringVLM, Generated
+from .answering_vlm import AnsweringVLM, Generated, pixels_digest
 from .families import Seen, claimed, families, tiles_of
 from .image_lm import images_of, row_id
 
@@ -71,6 +72,9 @@ class DecodedVLM(AnsweringVLM):
     ) -> None:
         self._chosen: Chosen | None = choose(decoding, kwargs) if decoding else None
         refuse_others(kwargs, "a decoder, as in decoding=vcd")
+        if regions != GOLD and not decoding:
+            action = "name a decoder, too, such as decoding=loba (decoding=greedy changes no answer)"
+            raise InputError("--model_args regions", f"is {regions!r} without a decoder", action=action)
         trained = regions.removeprefix(TRAINED) if regions.startswith(TRAINED) else ""
         self._stated = regions.removeprefix(STATED) if regions.startswith(STATED) else ""
         if self._stated:
@@ -79,17 +83,20 @@ class DecodedVLM(AnsweringVLM):
         self._says_where = bool(trained or self._stated)
         self._region_of = source_of(GOLD if self._says_where else regions)
         self._loba: Loba | None = None
-        self._located: dict[tuple[str, str], rle.Rle | None] = {}  # by task and row
+        self._located: dict[tuple[str, str], rle.Rle | None] = {}  # by the prompt and the image's pixels
         self._asked: Sequence[Instance] = ()  # the batch that is being answered
         self._light: Light | None = None  # of the batch that is being answered
         self._bias: dict[str, float] = {}  # by task
         super().__init__(pretrained, **kwargs)
-        if self._chosen is not None:
-            _check_family(self._chosen.name, self.model.config)
         if trained:
             self._take_trained(Path(trained).expanduser(), sam)
         if self._chosen is not None and self._chosen.name in LIT:
             use(self.model, LIT[self._chosen.name])
+
+    def _create_model(self, *given: Any, **options: Any) -> None:
+        if self._chosen is not None:
+            _check_family(self._chosen.name, cast(Any, self).config)  # before the weights are loaded
+        cast(Any, super())._create_model(*given, **options)
 
     def _take_trained(self, folder: Path, sam: str) -> None:
         """Becomes the model that `medfaith train loba` has trained, which says where it looks."""
@@ -184,7 +191,7 @@ class DecodedVLM(AnsweringVLM):
 
     def _locate(self, request: Instance, image: Image.Image) -> rle.Rle | None:
         """Where the model says that it looks, in the image's pixels; None where it says nothing that can be read."""
-        key = request.task_name or "", row_id(request)
+        key = cast(Any, request.args)[0], pixels_digest(image)  # a row has other pixels under a control
         if key not in self._located:
             with torch.inference_mode():
                 mask = self._trained_mask(request, image) if self._loba else self._stated_mask(request, image)
@@ -396,7 +403,7 @@ class DecodedVLM(AnsweringVLM):
             self._bias[task] = values["bias"]
             if values["yes_share"] is not None:
                 self._bias[task] = bias_for(self._margins(of_task), values["yes_share"])
-                print(f"decoding=yes_bias: {task}: bias {self._bias[task]:.4f}", flush=True)
+                print(f"decoding=yes_bias: {task}: bias {self._bias[task]:.4f}", file=sys.stderr)
 
     def _margins(self, requests: Sequence[Instance]) -> np.ndarray:
         """By how much the likeliest yes is above the likeliest no where the answer begins, in logits: shape (n,)."""

@@ -323,6 +323,7 @@ def test_what_no_decoder_takes_is_refused(name: str, values: dict[str, Any], wor
 
 def test_a_family_that_was_not_tested_is_refused_when_it_is_loaded(tmp_path: Path):
     folder = TINY["mllama"].TINY["mllama"](tmp_path / "model", **TINY["mllama"].IN_DETAIL)
+    (folder / "model.safetensors").unlink()  # nor are its weights looked at
     with pytest.raises(MedfaithError, match=r"decoding=vcd: mllama is none (.|\n)*a model of LLaVA-NeXT, Gemma 3"):
         cast(Any, HFVisionLM)(str(folder), decoding="vcd", image_string="<|image|>", device="cpu")
     assert {family.name for family in families() if not family.decoded} >= {"PaliGemma"}
@@ -351,6 +352,8 @@ def test_rows_that_a_decoder_cannot_take_are_refused_before_the_first_answer(
     cast(Any, requests[0].doc).update(change)
     with pytest.raises(InputError, match=f"(?s)row 'r0'.*{words}|{words}"):
         lm.generate_until(requests[::-1])
+    with pytest.raises(InputError, match="is 'stated:plain' without a decoder"):
+        cast(Any, HFVisionLM)(str(folder), regions="stated:plain", image_string="<image>", device="cpu")
     with pytest.raises(InputError, match="decoding: changes answers, not scores"):
         lm.loglikelihood([])
     two = asked()[:1]
@@ -379,6 +382,11 @@ def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_
     printed = capsys.readouterr().out
     assert "model + LobA, weight 2, regions vindr_cxr_anatomy" in printed
     assert str(tmp_path) not in printed
+
+
+def noisy(image: Image.Image) -> Image.Image:
+    """Another image of the same size, as a control shows in a row's place."""
+    return picture(image.size, 99)
 
 
 @pytest.mark.parametrize(
@@ -410,6 +418,12 @@ def test_a_model_states_its_region_itself(
     expected = np.zeros((image.height, image.width), dtype=bool)
     expected[:, image.width // 2 :] = True
     assert np.array_equal(rle.decode(cast(Any, reply.region)).astype(bool), expected)
+    said[0] = said[0].replace(f"[{width // 2}, 0, {width},", f"[0, 0, {width // 2},")
+    control = Instance(
+        cast(Any, "generate_until"), request.doc, (*request.args[:2], {"visual": [noisy(image)]}), 0, ("t", 0, 1)
+    )  # fmt: skip
+    reply = read_reply(lm.generate_until([control], disable_tqdm=True)[0])
+    assert np.array_equal(rle.decode(cast(Any, reply.region)).astype(bool), ~expected), "other pixels, another place"
     said.pop(0)
     lm._located.clear()
     assert read_reply(lm.generate_until([request], disable_tqdm=True)[0]).region is None
