@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -22,10 +22,17 @@ from . import hub, manifest
 from .manifest import Difference
 
 SETTINGS = ("seed", "arguments", "medfaith")
+MASKS = "_anatomy"  # where the names of sources of masks end
 OTHER_MASKS = (
-    "rows with other masks are else the same: the masks were made by who published them, or by you. Other masks may "
-    "also relate other findings to an anatomy, and so give rows that are missing, extra or different; with the same "
-    "masks, these come of other rules or labels"
+    "rows with other masks are else the same: the masks were made by who published them, or by you. Other masks also "
+    "relate other findings to an anatomy, which makes rows missing, extra or different"
+)
+MASKS_ALONE = (
+    "release, seed, options and labels are the same here and there, and the masks are not: these come of the masks"
+)
+RULES_ALONE = "the masks are the same here and there: no row differs because of them"
+BOTH = (
+    "masks and {} are not the same here and there: which of them makes a row missing, extra or different is not known"
 )
 Name = tuple[str, str]  # config and split
 
@@ -66,8 +73,8 @@ def against(publication: Publication, repo_id: str) -> Comparison:
         own = manifest.without_masks(publication)
         differences = [manifest.told_apart(found, own, others) for found in differences]
     notes = _notes(ours, record)
-    if any(found.other_masks for found in differences):
-        notes.append(OTHER_MASKS)
+    if others and any(of.missing or of.extra or of.different or of.other_masks for of in differences):
+        notes += _told_of_masks(ours, record, differences)
     if other_keys:
         notes.append(
             "row hashes made with keys of other labels differ even where the rows are equal: splits were compared as a "
@@ -210,6 +217,30 @@ def _notes(built: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:
         if others := _others(ours.get("files", {}), theirs["files"]):
             notes.append(f"{source}: made from other label files: {', '.join(others)}")
     return notes
+
+
+def _told_of_masks(
+    built: Mapping[str, Any], published: Mapping[str, Any], differences: Iterable[Difference]
+) -> Iterator[str]:
+    """What may be due to other masks. A build is made of its release, seed, options, labels and masks, and no more."""
+    ours, theirs = ({**record, "arguments": _rules(record)} for record in (built, published))
+    rules = [key for key in SETTINGS if ours[key] != theirs.get(key)]
+    files = {
+        source: _others(ours["sources"].get(source, {}).get("files", {}), of["files"])
+        for source, of in theirs["sources"].items()
+    }
+    labels = [source for source, others in files.items() if others and not source.endswith(MASKS)]
+    if any(found.other_masks for found in differences):
+        yield OTHER_MASKS
+    if not any(others for source, others in files.items() if source.endswith(MASKS)):
+        yield RULES_ALONE
+    else:
+        yield BOTH.format(" and ".join([*rules, *labels])) if rules or labels else MASKS_ALONE
+
+
+def _rules(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that rows depend on."""
+    return {name: value for name, value in record.get("arguments", {}).items() if name != "segmenter"}
 
 
 def _others(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 
+from medfaith.builders import heal_medvqa
 from medfaith.builders.write import configs_header, front_matter
 from medfaith.cards import publication
 from medfaith.cards.publish import against, manifest
@@ -130,6 +131,37 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
     status, out, _ = medfaith("verify", phantom_heal_build / name, "--against", f"clinic/{name}")
     first = next(line.split() for line in out.splitlines() if line.startswith("vindr  "))
     assert (status, first[3:]) == (5, ["0", "0", "1", "1"])
+
+
+@pytest.mark.parametrize(
+    ("other_masks", "options", "note"),
+    [
+        (True, None, against.MASKS_ALONE),
+        (False, heal_medvqa.Options(threshold=0.5), against.RULES_ALONE),
+        (True, heal_medvqa.Options(threshold=0.5), against.BOTH.format("arguments")),
+        (True, heal_medvqa.Options(segmenter="another"), against.MASKS_ALONE),
+    ],
+    ids=["other masks", "another rule", "both", "other masks of another segmenter"],
+)
+def test_it_is_said_whether_masks_or_rules_make_other_questions(
+    other_masks, options, note, medfaith, hub, phantom_heal_build, phantom_heal_roots, tmp_path
+):
+    name, source = "heal-medvqa-vindr_cxr", "vindr_cxr_anatomy"
+    roots = {key: path for key, path in phantom_heal_roots.items() if key.startswith("vindr_cxr")}
+    if other_masks:  # of which one names no heart: questions about hearts are gone
+        of_all = json.loads((roots[source] / "anatomy.json").read_text())
+        heart = next(category["id"] for category in of_all["categories"] if category["name"] == "heart")
+        of_all["annotations"] = [one for one in of_all["annotations"] if one["category_id"] != heart]
+        roots[source] = tmp_path / "masks"
+        roots[source].mkdir()
+        (roots[source] / "anatomy.json").write_text(json.dumps(of_all))
+    publish(hub, phantom_heal_build / name)
+    [folder] = heal_medvqa.build(roots, tmp_path / "build", options=options)
+    status, out, _ = medfaith("verify", folder, "--against", f"clinic/{name}")
+    assert status in (3, 4, 5)
+    assert [
+        note for note in (against.MASKS_ALONE, against.RULES_ALONE, against.BOTH.format("arguments")) if note in out
+    ] == [note]
 
 
 def other_keys(record):
