@@ -5,21 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-from tqdm import tqdm
 
 from ..loaders import sources
 from ..loaders.errors import InputError, MissingSourceError
 from .label_keys import KEYS, Labels, label_key
 from .options import check
+from .parallel import Workers
 from .verify import Verdict, verify_repository
 from .write import Family, Split, source_record, write_repository
 
@@ -32,7 +28,7 @@ class Request:
     """What one build is asked for.
 
     roots: source id -> folder or file. named: the configs that the caller named; none: all that the roots allow.
-    configs: those to make, each once. options: of the benchmark's own class. workers: the rows do not depend on it.
+    configs: those to make, each once. options: of the benchmark's own class. workers: the rows do not depend on them.
     """
 
     roots: Mapping[str, Path]
@@ -40,7 +36,7 @@ class Request:
     configs: Sequence[str]
     seed: int
     options: Any
-    workers: int
+    workers: Workers
 
     def root(self, source_id: str) -> Path:
         """Where a source lies. Raises MissingSourceError, which says how to get it."""
@@ -115,22 +111,27 @@ class Benchmark:
         seed: int = 0,
         options: Any = None,
         workers: int = 1,
+        dask: str | None = None,
         card: Callable[[str], str] = lambda name: f"# {name}\n",
     ) -> list[Path]:
         """Builds the configs (default: all whose sources have roots) below `out`; returns the repositories' folders.
 
         Args:
             roots: source id -> folder or label file. card: README body for a repository's name.
-            seed: of what is drawn at random. workers: the bytes written do not depend on it.
+            seed: of what is drawn at random. workers: processes or threads; dask: the address of a scheduler whose
+                workers take the place of processes. The bytes written do not depend on them.
 
         Raises:
             InputError: an unknown config or option, and whatever is wrong with a source.
             MissingSourceError: a config whose sources have no root.
+            MedfaithError: a worker that was killed, a cluster that cannot be used.
         """
         options = self.options() if options is None else options
         check(options)
         chosen = self.wanted(configs, roots)
-        request = Request(roots, tuple(configs or ()), chosen, seed, options, workers)
+        who = Workers(workers, dask)
+        who.check()
+        request = Request(roots, tuple(configs or ()), chosen, seed, options, who)
         return [self._write(repository, request, out, card) for repository in self.make(request)]
 
     def wanted(self, configs: Sequence[str] | None, roots: Mapping[str, Path]) -> list[str]:
@@ -154,12 +155,12 @@ class Benchmark:
     def _write(self, repository: Repository, request: Request, out: Path, card: Callable[[str], str]) -> Path:
         name = f"{self.name}-{repository.source}"
         # Hashing unpacks the label files again: it runs beside the writing.
-        with ThreadPoolExecutor(1) as beside, _progress(f"write {name}", repository.splits) as tracked:
-            described = beside.submit(_described, repository)
+        with ThreadPoolExecutor(1) as beside:
+            described = beside.submit(_described, repository, request.workers)
             return write_repository(
                 out,
                 name,
-                tracked,
+                repository.splits,
                 exports=repository.exports,
                 families=self.family,
                 record=lambda: self._record(repository, request, described.result()),
@@ -200,20 +201,7 @@ class Benchmark:
         ]
 
 
-def _described(repository: Repository) -> dict[str, Any]:
+def _described(repository: Repository, workers: Workers) -> dict[str, Any]:
     """What takes time to describe: the label files, and the keys."""
-    files = {source_id: source_record(source_id, of) for source_id, of in sorted(repository.files.items())}
+    files = {source_id: source_record(source_id, of, workers) for source_id, of in sorted(repository.files.items())}
     return {"sources": files, KEYS: {split: label_key(labels()) for split, labels in repository.keyed.items()}}
-
-
-@contextmanager
-def _progress(title: str, splits: Sequence[Split]) -> Iterator[list[Split]]:
-    """The same splits, each of which moves a progress bar on when it has been made."""
-    with tqdm(desc=title, total=len(splits), disable=None, leave=False) as bar:
-
-        def ticking(split: Split) -> pa.Table:
-            table = split.make()
-            bar.update()
-            return table
-
-        yield [Split(s.config, s.name, partial(ticking, s)) for s in splits]

@@ -13,7 +13,6 @@ import json
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -30,9 +29,11 @@ from filelock import FileLock, Timeout
 from ..loaders import sources
 from ..loaders.errors import InputError, MedfaithError
 from ..loaders.whole import whole_folder
+from .parallel import HERE, Workers, pieces
 from .rowset import rowset_sha256, value_counts
 
 FEW = 20  # label files that build.json lists one by one
+FILES_A_TASK = 20
 ROWS_PER_FILE = 500_000
 ROWS_PER_GROUP = 10_000  # a few megabytes: what a reader that streams fetches at a time
 RECORD = "build.json"
@@ -65,13 +66,13 @@ def write_repository(
     record: Callable[[], dict[str, Any]],
     card: str,
     exports: Mapping[str, bytes] | None = None,
-    workers: int = 1,
+    workers: Workers = HERE,
 ) -> Path:
     """Writes one repository below `out` and returns its folder; a killed or failed write leaves the old one as it was.
 
     Args:
         name: folder and repository name, `<benchmark>-<source>`.
-        splits: what to write; `workers` of them are made and written at a time, with the same bytes for any number.
+        splits: what to write; `workers` make and write several at a time, with the same bytes for any number.
         families: config -> what its rows are.
         record: gives the provenance for build.json (version, seed, arguments, sources) when the rows are written.
         card: body of README.md below the YAML header.
@@ -86,8 +87,11 @@ def write_repository(
             )
         try:
             with whole_folder(target) as folder:
-                with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-                    summaries = list(pool.map(partial(_write_split, folder, families), splits))
+                work, title = partial(_write_split, folder, families), f"write {name}"
+                with workers.each(
+                    work, pieces(splits, 1), title=title, unit="splits", total=len(splits), small=True
+                ) as made:
+                    summaries = list(made)
                 keys = (f"{split.config}/{split.name}" for split in splits)
                 written = record() | {"splits": dict(zip(keys, summaries, strict=True))}
                 for path, data in (exports or {}).items():
@@ -102,7 +106,8 @@ def write_repository(
     return out / name
 
 
-def _write_split(folder: Path, families: Callable[[str], Family], split: Split) -> dict[str, Any]:
+def _write_split(folder: Path, families: Callable[[str], Family], task: Sequence[Split]) -> dict[str, Any]:
+    (split,) = task
     family = families(split.config)
     table = split.make().cast(family.features.arrow_schema)
     write_split(folder, split.config, split.name, table)
@@ -138,30 +143,36 @@ def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
-def source_record(source_id: str, files: Sequence[Path]) -> dict[str, Any]:
+def source_record(source_id: str, files: Sequence[Path], workers: Workers = HERE) -> dict[str, Any]:
     """What build.json says of a source: its version, and the hashes of the label files that were read."""
     version = sources.source(source_id).version
-    return {"version": version, "files": sha256_of_files(files)}
+    return {"version": version, "files": sha256_of_files(files, workers)}
 
 
-def sha256_of_files(files: Sequence[Path]) -> dict[str, str]:
+def sha256_of_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str, str]:
     """Hash of each label file's content by its name; of more than 20 files, one hash over all names and hashes.
 
     Files that share a name go by their folder's name, too. What is hashed does not depend on the packing: a .gz counts
     as the file inside, a .tgz as the files inside.
     """
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in _contents(files)}
+    times = Counter(path.name for path in files)
+    alone = (path.name if times[path.name] == 1 else f"{path.parent.name}/{path.name}" for path in sorted(files))
+    named = pieces(list(zip(sorted(files), alone, strict=True)), FILES_A_TASK)
+    with workers.each(_hashes, named, title="hash label files", unit="files", total=len(files), small=True) as hashed:
+        hashes = {name: digest for of_task in hashed for name, digest in of_task}
     if len(hashes) <= FEW:
         return dict(sorted(hashes.items()))
     listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
     return {f"{len(hashes)} files": hashlib.sha256(listing.encode()).hexdigest()}
 
 
-def _contents(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+def _hashes(files: Sequence[tuple[Path, str]]) -> list[tuple[str, str]]:
+    return [(name, hashlib.sha256(content).hexdigest()) for name, content in _contents(files)]
+
+
+def _contents(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file, unpacked."""
-    times = Counter(path.name for path in files)
-    for path in sorted(files):
-        name = path.name if times[path.name] == 1 else f"{path.parent.name}/{path.name}"
+    for path, name in files:
         if path.name.endswith((".tgz", ".tar.gz")):
             with tarfile.open(path) as archive:
                 for member in archive:

@@ -64,6 +64,11 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
             "--workers", type=whole(above=0), default=1,
             help="how much is done at a time (default: %(default)s); the bytes written do not depend on it",
         )  # fmt: skip
+        job.add_argument(
+            "--dask", metavar="ADDRESS",
+            help="let the workers of the Dask scheduler at this address, such as tcp://HOST:8786, read images, masks, "
+            "videos and scene graphs (default: processes of this machine)",
+        )  # fmt: skip
         add_options(job, benchmark.options)
         job.set_defaults(job=partial(_build, benchmark))
 
@@ -151,6 +156,7 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]
         seed=arguments.seed,
         options=options,
         workers=arguments.workers,
+        dask=arguments.dask,
         card=cards.body,
     )
     for config, lacking in () if arguments.config else benchmark.incomplete(found).items():

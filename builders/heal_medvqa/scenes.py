@@ -1,22 +1,19 @@
-"""From pictures to scenes: sizes, boxes within the image, masks, relations; one image at a time, on several cores."""
+"""From pictures to scenes: sizes, boxes within the image, masks, relations; image by image, by several workers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from ...loaders import images
 from ...loaders.anatomy_masks import AnatomyMasks
 from ...loaders.errors import ImageError, InputError
+from ..parallel import HERE, Workers, pieces
 from .relations import Boxes, Picture, Rule, Scene, locate
 
 PICTURES_A_TASK = 250
@@ -32,26 +29,23 @@ def scenes(
     roots: Mapping[str, Path],
     *,
     title: str = "",
-    workers: int = 1,
+    workers: Workers = HERE,
 ) -> tuple[list[Scene], Counter[str]]:
     """The scenes of all pictures that have a size and a mask, in their order, and how many of what was left out.
 
     An image's size is what the source's tables say, else that of its header where the file is there, else what the
-    masks were made for. The result does not depend on `workers`.
+    masks were made for.
     """
-    tasks = [pictures[i : i + PICTURES_A_TASK] for i in range(0, len(pictures), PICTURES_A_TASK)]
-    work = partial(_scenes, rule=rule, roots=roots)
-    own = [masks.subset([picture.image_id for picture in task]) for task in tasks]
     found: list[Scene] = []
     skipped: Counter[str] = Counter()
-    with (
-        tqdm(total=len(pictures), desc=title, unit=" images", disable=None, leave=False) as bar,
-        _mapped(work, tasks, own, workers) as results,
-    ):
-        for task, (of_task, of_task_skipped) in zip(tasks, results, strict=True):
+    tasks = ((some, masks.subset([one.image_id for one in some])) for some in pieces(pictures, PICTURES_A_TASK))
+    with workers.each(
+        partial(_scenes, rule=rule, roots=roots), tasks, reads=[*roots.values()],
+        title=title, unit="images", total=len(pictures), length=lambda task: len(task[0]),
+    ) as results:  # fmt: skip
+        for of_task, of_task_skipped in results:
             found += of_task
             skipped += of_task_skipped
-            bar.update(len(task))
     _check_fit(found, skipped, roots)
     return found, skipped
 
@@ -71,19 +65,11 @@ def _check_fit(found: Sequence[Scene], skipped: Counter[str], roots: Mapping[str
         )
 
 
-@contextmanager
-def _mapped(work, tasks, masks, workers: int) -> Iterator[Iterable]:
-    if workers == 1:
-        yield map(work, tasks, masks)
-        return
-    # Not by fork: this process has threads (Arrow's), whose locks a child would inherit and could wait for for ever.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield pool.map(work, tasks, masks)
-
-
 def _scenes(
-    pictures: Sequence[Picture], masks: AnatomyMasks, rule: Rule, roots: Mapping[str, Path]
+    task: tuple[Sequence[Picture], AnatomyMasks], *, rule: Rule, roots: Mapping[str, Path]
 ) -> tuple[list[Scene], Counter[str]]:
+    """Of some pictures and their masks alone, and how many of what was left out."""
+    pictures, masks = task
     found, skipped = [], Counter()
     for picture in pictures:
         if picture.image_id not in masks:

@@ -95,7 +95,9 @@ def make(request: Request) -> Iterator[Repository]:
             where = roots[CONFIGS[config]]
             raise InputError(where, f"none of its {counted[MISSING]} labelled frames is there", action="unpack them")
         if options.motion is not None and config != "instruments":
-            rows, of_motion = with_motion(rows, roots, options.motion, successor=options.successor)
+            rows, of_motion = with_motion(
+                rows, roots, options.motion, successor=options.successor, workers=request.workers
+            )
             counted += of_motion
         made.append((config, roots, rows, counted))
     for config, roots, rows, counted in made:

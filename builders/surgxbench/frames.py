@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from ...loaders import cholec80, cholec80_boxes, images
 from ...loaders.cholec80_boxes import BoxedFrame
 from ...loaders.errors import ImageError, InputError
+from ..parallel import HERE, Workers, pieces
 from .seconds import Numbering, agreeing, boxed_instruments, check_seconds, tools_of
 
 SOURCE, VIDEOS = "cholec80_boxes", "cholec80"
+IMAGES_A_TASK = 100
 SUCCESSORS = ("second", "frame")
 MISSING, CLIPPED, OUTSIDE = (
     "labelled frames without their image",
@@ -32,15 +32,17 @@ def reference(source: str, key: str) -> ImageRef:
     return {"source": source, "key": key, "view": ""}
 
 
-def sizes(references: Sequence[ImageRef], roots: Mapping[str, Path], *, workers: int) -> list[tuple[int, int] | None]:
+def sizes(
+    references: Sequence[ImageRef], roots: Mapping[str, Path], *, workers: Workers = HERE
+) -> list[tuple[int, int] | None]:
     """(width, height) of each image, None for one that is missing. Raises ImageError for one that cannot be read."""
+    tasks, work = pieces(references, IMAGES_A_TASK), partial(_sizes, roots=roots)
+    with workers.each(work, tasks, title="frames", unit="images", total=len(references), small=True) as found:
+        return [size for of_task in found for size in of_task]
 
-    def size(ref: ImageRef) -> tuple[int, int] | None:
-        return images.image_size(ref, roots) if _exists(ref, roots) else None
 
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        bar = tqdm(pool.map(size, references), total=len(references), desc="frames", disable=None, leave=False)
-        return list(bar)
+def _sizes(references: Sequence[ImageRef], roots: Mapping[str, Path]) -> list[tuple[int, int] | None]:
+    return [images.image_size(ref, roots) if _exists(ref, roots) else None for ref in references]
 
 
 class Successors:
@@ -90,7 +92,7 @@ def instrument_rows(
     numbered: Numbering,
     *,
     kind: str = "second",
-    workers: int = 1,
+    workers: Workers = HERE,
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
     """One row a labelled frame, in order of video and frame, and how many of what was left out or changed.
 

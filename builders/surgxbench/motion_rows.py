@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, repeat
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from PIL import Image
 from ...loaders import cholec80, images
 from ...loaders.errors import InputError
 from ..options import option
+from ..parallel import HERE, Workers
 from .flow_files import FlowFiles
 from .frames import VIDEOS, ImageRef, reference
 from .motion import FLOOR, GAMMA, RANGES
@@ -98,7 +100,12 @@ def check_motion(options: MotionOptions) -> None:
 
 
 def with_motion(
-    rows: Sequence[dict[str, Any]], roots: Mapping[str, Path], options: MotionOptions, *, successor: str
+    rows: Sequence[dict[str, Any]],
+    roots: Mapping[str, Path],
+    options: MotionOptions,
+    *,
+    successor: str,
+    workers: Workers = HERE,
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
     """The rows with motion and camera where they have a successor, and how many frames do not move or are not known.
 
@@ -106,7 +113,6 @@ def with_motion(
     looks like motion; both are scaled to the row's size.
     """
     by_video: dict[str, list[Pair]] = {}
-    pictures: dict[str, dict[str, str]] = {}
     for row in rows:
         if row["successor"] is None:
             continue
@@ -114,26 +120,30 @@ def with_motion(
         if successor == "frame":
             first = reference(VIDEOS, cholec80.key(row["video"], FPS * row["frame"]))
         names = [f"{ref['source']}/{ref['key']}" for ref in (first, row["successor"])]
-        pictures |= dict(zip(names, (first, row["successor"]), strict=True))
         video = f"VID{row['video']:02d}"
         by_video.setdefault(video, []).append(Pair(row["frame"], *names, size=(row["height"], row["width"])))
 
-    def open_pairs(_: str, pairs: Sequence[Pair]) -> Iterator[tuple[Image.Image, Image.Image]]:
-        opened = _in_turn([pictures[name] for pair in pairs for name in (pair.first, pair.second)], roots)
-        for pair, first, second in zip(pairs, opened, opened, strict=True):
-            assert pair.size is not None
-            yield _scaled(first, pair.size), _scaled(second, pair.size)
-
     flow: Flow
     if options.flow == RAFT:
-        flow = Raft(open_pairs, weights=Path(options.weights) if options.weights else None)
+        weights = Path(options.weights).absolute() if options.weights else None
+        flow = Raft(partial(_open_pairs, roots), weights=weights)
+        reads = [*roots.values(), *filter(None, [weights])]
     else:
-        flow = FlowFiles(Path(options.flow))
+        flow = FlowFiles(Path(options.flow).absolute())
+        reads = [flow.folder]
     found, counted = motion_of_videos(
-        by_video, flow, cache=options.cache, gamma=options.gamma, trim=options.trim, floor=options.floor
-    )
+        by_video, flow, cache=options.cache, gamma=options.gamma, trim=options.trim, floor=options.floor,
+        workers=workers, reads=reads, gpu=options.flow == RAFT,
+    )  # fmt: skip
     made = [row | found.get(f"VID{row['video']:02d}", {}).get(row["frame"], {}) for row in rows]
     return made, counted
+
+
+def _open_pairs(roots: Mapping[str, Path], _: str, pairs: Sequence[Pair]) -> Iterator[tuple[Image.Image, Image.Image]]:
+    opened = _in_turn([reference(*name.split("/", 1)) for pair in pairs for name in (pair.first, pair.second)], roots)
+    for pair, first, second in zip(pairs, opened, opened, strict=True):
+        assert pair.size is not None
+        yield _scaled(first, pair.size), _scaled(second, pair.size)
 
 
 def _never(*_: Any) -> Iterator[tuple[Any, Any]]:

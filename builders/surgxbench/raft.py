@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -82,24 +82,30 @@ class Raft:
         with self.weights.open("rb") as file:
             return f"sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
-    @cached_property
+    @property
     def _model(self) -> Any:
-        _torch()
-        from torchvision.models.optical_flow import Raft_Large_Weights, raft_large
+        return _loaded(self.weights, self._weights_name, self.device)
 
-        model = raft_large(weights=None, progress=False)
-        if self.weights is None:
-            try:
-                state = Raft_Large_Weights[WEIGHTS].get_state_dict(progress=False, check_hash=True)
-            except (OSError, RuntimeError) as error:
-                raise MedfaithError(
-                    f"RAFT's weights {WEIGHTS} cannot be downloaded: {error}\n"
-                    "  what to do: name a file of them (--raft-weights FILE), or a folder of flow files (--flow DIR)"
-                ) from error
-            model.load_state_dict(state)
-        else:
-            _load_state(model, self.weights)
-        return model.eval().to(self.device)
+
+@lru_cache(maxsize=1)
+def _loaded(weights: Path | None, name: str, device: str) -> Any:
+    """The model with the weights of this name, kept for the tasks that a worker is sent one after another."""
+    _torch()
+    from torchvision.models.optical_flow import Raft_Large_Weights, raft_large
+
+    model = raft_large(weights=None, progress=False)
+    if weights is None:
+        try:
+            state = Raft_Large_Weights[name].get_state_dict(progress=False, check_hash=True)
+        except (OSError, RuntimeError) as error:
+            raise MedfaithError(
+                f"RAFT's weights {name} cannot be downloaded: {error}\n"
+                "  what to do: name a file of them (--raft-weights FILE), or a folder of flow files (--flow DIR)"
+            ) from error
+        model.load_state_dict(state)
+    else:
+        _load_state(model, weights)
+    return model.eval().to(device)
 
 
 def padding(size: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -13,6 +13,7 @@ import numpy as np
 from ...loaders.cholec80_boxes import BoxedFrame
 from ...loaders.cholec_triplets import INSTRUMENTS, TRIPLETS, TripletVideo, parts_of
 from ...loaders.errors import InputError
+from ..parallel import HERE, Workers
 from .frames import MISSING, SOURCE, Successors, boxes_of, in_order, reference, sizes
 from .seconds import FPS, Numbering, boxed_instruments, check_seconds
 
@@ -31,7 +32,7 @@ def triplet_rows(
     numbered: Numbering,
     *,
     kind: str = "second",
-    workers: int = 1,
+    workers: Workers = HERE,
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
     """One row a frame of the videos that have boxes, in order, and how many of what was left out or does not agree.
 
@@ -104,7 +105,7 @@ def _check_pixels(
 ) -> None:
     """Raises InputError where a video's boxes were drawn on frames of another size, as far as those are there."""
     references = [reference(SOURCE, frame.key) for frame in boxed if frame.video == video]
-    drawn = next((found for found in sizes(references[:5], roots, workers=1) if found), None)
+    drawn = next((found for found in sizes(references[:5], roots) if found), None)
     if drawn and size and drawn != size:
         theirs, ours = (f"{width} x {height} pixels" for width, height in (drawn, size))
         raise InputError(

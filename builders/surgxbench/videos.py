@@ -11,20 +11,22 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from tqdm import tqdm
 
 from ...loaders import rle
 from ...loaders.errors import InputError
 from ...loaders.whole import whole_file
+from ..parallel import HERE, Workers, pieces
 from . import motion
 from .motion import FLOOR, GAMMA, Motion
 from .pairs import Flow, Pair
 
+PAIRS_A_TASK = 48  # a multiple of RAFT's batch, so that tasks do not cut batches
 VERSION = 1  # of what a cache file holds; another method of the fit or the mask needs another number
 STILL, PARTLY_UNKNOWN = "frames in which nothing moves", "frames with pixels of unknown flow (not in their masks)"
 
@@ -37,6 +39,9 @@ def motion_of_videos(
     gamma: float = GAMMA,
     trim: float = 0.0,
     floor: float = FLOOR,
+    workers: Workers = HERE,
+    reads: Sequence[Path] = (),
+    gpu: bool = False,
 ) -> tuple[dict[str, dict[int, Motion]], Counter[str]]:
     """What moves in each pair's first frame, video -> frame -> motion; and how many frames are still or partly unknown.
 
@@ -47,31 +52,41 @@ def motion_of_videos(
             made with (flow and weights, gamma, trim, floor, the pairs): what other settings left there is not looked
             at, nor touched. One run at a time writes to a folder.
         gamma, trim, floor: see `motion.describe`.
+        workers, reads, gpu: see `parallel.Workers.each`.
 
     Raises InputError for settings out of range, a video's name that is no file name, a damaged file in the cache, and
     flow that gives no camera; and passes on what the flow source raises. Videos finished until then stay in the cache.
     """
     motion.check_settings(gamma, trim, floor)
     _check_videos(pairs_by_video)
-    found: dict[str, dict[int, Motion]] = {}
-    counted: Counter[str] = Counter()
-    total = sum(map(len, pairs_by_video.values()))
-    with (
-        _exclusive(cache) if cache is not None else nullcontext(),
-        tqdm(total=total, desc="motion", unit=" frames", disable=None, leave=False) as bar,
-    ):
-        for video, pairs in pairs_by_video.items():
-            settings = _settings(video, pairs, flow, gamma=gamma, trim=trim, floor=floor)
-            path = None if cache is None else cache / _file_name(settings)
-            lines = _read_video(path, settings, pairs) if path is not None and path.exists() else None
-            if lines is None:
-                made = _made(video, pairs, flow, bar, gamma=gamma, trim=trim, floor=floor)
-                lines = list(made) if path is None else _write_video(path, settings, made)
-            else:
-                bar.update(len(pairs))
-            found[video] = {line["frame"]: {"motion": line["motion"], "camera": line["camera"]} for line in lines}
-            counted[STILL] += sum(not line["moving"] for line in lines)
-            counted[PARTLY_UNKNOWN] += sum(bool(line["unknown"]) for line in lines)
+    how = {"gamma": gamma, "trim": trim, "floor": floor}
+    with _exclusive(cache) if cache is not None else nullcontext():
+        settings = {video: _settings(video, pairs, flow, **how) for video, pairs in pairs_by_video.items()}
+        paths = {video: cache / _file_name(of_video) for video, of_video in settings.items()} if cache else {}
+        lines = {
+            video: _read_video(path, settings[video], pairs_by_video[video])
+            for video, path in paths.items()
+            if path.exists()
+        }
+        tasks = {v: pieces(pairs, PAIRS_A_TASK) for v, pairs in pairs_by_video.items() if v not in lines}
+        drawn = ((video, some) for video, of_video in tasks.items() for some in of_video)
+        total = sum(len(pairs_by_video[video]) for video in tasks)
+        with workers.each(
+            partial(_made, flow=flow, **how), drawn, reads=reads, gpu=gpu,
+            title="motion", unit="frames", total=total, length=lambda task: len(task[1]),
+        ) as made:  # fmt: skip
+            for video, of_video in tasks.items():
+                lines[video] = [line for _ in of_video for line in next(made)]
+                if video in paths:
+                    _write_video(paths[video], settings[video], lines[video])
+    found: dict[str, dict[int, Motion]] = {
+        video: {line["frame"]: {"motion": line["motion"], "camera": line["camera"]} for line in lines[video]}
+        for video in pairs_by_video
+    }
+    every = [line for of_video in lines.values() for line in of_video]
+    counted = Counter(
+        {STILL: sum(not line["moving"] for line in every), PARTLY_UNKNOWN: sum(bool(line["unknown"]) for line in every)}
+    )
     return found, +counted
 
 
@@ -84,8 +99,10 @@ def _check_videos(pairs_by_video: Mapping[str, Sequence[Pair]]) -> None:
             raise InputError(f"video {video}", "two pairs begin with one frame", row=f"frame {twice}")
 
 
-def _made(video: str, pairs: Sequence[Pair], flow: Flow, bar: Any, **settings: float) -> Iterator[dict[str, Any]]:
-    """A line of the cache for each pair, as its flow comes."""
+def _made(task: tuple[str, Sequence[Pair]], *, flow: Flow, **settings: float) -> list[dict[str, Any]]:
+    """A line of the cache for each of some pairs of a video."""
+    video, pairs = task
+    lines = []
     for pair, (forward, backward) in zip(pairs, flow.flows(video, pairs), strict=True):
         where = {"where": f"video {video}", "row": f"frame {pair.frame}"}
         if pair.size is not None and forward.shape[1:] != tuple(pair.size):
@@ -97,8 +114,9 @@ def _made(video: str, pairs: Sequence[Pair], flow: Flow, bar: Any, **settings: f
         except ValueError as error:
             raise InputError(found=str(error), **where) from error
         unknown = int((~np.isfinite(forward).all(0)).sum())
-        yield {"frame": pair.frame, **described, "moving": rle.area(described["motion"]), "unknown": unknown}
-        bar.update()
+        line = {"frame": pair.frame, **described, "moving": rle.area(described["motion"]), "unknown": unknown}
+        lines.append(line)
+    return lines
 
 
 def _settings(video: str, pairs: Sequence[Pair], flow: Flow, **settings: float) -> dict[str, Any]:
@@ -112,15 +130,9 @@ def _file_name(settings: Mapping[str, Any]) -> str:
     return f"{settings['video']}-{hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]}.jsonl"
 
 
-def _write_video(path: Path, settings: dict[str, Any], lines: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Writes the lines below their settings as they come, and puts the file in place once all are there."""
-    written = []
-    with whole_file(path) as partial, partial.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(settings) + "\n")
-        for line in lines:
-            file.write(json.dumps(line) + "\n")
-            written.append(line)
-    return written
+def _write_video(path: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> None:
+    with whole_file(path) as partial_file, partial_file.open("w", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(line)}\n" for line in (settings, *lines))
 
 
 def _read_video(path: Path, settings: dict[str, Any], pairs: Sequence[Pair]) -> list[dict[str, Any]]:

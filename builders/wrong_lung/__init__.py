@@ -109,7 +109,8 @@ def make(request: Request) -> Iterator[Repository]:
     keyed = {"": partial(as_table, read)}
     others = None
     if SILVER in chosen:
-        others = silver.read(named[SOURCE], all_images, {sentence.patient_id for sentence in read})
+        patients = {sentence.patient_id for sentence in read}
+        others = silver.read(named[SOURCE], all_images, patients, request.workers)
         of_row = FAMILIES[GOLD].features.arrow_schema
         splits += [Split(SILVER, split, partial(others.table, split, of_row, NAME)) for split in silver.SPLITS]
     if others is None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm import tqdm
 
-from ...loaders.chest_imagenome_silver import SceneGraphs, parse, read_split, split_file
+from ...loaders.chest_imagenome_silver import ZIP, SceneGraphs, parse, read_split, split_file
 from ...loaders.errors import InputError
+from ..parallel import HERE, Workers
 from .sentences import SUBSETS, in_image, least, mean_overlap
 
 SPLITS = ("train", "validation", "test")
@@ -40,7 +41,7 @@ class Made(NamedTuple):
 
 @dataclass
 class Silver:
-    """The silver dataset below a root.
+    """The silver dataset below a root, whose graphs `workers` read.
 
     splits: the images of each that are no gold patient's. n_of_gold: how many others each lists. images:
     `mimic_cxr.read_images`. made: of every split that `table` has made.
@@ -50,6 +51,7 @@ class Silver:
     splits: Mapping[str, pa.Table]
     n_of_gold: Mapping[str, int]
     images: pa.Table
+    workers: Workers
     made: dict[str, Made] = field(default_factory=dict)
 
     @property
@@ -74,21 +76,23 @@ class Silver:
         listed, counted, digest = self.splits[split], Counter({OF_GOLD: self.n_of_gold[split]}), hashlib.sha256()
         places = pc.index_in(listed["dicom_id"].combine_chunks(), value_set=self.images["dicom_id"].combine_chunks())
         batches, overlaps = [], []
-        title = f"silver, {split}"
-        with (
-            SceneGraphs(self.root) as graphs,
-            tqdm(total=len(places), desc=title, unit=" images", disable=None, leave=False) as bar,
-        ):
-            for start in range(0, len(places), AT_ONCE):
-                names = listed["dicom_id"].slice(start, AT_ONCE).to_pylist()
-                found = self.images.take(places.slice(start, AT_ONCE)).to_pylist()
-                rows = []
-                for name, image in zip(names, found, strict=True):
-                    own = _rows(name, image, graphs, digest, counted, benchmark)
-                    overlaps += [mean_overlap(own)] * len(own)
-                    rows += own
-                batches.append(pa.RecordBatch.from_pylist(rows, schema=schema))
-                bar.update(len(names))
+        tasks = (
+            (
+                listed["dicom_id"].slice(start, AT_ONCE).to_pylist(),
+                self.images.take(places.slice(start, AT_ONCE)).to_pylist(),
+            )
+            for start in range(0, len(places), AT_ONCE)
+        )
+        with self.workers.each(
+            partial(_batch, root=self.root, schema=schema, benchmark=benchmark), tasks, reads=[self.root],
+            title=f"silver, {split}", unit="images", total=len(places), length=lambda task: len(task[0]),
+        ) as results:  # fmt: skip
+            for made in results:
+                batches.append(made.rows)
+                overlaps += made.overlaps
+                counted.update(made.counted)
+                digest.update(made.digests)
+        _opened.cache_clear()
         if not overlaps:
             reasons = "".join(f"; {n} {reason}" for reason, n in (+counted).items())
             action = "check that both roots are complete and of the same release"
@@ -100,7 +104,7 @@ class Silver:
         return table
 
 
-def read(root: Path, images: pa.Table, gold: Collection[str]) -> Silver:
+def read(root: Path, images: pa.Table, gold: Collection[str], workers: Workers = HERE) -> Silver:
     """The splits without the images of gold patients, who are those of `gold` (ids) and of images_to_avoid.csv.
 
     Raises:
@@ -113,7 +117,7 @@ def read(root: Path, images: pa.Table, gold: Collection[str]) -> Silver:
     n_of_gold = {split: table.num_rows - splits[split].num_rows for split, table in listed.items()}
     columns = ["dicom_id", "study_id", "subject_id", "key", "view", "width", "height"]
     images = images.select(columns).combine_chunks()  # of many chunks, `take` would copy all
-    return Silver(root, splits, n_of_gold, images)
+    return Silver(root, splits, n_of_gold, images, workers)
 
 
 def _of_others(table: pa.Table, patients: pa.Array, images: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -122,8 +126,42 @@ def _of_others(table: pa.Table, patients: pa.Array, images: pa.ChunkedArray) -> 
     return pc.invert(pc.or_(of_patient, pc.is_in(table["dicom_id"], value_set=images)))
 
 
+class Batch(NamedTuple):
+    """Of some images: their rows, how much the boxes of each row's image overlap, a hash of each graph, and counts."""
+
+    rows: pa.RecordBatch
+    overlaps: list[float]
+    digests: bytes
+    counted: Counter[str]
+
+
+def _batch(
+    task: tuple[Sequence[str], Sequence[Mapping[str, Any]]], *, root: Path, schema: pa.Schema, benchmark: str
+) -> Batch:
+    """Of images, by their names and their rows of `Silver.images`."""
+    packed = root / ZIP
+    graphs = _opened(root, packed.stat().st_mtime_ns if packed.is_file() else 0)
+    rows, overlaps, digests, counted = [], [], [], Counter()
+    for name, image in zip(*task, strict=True):
+        own = _rows(name, image, graphs, digests, counted, benchmark)
+        overlaps += [mean_overlap(own)] * len(own)
+        rows += own
+    return Batch(pa.RecordBatch.from_pylist(rows, schema=schema), overlaps, b"".join(digests), counted)
+
+
+@lru_cache(maxsize=1)
+def _opened(root: Path, _changed: int) -> SceneGraphs:
+    """Kept by a worker from task to task: the list of a zip's files alone takes seconds to read."""
+    return SceneGraphs(root)
+
+
 def _rows(
-    name: str, image: Mapping[str, Any], graphs: SceneGraphs, digest: Any, counted: Counter[str], benchmark: str
+    name: str,
+    image: Mapping[str, Any],
+    graphs: SceneGraphs,
+    digests: list[bytes],
+    counted: Counter[str],
+    benchmark: str,
 ) -> list[dict[str, Any]]:
     """Of one image; a study may have several, with the same sentences, so that its name is a part of their ids."""
     if image["dicom_id"] is None:
@@ -133,7 +171,7 @@ def _rows(
     if graph is None:
         counted[NO_GRAPH] += 1
         return []
-    digest.update(hashlib.sha256(graph.data).digest())
+    digests.append(hashlib.sha256(graph.data).digest())
     rows = []
     for one in parse(graph, name):
         if not one.sentence.strip():

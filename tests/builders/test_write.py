@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders import registry
+from medfaith.builders.parallel import Workers
 from medfaith.builders.rowset import rowset_sha256, value_counts
 from medfaith.builders.verify import repositories, verify_repository
 from medfaith.builders.write import Family, Split, sha256_of_files, write_repository
@@ -38,7 +39,13 @@ def rows(n: int, start: int = 0) -> pa.Table:
 
 def write(out: Path, *splits: Split, workers: int = 1) -> Path:
     return write_repository(
-        out, "toy-none", splits, families=lambda config: FAMILY, record=lambda: RECORD, card="# toy\n", workers=workers
+        out,
+        "toy-none",
+        splits,
+        families=lambda config: FAMILY,
+        record=lambda: RECORD,
+        card="# toy\n",
+        workers=Workers(workers),
     )
 
 
