@@ -19,6 +19,7 @@ from tqdm import tqdm
 from ..loaders.errors import InputError, MedfaithError
 
 WITHIN = 20  # seconds in which a scheduler answers and has a worker
+IDLE = 20  # seconds after which a process without work ends, also where this one was killed
 GPU = {"GPU": 1}
 _PROCESSES = threading.Lock()  # they serve one job at a time: threads that write splits may ask for them at once
 
@@ -124,7 +125,7 @@ def _by_processes(work: Callable[[Any], Any], tasks: Iterator[Any], count: int) 
     with _PROCESSES:
         try:
             # Level 0 below threads, too: joblib fears a fork there, which this is not, and would do the tasks in turn.
-            yield _parallel(work, tasks, n_jobs=count, backend=LokyBackend(nesting_level=0))
+            yield _parallel(work, tasks, n_jobs=count, backend=LokyBackend(nesting_level=0, idle_worker_timeout=IDLE))
         except TerminatedWorkerError:
             raise MedfaithError(
                 "a worker process was ended from outside; nothing was changed\n  what to do: most often memory was "

@@ -1,0 +1,225 @@
+"""Work in pieces gives the same by one process, threads, processes and a Dask cluster, or a message that helps."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medfaith.builders import parallel, surgxbench, wrong_lung
+from medfaith.builders.parallel import Workers, pieces
+from medfaith.builders.surgxbench.motion_rows import MotionOptions
+from medfaith.cli import main
+from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
+from tests.builders.files import digests, root_words
+
+ROOT = Path(__file__).parents[2]
+scenes = importlib.import_module("medfaith.builders.heal_medvqa.scenes")
+SCENES = scenes._scenes
+
+TASKS = pieces(range(23), 5)
+FAULTS = [
+    InputError("labels.csv", "no number", expected="a number", action="mend it", row=3, column="Age"),
+    ImageError("image 'a.png' of source 'chexpert': no such file"),
+    MissingSourceError("chexpert is not there"),
+]
+
+
+def squares(task: range, *, fault: Exception | None = None, killed: Path | None = None) -> list[int]:
+    """Of numbers; 13 raises the fault, or ends its process, once where `killed` is a file that is not yet there."""
+    if 13 in task and fault is not None:
+        raise fault
+    if 13 in task and killed is not None and not killed.exists():
+        killed.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [number * number for number in task]
+
+
+def pid(task: range) -> list[int]:
+    return [os.getpid()] * len(task)
+
+
+def scenes_or_killed(marker: Path, task: Any, **how: Any) -> Any:
+    """In the place of `_scenes`: ends its process at a task of 4 pictures, once."""
+    if len(task[0]) == 4 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return SCENES(task, **how)
+
+
+def done(workers: Workers, work: Callable[[range], list[int]] = squares, **how: Any) -> list[int]:
+    with workers.each(work, iter(TASKS), title="squares", unit="numbers", total=23, **how) as results:
+        return [square for of_task in results for square in of_task]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("how", [{}, {"small": True}, {"gpu": True}])
+def test_the_results_are_in_order_whoever_works(count, how):
+    assert done(Workers(count), **how) == [number * number for number in range(23)]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize("how", [{}, {"small": True}])
+def test_an_error_of_ours_arrives_as_it_was_raised(fault, how):
+    for count in (1, 2):
+        with pytest.raises(type(fault)) as raised:
+            done(Workers(count), partial(squares, fault=fault), **how)
+        assert str(raised.value) == str(fault)
+
+
+def test_tasks_are_drawn_as_they_are_needed():
+    drawn = []
+    tasks = (drawn.append(task) or task for task in pieces(range(1000), 10))
+    with Workers(2).each(squares, tasks, title="", unit="", total=1000) as results:
+        next(results)
+        assert len(drawn) < 20
+        assert len(list(results)) == 99
+
+
+def test_a_killed_process_ends_in_a_message_and_the_next_work_has_new_ones(tmp_path):
+    with pytest.raises(MedfaithError, match=r"(?s)a worker process was ended.*what to do: .*fewer than --workers 2"):
+        done(Workers(2), partial(squares, killed=tmp_path / "killed"))
+    assert done(Workers(2)) == done(Workers(1))
+
+
+@pytest.fixture
+def killing(monkeypatch, tmp_path) -> Path:
+    """A worker of HEAL-MedVQA's build is killed in the middle of the first split; the file then exists."""
+    marker = tmp_path / "killed"
+    monkeypatch.setattr(scenes, "PICTURES_A_TASK", 7)  # of 60 and 40
+    monkeypatch.setattr(scenes, "_scenes", partial(scenes_or_killed, marker))
+    return marker
+
+
+def build(roots: dict[str, Path], out: Path, *more: str) -> int:
+    return main(["build", "heal-medvqa", "--config", "vindr", *root_words(roots), "--out", str(out), *more])
+
+
+def vindr(out: Path) -> dict[str, str]:
+    """The files but for README.md, of which the command makes a card."""
+    return {name: digest for name, digest in digests(out / "heal-medvqa-vindr_cxr").items() if name != "README.md"}
+
+
+def test_a_killed_process_leaves_the_build_before(phantom_heal_roots, phantom_heal_build, killing, tmp_path, capsys):
+    shutil.copytree(phantom_heal_build, tmp_path, dirs_exist_ok=True)
+    assert build(phantom_heal_roots, tmp_path, "--seed", "1", "--workers", "2") == 2
+    assert "medfaith: a worker process was ended from outside" in capsys.readouterr().err
+    assert killing.exists()
+    assert vindr(tmp_path) == vindr(phantom_heal_build)
+
+
+class Cluster:
+    """A Dask scheduler and its workers at 127.0.0.1, each a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._file, self._log = folder / "scheduler.json", (folder / "log").open("wb")
+        self.begin("scheduler", "--port", "0", "--interface", "lo", "--scheduler-file", self._file)
+        while not self._file.exists() or not self._file.stat().st_size:
+            assert self._processes[0].poll() is None
+            time.sleep(0.05)
+        self.address = json.loads(self._file.read_text())["address"]
+
+    def begin(self, what: str, *words: Any) -> None:
+        command = [sys.executable, "-m", "dask", what, "--no-dashboard", *map(str, words)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # the workers import this file
+        self._processes.append(subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log))
+
+    def begin_worker(self, *words: str) -> None:
+        self.begin("worker", self.address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", *words)
+
+    def end(self) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait()
+        self._log.close()
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.end()
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("tcp://127.0.0.1:1", "--dask tcp://127.0.0.1:1: no scheduler answers"),
+        ("nonsense", "--dask nonsense: no scheduler answers"),
+        ("", "no worker within 1 s"),
+    ],
+)
+def test_a_cluster_that_cannot_work_is_refused(
+    phantom_heal_roots, empty, address, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(parallel, "WITHIN", 1)
+    assert build(phantom_heal_roots, tmp_path / "out", "--dask", address or empty.address) == 2
+    assert re.search(f"{message}.*\n  what to do: ", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+
+
+def test_dask_that_is_not_installed(monkeypatch, phantom_heal_roots, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert build(phantom_heal_roots, tmp_path, "--dask", "tcp://127.0.0.1:1") == 2
+    assert "uv pip install 'medfaith[cluster]'" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def cluster(empty) -> Workers:
+    """Two workers; a GPU is said to be at one of them."""
+    empty.begin_worker()
+    empty.begin_worker("--resources", "GPU=1")
+    workers = Workers(dask=empty.address)
+    while len(set(done(workers, pid))) < 2:
+        pass
+    return workers
+
+
+def test_the_results_of_a_cluster(cluster, monkeypatch, tmp_path):
+    assert done(cluster) == done(Workers())
+    assert len(set(done(cluster, pid, gpu=True))) == 1
+    for fault in FAULTS:
+        with pytest.raises(type(fault)) as raised:
+            done(cluster, partial(squares, fault=fault))
+        assert str(raised.value) == str(fault)
+    with pytest.raises(InputError, match=r"(?s)absent: is not there for the worker on .*mount it there"):
+        done(cluster, reads=[tmp_path / "absent"])
+    monkeypatch.setattr(parallel, "version", lambda name: "9.9")
+    with pytest.raises(InputError, match=r"(?s)the worker on .*: has medfaith .*expected: 9\.9"):
+        done(cluster)
+
+
+def test_a_cluster_writes_the_same_bytes(
+    cluster, phantom_surgx_roots, phantom_surgx_flow, phantom_surgx_build, phantom_wrong_lung_roots, tmp_path
+):
+    options = surgxbench.Options(motion=MotionOptions(str(phantom_surgx_flow), trim=0.4))
+    (folder,) = surgxbench.build(
+        phantom_surgx_roots, tmp_path, configs=["triplets"], options=options, dask=cluster.dask
+    )
+    assert digests(folder / "triplets") == digests(phantom_surgx_build / folder.name / "triplets")
+    for who in ({}, {"dask": cluster.dask}):
+        wrong_lung.build(phantom_wrong_lung_roots, tmp_path / str(len(who)), configs=["silver"], **who)
+    assert digests(tmp_path / "0") == digests(tmp_path / "1")
+
+
+def test_a_killed_worker_of_a_cluster_changes_no_byte(
+    cluster, phantom_heal_roots, phantom_heal_build, killing, tmp_path, capsys
+):
+    """The last test of the cluster: one worker is left, to which the scheduler gives the other one's tasks."""
+    assert build(phantom_heal_roots, tmp_path, "--dask", cluster.dask) == 0
+    assert killing.exists()
+    assert vindr(tmp_path) == vindr(phantom_heal_build)
+    assert len(set(done(cluster, pid))) == 1
