@@ -18,6 +18,7 @@ from ...loaders import anatomy_masks, detections, mimic_cxr, vindr_cxr
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
 from ..options import option
+from ..parallel import Workers
 from ..schemas.heal import QUESTION, TPT, VPT
 from ..verify import arguments, read_split
 from ..write import Family, Split
@@ -129,7 +130,7 @@ def make(request: Request) -> Iterator[Repository]:
 
 def _make(config: str, roots: Mapping[str, Path], request: Request) -> Repository:
     options: Options = request.options
-    pictures, skipped, reports = _pictures(config, roots, options)
+    pictures, skipped, reports = _pictures(config, roots, options, request.workers)
     masks = anatomy_masks.open_masks(roots[f"{CONFIGS[config]}_anatomy"], options.anatomies)
     rule = Rule(options.measure, options.threshold, options.places)
     made: dict[str, list[Scene]] = {}
@@ -159,7 +160,7 @@ def _make(config: str, roots: Mapping[str, Path], request: Request) -> Repositor
 
 
 def _pictures(
-    config: str, roots: Mapping[str, Path], options: Options
+    config: str, roots: Mapping[str, Path], options: Options, workers: Workers
 ) -> tuple[dict[str, list[Picture]], Counter[str], dict[str, str]]:
     """Pictures by split, how many of what was left out, and the hash of the reports that were read."""
     if config == "vindr":
@@ -172,7 +173,9 @@ def _pictures(
             raise InputError(root, f"image {twice} is in two splits", action=vindr_cxr.ACTION)
         return pictures, Counter(), {}
     threshold = options.detection_threshold
-    return mimic.pictures(roots, views=options.views, labeler=options.labeler, detection_threshold=threshold)
+    return mimic.pictures(
+        roots, views=options.views, labeler=options.labeler, detection_threshold=threshold, workers=workers
+    )
 
 
 def _splits(

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -25,6 +27,7 @@ from ...loaders import detections, mimic_cxr
 from ...loaders.errors import InputError
 from ...loaders.vindr_cxr import CLASSES
 from ..negation import FINDINGS, find_mentions
+from ..parallel import HERE, Workers, pieces
 from .questions import UNASKED
 from .relations import Picture
 from .vindr import boxes_by_image
@@ -33,6 +36,7 @@ SOURCE = "mimic_cxr"
 MASKS = "mimic_cxr_anatomy"
 DETECTIONS = "mimic_cxr_detections"
 REPORTS = "mimic_cxr_reports"
+STUDIES_A_TASK = 500
 
 # Class -> the label of CheXpert and NegBio that covers it.
 LABELS = {
@@ -142,8 +146,7 @@ def _classes(
     labels: Mapping[str, float | None] | None, report: str | None, value: float, status: str
 ) -> frozenset[str]:
     """The classes whose label has this value; where no label covers them, those mentioned with this status."""
-    mentions = find_mentions(ASIDES.sub("", report or ""), PHRASES)
-    stated = {mention.finding for mention in mentions if mention.status == status}
+    stated = {finding for finding, its_status in _stated(report or "") if its_status == status}
     found = {
         name
         for name in CLASSES
@@ -153,8 +156,40 @@ def _classes(
     return frozenset(found - FRACTURES | FRACTURES & stated if found >= FRACTURES and FRACTURES & stated else found)
 
 
+@lru_cache(maxsize=1)  # three questions are asked of each report
+def _stated(report: str) -> frozenset[tuple[str, str]]:
+    """Findings with the status of each of their mentions."""
+    return frozenset((mention.finding, mention.status) for mention in find_mentions(ASIDES.sub("", report), PHRASES))
+
+
+class Study(NamedTuple):
+    """What is known of a study. digest: of its report, None where it has none. The others: see their functions."""
+
+    digest: str | None
+    confirmed: frozenset[str] | None
+    doubtful: frozenset[str]
+    denied: frozenset[str]
+
+
+def _studies(
+    some: Sequence[tuple[str, str, Mapping[str, float | None] | None]], *, roots: Mapping[str, Path]
+) -> list[Study]:
+    """Of studies, each by its patient's id, its own, and its labels."""
+    found = []
+    for subject, study, labels in some:
+        report = mimic_cxr.report_text(roots, subject, study)
+        digest = None if report is None else sha256(report.encode()).hexdigest()
+        found.append(Study(digest, confirmed(labels, report), doubtful(labels, report), denied(labels, report)))
+    return found
+
+
 def pictures(
-    roots: Mapping[str, Path], *, views: Collection[str], labeler: str, detection_threshold: float
+    roots: Mapping[str, Path],
+    *,
+    views: Collection[str],
+    labeler: str,
+    detection_threshold: float,
+    workers: Workers = HERE,
 ) -> tuple[dict[str, list[Picture]], Counter[str], dict[str, str]]:
     """Images by split with the boxes that their reports confirm; how many of what was left out; a hash of the reports.
 
@@ -175,19 +210,19 @@ def pictures(
     )
     skipped = Counter({f"detected boxes: {reason.replace('_', ' ')}": n for reason, n in found.skipped.items()})
     of_split: dict[str, list[Picture]] = {}
-    known: dict[str, tuple[frozenset[str] | None, frozenset[str], frozenset[str]]] = {}
-    digests: dict[str, str] = {}
+    asked = dict(zip(images["study_id"].to_pylist(), images["subject_id"].to_pylist(), strict=True))
+    tasks = (
+        [(asked[study], study, labels.get(study)) for study in some] for some in pieces(list(asked), STUDIES_A_TASK)
+    )
+    places = [roots[source] for source in mimic_cxr.REPORT_SOURCES if source in roots]
+    with workers.each(
+        partial(_studies, roots=roots), tasks, title="reports", unit="studies", total=len(asked), reads=places
+    ) as read:
+        known = dict(zip(asked, (study for of_task in read for study in of_task), strict=True))
+    digests = {study: of.digest for study, of in known.items() if of.digest is not None}
+    skipped["studies without a report"] += len(known) - len(digests)
     for row, boxes in zip(_rows(images), boxes_by_image(found.boxes, len(image_ids)), strict=True):
-        study = row["study_id"]
-        if study not in known:
-            report = mimic_cxr.report_text(roots, row["subject_id"], study)
-            if report is None:
-                skipped["studies without a report"] += 1
-            else:
-                digests[study] = sha256(report.encode()).hexdigest()
-            of_study = labels.get(study), report
-            known[study] = confirmed(*of_study), doubtful(*of_study), denied(*of_study)
-        stated, open_, absent = known[study]
+        _, stated, open_, absent = known[row["study_id"]]
         if stated is None:
             skipped["images without labels and report"] += 1
             continue
