@@ -15,8 +15,10 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -41,6 +43,8 @@ ONLY_PARSED = {
     "medfaith publish": "it needs a Hub; tests/hub runs it",
     "medfaith publish-metrics": "it needs a Hub; tests/hub runs it",
     "medfaith verify --against": "it needs a Hub; tests/hub runs it",
+    "medfaith build --dask": "it needs a cluster; tests/builders/test_parallel.py has one",
+    "dask": "it serves until it is stopped; tests/builders/test_parallel.py runs it",
     "medfaith build --flow": "RAFT's weights are a download; tests/builders runs it with others",
     "medfaith report --extractor-model": "it asks a model server; tests/report has one",
     "medfaith read --extractor-model": "it asks a model server; tests/cli/test_read.py has one",
@@ -179,11 +183,15 @@ def parse(words: Sequence[str]) -> None:
             _parse_lm_eval(rest)
         case ["inspect", job, *rest]:
             _parse_inspect(job, rest)
+        case ["dask", ("scheduler" | "worker") as job, *rest]:
+            importlib.import_module(f"distributed.cli.dask_{job}").main.make_context(job, rest)
         case ["uv", "sync", *_]:
             offline = ["--frozen", "--dry-run", "--offline", "--quiet"]
             uv = os.environ.get("UV") or shutil.which("uv")
             assert uv, "run the checks with `uv run python -m tests`"
             subprocess.run([uv, *words[1:], *offline], cwd=ROOT, check=True, capture_output=True)
+        case ["uv", "pip", "install", name]:
+            assert name == "dask-jobqueue"
         case ["uv", *rest]:
             raise AssertionError(f"how does one check uv {shlex.join(rest)}?")
         case ["hf", *rest]:
@@ -240,6 +248,7 @@ def _parse_inspect(job: str, words: list[str]) -> None:
 def test_what_a_page_shows_works(page, place, monkeypatch):
     folder, here, done = place
     monkeypatch.chdir(folder)
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", Mock())  # there is no Slurm here
     for language, text in blocks(page):
         if language == PYTHON:
             # a root in a Python block is written "SOURCE": "/data/..."

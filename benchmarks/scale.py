@@ -1,0 +1,241 @@
+"""Builds against the size of what they read: time, memory, what a second worker gives, and what the whole would take.
+
+    uv run python benchmarks/scale.py [--fraction F] [--minutes M]
+
+MIMIC-CXR (HEAL-MedVQA, config mimic) at a quarter, a half and the whole of F of its 377,110 images (F: 1/4). They are
+the synthetic source of 40 studies again and again, each time under other ids: tables, a report a study, a detector's
+text file a frontal image, and as masks CXAS's COCO file of 512 x 512 an image. The sizes of images are those of
+radiographs, so that each mask is scaled; there are no pixels, as no build reads any. Reports have 470 characters.
+
+CheXpert (presence) has the real labels, 4F, 16F and 64F times their 223,414 rows, each time of other patients.
+
+A build is a process of its own. Time is that of the processors, without imports; the exponent is that of its growth.
+Memory is the largest of any process. Speed-up is of the wall's clock, and the time of more cores follows from it by
+Amdahl's law. After M minutes (10) nothing larger is begun. Wanted: exponents below 1.05, memory below 2,048 MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import hashlib
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from medfaith.builders import cxr_contrabench, heal_medvqa
+from medfaith.loaders import chexpert, phantom, rle, sources
+
+WHOLE = 377_110  # images of MIMIC-CXR-JPG
+SOURCES = heal_medvqa.NEEDS["mimic"]
+ENLARGED = 12  # times the synthetic images' sides
+CORES = (1, 16, 64)
+EXPONENT, MEBIBYTES = 1.05, 2048
+
+
+class Measured(NamedTuple):
+    """One build. size: in images or rows. seconds: of processors; wall: by the clock. mib: the peak."""
+
+    size: int
+    seconds: float
+    wall: float
+    mib: float
+
+
+class Repeated:
+    """The synthetic MIMIC-CXR, written several times under other ids."""
+
+    def __init__(self, folder: Path) -> None:
+        self.roots = {name: folder / name for name in SOURCES}
+        phantom.write(folder, seed=0, sources=SOURCES)
+        main = self.roots["mimic_cxr"]
+        self.tables = {path.name: self._rows(path) for path in sorted(main.glob("*.csv.gz"))}
+        self.reports = {path.stem[1:]: path.read_bytes() for path in main.rglob("s*.txt")}
+        detected = self.roots["mimic_cxr_detections"]
+        self.classes = (detected / "classes.txt").read_bytes()
+        self.boxes = {path.stem: path.read_bytes() for path in detected.glob("*-*.txt")}
+        self.masks = {path.name: _coco(path) for path in self.roots["mimic_cxr_anatomy"].iterdir()}
+        self.n_images = len(self.tables["mimic-cxr-2.0.0-metadata.csv.gz"]) - 1
+
+    def _rows(self, path: Path) -> list[list[str]]:
+        with gzip.open(path, "rt", newline="") as file:
+            return list(csv.reader(file))
+
+    def write(self, folder: Path, n_images: int) -> int:
+        """About so many images below the folder; how many there are."""
+        times = max(1, round(n_images / self.n_images))
+        for name in ("mimic_cxr/files", "mimic_cxr_anatomy", "mimic_cxr_detections"):
+            (folder / name).mkdir(parents=True)
+        (folder / "mimic_cxr_detections/classes.txt").write_bytes(self.classes)
+        for name, (header, *rows) in self.tables.items():
+            with gzip.open(folder / "mimic_cxr" / name, "wt", newline="", compresslevel=1) as file:
+                writer = csv.writer(file)
+                writer.writerow(header)
+                writer.writerows(self._renamed(header, row, k) for k in range(times) for row in rows)
+        header, *rows = self.tables["mimic-cxr-2.0.0-metadata.csv.gz"]
+        for k in range(times):
+            for row in rows:
+                self._write_image(folder, dict(zip(header, row, strict=True)), k)
+        return times * self.n_images
+
+    def _renamed(self, header: Sequence[str], row: Sequence[str], k: int) -> Iterator[str]:
+        for name, value in zip(header, row, strict=True):
+            match name:
+                case "dicom_id":
+                    yield _dicom(value, k)
+                case "subject_id" | "study_id":
+                    yield _number(value, k)
+                case "Rows" | "Columns":
+                    yield str(ENLARGED * int(value))
+                case _:
+                    yield value
+
+    def _write_image(self, folder: Path, row: Mapping[str, str], k: int) -> None:
+        image, study, patient = row["dicom_id"], row["study_id"], _number(row["subject_id"], k)
+        if study in self.reports:
+            path = folder / "mimic_cxr/files" / f"p{patient[:2]}" / f"p{patient}" / f"s{_number(study, k)}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.reports[study])
+        name = _dicom(image, k)
+        if image in self.boxes:
+            (folder / "mimic_cxr_detections" / f"{name}.txt").write_bytes(self.boxes[image])
+        if image in self.masks:
+            text = json.dumps(
+                self.masks[image] | {"images": [self.masks[image]["images"][0] | {"file_name": f"{name}.jpg"}]}
+            )
+            (folder / "mimic_cxr_anatomy" / f"{name}.json").write_text(text)
+
+
+def _dicom(image: str, k: int) -> str:
+    digits = hashlib.sha1(f"{image} {k}".encode(), usedforsecurity=False).hexdigest()
+    return "-".join(digits[start : start + 8] for start in range(0, 40, 8))
+
+
+def _number(number: str, k: int) -> str:
+    """The synthetic numbers are the first thousand of their kind."""
+    return str(int(number) + 1000 * k)
+
+
+def _coco(folder: Path) -> dict[str, Any]:
+    """What CXAS writes of one image, of the synthetic png files."""
+    found = [(path.stem, rle.encode(np.asarray(Image.open(path)))) for path in sorted(folder.glob("*.png"))]
+    return {
+        "images": [{"id": 0, "width": 512, "height": 512}],
+        "categories": [{"id": number, "name": name} for number, (name, _) in enumerate(found)],
+        "annotations": [
+            {"image_id": 0, "category_id": number, "segmentation": mask} for number, (_, mask) in enumerate(found)
+        ],
+    }
+
+
+def write_chexpert(folder: Path, times: float) -> int:
+    """The real rows so many times, each time of other patients; how many there are."""
+    root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
+    with gzip.open(chexpert.label_files(root)["train"], "rt", encoding="utf-8") as file:
+        header, *lines = file
+    lines = lines[: round(times * len(lines))] if times < 1 else lines
+    folder.mkdir(parents=True)
+    with (folder / "train.csv").open("w", encoding="utf-8") as file:
+        file.write(header)
+        for k in range(max(1, round(times))):
+            file.writelines(line.replace("/patient", f"/patient{k}" if k else "/patient", 1) for line in lines)
+    return len(lines) * max(1, round(times))
+
+
+def build(what: str, root: str, out: str, workers: str) -> None:
+    """What `measured` runs: a build, and its seconds and memory."""
+    folder = Path(root)
+    started, spent = time.perf_counter(), _seconds()
+    if what == "mimic":
+        roots = {name: folder / name for name in SOURCES}
+        heal_medvqa.build(roots, Path(out), configs=["mimic"], workers=int(workers))
+    else:
+        cxr_contrabench.build({"chexpert": folder}, Path(out), configs=["chexpert_presence"], workers=int(workers))
+    wall = time.perf_counter() - started
+    if int(workers) > 1:  # so that the processes' time and memory are known
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor().shutdown()
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(json.dumps([_seconds() - spent, wall, peak / 1024]))
+
+
+def _seconds() -> float:
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def measured(what: str, root: Path, out: Path, size: int, workers: int = 1) -> Measured:
+    """A build in a process of its own."""
+    command = [sys.executable, __file__, "build", what, str(root), str(out), str(workers)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return Measured(size, *json.loads(done.stdout))
+
+
+def grown(
+    what: str, unit: str, sizes: Sequence[float], write: Callable[[Path, float], int], folder: Path, until: float
+) -> list[Measured]:
+    """Builds of growing size, printed; none is begun that would not end in time."""
+    found: list[Measured] = []
+    for size in sizes:
+        if found and time.monotonic() + 2 * found[-1].wall * size / sizes[len(found) - 1] > until:
+            print(f"{what}: no time is left for {size:,.0f} {unit}")
+            break
+        n = write(folder / f"{what}{len(found)}", size)
+        found.append(measured(what, folder / f"{what}{len(found)}", folder / "out", n))
+        one = found[-1]
+        print(
+            f"{what}  {n:>9,} {unit:6}  {one.seconds:7.1f} s  {1e6 * one.seconds / n:7.0f} us each  {one.mib:6.0f} MiB"
+        )
+    return found
+
+
+def exponent(found: Sequence[Measured]) -> float:
+    """Of the growth of time with size."""
+    logs = np.log([(one.size, one.seconds) for one in found])
+    return float(np.polyfit(*logs.T, 1)[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fraction", type=float, default=0.25)
+    parser.add_argument("--minutes", type=float, default=10)
+    given = parser.parse_args()
+    until = time.monotonic() + 60 * given.minutes
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        rows = [given.fraction * times for times in (4, 16, 64)]
+        labels = grown("chexpert", "rows", rows, write_chexpert, folder, until)
+        repeated = Repeated(folder / "phantom")
+        shares = [given.fraction * share * WHOLE for share in (1 / 4, 1 / 2, 1)]
+        images = grown("mimic", "images", shares, lambda at, n: repeated.write(at, round(n)), folder, until)
+        last = images[-1]
+        two = measured("mimic", folder / f"mimic{len(images) - 1}", folder / "out", last.size, workers=2)
+    for what, found in (("chexpert", labels), ("mimic", images)):
+        peak = max(one.mib for one in found)
+        print(f"{what}: exponent {exponent(found):.3f} (wanted: below {EXPONENT}), "
+              f"peak {peak:.0f} MiB (wanted: below {MEBIBYTES})")  # fmt: skip
+    gained = last.wall / two.wall
+    alone = max(0.0, 2 / gained - 1)
+    print(f"mimic: 2 workers in {two.wall:.1f} s, 1 in {last.wall:.1f} s: {gained:.2f} times as fast, "
+          f"{two.mib:.0f} MiB; {100 * alone:.0f}% are done by one process")  # fmt: skip
+    whole = last.wall * (WHOLE / last.size) ** max(1.0, exponent(images))
+    for cores in CORES:
+        minutes = whole * (alone + (1 - alone) / cores) / 60
+        print(f"mimic: all {WHOLE:,} images with {cores} cores: {minutes:.0f} minutes (extrapolated)")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["build"]:
+        build(*sys.argv[2:])
+    else:
+        main()
