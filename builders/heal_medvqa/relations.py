@@ -9,7 +9,8 @@ drew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -95,6 +96,32 @@ class Rule:
     places: str = "any"
 
 
+class Regions(Mapping[str, rle.Rle]):
+    """Anatomy -> COCO RLE, packed: those of all images are in memory at once, and text of a scaled mask repeats itself.
+
+    >>> Regions({"heart": {"size": [2, 3], "counts": "06"}})["heart"]
+    {'size': [2, 3], 'counts': '06'}
+    """
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, regions: Mapping[str, rle.Rle]) -> None:
+        self._packed = {
+            name: (*region["size"], zlib.compress(region["counts"].encode("ascii"), 1))
+            for name, region in regions.items()
+        }
+
+    def __getitem__(self, name: str) -> rle.Rle:
+        height, width, counts = self._packed[name]
+        return {"size": [height, width], "counts": zlib.decompress(counts).decode("ascii")}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._packed)
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """One image with its regions and relations.
@@ -137,7 +164,7 @@ def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, Mappin
         touched = set(_related(labels, names, common > 0))
         touched |= {(name, also) for name, disease in touched for also in _ALSO.get(disease, ())}
     touched |= {(name, disease) for name in names for disease in picture.unlocated}
-    return Scene(picture, width, height, dict(regions), extents, related, frozenset(touched))
+    return Scene(picture, width, height, Regions(regions), extents, related, frozenset(touched))
 
 
 def _related(labels: Sequence[str], names: Sequence[str], holds: np.ndarray) -> dict[Pair, tuple[int, ...]]:
