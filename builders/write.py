@@ -167,21 +167,23 @@ def sha256_of_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str,
 
 
 def _hashes(files: Sequence[tuple[Path, str]]) -> list[tuple[str, str]]:
-    return [(name, hashlib.sha256(content).hexdigest()) for name, content in _contents(files)]
+    return [(name, hashlib.file_digest(file, "sha256").hexdigest()) for name, file in _unpacked(files)]
 
 
-def _contents(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file, unpacked."""
+def _unpacked(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, Any]]:
+    """Name and content of each file, unpacked and open for reading."""
     for path, name in files:
         if path.name.endswith((".tgz", ".tar.gz")):
             with tarfile.open(path) as archive:
                 for member in archive:
                     if member.isfile() and (content := archive.extractfile(member)) is not None:
-                        yield PurePosixPath(member.name).name, content.read()
+                        yield PurePosixPath(member.name).name, content
         elif path.suffix == ".gz":
-            yield name.removesuffix(".gz"), gzip.decompress(path.read_bytes())
+            with gzip.open(path) as file:
+                yield name.removesuffix(".gz"), file
         else:
-            yield name, path.read_bytes()
+            with path.open("rb") as file:
+                yield name, file
 
 
 def configs_header(
