@@ -114,7 +114,7 @@ class Donors:
         touching = [{disease for of_anatomy, disease in scene.touched if of_anatomy == anatomy} for scene in scenes]
         self._clean = np.array([not diseases for diseases in touching])
         self._barred = touching if donor_diagnosis == "region" else [scene.picture.diseases for scene in scenes]
-        self._disease, self._groups = "", dict[tuple[bool, str | None], _Places]()
+        self._disease, self._groups = "", dict[tuple[bool, str | None], Places]()
 
     def choose(self, scene: Scene, disease: str, row_id: str, seed: int) -> Scene | None:
         """Ask for one disease after another: the groups of one alone are kept."""
@@ -127,16 +127,16 @@ class Donors:
                 return self._scenes[nearest[pick(row_id, len(nearest), seed)]]
         return None
 
-    def _group(self, clean: bool, view: str | None) -> _Places:
+    def _group(self, clean: bool, view: str | None) -> Places:
         """Those without the disease; clean: with no disease there; view: of this view, of any where it is None."""
         if (clean, view) not in self._groups:
             inside = self._free & self._clean if clean else self._free
             inside = inside & (self._views == view) if view is not None else inside
-            self._groups[clean, view] = _Places(self._extents, np.flatnonzero(inside), self._patients)
+            self._groups[clean, view] = Places(self._extents, np.flatnonzero(inside), self._patients)
         return self._groups[clean, view]
 
 
-class _Places:
+class Places:
     """Images by the extent of their region. One search takes the time of a few, however many there are."""
 
     def __init__(self, extents: np.ndarray, members: np.ndarray, patients: Sequence[str]) -> None:

@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.heal_medvqa.perturbations import DONOR_DIAGNOSES, NEAREST, tpt, vpt
+from medfaith.builders.heal_medvqa.perturbations import DONOR_DIAGNOSES, NEAREST, Places, tpt, vpt
 from medfaith.builders.heal_medvqa.questions import UNASKED, questions
 from medfaith.builders.heal_medvqa.wording import closed_question
 from tests.builders.heal_scenes import FEW, scene, splits
@@ -75,6 +76,20 @@ def nearest_donors(split, own, anatomy, disease, rule):
         return others
     limit = distance(others[NEAREST - 1]) + 1e-9  # of equally near ones, any
     return [s for s in others if distance(s) <= limit]
+
+
+@given(st.integers(0, 300), st.integers(1, 40), st.integers(1, 30), SEEDS)
+def test_the_nearest_are_those_of_a_stable_sort(n, n_shares, n_patients, seed):
+    """Also among many at one place, and with many images of the asker's own."""
+    rng = np.random.default_rng(seed)
+    extents = np.log(rng.integers(1, n_shares + 1, (n, 2)) / n_shares)
+    patients = [f"p{number}" for number in rng.integers(0, n_patients, n)]
+    members = np.flatnonzero(rng.random(n) < 0.7)
+    place = np.log(rng.integers(1, n_shares + 1, 2) / n_shares)
+    others = [int(i) for i in members if patients[i] != "p0"]
+    distances = np.abs(extents[others] - place).sum(1)
+    expected = [others[k] for k in np.argsort(distances, kind="stable")[:NEAREST]]
+    assert Places(extents, members, patients).nearest(place, "p0") == expected
 
 
 @FEW
