@@ -18,7 +18,7 @@ from ...loaders import anatomy_masks, detections, mimic_cxr, vindr_cxr
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
 from ..options import option
-from ..parallel import Workers
+from ..parallel import Workers, pieces
 from ..schemas.heal import QUESTION, TPT, VPT
 from ..verify import arguments, read_split
 from ..write import Family, Split
@@ -134,20 +134,21 @@ def _make(config: str, roots: Mapping[str, Path], request: Request) -> Repositor
     masks = anatomy_masks.open_masks(roots[f"{CONFIGS[config]}_anatomy"], options.anatomies)
     rule = Rule(options.measure, options.threshold, options.places)
     made: dict[str, list[Scene]] = {}
-    for split, of_one in pictures.items():
-        title = f"relations {config}/{split}"
+    for split in list(pictures):  # what is no longer needed leaves the memory
+        title, of_one = f"relations {config}/{split}", pictures.pop(split)
         made[split], left_out = scenes(of_one, masks, rule, roots, title=title, workers=request.workers)
         skipped += left_out
+    n_images = sum(map(len, made.values()))
     splits = []
-    for split, of_one in made.items():
-        written, unused = _splits(config, split, of_one, request.seed, options.donor_diagnosis)
+    for split in list(made):
+        written, unused = _splits(config, split, made.pop(split), request.seed, options.donor_diagnosis)
         splits += written
         skipped += unused
     skipped = +skipped  # a reason that nothing was left out for says nothing
     if not splits:
         raise InputError(
             roots[CONFIGS[config]],
-            f"{sum(map(len, made.values()))} images with masks give no question"
+            f"{n_images} images with masks give no question"
             + "".join(f"; {count} {reason}" for reason, count in sorted(skipped.items())),
             expected="boxes that overlap masks",
             action="mend what was left out; check that the masks and boxes are of these images; or lower --threshold",
@@ -197,14 +198,18 @@ def _splits(
         f"{config}_vpt": (transplants, VPT),
     }
     # A split without a row cannot be loaded, and would take the others of its config with it.
-    made = [
-        Split(name, split, partial(_table, of_name, schema)) for name, (of_name, schema) in tables.items() if of_name
-    ]
-    return made, unused
+    # As tables they are half as large.
+    made = {name: _table(of_name, schema) for name, (of_name, schema) in tables.items() if of_name}
+    return [Split(name, split, partial(_as_it_is, table)) for name, table in made.items()], unused
 
 
-def _table(rows: list[dict[str, Any]], schema: datasets.Features) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=schema.arrow_schema)
+def _table(rows: Sequence[Mapping[str, Any]], schema: datasets.Features) -> pa.Table:
+    batches = (pa.RecordBatch.from_pylist(some, schema=schema.arrow_schema) for some in pieces(rows, 10_000))
+    return pa.Table.from_batches(batches, schema=schema.arrow_schema)
+
+
+def _as_it_is(table: pa.Table) -> pa.Table:
+    return table
 
 
 def _files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Path]]:
