@@ -201,8 +201,8 @@ def grown(
 
 def exponent(found: Sequence[Measured]) -> float:
     """Of the growth of time with size."""
-    logs = np.log([(one.size, one.seconds) for one in found])
-    return float(np.polyfit(*logs.T, 1)[0])
+    sizes, seconds = np.log([(one.size, one.seconds) for one in found]).T
+    return float(np.polyfit(sizes, seconds, 1)[0])
 
 
 def main() -> None:

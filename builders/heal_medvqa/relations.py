@@ -140,7 +140,7 @@ class Scene:
     touched: frozenset[Pair] = frozenset()
 
 
-def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, Mapping], rule: Rule) -> Scene:
+def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rle], rule: Rule) -> Scene:
     """The scene of a picture of (width, height) `size` with these regions."""
     width, height = size
     names = list(regions)
