@@ -63,7 +63,7 @@ class Workers:
         small: bool = False,
         gpu: bool = False,
     ) -> Iterator[Iterator[Done]]:
-        """`work(task)` of each task, in their order; tasks are drawn as they are needed.
+        """`work(task)` of each task, in their order; tasks are drawn as workers become free.
 
         Args:
             work: it and what it takes and returns can be pickled. What it raises comes from the iterator.

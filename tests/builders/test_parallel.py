@@ -80,13 +80,19 @@ def test_an_error_of_ours_arrives_as_it_was_raised(fault, how):
         assert str(raised.value) == str(fault)
 
 
-def test_tasks_are_drawn_as_they_are_needed():
+def when_told(file: Path, task: range) -> list[int]:
+    while not file.exists():
+        time.sleep(0.01)
+    return squares(task)
+
+
+def test_tasks_are_drawn_as_workers_become_free(tmp_path):
     drawn = []
     tasks = (drawn.append(task) or task for task in pieces(range(1000), 10))
-    with Workers(2).each(squares, tasks, title="", unit="", total=1000) as results:
-        next(results)
-        assert len(drawn) < 20
-        assert len(list(results)) == 99
+    with Workers(2).each(partial(when_told, tmp_path / "go"), tasks, title="", unit="", total=1000) as results:
+        assert 0 < len(drawn) < 20
+        (tmp_path / "go").touch()
+        assert len(list(results)) == 100
 
 
 def test_a_killed_process_ends_in_a_message_and_the_next_work_has_new_ones(tmp_path):
