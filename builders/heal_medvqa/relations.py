@@ -134,7 +134,7 @@ class Scene:
     picture: Picture
     width: int
     height: int
-    regions: Mapping[str, Mapping]
+    regions: Mapping[str, rle.Rle]
     extents: Mapping[str, tuple[float, float]]
     related: Mapping[Pair, tuple[int, ...]] = field(default_factory=dict)
     touched: frozenset[Pair] = frozenset()
