@@ -250,8 +250,9 @@ def _given(rest: Sequence[str]) -> argparse.Namespace:
 
 def _output(rest: Sequence[str]) -> Path | None:
     """The folder of lm_eval's --output_path, which may name a file in it."""
-    path = _given(rest).output_path
-    return None if path is None else Path(path).parent if path.endswith(".json") else Path(path)
+    from medfaith.tasks.saved import output_folder
+
+    return output_folder(_given(rest).output_path)
 
 
 def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -31,6 +32,7 @@ WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
 IMAGES = ("all", "first")  # of a row that are shown to the model
 UNLOGGED = ("edit", TARGET, PLACE)  # columns: a sample log has no use for masks
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # what a file system says when it is full
 
 Reference = Mapping[str, str]
 Opener = Callable[[Reference], Image.Image]
@@ -292,6 +294,9 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
         raise _withheld(path, error) from error
     except (ValueError, OSError, DatasetsError) as error:
         cause = str(error.__cause__ or error).splitlines()[0]
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_SPACE:
+            action = "make space, or name another folder in the environment variable HF_DATASETS_CACHE"
+            raise InputError(datasets.config.HF_DATASETS_CACHE, cause, action=action) from error
         if f"Available: ['{RECIPE}']" in cause:
             action = f"get its sources (its page says how), run medfaith build, and pass that folder as data; {BUILT}"
             raise InputError(

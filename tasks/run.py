@@ -23,6 +23,7 @@ from tqdm import tqdm
 from ..loaders.errors import MedfaithError
 from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models
 from .controls import needs_an_image
+from .saved import output_folder, saved
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
 PREFIX = "medfaith_"  # of the names of all tasks of this package
@@ -42,7 +43,7 @@ def run_lm_eval(
 
     Returns the sample logs of medfaith's tasks that it wrote, none without --log_samples.
 
-    Raises MedfaithError for arguments that lm-eval or this package refuses.
+    Raises MedfaithError for arguments that lm-eval or this package refuses, and for results that could not be saved.
     """
     for option, instead in OURS.items():
         if any(argument.split("=", 1)[0] == option for argument in arguments):
@@ -61,7 +62,7 @@ def run_lm_eval(
         preflight.check(config, metadata)
         before = _sample_logs(config.output_path)
         try:
-            with contextlib.ExitStack() as patches:
+            with saved(config.output_path), contextlib.ExitStack() as patches:
                 patches.enter_context(_quick_collections())
                 if _all_ours(config.tasks):
                     patches.enter_context(_own_task_files())
@@ -97,10 +98,8 @@ def _told_by_lm_eval() -> Iterator[None]:
 
 def _sample_logs(output: str | None) -> set[Path]:
     """Those of medfaith's tasks below lm-eval's --output_path, a folder or the name of a JSON file in one."""
-    if output is None:
-        return set()
-    folder = Path(output).parent if output.endswith(".json") else Path(output)
-    return {*folder.rglob(f"samples_{PREFIX}*.jsonl")}
+    folder = output_folder(output)
+    return set() if folder is None else {*folder.rglob(f"samples_{PREFIX}*.jsonl")}
 
 
 def _refuse_blind_caches(config: Any) -> None:
@@ -324,10 +323,12 @@ def _log(result: dict[str, Any], folder: Path) -> None:
 
     samples = result.pop("samples")
     # Without the file's name lm-eval would make up a folder for a model that is not `pretrained`.
-    tracker = EvaluationTracker(output_path=str(folder / "results.json"))
-    tracker.save_results_aggregated(results=result, samples=samples)
-    for task, of_task in samples.items():
-        tracker.save_results_samples(task_name=task, samples=of_task)
+    output = str(folder / "results.json")
+    with saved(output):
+        tracker = EvaluationTracker(output_path=output)
+        tracker.save_results_aggregated(results=result, samples=samples)
+        for task, of_task in samples.items():
+            tracker.save_results_samples(task_name=task, samples=of_task)
 
 
 def task_names() -> list[str]:

@@ -1,0 +1,91 @@
+"""Results that lm-eval could not save are an error. lm-eval itself logs a warning, and ends as if they were saved."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from ..loaders.errors import MedfaithError
+
+
+def output_folder(output: str | Path | None) -> Path | None:
+    """The folder of lm-eval's --output_path, which may name a JSON file in it."""
+    return None if output is None else Path(output).parent if str(output).endswith(".json") else Path(output)
+
+
+@contextlib.contextmanager
+def saved(output: str | Path | None) -> Iterator[None]:
+    """Whatever lm-eval's EvaluationTracker saves in here below its --output_path `output` is saved whole.
+
+    Raises OSError before anything runs, where the folder may not be written. At the end it raises MedfaithError with
+    the reason, where a file could not be written: what was begun of that file is removed, and what was saved stays.
+    """
+    folder = output_folder(output)
+    if folder is None:
+        yield
+        return
+    from lm_eval.loggers import EvaluationTracker
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):  # hours later would be late
+        pass
+    failures: list[str] = []
+    with contextlib.ExitStack() as patches:
+        for name in ("save_results_aggregated", "save_results_samples"):
+            whole = _whole(getattr(EvaluationTracker, name), folder, failures)
+            patches.enter_context(mock.patch.object(EvaluationTracker, name, whole))
+        yield
+    if failures:
+        raise MedfaithError(
+            f"{folder}: the results could not all be saved: {'; '.join(dict.fromkeys(failures))}\n"
+            "  what to do: make space or let the folder be written, and run the command again; answers that are in "
+            "its store (answers.sqlite) are not asked for again"
+        )
+
+
+def _whole(save: Callable[..., None], folder: Path, failures: list[str]) -> Callable[..., None]:
+    """`save`, which removes what it has begun and adds its error to `failures` where it fails."""
+
+    @wraps(save)
+    def saving(*given: Any, **named: Any) -> None:
+        before = {*folder.rglob("*.json*")}
+        caught = _Caught()
+        logger = logging.getLogger(save.__module__)
+        level = logger.level
+        logger.setLevel(min(logger.getEffectiveLevel(), logging.WARNING))  # baselines' runs are quiet
+        logger.addHandler(caught)
+        try:
+            save(*given, **named)
+        finally:
+            logger.removeHandler(caught)
+            logger.setLevel(level)
+        if caught.errors:
+            failures.extend(caught.errors)
+            for path in {*folder.rglob("*.json*")} - before:
+                path.unlink()
+
+    return saving
+
+
+class _Caught(logging.Handler):
+    """Errors that are logged as they are caught."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.errors: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if error is None:
+            return
+        if isinstance(error, OSError) and error.strerror:
+            self.errors.append(f"{error.strerror} ({error.filename})" if error.filename else error.strerror)
+        else:
+            self.errors.append(f"{type(error).__name__}: {error}")

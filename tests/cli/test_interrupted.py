@@ -1,0 +1,43 @@
+"""Ctrl-C is one line and exit status 130, whatever the command is doing, its imports included."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+# A module stands for the moment: the signal comes while the command imports it, whatever the machine's speed.
+AT = """
+import importlib.abc, os, signal, sys
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["medfaith", "tasks", "--list"]
+from medfaith.__main__ import main
+raise SystemExit(main())
+"""
+
+
+@pytest.mark.parametrize("module", ["medfaith.cli", "argparse", "medfaith.loaders.sources", "medfaith.task_list"])
+def test_ctrl_c_during_an_import_is_one_line(module):
+    ended = subprocess.run(
+        [sys.executable, "-c", AT.format(module=module)], check=False, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (130, "medfaith: interrupted\n")
+
+
+def test_the_entry_imports_nothing_of_the_house():
+    told = "import sys; before = {*sys.modules}; import medfaith.__main__; print(*sorted({*sys.modules} - before))"
+    said = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout
+    ours = [name for name in said.split() if name.startswith("medfaith")]
+    assert ours == ["medfaith", "medfaith.__main__"]
+    assert "importlib.metadata" not in said.split()
+
+
+def test_the_installed_command_is_that_entry():
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="medfaith")
+    assert script.value == "medfaith.__main__:main"
