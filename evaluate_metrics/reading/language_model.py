@@ -128,10 +128,15 @@ def parse_diseases(reply: str, vocabulary: Collection[str] = CLASSES) -> Extract
     frozenset({'Edema'})
     >>> parse_diseases("[]").outcome, parse_diseases('["Pneumonia"]').outcome, parse_diseases("Edema").outcome
     ('normal', 'unreadable', 'unreadable')
+    >>> parse_diseases("[" * 20_000).outcome
+    'unreadable'
     """
     unreadable = Extraction(frozenset(), "unreadable")
     known = {label.casefold(): label for label in vocabulary}
-    lists = list(_json_lists(answer_part(reply)))
+    try:
+        lists = list(_json_lists(answer_part(reply)))
+    except RecursionError:  # thousands of brackets in each other
+        return unreadable
     if len(lists) != 1 or not all(isinstance(item, str) and item.strip().casefold() in known for item in lists[0]):
         return unreadable
     labels = frozenset(known[item.strip().casefold()] for item in lists[0])

@@ -48,18 +48,39 @@ class Span(NamedTuple):
     how: str
 
 
+LIMIT = 64 * 1024  # characters that are read of an answer; a model that repeats itself fills its limit of tokens
+
+
 def answer_span(text: str) -> Span:
     """Where the answer stands in what a model wrote.
 
     What follows the last end of a reasoning; without an end, what stands before its beginning, or the open reasoning
     itself where nothing does. Of that, the part up to the next turn, and of that what is in answer tags, from the
-    first to the last of them.
+    first to the last of them. No span is longer than `LIMIT`: what goes on is a repetition.
 
     >>> answer_span("<think>No?</think>Yes.")
     Span(start=18, end=22, how='after reasoning')
     >>> answer_span("<think>It shows a").how, answer_span("A hook.").how
     ('open reasoning', 'whole')
     """
+    start, end, how = _answer(text)
+    return Span(start, min(end, start + LIMIT), how)
+
+
+def is_cut(text: str) -> bool:
+    """Whether the answer in a text is longer than what is read of it.
+
+    >>> is_cut("<think>" + "It may be. " * 10_000 + "</think>Yes."), is_cut("yes " * 20_000)
+    (False, True)
+    """
+    if len(text) <= LIMIT:
+        return False
+    start, end, _ = _answer(text)
+    return end - start > LIMIT
+
+
+def _answer(text: str) -> Span:
+    """`answer_span` before it is cut."""
     start, end, how = 0, len(text), "whole"
     last = None
     for last in _END.finditer(text):  # noqa: B007

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from medfaith.evaluate_metrics.reading.reasoning import LIMIT, is_cut
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.outcomes import OUTCOME, UNANSWERED
 from medfaith.tasks.scoring import VIEWS
@@ -79,6 +80,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
     settings: dict[Any, Kept[_Run_co]] = {}
     left_out: set[str] = set()
     unanswered: dict[Any, set[str]] = {}  # each filter repeats a row
+    cut: dict[Any, set[str]] = {}
     views: dict[Any, dict[str, str]] = {}
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -96,6 +98,8 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
                     views.setdefault(setting, {})[sample["doc"]["id"]] = sys.intern(str(shown))
                 if sample["doc"].get(OUTCOME) == UNANSWERED:
                     unanswered.setdefault(setting, set()).add(sample["doc"]["id"])
+                if len(line) > LIMIT and is_cut(_response(sample)):
+                    cut.setdefault(setting, set()).add(sample["doc"]["id"])
             except SampleError as error:
                 raise _broken(file.path, number, error.found, column=error.column) from error
             except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -107,7 +111,11 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
     if file.n_run is not None and n < file.n_run:
         raise InputError(file.path, f"has {n} questions", expected=f"the {file.n_run} that lm-eval ran", action=AGAIN)
     files = {
-        setting: file._replace(n_unanswered=len(unanswered.get(setting, ())), views=views.get(setting, {}))
+        setting: file._replace(
+            n_unanswered=len(unanswered.get(setting, ())),
+            n_cut=len(cut.get(setting, ())),
+            views=views.get(setting, {}),
+        )
         for setting in settings
     }
     return [kept.run(setting, files[setting], single=len(settings) == 1) for setting, kept in settings.items()]
@@ -201,8 +209,12 @@ def responses(path: Path) -> Iterator[tuple[str, str]]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             sample = json.loads(line)
-            given = sample.get("resps") or [sample["filtered_resps"]]
-            yield sample["doc"]["id"], str(given[0][0])
+            yield sample["doc"]["id"], _response(sample)
+
+
+def _response(sample: Mapping[str, Any]) -> str:
+    given = sample.get("resps") or [sample["filtered_resps"]]
+    return str(given[0][0])
 
 
 def check_texts(of: Mapping[str, Any], columns: Iterable[str], where: str) -> None:

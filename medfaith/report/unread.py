@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from medfaith.evaluate_metrics.reading.reasoning import LIMIT as READ
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import responses
 from medfaith.tasks import BASELINES
@@ -29,7 +30,7 @@ def unread_share(run: ReadRun) -> float:
 
 def run_notes(runs: Sequence[ReadRun]) -> list[str]:
     """All warnings of these runs."""
-    return [*_missing_notes(runs), *_unanswered_notes(runs), *_same_notes(runs), *unread_notes(runs)]
+    return [*_missing_notes(runs), *_unanswered_notes(runs), *_cut_notes(runs), *_same_notes(runs), *unread_notes(runs)]
 
 
 def _missing_notes(runs: Sequence[ReadRun]) -> list[str]:
@@ -50,6 +51,17 @@ def _unanswered_notes(runs: Sequence[ReadRun]) -> list[str]:
         "unread. What to do: run the same command again, which asks only these"
         for run in runs
         if (n := run.source.n_unanswered)
+    ]
+
+
+def _cut_notes(runs: Sequence[ReadRun]) -> list[str]:
+    """A warning for each run with answers that are longer than what is read of one."""
+    return [
+        f"WARNING: {n:,} of {run.n:,} answers of {run.model_name} in {run.source.path.name} are longer than "
+        f"{READ:,} characters, and what follows was not read. Such a model mostly repeats itself. What to do: look at "
+        "these answers, and set a lower limit of tokens: --gen_kwargs max_gen_toks=N"
+        for run in runs
+        if (n := run.source.n_cut)
     ]
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.reading.markup import readable
-from medfaith.evaluate_metrics.reading.reasoning import answer_part, answer_span
+from medfaith.evaluate_metrics.reading.reasoning import LIMIT, answer_part, answer_span, is_cut
 from medfaith.evaluate_metrics.reading.statements import fields, statements
 
 PARTS = {  # text: (the answer in it, how it was found)
@@ -106,6 +106,21 @@ def test_a_statement_is_found(text):
 )  # fmt: skip
 def test_what_states_nothing(text):
     assert not [one for one in statements(readable(text)) if one.kind in ("final", "answer")]
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "cut"),
+    [
+        ("", "b" * LIMIT, False), ("", "b" * LIMIT + "c", True), ("<think>" + "a " * LIMIT + "</think>", "b", False),
+        ("<think>a</think>", "b" * LIMIT + "<think>c", False), ("<think>", "b" * LIMIT + "c", True),
+        ("a<answer>", "b" * LIMIT + "</answer>c", False),
+    ],
+    ids=["fits", "longer", "long reasoning", "before reasoning", "open reasoning", "tagged"],
+)  # fmt: skip
+def test_of_the_answer_itself_a_limit_is_read(before, behind, cut):
+    start, end, _ = answer_span(before + behind)
+    assert (start, end) == (len(before), len(before) + min(len(behind.partition("<")[0]), LIMIT))
+    assert is_cut(before + behind) == cut
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,15 @@ def test_one_other_answer_at_the_end_is_enough(tmp_path):
     assert not notes(tmp_path)
 
 
+def test_answers_that_are_longer_than_what_is_read_are_counted(tmp_path):
+    rows = answered("chexpert_presence", 6, 1, 1)
+    (first, text), *rest = rows
+    write_log(tmp_path, "m", [(first, f"{text} " * 40_000), *rest])
+    (note,) = [note for note in notes(tmp_path) if "longer" in note]
+    assert "1 of 6 answers of m in samples_medfaith_contrabench_chexpert_presence" in note
+    assert "are longer than 65,536 characters, and what follows was not read." in note
+
+
 def test_images_that_a_model_was_not_given_are_warned_of(tmp_path):
     log = write_log(tmp_path, "m", answered("chexpert_presence", 6, 1, 1))
     (path,) = tmp_path.glob("results_*.json")
