@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from .visible import visible
+
 
 class MedfaithError(Exception):
     """Base of every error that is the input's or the environment's, not the program's."""
@@ -74,10 +76,10 @@ def exit_status(job: Callable[[], int | None]) -> int:
     try:
         return job() or 0
     except MedfaithError as error:
-        print(f"medfaith: {error}", file=sys.stderr)
+        _say(str(error))
         return 2
     except KeyboardInterrupt:
-        print("medfaith: interrupted", file=sys.stderr)
+        _say("interrupted")
         return 130
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -88,8 +90,12 @@ def exit_status(job: Callable[[], int | None]) -> int:
             raise
         place = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         said = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
-        print(f"medfaith: {place}{said}\n  what to do: {action}", file=sys.stderr)
+        _say(f"{place}{said}\n  what to do: {action}")
         return 2
+
+
+def _say(error: str) -> None:
+    print(f"medfaith: {visible(error)}", file=sys.stderr)  # it may name files and quote what they hold
 
 
 def end_as_ours() -> None:
@@ -102,7 +108,7 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
     if not isinstance(error, MedfaithError):
         sys.__excepthook__(kind, error, trace)
         return
-    print(f"medfaith: {error}", file=sys.stderr)
+    _say(str(error))
     raise SystemExit(2)
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from medfaith.loaders.visible import visible
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns padded to their widest cell; numbers (cells that start with a digit or a sign) stand on the right.
@@ -16,8 +18,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     a     1,024
     bc        7
     """
-    cells = [list(header), *[list(row) for row in rows]]
+    cells = [list(header), *[[visible(cell).replace("\n", "␊") for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    rows = cells[1:]
     right = [all(row[i][:1] in "0123456789+-–" for row in rows) and bool(rows) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:

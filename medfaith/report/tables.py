@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from medfaith.loaders.visible import in_markdown, visible
+
 UNDEFINED = "–"
 TITLES = {
     "cxr-contrabench": "CXR-ContraBench",
@@ -140,7 +142,7 @@ class Table:
             *("| " + " | ".join(map(_escape, row)) + " |" for row in rows),
         ]
         for note in self._all_notes():
-            lines += ["", note]
+            lines += ["", in_markdown(note)]
         return "\n".join([f"## {self.title}", "", *lines])
 
     def latex(self) -> str:
@@ -194,7 +196,7 @@ def _undefined(value: Any) -> bool:
 
 
 def _escape(cell: str) -> str:
-    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " ")
+    return in_markdown(cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " "))
 
 
 def _alignment(column: Column, cells: Sequence[str]) -> str:
@@ -213,7 +215,9 @@ def _saved(value: Any) -> Any:
     """A value as its cell in a CSV file. A text (no number) that a spreadsheet would run begins with ' there."""
     if not isinstance(value, str):
         return "" if _undefined(value) else value
-    lines = value.replace("\r\n", "\n").replace("\r", "\n")  # readers take a lone \r, unquoted, for the end of a row
+    lines = visible(
+        value.replace("\r\n", "\n").replace("\r", "\n")
+    )  # readers take a lone \r, unquoted, for the end of a row
     return f"'{lines}" if _FORMULA.match(lines) and not _is_number(lines) else lines
 
 

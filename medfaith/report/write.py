@@ -19,6 +19,7 @@ from medfaith.compare.answers import all_answers
 from medfaith.compare.tables import compare
 from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.visible import in_markdown
 from medfaith.loaders.whole import whole_folder
 
 from .contrabench_audit import audit_tables
@@ -262,7 +263,7 @@ def _benchmarks(results: Results) -> list[str]:
 
 
 def _notes(notes: Sequence[str]) -> list[str]:
-    return ["## Notes\n\n" + "\n".join(f"- {note}" for note in notes)] if notes else []
+    return ["## Notes\n\n" + "\n".join(f"- {in_markdown(note)}" for note in notes)] if notes else []
 
 
 def _check_out(out: Path) -> None:

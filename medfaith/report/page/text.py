@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from medfaith.loaders.visible import visible
 
 LONGEST = 2000  # characters of an answer that the page shows
-_MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they turn the text around them
 
 
 def shown(text: str, longest: int = LONGEST) -> str:
@@ -20,17 +20,7 @@ def shown(text: str, longest: int = LONGEST) -> str:
     cut = text[:longest] + (
         f" … ({len(text):,} characters; the first {longest:,} are shown)" if len(text) > longest else ""
     )
-    return "".join(map(_visible, cut))
-
-
-def _visible(character: str) -> str:
-    if character in "\n\t" or (character.isprintable() and character not in _MARKS):
-        return character
-    number = ord(character)
-    if number < 0x20:
-        return chr(0x2400 + number)  # the symbols for control characters
-    hidden = character in _MARKS or unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn")
-    return f"⟨U+{number:04X}⟩" if hidden else character
+    return visible(cut)
 
 
 def without_paths(text: str) -> str:
