@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..loaders import json_text
 from ..loaders.errors import InputError
 from .label_keys import KEYS
 from .write import RECORD, Family, summarise
@@ -123,6 +123,10 @@ def faults_of_record(record: Any) -> list[str]:
     if not wrong:
         described = {record["source"]: None} | record["sources"]
         wrong += [f"sources/{k}" for k, v in described.items() if not _has_dict(v, "files")]
+        listed = {k: v["files"] for k, v in described.items() if _has_dict(v, "files")}
+        wrong += [
+            f"sources/{k}/files" for k, v in listed.items() if not all(isinstance(one, str) for one in v.values())
+        ]
         wrong += [] if _are_keys(record.get(KEYS, {})) else [KEYS]
         wrong += [f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_dict(v, "counts")]
     return wrong
@@ -131,7 +135,7 @@ def faults_of_record(record: Any) -> list[str]:
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json_text.parse(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
     if wrong := faults_of_record(record):

@@ -15,6 +15,7 @@ image's aspect ratio within ASPECT_TOLERANCE.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from PIL import Image
@@ -46,6 +47,8 @@ ANATOMIES = (
 ASPECT_TOLERANCE = 0.02  # a mask of 100 pixels is already 1% off by rounding its sides
 CXAS_MASKS = 159
 CXAS_SIZE = (512, 512)
+MOST_PIXELS = 4096 * 4096  # of a mask in an array, of which there are 159
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 ACTION = "give the folder that the segmenter wrote, or write the masks in one of the layouts of anatomy_masks"
 
 Size = tuple[int, int]
@@ -272,12 +275,31 @@ class _Arrays(Layout):
                 stack = np.load(path, mmap_mode="r", allow_pickle=False)  # a few masks of 159 are read
             else:
                 with np.load(path, allow_pickle=False) as arrays:
+                    _check_header(arrays)
                     stack = arrays[arrays.files[0]]
         except Exception as error:  # zipfile, zlib and numpy raise what their parsing stumbles over
             raise InputError(path, f"damaged or no array ({error})", expected=expected, action=ACTION) from error
         if stack.ndim != 3 or len(stack) != CXAS_MASKS or not stack.size or stack.dtype not in (np.bool_, np.uint8):
             raise InputError(path, f"{stack.dtype} of shape {stack.shape}", expected=expected, action=ACTION)
         return {name: rle.encode(np.asarray(stack[index])) for name, index in self._indices.items()}
+
+
+def _check_header(arrays: Any) -> None:
+    """Raises ValueError where the first array is none, or larger than its place in the archive: memory is taken first.
+
+    A .npz says in each array's header how large it is, and in its directory how many bytes there are.
+    """
+    (first, *_) = arrays.zip.infolist()
+    with arrays.zip.open(first) as member:
+        version = np.lib.format.read_magic(member)
+        if version not in _HEADERS:
+            raise ValueError(f"version {version} of numpy's format, which arrays of masks never have")
+        shape, _, dtype = _HEADERS[version](member)
+        claimed, held = math.prod(shape) * dtype.itemsize, first.file_size - member.tell()
+    if claimed != held:
+        raise ValueError(f"its header claims {claimed:,} bytes, and it holds {held:,}")
+    if claimed > CXAS_MASKS * MOST_PIXELS:
+        raise ValueError(f"{claimed:,} bytes are more than {CXAS_MASKS} masks of {MOST_PIXELS:,} pixels")
 
 
 class _CocoFiles(Layout):

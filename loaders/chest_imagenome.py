@@ -8,7 +8,6 @@ The automatic annotations of the other images (silver dataset) are read by `ches
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table, mimic_cxr
+from . import csv_table, json_text, mimic_cxr
 from .errors import InputError
 
 FILES = {
@@ -273,7 +272,7 @@ def _sentence(rows: Sequence[tuple[int, dict[str, str]]], path: Path) -> GoldSen
 def _parsed(text: str, path: Path, row: int) -> Corners:
     """The corners that a cell like "[12, 30, 580, 912]" holds."""
     try:
-        values = json.loads(text)
+        values = json_text.parse(text)
         numbers = tuple(float(value) for value in values if type(value) in (int, float))
     except (ValueError, TypeError, OverflowError):
         values, numbers = (), ()

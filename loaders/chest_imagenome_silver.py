@@ -177,7 +177,7 @@ def _box(entry: Mapping[str, Any], where: str) -> Corners | None:
     values: list[Any] = [entry.get(name) for name in CORNERS]
     if None in values:
         return None
-    if not all(type(value) in (int, float) and math.isfinite(value) for value in values):
+    if not all(type(value) in (int, float) and abs(value) < math.inf for value in values):
         raise _fault(where, f"{entry['object_id']!r} lies at {values}")
     x1, y1, x2, y2 = (float(value) for value in values)
     if x1 <= x2 < 0 or y1 <= y2 < 0:

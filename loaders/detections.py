@@ -25,6 +25,7 @@ YOLO: `<image id>.txt`, in the folder or in `labels/`, with lines `class x y wid
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,15 +33,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import yaml
 
-from . import coco, json_text
+from . import coco, json_text, plain_yaml
 from .errors import InputError
 from .vindr_cxr import CLASSES, class_of
 
 CATEGORIES, CLASSES_TXT, DATA_YAML = "categories.json", "classes.txt", "data.yaml"
 # Shares of a side go a little beyond 1 at an image's edge; pixels go far beyond.
 LARGEST_SHARE = 2.0
+_CLASS_NUMBER = re.compile(r"[0-9]{1,9}")
 RESULTS = "COCO results: [{image_id, category_id, bbox, score}, ...], or an object with annotations"
 ACTION = "write the detector's boxes again: COCO results JSON, or YOLO text files with their class names"
 SCHEMA = pa.schema(
@@ -217,7 +218,7 @@ def _yolo(paths: Sequence[Path], names: Path | None) -> Iterator[_Box]:
                 expected = "shares of the image's width and height, 0 to 1"
                 raise InputError(path, "coordinates in pixels", row=row, expected=expected, action=ACTION)
             corner = (centre_x - width / 2, centre_y - height / 2, width, height)
-            number = int(fields[0]) if fields[0].isdecimal() else fields[0]
+            number = int(fields[0]) if _CLASS_NUMBER.fullmatch(fields[0]) else fields[0]
             score = fields[5] if len(fields) == 6 else 1.0
             yield _box(path.stem, number, corner, score, "share", path, row, classes)
 
@@ -230,15 +231,15 @@ def _yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:
     if path.suffix == ".txt":
         return _listed_classes(path)
     try:
-        content = yaml.safe_load(_read_text(path))
-    except yaml.YAMLError as error:
-        raise InputError(path, f"is no YAML ({str(error).splitlines()[0]})", action=ACTION) from None
+        content = plain_yaml.parse(_read_text(path))
+    except ValueError as error:
+        raise InputError(path, f"is no YAML that can be read ({error})", action=ACTION) from None
     listed = content.get("names") if isinstance(content, dict) else None
     if isinstance(listed, list):
-        listed = dict(enumerate(listed))
-    if not isinstance(listed, dict) or not listed or not all(type(number) is int for number in listed):
+        listed = {str(number): name for number, name in enumerate(listed)}
+    if not isinstance(listed, dict) or not listed or not all(_CLASS_NUMBER.fullmatch(number) for number in listed):
         raise InputError(path, "names no classes", expected="names: a list, or numbers with names", action=ACTION)
-    return _classes(listed, path)
+    return _classes({int(number): name for number, name in listed.items()}, path)
 
 
 def _listed_classes(path: Path) -> dict[int, str]:

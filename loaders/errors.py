@@ -120,6 +120,8 @@ def _advice(error: Exception) -> str | None:
     libraries = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     if isinstance(error, ConnectionError | TimeoutError) or libraries & {*_NETWORK}:
         return "check the address or the name, that the server runs and answers, and the key if it takes one"
+    if isinstance(error, RuntimeError) and str(error).startswith("Could not determine home"):
+        return "a path begins with ~: name a user of this machine behind it, or write the whole path"
     if not isinstance(error, OSError):
         return None
     if error.errno is None:  # a library's own words, such as transformers' about a model without weights

@@ -27,6 +27,7 @@ ARCHIVE = "NLMCXR_reports.tgz"
 REPORTS_CSV, PROJECTIONS_CSV = "indiana_reports.csv", "indiana_projections.csv"
 REPORTS_COLUMNS = ("uid", "MeSH", "indication", "comparison", "findings", "impression")
 PROJECTIONS_COLUMNS = ("uid", "filename")
+MOST_BYTES = 1 << 28  # of the unpacked archive: 3,955 reports of a few KB each
 SECTIONS = ("COMPARISON", "INDICATION", "FINDINGS", "IMPRESSION")
 EXPECTED = f"the reports' XML files in ecgen-radiology/, or {ARCHIVE}, or {REPORTS_CSV} + {PROJECTIONS_CSV}"
 ACTION = "download the reports again from Open-i (NLMCXR_reports.tgz) and use them unchanged"
@@ -143,13 +144,18 @@ def _archived(archive: Path) -> list[tuple[str, bytes]]:
     """(archive/member, content) of every XML file; nothing is unpacked to disk."""
     try:
         # All of it first: only then is the checksum at the end of the archive compared.
-        tar = io.BytesIO(gzip.decompress(archive.read_bytes()))
+        with gzip.open(archive) as packed:
+            content = packed.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            found = f"more than {MOST_BYTES:,} bytes when unpacked"
+            raise InputError(archive, found, expected="reports of a few KB each", action=ACTION)
+        tar = io.BytesIO(content)
         with tarfile.open(fileobj=tar, mode="r:") as members:
             documents = [
-                (f"{archive}/{member.name}", content.read())
+                (f"{archive}/{member.name}", file.read())
                 for member in members
                 if member.name.endswith(".xml") and not Path(member.name).name.startswith(".")
-                if (content := members.extractfile(member)) is not None
+                if (file := members.extractfile(_own(member, archive))) is not None
             ]
     except (EOFError, OSError, zlib.error, tarfile.TarError) as error:
         expected = f"a complete {ARCHIVE}"
@@ -157,6 +163,14 @@ def _archived(archive: Path) -> list[tuple[str, bytes]]:
     if not documents:
         raise InputError(archive, "holds no XML file", expected="ecgen-radiology/1.xml, ...", action=ACTION)
     return documents
+
+
+def _own(member: tarfile.TarInfo, archive: Path) -> tarfile.TarInfo:
+    """The member. Raises InputError for a link, which may lead to nothing or in a circle; the release has none."""
+    if member.islnk() or member.issym():
+        found = f"{member.name} is a link to {member.linkname}"
+        raise InputError(archive, found, expected="files, as released", action=ACTION)
+    return member
 
 
 def _parse(data: bytes, where: str | Path) -> Report:

@@ -183,7 +183,13 @@ def _build(content: bytes) -> str:
     try:
         used = json.loads(content)["sources"]
         versions = [f"{name} {of['version']}" for name, of in sorted(used.items()) if of["version"]]
-    except (ValueError, LookupError, TypeError, AttributeError):  # medfaith verify says what is wrong with it
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):  # medfaith verify says what is wrong with it
         versions = []
     told = f" ({', '.join(versions)})" if versions else ""
     return hashlib.sha256(content).hexdigest()[:16] + told

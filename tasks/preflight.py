@@ -9,7 +9,6 @@ import difflib
 import fnmatch
 import glob
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 
 import requests
 
-from ..loaders import images, sources
+from ..loaders import images, json_text, sources
 from ..loaders.errors import InputError, MedfaithError
 from . import BASELINES, LOOKING, SERVER, include_path
 
@@ -433,7 +432,7 @@ def model_file(name: str, file: str, revision: str) -> Path | None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
+        content = json_text.parse(path.read_bytes())
     except ValueError as error:
         raise InputError(path, f"not JSON ({error})", expected="a file of a model of transformers") from error
     return content if isinstance(content, dict) else {}

@@ -260,8 +260,8 @@ def _record(path: Path, number: int, line: bytes) -> Choice | Judgement | ErrorJ
     for name, value in record._asdict().items():
         types, expected = field = _FIELDS.get(name, _TEXT)
         known = _NAMES.get(name)
-        if known is not None and value not in known:
-            raise InputError(path, f"is {value!r}", row=number, column=name, expected=" or ".join(known))
         if type(value) not in types or (field is _POINTS and value not in POINTS):
-            raise InputError(path, f"is {value!r}", row=number, column=name, expected=expected)
+            raise InputError(path, f"is {value!r:.200}", row=number, column=name, expected=expected)
+        if known is not None and value not in known:
+            raise InputError(path, f"is {value!r:.200}", row=number, column=name, expected=" or ".join(known))
     return record

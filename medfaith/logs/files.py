@@ -7,6 +7,7 @@ With `--output_path X --log_samples`, lm-eval writes `X/<model>/results_<date>.j
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -238,16 +239,17 @@ def _inside(content: Any, *names: str) -> Any:
 
 def _n_images_missing(content: Mapping[str, Any], task: str) -> int:
     """The metric of that name, which each filter repeats; NaN and none at all count as 0."""
-    scores = _inside(content, "results", task) or {}
+    scores = _inside(content, "results", task)
+    scores = scores if isinstance(scores, Mapping) else {}
     given = [value for name, value in scores.items() if name.partition(",")[0] == "n_images_missing"]
-    return int(max((value for value in given if isinstance(value, int | float) and value > 0), default=0))
+    return int(max((value for value in given if isinstance(value, int | float) and 0 < value < math.inf), default=0))
 
 
 def _work(content: Mapping[str, Any]) -> Work | None:
     """None where no answer was given in that run: a store had kept them all."""
     told = _inside(content, "config", "work")
     numbers = [_inside(told, name) for name in ("answers", "seconds", "peak_memory")]
-    answers, seconds, memory = (one if isinstance(one, int | float) and one > 0 else None for one in numbers)
+    answers, seconds, memory = (one if isinstance(one, int | float) and 0 < one < math.inf else None for one in numbers)
     if answers is None or seconds is None:
         return None
     device, batch_size = _inside(told, "on"), _inside(content, "config", "batch_size")

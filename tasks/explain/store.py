@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...loaders import json_text
 from ...loaders.errors import InputError
 from ...loaders.whole import whole_file
 from .geometry import Geometry
@@ -90,7 +91,7 @@ class Store:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            about = json.loads(str(arrays["about"]))
+            about = json_text.parse(str(arrays["about"]))
             return _entry(arrays, about, row_id, reference.partition("/")[2])
         except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(path, f"is cut short or damaged ({error})", action=AGAIN) from error
@@ -258,6 +259,6 @@ def _file_name(row_id: str, shown: str) -> str:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json_text.parse(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action="delete the folder and run again") from error

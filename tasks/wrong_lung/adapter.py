@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-import math
+import sys
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ def read_reply(text: str) -> Reply:
     """
     try:
         given = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Reply()
     if not isinstance(given, dict):
         return Reply()
@@ -60,7 +60,7 @@ def read_reply(text: str) -> Reply:
 
 def _number(given: Mapping[str, Any], name: str) -> float | None:
     value = given.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
 

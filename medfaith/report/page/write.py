@@ -126,7 +126,7 @@ def _of_results(path: Path, task: str) -> dict[str, str]:
             "command": metadata.get("command"),
             "lm-eval": content.get("lm_eval_version"),
         }
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return {}
     return {name: str(value) if value else "" for name, value in told.items()}
 

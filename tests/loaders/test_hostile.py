@@ -1,0 +1,202 @@
+"""Readers and damage: whatever a file holds, its reader names it in a message, at once and in little memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from medfaith.annotate.answers import read_files
+from medfaith.audit.run import read_record
+from medfaith.builders.verify import verify_repository
+from medfaith.cli import main
+from medfaith.loaders import anatomy_masks, detections, openi
+from medfaith.loaders.errors import InputError
+from medfaith.tasks.explain.store import Store
+from medfaith.tasks.wrong_lung.adapter import Reply, read_reply
+
+Make = Callable[[Path], None]
+NESTED = {"list": "[" * 20_000, "object": '{"a":' * 20_000, "closed": "[" * 20_000 + "]" * 20_000}
+NO_JSON = NESTED | {
+    "surrogate": '{"a": "\\ud800"}',
+    "digits": "1" * 5_000,
+    "empty": "",
+    "half": '{"a',
+    "bytes": "\udcff",
+}
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+
+def bombs(n: int) -> str:
+    return "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}{f', *a{i - 1}' * 9}]\n" for i in range(1, n))
+
+
+YAMLS = {
+    "aliases": bombs(12) + "names: *a11",
+    "date": "names: {2020-13-45: Edema}",
+    "float": "names: {1.5: Edema}",
+    "integer": f"names: {{{'1' * 5_000}: Edema}}",
+    "nested": "names: " + "[" * 20_000,
+    "list as a key": "names: {[1]: Edema}",
+    "object": "names: !!python/object:os.system {}",
+    "value": "names: {0: 2020-13-45}",
+    "control": "names: [\x07]",
+}
+
+
+@pytest.mark.parametrize("name", YAMLS)
+def test_class_names(name, tmp_path):
+    write(tmp_path / "data.yaml", YAMLS[name])
+    write(tmp_path / "image.txt", "0 0.5 0.5 0.1 0.1")
+    with pytest.raises(InputError, match=r"data\.yaml"):
+        detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
+
+
+@pytest.mark.parametrize(
+    "line", ["1" * 5_000 + " 0.5 0.5 0.1 0.1", f"0 {'1' * 5_000} 0.5 0.1 0.1", "0 " * 100_000, "٣ 1 1 1 1"]
+)
+def test_boxes_of_yolo(line, tmp_path):
+    write(tmp_path / "classes.txt", "Edema")
+    write(tmp_path / "image.txt", line)
+    with pytest.raises(InputError, match=r"image\.txt, row 1"):
+        detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
+
+
+@pytest.mark.parametrize("name", NO_JSON)
+def test_results_of_coco(name, tmp_path):
+    write(tmp_path / "results.json", NO_JSON[name])
+    write(tmp_path / "classes.txt", "Edema")
+    with pytest.raises(InputError, match=r"results\.json"):
+        detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
+
+
+def member(name: str, **how: object) -> tuple[tarfile.TarInfo, bytes]:
+    info, content = tarfile.TarInfo(name), b"<x/>"
+    for key, value in how.items():
+        setattr(info, key, value)
+    info.size = len(content) if info.isreg() else 0
+    return info, content
+
+
+MEMBERS = {
+    "link to nothing": [member("a.xml", type=tarfile.SYMTYPE, linkname="none.xml")],
+    "hard link to nothing": [member("a.xml", type=tarfile.LNKTYPE, linkname="none.xml")],
+    "link to itself": [member("a.xml", type=tarfile.SYMTYPE, linkname="a.xml")],
+    "links in a circle": [
+        member("a.xml", type=tarfile.SYMTYPE, linkname="b.xml"), member("b.xml", type=tarfile.SYMTYPE, linkname="a.xml")
+    ],
+    "link out": [member("a.xml", type=tarfile.SYMTYPE, linkname="../../etc/passwd.xml")],
+    "name that is no UTF-8": [member("\udcff.xml")],
+    "escape sequence": [member("\x1b[31m.xml")],
+    "device": [member("a.xml", type=tarfile.CHRTYPE)],
+    "folder": [member("a.xml", type=tarfile.DIRTYPE)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_of_an_archive(name, tmp_path, capsys):
+    archive = tmp_path / openi.ARCHIVE
+    with tarfile.open(archive, "w:gz") as tar:
+        for info, content in MEMBERS[name]:
+            tar.addfile(info, io.BytesIO(content) if info.isreg() else None)
+    with pytest.raises(InputError, match=r"NLMCXR_reports\.tgz"):
+        openi.read_reports(tmp_path)
+    assert main(["build", "cxr-contrabench", "--root", f"openi={tmp_path}", "--out", str(tmp_path / "o")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def npz(root: Path, header: bytes, content: bytes, name: str = "a.npy") -> None:
+    with zipfile.ZipFile(root / "image.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(name, header + content)
+
+
+def header_of(shape: str, dtype: str = "|u1", version: bytes = b"\x01\x00") -> bytes:
+    said = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    said += b" " * (-(len(said) + 11) % 64) + b"\n"
+    return b"\x93NUMPY" + version + len(said).to_bytes(2 if version == b"\x01\x00" else 4, "little") + said
+
+
+ARRAYS = {
+    "claims 5.7 GB": (header_of("(159, 6000, 6000)"), b"\0" * 100),
+    "claims more than there are numbers for": (header_of("(159, 9999999999999, 9999999999999)"), b""),
+    "negative": (header_of("(159, -1, -1)"), b""),
+    "text": (b"no array", b""),
+    "texts": (header_of("(159,)", "<U3"), b"\0" * 159 * 12),
+    "objects": (header_of("(159,)", "|O"), b"\0" * 159 * 8),
+    "version 3": (header_of("(159, 1, 1)", version=b"\x03\x00"), b"\0" * 159),
+    "version 9": (header_of("(159, 1, 1)", version=b"\x09\x00"), b"\0" * 159),
+    "cut": (header_of("(159, 2, 2)"), b"\0" * 159),
+    "nothing": (b"", b""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("member", ["a.npy", "a.txt"])
+def test_arrays_of_masks(name, member, tmp_path):
+    npz(tmp_path, *ARRAYS[name], name=member)
+    with pytest.raises(InputError, match=r"image\.npz"):
+        anatomy_masks.open_masks(tmp_path).read("image", (2, 2))
+
+
+def test_an_array_that_fits_is_read(tmp_path):
+    np.savez(tmp_path / "image.npz", np.ones((anatomy_masks.CXAS_MASKS, 2, 2), np.uint8))
+    assert anatomy_masks.open_masks(tmp_path).read("image", (2, 2))
+
+
+def described(folder: Path, text: str) -> None:
+    write(folder / ("0" * 16) / "model.json", text)
+
+
+def has_files(value: object) -> Mapping[str, object]:
+    return {
+        "benchmark": "b", "source": "s", "seed": 0, "arguments": {}, "sources": {"s": {"files": {"a": value}}},
+        "splits": {},
+    }  # fmt: skip
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a build's record": ("build.json", lambda folder: verify_repository(folder, lambda config: None, [])),
+    "an audit's record": ("audit.json", read_record),
+    "answers of annotators": ("answers.jsonl", lambda folder: read_files([folder / "answers.jsonl"])),
+    "the model of a store": (f"{'0' * 16}/model.json", lambda folder: Store(folder).model("0" * 16)),
+}
+WRONG = {
+    "list": "[]", "null": "null", "text": '"a"', "list as a name": json.dumps(has_files([1])),
+    "list as an id": json.dumps({"kind": "error", "annotator": [], "model": [], "row_id": [], "category": []}),
+    "list as a kind": '{"kind": []}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("text", [*NO_JSON, *WRONG])
+def test_json(reader, text, tmp_path):
+    name, read = READERS[reader]
+    write(tmp_path / name, (NO_JSON | WRONG)[text] + "\n")
+    with pytest.raises(InputError) as error:
+        read(tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", [*NESTED.values(), '{"local": ' + "1" * 400 + "}", '{"local": Infinity}', '{"local": NaN}', "[]"]
+)
+def test_replies_of_models_that_align(text):
+    assert read_reply(text) == Reply()
+
+
+@pytest.mark.parametrize(
+    "words", [["sources", "--root", "openi=~nosuchuser/x"], ["report", "x", "--data", "~nosuchuser"]]
+)
+def test_a_home_that_does_not_exist(words, capsys):
+    assert main(words) == 2
+    assert "what to do: " in capsys.readouterr().err
