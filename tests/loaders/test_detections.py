@@ -236,7 +236,7 @@ HERNIA = '[{"id": 1, "name": "Hernia"}]'
         ({"x.txt": "", "data.yaml": "names: [Edema"}, "data.yaml", "is no YAML"),
         ({"x.txt": "", "data.yaml": "nc: 3"}, "data.yaml", "names no classes"),
         ({"x.txt": "", "data.yaml": "names: {a: Edema}"}, "data.yaml", "names no classes"),
-        ({"x.txt": "", "data.yaml": "names: [Edema, 5]"}, "data.yaml", "class 1 is 5"),
+        ({"x.txt": "", "data.yaml": "names: [Edema, 5]"}, "data.yaml", "class 1 is '5'"),
     ],
 )
 def test_a_faulty_folder_is_explained(tmp_path, files, where, words):
