@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
 
 import datasets
+from datasets import config as datasets_config
 from datasets.exceptions import DatasetNotFoundError, DatasetsError
 from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError
@@ -296,7 +297,7 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
         cause = str(error.__cause__ or error).splitlines()[0]
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_SPACE:
             action = "make space, or name another folder in the environment variable HF_DATASETS_CACHE"
-            raise InputError(datasets.config.HF_DATASETS_CACHE, cause, action=action) from error
+            raise InputError(datasets_config.HF_DATASETS_CACHE, cause, action=action) from error
         if f"Available: ['{RECIPE}']" in cause:
             action = f"get its sources (its page says how), run medfaith build, and pass that folder as data; {BUILT}"
             raise InputError(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -33,8 +35,10 @@ def saved(output: str | Path | None) -> Iterator[None]:
         return
     from lm_eval.loggers import EvaluationTracker
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):  # hours later would be late
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    with tempfile.TemporaryFile(dir=there):  # hours later would be late
         pass
     failures: list[str] = []
     with contextlib.ExitStack() as patches:

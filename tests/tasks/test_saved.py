@@ -6,8 +6,8 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import datasets
 import pytest
+from datasets import config
 
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
@@ -51,7 +51,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_a_model_is_asked(phantom
 
 
 def test_a_full_cache_of_rows_is_told_as_such(phantom_build, tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(config, "HF_DATASETS_CACHE", tmp_path / "cache")
     with no_file_above(100), pytest.raises(InputError, match=r"/cache: .*File too large\n  what to do: make space"):
         read("cxr-contrabench-chexpert", "chexpert_presence", "validation", str(phantom_build))
 
