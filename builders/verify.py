@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..loaders import json_text
+from ..loaders import json_text, limits
 from ..loaders.errors import InputError
 from .label_keys import KEYS
 from .write import RECORD, Family, summarise
@@ -135,7 +135,7 @@ def faults_of_record(record: Any) -> list[str]:
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     try:
-        record = json_text.parse(path.read_bytes())
+        record = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES))
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
     if wrong := faults_of_record(record):
@@ -171,6 +171,8 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
         )
     schema = family.features.arrow_schema
     try:
+        for path in files:
+            limits.require_file(path)
         table = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(files[0], f"is no readable Parquet ({str(error).splitlines()[0]})", action=REBUILD) from None

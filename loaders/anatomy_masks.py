@@ -28,7 +28,7 @@ from typing import Any, Self
 import numpy as np
 from PIL import Image
 
-from . import coco, rle
+from . import coco, limits, rle
 from .coco import normalised
 from .errors import InputError
 from .rle import Rle
@@ -47,7 +47,6 @@ ANATOMIES = (
 ASPECT_TOLERANCE = 0.02  # a mask of 100 pixels is already 1% off by rounding its sides
 CXAS_MASKS = 159
 CXAS_SIZE = (512, 512)
-MOST_PIXELS = 4096 * 4096  # of a mask in an array, of which there are 159
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 ACTION = "give the folder that the segmenter wrote, or write the masks in one of the layouts of anatomy_masks"
 
@@ -298,8 +297,8 @@ def _check_header(arrays: Any) -> None:
         claimed, held = math.prod(shape) * dtype.itemsize, first.file_size - member.tell()
     if claimed != held:
         raise ValueError(f"its header claims {claimed:,} bytes, and it holds {held:,}")
-    if claimed > CXAS_MASKS * MOST_PIXELS:
-        raise ValueError(f"{claimed:,} bytes are more than {CXAS_MASKS} masks of {MOST_PIXELS:,} pixels")
+    if claimed > CXAS_MASKS * limits.MASK_PIXELS:
+        raise ValueError(f"{claimed:,} bytes are more than {CXAS_MASKS} masks of {limits.MASK_PIXELS:,} pixels")
 
 
 class _CocoFiles(Layout):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table, json_text, mimic_cxr
+from . import csv_table, json_text, limits, mimic_cxr
 from .chest_imagenome import ACTION, CONTEXTS, CORNERS, Corners, GoldSentence, Mention, check_corners, image_ids
 from .errors import InputError
 
@@ -89,7 +89,10 @@ class SceneGraphs:
                 raise _fault(where, f"cannot be unpacked ({error})") from None
         for path in (self._folder / name, self._folder / "scene_graph" / name):
             if path.is_file():
-                return Graph(str(path), path.read_bytes())
+                try:
+                    return Graph(str(path), limits.read_bytes(path, limits.TEXT_BYTES))
+                except OSError as error:
+                    raise _fault(str(path), f"cannot be read ({error.strerror})") from None
         return None
 
 

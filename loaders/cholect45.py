@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import cholec_triplets, csv_table
+from . import cholec_triplets, csv_table, limits
 from .cholec_triplets import INSTRUMENTS, TARGETS, TRIPLETS, VERBS, TripletVideo, component_ids, disagreeing
 from .errors import InputError
 
@@ -134,6 +134,6 @@ def _require_same_frames(frames: np.ndarray, of_triplets: np.ndarray, path: Path
 def _lines(path: Path) -> list[str]:
     """A text file's lines; raises InputError for one that is no text."""
     try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
+        return limits.read_bytes(path, limits.TEXT_BYTES).decode("utf-8-sig").splitlines()
     except (UnicodeDecodeError, OSError) as error:
         raise InputError(path, f"cannot be read as text ({error})", action="download it again") from None

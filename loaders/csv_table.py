@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from . import limits
 from .errors import InputError
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -34,6 +35,7 @@ def head(path: Path, *, delimiter: str = ",", action: str = "") -> pa.Table:
     options = csv.ReadOptions(block_size=HEAD_SIZE)
     parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     try:
+        limits.require_file(path)
         with pa.input_stream(path, compression="detect") as stream:
             first_line = stream.read(HEAD_SIZE).split(b"\n", 1)[0]
         if not _is_utf8(first_line) or b"\0" in first_line:  # such as the UTF-16 that spreadsheets save
@@ -68,7 +70,9 @@ def read(
     data = b""
     try:
         with pa.input_stream(path, compression="detect") as stream:
-            data = stream.read()
+            data = stream.read(limits.TABLE_BYTES + 1)
+        if len(data) > limits.TABLE_BYTES:
+            raise InputError(path, f"more than {limits.TABLE_BYTES:,} bytes when unpacked", action=_again(action))
         rows = data + b"\n" + delimiter.join([LAST_ROW] * len(names)).encode()
         table = _parsed(rows, names, types, delimiter, has_header=has_header)
     except (pa.ArrowInvalid, OSError, EOFError) as error:

@@ -34,7 +34,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from . import coco, json_text, plain_yaml
+from . import coco, json_text, limits, plain_yaml
 from .errors import InputError
 from .vindr_cxr import CLASSES, class_of
 
@@ -167,7 +167,7 @@ def _classes(listed: Mapping[int, Any], path: Path) -> dict[int, str]:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return limits.read_bytes(path, limits.TEXT_BYTES).decode("utf-8-sig")
     except (UnicodeDecodeError, OSError) as error:
         raise InputError(path, f"cannot be read ({error})", expected="UTF-8 text", action=ACTION) from None
 

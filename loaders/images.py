@@ -23,14 +23,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from PIL import Image
 
-from . import sources
+from . import limits, sources
 from .errors import ImageError, InputError, MedfaithError
 
 if TYPE_CHECKING:
     from pydicom import Dataset
 
-# Below Pillow's own warning (89 megapixels) and five times the largest radiographs (about 4,300 x 3,600 pixels).
-MAX_PIXELS = 80_000_000
 DICOM_MAGIC = slice(128, 132)
 Decoded = TypeVar("Decoded")
 DOWNLOAD_AGAIN = "download the file again and compare its size or checksum with the source's"
@@ -64,6 +62,7 @@ def _decoded(
         if (of_video := _frame_of(ref)) is not None:
             reader, number = of_video
             return frame(reader, path, number)
+        limits.require_file(path)
         with path.open("rb") as file:
             head = file.read(DICOM_MAGIC.stop)
         return dicom(path) if head[DICOM_MAGIC] == b"DICM" else picture(path)
@@ -154,8 +153,8 @@ def _image_error(ref: Mapping[str, str], found: str, action: str) -> ImageError:
 
 
 def _check_size(width: int, height: int) -> None:
-    if width * height > MAX_PIXELS:
-        limit = f"{MAX_PIXELS // 10**6} megapixels"
+    if width * height > limits.IMAGE_PIXELS:
+        limit = f"{limits.IMAGE_PIXELS // 10**6} megapixels"
         raise _CannotOpenError(
             f"{width} x {height} pixels, more than {limit}", "no radiograph is that large: check the file"
         )

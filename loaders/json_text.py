@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from . import limits
 from .errors import InputError
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -20,7 +21,7 @@ def read(path: Path, *, expected: str, action: str, repeats: bool = True) -> Any
     Raises InputError naming the file where it cannot be read, and for what `parse` refuses.
     """
     try:
-        return parse(path.read_bytes(), None if repeats else _without_repeats)
+        return parse(limits.read_bytes(path, limits.JSON_BYTES), None if repeats else _without_repeats)
     except (ValueError, OSError) as error:
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=action) from None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table
+from . import csv_table, limits
 from .errors import InputError
 
 LABELS = (
@@ -121,7 +121,7 @@ def report_text(roots: Mapping[str, Path], subject_id: str, study_id: str) -> st
         folder = root.parent if root.is_file() else root
         for path in (folder / place for place in image_paths(name)):
             try:
-                data = path.read_bytes()
+                data = limits.read_bytes(path, limits.REPORT_BYTES)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:

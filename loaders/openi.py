@@ -20,14 +20,13 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from . import csv_table
+from . import csv_table, limits
 from .errors import ImageError, InputError
 
 ARCHIVE = "NLMCXR_reports.tgz"
 REPORTS_CSV, PROJECTIONS_CSV = "indiana_reports.csv", "indiana_projections.csv"
 REPORTS_COLUMNS = ("uid", "MeSH", "indication", "comparison", "findings", "impression")
 PROJECTIONS_COLUMNS = ("uid", "filename")
-MOST_BYTES = 1 << 28  # of the unpacked archive: 3,955 reports of a few KB each
 SECTIONS = ("COMPARISON", "INDICATION", "FINDINGS", "IMPRESSION")
 EXPECTED = f"the reports' XML files in ecgen-radiology/, or {ARCHIVE}, or {REPORTS_CSV} + {PROJECTIONS_CSV}"
 ACTION = "download the reports again from Open-i (NLMCXR_reports.tgz) and use them unchanged"
@@ -92,7 +91,7 @@ def read_reports(root: Path, progress: Callable[[int, int], None] | None = None)
     if files[0].suffix == ".csv":
         reports, total = _kaggle_reports(*files)
     elif files[0].suffix == ".xml":
-        reports, total = ((file, _parse(file.read_bytes(), file)) for file in files), len(files)
+        reports, total = ((file, _parse(_read(file), file)) for file in files), len(files)
     else:
         documents = _archived(files[0])
         reports, total = ((where, _parse(data, where)) for where, data in documents), len(documents)
@@ -145,9 +144,9 @@ def _archived(archive: Path) -> list[tuple[str, bytes]]:
     try:
         # All of it first: only then is the checksum at the end of the archive compared.
         with gzip.open(archive) as packed:
-            content = packed.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            found = f"more than {MOST_BYTES:,} bytes when unpacked"
+            content = packed.read(limits.REPORTS_BYTES + 1)
+        if len(content) > limits.REPORTS_BYTES:
+            found = f"more than {limits.REPORTS_BYTES:,} bytes when unpacked"
             raise InputError(archive, found, expected="reports of a few KB each", action=ACTION)
         tar = io.BytesIO(content)
         with tarfile.open(fileobj=tar, mode="r:") as members:
@@ -165,6 +164,13 @@ def _archived(archive: Path) -> list[tuple[str, bytes]]:
     return documents
 
 
+def _read(file: Path) -> bytes:
+    try:
+        return limits.read_bytes(file, limits.REPORT_BYTES)
+    except OSError as error:
+        raise InputError(file, f"cannot be read ({error.strerror})", action=ACTION) from None
+
+
 def _own(member: tarfile.TarInfo, archive: Path) -> tarfile.TarInfo:
     """The member. Raises InputError for a link, which may lead to nothing or in a circle; the release has none."""
     if member.islnk() or member.issym():
@@ -179,7 +185,7 @@ def _parse(data: bytes, where: str | Path) -> Report:
         # Only a document type can declare entities, and with them files to read or text to blow up; no report has one.
         if "<!DOCTYPE" in text:
             raise InputError(where, "has a document type declaration", expected="plain XML, as released", action=ACTION)
-        root = ElementTree.fromstring(text)
+        root = ElementTree.fromstring(text)  # noqa: S314 - see above
     except (UnicodeDecodeError, ElementTree.ParseError) as error:
         raise InputError(where, f"not well-formed XML ({error})", expected="an OpenI report", action=ACTION) from error
     uid = root.find("uId")

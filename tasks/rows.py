@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
 
 import datasets
+import pyarrow as pa
 from datasets import config as datasets_config
 from datasets.exceptions import DatasetNotFoundError, DatasetsError
 from huggingface_hub import constants
@@ -19,7 +20,7 @@ from PIL import Image
 from pyarrow import parquet
 from tqdm import tqdm
 
-from ..loaders import images, sources
+from ..loaders import images, limits, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
@@ -245,8 +246,17 @@ def check_row_ids(file: Path, data: str | None) -> None:
     if folder is None or not folder.is_dir():
         read_ids(file)
         return
-    columns = [parquet.read_table(path, columns=["id"])["id"] for path in sorted(folder.rglob("*.parquet"))]
+    columns = [_ids(path) for path in sorted(folder.rglob("*.parquet"))]
     require_known(file, {row_id for column in columns for row_id in column.to_pylist()}, str(folder))
+
+
+def _ids(path: Path) -> pa.ChunkedArray:
+    try:
+        limits.require_file(path)
+        return parquet.read_table(path, columns=["id"])["id"]
+    except (pa.ArrowException, OSError, KeyError) as error:
+        found = f"is no readable Parquet with ids ({str(error).splitlines()[0]})"
+        raise InputError(path, found, action="run medfaith build again") from None
 
 
 def _named(rows: datasets.Dataset, file: str, config: str) -> datasets.Dataset:
@@ -290,6 +300,8 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
         raise InputError("option images", f"is {images!r}", expected=" or ".join(IMAGES))
     path = repository_path(repository, data)
     try:
+        for part in Path(path).rglob("*.parquet"):  # none of data on the Hub
+            limits.require_file(part)
         rows = datasets.load_dataset(path, config, split=split)
     except (DatasetNotFoundError, HfHubHTTPError) as error:
         raise _withheld(path, error) from error

@@ -372,7 +372,7 @@ def _digest(path: Path, *, lfs: bool) -> str:
         if lfs:
             return hashlib.file_digest(file, "sha256").hexdigest()
         head = b"blob %d\0" % path.stat().st_size
-        return hashlib.file_digest(file, lambda: hashlib.sha1(head)).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.sha1(head, usedforsecurity=False)).hexdigest()
 
 
 def _obstacles(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +106,7 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             print(f"medfaith: {note}", file=sys.stderr)
         page = build_page(session, without)
         print(f"{session.n_done} of {len(session.plan.instances)} images done; answers go to {answers.path}")
-        print(f"open http://{serve.HOST}:{listening.getsockname()[1]} in a browser; Ctrl+C ends", flush=True)
-        with suppress(KeyboardInterrupt):
-            serve.serve(page, listening)
+        serve.serve(page, listening)
         print(f"\n{session.n_done} of {len(session.plan.instances)} images done")
     return 0
 
@@ -138,9 +136,7 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
         session = ErrorSession(found, answers, arguments.annotator)
         page = build_page(session, pictures)
         print(f"{session.n_done} of {len(found)} cases done; answers go to {answers.path}")
-        print(f"open http://{serve.HOST}:{listening.getsockname()[1]} in a browser; Ctrl+C ends", flush=True)
-        with suppress(KeyboardInterrupt):
-            serve.serve(page, listening)
+        serve.serve(page, listening)
         print(f"\n{session.n_done} of {len(found)} cases done")
     return 0
 

@@ -1,11 +1,16 @@
-"""Serves the page to this machine alone: 127.0.0.1, no share link, nothing fetched from or sent to anywhere else."""
+"""Serves the page to one person on this machine: 127.0.0.1, an address with a token, no share link.
+
+Nothing is fetched from or sent to anywhere else.
+"""
 
 from __future__ import annotations
 
 import errno
 import logging
 import os
+import secrets
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from medfaith.loaders.errors import InputError, MedfaithError
@@ -14,6 +19,7 @@ if TYPE_CHECKING:
     import gradio as gr
 
 HOST = "127.0.0.1"
+REFUSED = "This page has an address with a token. The terminal of medfaith annotate prints it: open that address.\n"
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:"
@@ -51,7 +57,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(page: gr.Blocks, listening: socket.socket) -> None:
-    """Answers until it is interrupted."""
+    """Prints the page's address, and answers whoever has it until Ctrl+C."""
     import gradio as gr
     import uvicorn
     from fastapi import FastAPI
@@ -59,8 +65,10 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
 
     from .app import STYLE
 
+    port, token = listening.getsockname()[1], secrets.token_urlsafe(16)
     site = FastAPI(openapi_url=None)
-    site.add_middleware(_Guarded)
+    # Browsers keep a cookie for a host, whatever its port: two pages need two names.
+    site.add_middleware(_Guarded, token=token, cookie=f"medfaith-{port}")
     # A page elsewhere that names this machine as its own host gets nothing.
     site.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
     themes: Any = gr.themes  # pyright: ignore[reportPrivateImportUsage]
@@ -76,7 +84,7 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
         button_primary_text_color="#ffffff", block_background_fill_dark="#161b22",
     )  # fmt: skip
     site = gr.mount_gradio_app(
-        site, page, path="/", server_name=HOST, server_port=listening.getsockname()[1], show_error=False,
+        site, page, path="/", server_name=HOST, server_port=port, show_error=False,
         footer_links=[], ssr_mode=False, enable_monitoring=False, mcp_server=False, pwa=False, theme=theme, css=STYLE,
     )  # fmt: skip
 
@@ -85,19 +93,40 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a page that is still open is cut off
             await super().shutdown(sockets)
 
-    Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listening])
+    print(f"open http://{HOST}:{port}/?token={token} in a browser; Ctrl+C ends", flush=True)
+    with suppress(KeyboardInterrupt):
+        Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listening])
 
 
 class _Guarded:
-    """Tells the browser, with every answer, to ask nobody else. In ASGI's own form, which does not hold up streams."""
+    """Answers a browser that came by the address with the token, which a cookie holds from then on; nobody else.
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
+    Other users and programs of this machine can ask at 127.0.0.1, too. With every answer it tells the browser to ask
+    nobody else. In ASGI's own form, which does not hold up streams.
+    """
+
+    def __init__(self, app: Any, token: str, cookie: str) -> None:
+        self._app, self._token, self._cookie = app, token.encode(), cookie
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        from starlette.requests import HTTPConnection
+        from starlette.responses import PlainTextResponse
+
+        asked = HTTPConnection(scope)
+        if not self._is_token(asked.query_params.get("token")) and not self._is_token(asked.cookies.get(self._cookie)):
+            return await PlainTextResponse(REFUSED, 403)(scope, receive, send)
+        cookie = f"{self._cookie}={self._token.decode()}; HttpOnly; SameSite=Strict; Path=/"
+        told = {"content-security-policy": POLICY, "referrer-policy": "no-referrer", "set-cookie": cookie}
+
         async def guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"content-security-policy", POLICY.encode())]
+                headers = [(name.encode(), value.encode()) for name, value in told.items()]
+                message["headers"] = [*message["headers"], *headers]
             await send(message)
 
-        await self._app(scope, receive, guarded)
+        return await self._app(scope, receive, guarded)
+
+    def _is_token(self, given: str | None) -> bool:
+        return given is not None and secrets.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medfaith.loaders import json_text
+from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_file, whole_folder
 from medfaith.logs.files import safe_name
@@ -122,7 +122,7 @@ def read_record(out: Path) -> dict[str, Any]:
     """
     path, action = out / RECORD, "name the --out folder of a medfaith audit"
     try:
-        record = json_text.parse(path.read_bytes())
+        record = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES))
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", expected="an audit", action=action) from error
     except ValueError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from medfaith.evaluate_metrics.reading.reasoning import LIMIT, is_cut
+from medfaith.loaders import limits
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.outcomes import OUTCOME, UNANSWERED
 from medfaith.tasks.scoring import VIEWS
@@ -82,6 +83,10 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
     unanswered: dict[Any, set[str]] = {}  # each filter repeats a row
     cut: dict[Any, set[str]] = {}
     views: dict[Any, dict[str, str]] = {}
+    try:
+        limits.require_file(file.path)
+    except OSError as error:
+        raise InputError(file.path, f"cannot be read ({error.strerror})", action=AGAIN) from None
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             progress(len(line))

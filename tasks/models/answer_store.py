@@ -98,7 +98,7 @@ class AnswerStore:
     def mean_tokens(self) -> Tokens:
         """As servers counted them in the replies that are kept."""
         of = "json_extract(reply, '$.prompt_tokens')", "json_extract(reply, '$.answer_tokens')"
-        query = f"SELECT avg({of[0]}), avg({of[1]}), count(*) FROM answers WHERE {of[0]} + {of[1]} IS NOT NULL"
+        query = f"SELECT avg({of[0]}), avg({of[1]}), count(*) FROM answers WHERE {of[0]} + {of[1]} IS NOT NULL"  # noqa: S608
         prompt, answer, n = self._one(query)
         return Tokens(prompt or 0.0, answer or 0.0, n)
 

@@ -101,7 +101,11 @@ def test_a_person_sorts_in_a_browser(logs: Path, tmp_path: Path):
     with subprocess.Popen([*command, "--out", str(out)], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
-            url = next(found[0] for line in process.stdout if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+            url = next(
+                found[0]
+                for line in process.stdout
+                if (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line))
+            )
             with browser() as running:
                 page = running.new_page(viewport={"width": 390, "height": 844})
                 page.set_default_timeout(120_000)

@@ -28,4 +28,5 @@ def test_quickstart_without_torch_and_without_network(tmp_path):
     command = [python, "-m", "medfaith", "quickstart", "--out", str(tmp_path / "out")]
     result = subprocess.run(command, cwd=tmp_path, env=offline, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert "negation_attracted" in result.stdout
+    assert "the rows of all 10 repositories are sound" in result.stdout
+    assert "\n5/5  audit" in result.stdout

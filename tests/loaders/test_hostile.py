@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from PIL import Image
 
 from medfaith.annotate.answers import read_files
 from medfaith.audit.run import read_record
 from medfaith.builders.verify import verify_repository
 from medfaith.cli import main
-from medfaith.loaders import anatomy_masks, detections, openi
-from medfaith.loaders.errors import InputError
+from medfaith.loaders import anatomy_masks, csv_table, detections, images, json_text, limits, mimic_cxr, openi
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.tasks import rows
 from medfaith.tasks.explain.store import Store
 from medfaith.tasks.wrong_lung.adapter import Reply, read_reply
 
@@ -185,6 +190,70 @@ def test_json(reader, text, tmp_path):
     with pytest.raises(InputError) as error:
         read(tmp_path)
     assert str(tmp_path) in str(error.value)
+
+
+def study(root: Path) -> str | None:
+    return mimic_cxr.report_text({"mimic_cxr": root}, "10000032", "50414267")
+
+
+def boxes(root: Path) -> object:
+    write(root / "classes.txt", "Edema")
+    return detections.read_detections(root, ["image"], sizes={"image": (10, 10)})
+
+
+STUDY = "files/p10/p10000032/s50414267.txt"
+IMAGE = {"source": "chexpert", "key": "a.jpg", "view": ""}
+FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
+    "a report": (STUDY, "REPORT_BYTES", study),
+    "boxes": ("image.txt", "TEXT_BYTES", boxes),
+    "a table": (
+        "a.csv",
+        "TABLE_BYTES",
+        lambda folder: csv_table.read(folder / "a.csv", {"a": pa.string()}, action="x"),
+    ),
+    "JSON": ("a.json", "JSON_BYTES", lambda folder: json_text.read(folder / "a.json", expected="x", action="x")),
+    "an image": ("a.jpg", "IMAGE_PIXELS", lambda folder: images.open_image(IMAGE, {"chexpert": folder})),
+} | {name: (file, "JSON_BYTES", read) for name, (file, read) in READERS.items() if name in {"a build's record"}}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_is_not_waited_for(name, tmp_path):
+    file, _, read = FILES[name]
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(tmp_path / file)
+    with pytest.raises(MedfaithError, match=re.escape(file)):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_beyond_its_limit(name, tmp_path, monkeypatch):
+    file, limit, read = FILES[name]
+    write(tmp_path / file, "a\n" * 100)
+    if name == "an image":
+        Image.new("L", (20, 20)).save(tmp_path / file)
+    monkeypatch.setattr(limits, limit, 20)
+    with pytest.raises(MedfaithError, match="more than"):
+        read(tmp_path)
+
+
+def test_rows_and_answers_in_pipes(tmp_path):
+    (tmp_path / "chexpert").mkdir()
+    os.mkfifo(tmp_path / "chexpert" / "a.parquet")
+    (tmp_path / "rows.csv").write_text("id\na\n")
+    with pytest.raises(InputError, match=r"a\.parquet"):
+        rows.check_row_ids(tmp_path / "rows.csv", str(tmp_path))
+    with pytest.raises(InputError, match=r"a\.parquet"):
+        rows.read("chexpert", "a", "test", str(tmp_path))
+    date = "2026-01-01T00-00-00.000000"
+    write(tmp_path / "logs" / f"results_{date}.json", "{}")
+    os.mkfifo(tmp_path / "logs" / f"samples_medfaith_contrabench_{date}.jsonl")
+    assert main(["report", str(tmp_path / "logs")]) == 2
+
+
+def test_the_page_on_security_names_every_limit():
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    told = {name: int(value.replace(",", "")) for name, value in re.findall(r"\| `(\w+)` \| ([0-9,]+) \|", page)}
+    assert told == {name: value for name, value in vars(limits).items() if name.isupper()}
 
 
 @pytest.mark.parametrize(

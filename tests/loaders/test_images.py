@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medfaith.loaders import images
+from medfaith.loaders import images, limits
 from medfaith.loaders.errors import ImageError
 from tests.loaders.image_files import RAMP_8, RAMP_12, SOURCE, grey_of, open_key, scaled, write_dicom
 
@@ -110,7 +110,7 @@ def test_only_the_header_is_needed_for_the_size(tmp_path, name):
 @pytest.mark.parametrize("read", [size_of, open_key])
 @pytest.mark.parametrize("name", ["a.png", "a.dicom"])
 def test_an_absurd_size_is_refused(tmp_path, monkeypatch, name, read):
-    monkeypatch.setattr(images, "MAX_PIXELS", 200)
+    monkeypatch.setattr(limits, "IMAGE_PIXELS", 200)
     write_any(tmp_path / name, RAMP_8)
     with pytest.raises(ImageError, match="16 x 16 pixels"):
         read(tmp_path, name)
