@@ -82,6 +82,9 @@ class SceneGraphs:
             if name not in self._members:
                 return None
             where = f"{self._zip.filename}:{self._members[name]}"
+            size = self._zip.getinfo(self._members[name]).file_size
+            if size > limits.TEXT_BYTES:
+                raise _fault(where, f"unpacks to {size:,} bytes; at most {limits.TEXT_BYTES:,} are read")
             try:
                 return Graph(where, self._zip.read(self._members[name]))
             # RuntimeError: the file is encrypted, or packed by a method that Python has not.

@@ -78,7 +78,7 @@ def report_number(image: str) -> int:
 
 def _read_file(path: Path) -> Iterable[tuple[str, int]]:
     """(OpenI image id, label) of each row of one csv."""
-    names = csv_table.header(path)
+    names = csv_table.header(path, action=ACTION)
     column = next((name for name in IMAGE_COLUMNS if name in names), IMAGE_COLUMNS[0])
     others = [name for name in names if name not in (column, "label")]
     table = csv_table.read(path, dict.fromkeys([column, "label", *others], pa.string()), action=ACTION)

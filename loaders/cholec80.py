@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from . import cholec_triplets, csv_table
+from . import cholec_triplets, csv_table, limits
 from .cholec80_boxes import INSTRUMENTS, instrument_of
 from .errors import InputError, MedfaithError
 
@@ -142,7 +142,7 @@ def read_tools(root: Path, video: int) -> Tools:
     or not among each 25th.
     """
     path = tool_file(root, video)
-    names = csv_table.header(path, delimiter="\t")
+    names = csv_table.header(path, delimiter="\t", action=ACTION)
     columns = {tool: name for name in names if (tool := instrument_of(name)) is not None}
     missing = [tool for tool in INSTRUMENTS if tool not in columns]
     if missing or "Frame" not in names:
@@ -177,6 +177,10 @@ def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoS
         raise MedfaithError(
             f"{path}: reading frames of a video needs PyAV\n  what to do: uv pip install 'medfaith[video]'"
         ) from None
+    try:
+        limits.require_file(path)
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})", action=ACTION) from None
     try:
         with av.open(path) as container:
             if not container.streams.video:

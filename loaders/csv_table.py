@@ -32,17 +32,17 @@ def head(path: Path, *, delimiter: str = ",", action: str = "") -> pa.Table:
 
     Raises InputError for a file without a header that can be read.
     """
-    options = csv.ReadOptions(block_size=HEAD_SIZE)
     parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     try:
         limits.require_file(path)
         with pa.input_stream(path, compression="detect") as stream:
-            first_line = stream.read(HEAD_SIZE).split(b"\n", 1)[0]
+            first = stream.read(HEAD_SIZE)
+        first_line = first.split(b"\n", 1)[0]
         if not _is_utf8(first_line) or b"\0" in first_line:  # such as the UTF-16 that spreadsheets save
             raise InputError(path, "line 1 is no UTF-8 text", expected="UTF-8 text", action=action)
-        with csv.open_csv(path, read_options=options, parse_options=parsing) as reader:
-            batch = next(iter(reader), None)
-            return pa.table(batch) if batch is not None else reader.schema.empty_table()
+        # Arrow writes a traceback to stderr where it would hand the handler a row that is no UTF-8.
+        rows = first.decode(errors="replace").encode()
+        return csv.read_csv(pa.BufferReader(rows), parse_options=parsing)
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         found = f"cannot be read as csv ({str(error).splitlines()[0]})"
         action = _again(action)

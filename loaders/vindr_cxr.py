@@ -92,7 +92,7 @@ def label_files(root: Path) -> dict[str, Path]:
     A lone file is the training set's where it says who drew each box (column rad_id). Raises InputError for none.
     """
     if root.is_file():
-        columns = csv_table.header(root)
+        columns = csv_table.header(root, action=ACTION)
         if "image_id" in columns and "class_name" in columns:
             return {"train" if "rad_id" in columns else "test": root}
     found = {

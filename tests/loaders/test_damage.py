@@ -1,0 +1,254 @@
+"""Every file of every source by every kind of damage: its reader takes it or says what is wrong, and nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pydicom
+import pytest
+
+from medfaith.loaders import (
+    anatomy_masks,
+    chest_imagenome,
+    chest_imagenome_silver,
+    chexpert,
+    chexstruct,
+    cholec80,
+    cholec80_boxes,
+    cholect45,
+    cholect50,
+    detections,
+    images,
+    mimic_cxr,
+    openi,
+    rexvqa,
+    vindr_cxr,
+)
+from medfaith.loaders.errors import MedfaithError
+
+PICTURES = {".jpg", ".png", ".dicom", ".dcm"}
+Read = Callable[[Path, Path], object]  # the source's folder and the damaged file
+
+
+def boxes_of(root: Path, _: Path) -> object:
+    names = [path.stem for path in root.glob("*-*.txt")]
+    return detections.read_detections(root, names, sizes=dict.fromkeys(names, (256, 256)))
+
+
+def scene_graph(root: Path, _: Path) -> object:
+    with chest_imagenome_silver.SceneGraphs(root) as graphs:
+        images = chest_imagenome_silver.read_split(root, "test")["dicom_id"].to_pylist()
+        return [graphs.read(dicom_id) for dicom_id in images[:2]]
+
+
+def masks_of(root: Path, _: Path) -> object:
+    image = next((root.parent / "vindr_cxr").rglob("*.dicom"))
+    header = pydicom.dcmread(image, stop_before_pixels=True)
+    return anatomy_masks.open_masks(root).read(image.stem, (header.Rows, header.Columns))
+
+
+def picture(root: Path, file: Path) -> object:
+    ref = {"source": "vindr_cxr", "key": str(file.relative_to(root)), "view": ""}
+    return images.open_image(ref, {"vindr_cxr": root})
+
+
+def video_of(file: Path) -> int:
+    return int("".join(filter(str.isdigit, file.stem)))
+
+
+def cholect45_video(root: Path, file: Path) -> object:
+    return cholect45.read_video(root, video_of(file))
+
+
+GOLD = "gold_dataset/"
+# Source, the damaged file (the first by name), what reads it.
+READINGS: list[tuple[str, str, Read]] = [
+    ("chexpert", "*/train.csv", lambda root, file: chexpert.read_labels(file, "train")),
+    ("chexpert", "*/valid.csv", lambda root, file: chexpert.read_test_labels(file)),
+    ("chexpert", "**/*.jpg", picture),
+    ("openi", "ecgen-radiology/*.xml", lambda root, file: openi.read_reports(root)),
+    ("openi", "**/*.dcm", picture),
+    ("chexstruct", "openi/cardiomegaly.csv", lambda root, file: chexstruct.read_labels(root)),
+    ("rexvqa", "metadata/test*.json", lambda root, file: rexvqa.read_items(file)),
+    ("vindr_cxr", "annotations/annotations_test.csv", lambda root, file: vindr_cxr.read_boxes(file, "test")),
+    ("vindr_cxr", "annotations/annotations_train.csv", lambda root, file: vindr_cxr.read_annotations(file, "train")),
+    ("vindr_cxr_anatomy", "anatomy.json", masks_of),
+    ("mimic_cxr", "*metadata.csv.gz", lambda root, file: mimic_cxr.read_images(root)),
+    ("mimic_cxr", "*split.csv.gz", lambda root, file: mimic_cxr.read_images(root)),
+    ("mimic_cxr", "*chexpert.csv.gz", lambda root, file: mimic_cxr.read_labels(root)),
+    ("mimic_cxr", "*negbio.csv.gz", lambda root, file: mimic_cxr.read_labels(root, "negbio")),
+    (
+        "mimic_cxr_reports",
+        "files/**/s*.txt",
+        lambda root, file: mimic_cxr.report_text({"mimic_cxr": root}, file.parent.name[1:], file.stem[1:]),
+    ),
+    ("mimic_cxr_detections", "classes.txt", boxes_of),
+    ("mimic_cxr_detections", "*-*.txt", boxes_of),
+    ("chest_imagenome", f"{GOLD}*with_coordinates.txt", lambda root, file: chest_imagenome.read_gold(root)),
+    ("chest_imagenome", f"{GOLD}*annotations*.csv", lambda root, file: chest_imagenome.read_anatomy(root)),
+    ("chest_imagenome", f"{GOLD}auto*.txt", lambda root, file: chest_imagenome.read_automatic_boxes(root)),
+    ("chest_imagenome", f"{GOLD}*scaling*.csv", lambda root, file: chest_imagenome.read_scaling(root)),
+    ("chest_imagenome", f"{GOLD}*comparison*.txt", lambda root, file: chest_imagenome.read_comparisons(root)),
+    ("chest_imagenome", f"{GOLD}*all_sentences*.txt", lambda root, file: chest_imagenome.read_all_sentences(root)),
+    ("chest_imagenome", f"{GOLD}*attributes*.txt", lambda root, file: chest_imagenome.read_attributes(root)),
+    ("chest_imagenome", "**/scene_graph.zip", scene_graph),
+    ("chest_imagenome", "**/test.csv", scene_graph),
+    ("cholec80", "tool_annotations/*.txt", lambda root, file: cholec80.read_tools(root, video_of(file))),
+    ("cholec80", "videos/*.mp4", lambda root, file: cholec80.open_frame(file, 0)),
+    ("cholec80_boxes", "ROI_Labels.csv", lambda root, file: cholec80_boxes.read_frames(root)),
+    *(("cholect45", f"{part}/*.txt", cholect45_video) for part in ("triplet", "instrument", "verb", "target")),
+    ("cholect45", "dict/maps.txt", lambda root, file: cholect45.check_maps(root)),
+    ("cholect50", "labels/*.json", lambda root, file: cholect50.read_video(root, video_of(file))),
+]
+
+
+def unpacked(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """The change, of what is in an archive where the file is one."""
+    return lambda data: gzip.compress(change(gzip.decompress(data)), 1) if data[:2] == b"\x1f\x8b" else change(data)
+
+
+def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], bytes]:
+    return unpacked(lambda data: b"\n".join(change(data.split(b"\n"))))
+
+
+def first_value(value: bytes) -> Callable[[bytes], bytes]:
+    """The first number of the second line, or of JSON the first number at all, is something else."""
+
+    def change(data: bytes) -> bytes:
+        start = 0 if data[:1] in b"[{<" else data.find(b"\n") + 1
+        at = next((n for n in range(start, len(data)) if data[n : n + 1].isdigit()), len(data))
+        end = next((n for n in range(at, len(data)) if not data[n : n + 1].isdigit()), len(data))
+        return data[:at] + value + data[end:]
+
+    return unpacked(change)
+
+
+def noise(seed: int) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        drawn, changed = random.Random(seed), bytearray(data)
+        for _ in range(1 + len(changed) // 200):
+            if changed:
+                changed[drawn.randrange(len(changed))] = drawn.randrange(256)
+        return bytes(changed)
+
+    return unpacked(change)
+
+
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "nothing is in it": lambda data: b"",
+    "a blank line": unpacked(lambda data: b"\n"),
+    "half": lambda data: data[: len(data) // 2],
+    "its last byte is gone": lambda data: data[:-1],
+    "its first bytes are gone": lambda data: data[3:],
+    "zeros": lambda data: bytes(len(data)),
+    "a page of a website": lambda data: b"<!DOCTYPE html><html><body>Sign in</body></html>",
+    "a pointer of Git LFS": lambda data: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+    "packed": lambda data: gzip.compress(data, 1),
+    "UTF-16": unpacked(lambda data: data.decode("latin-1").encode("utf-16")),
+    "a byte order mark": unpacked(lambda data: b"\xef\xbb\xbf" + data),
+    "no UTF-8": unpacked(lambda data: data[:50] + b"\xff\xfe\x80" + data[50:]),
+    "NUL": unpacked(lambda data: data[:50] + b"\0" + data[50:]),
+    "an escape sequence": unpacked(lambda data: b"\x1b[31m" + data),
+    "a quote that never closes": unpacked(lambda data: data[:60] + b'"' + data[60:]),
+    "nested": lambda data: b"[" * 20_000,
+    "nested objects": lambda data: b'{"a":' * 20_000,
+    "no header": lines(lambda rows: rows[1:]),
+    "a header alone": lines(lambda rows: rows[:1]),
+    "its rows twice": lines(lambda rows: rows + rows[1:]),
+    "a column more": lines(lambda rows: [row + b",1" for row in rows]),
+    "a short row": lines(lambda rows: [*rows[:1], b"1", *rows[1:]]),
+    "other separators": unpacked(lambda data: data.replace(b",", b";").replace(b"\t", b"|")),
+    "5,000 digits": first_value(b"1" * 5_000),
+    "no number": first_value(b"NaN"),
+    "infinite": first_value(b"1e999"),
+    "negative": first_value(b"-7"),
+    "half a character": first_value(b'"\\ud800"'),
+    "a megabyte in a cell": first_value(b"x" * (1 << 20)),
+    "a list for a number": first_value(b"[[]]"),
+    "noise": noise(0),
+    "other noise": noise(1),
+}
+
+
+def gone(file: Path) -> None:
+    file.unlink()
+
+
+def folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def circle(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+PLACES: dict[str, Callable[[Path], None]] = {
+    "missing": gone, "a folder": folder, "a pipe": pipe, "a link to itself": circle,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def copied(written: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every source with one picture at most: only that one is damaged."""
+    here = tmp_path_factory.mktemp("damaged")
+    for name, root in written.items():
+        kept = next((path for path in sorted(root.rglob("*")) if path.suffix in PICTURES), None)
+
+        def left_out(folder: str, names: list[str], kept: Path | None = kept) -> list[str]:
+            paths = [Path(folder) / one for one in names]
+            return [path.name for path in paths if path.suffix in PICTURES and path != kept and path.is_file()]
+
+        shutil.copytree(root, here / name, ignore=left_out)
+    return {name: here / name for name in written}
+
+
+@pytest.fixture
+def found(copied: dict[str, Path], reading: int) -> Iterator[tuple[Path, Path, Read]]:
+    source, name, read = READINGS[reading]
+    root = copied[source]
+    file = sorted(root.glob(name))[0]
+    data = file.read_bytes()
+    yield root, file, read
+    if file.is_dir() and not file.is_symlink():
+        file.rmdir()
+    file.unlink(missing_ok=True)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("reading", range(len(READINGS)), ids=[f"{source}:{name}" for source, name, _ in READINGS])
+@pytest.mark.parametrize("damage", [*CHANGES, *PLACES])
+def test_a_damaged_file_is_read_or_refused(
+    found: tuple[Path, Path, Read], damage: str, capsys: pytest.CaptureFixture[str]
+):
+    root, file, read = found
+    if damage in CHANGES:
+        file.write_bytes(CHANGES[damage](file.read_bytes()))
+    else:
+        PLACES[damage](file)
+    try:
+        read(root, file)
+    except MedfaithError as error:
+        refused = str(error)
+    else:
+        refused = ""
+    assert not refused or "what to do: " in refused
+
+
+@pytest.mark.parametrize("reading", range(len(READINGS)), ids=[f"{source}:{name}" for source, name, _ in READINGS])
+def test_a_file_without_damage_is_read(found: tuple[Path, Path, Read]):
+    root, file, read = found
+    with pytest.raises(MedfaithError) if file.name == "valid.csv" else nullcontext():  # which is none of the test set
+        read(root, file)
