@@ -238,8 +238,9 @@ def thinned(data: Path, folder: Path, config: str, kept: Callable[[pa.Table], pa
     copy = Path(shutil.copytree(data / REPOSITORIES["vindr"], folder / REPOSITORIES["vindr"]))
     (path,) = copy.glob(f"{config}/test-*.parquet")
     pq.write_table(kept(pq.read_table(path)), path)
-    card = copy / "README.md"  # what the library's cache knows a config by
-    card.write_text(card.read_text(encoding="utf-8").replace("description: rows", "description: other rows"))
+    card = copy / "README.md"  # what the library's cache knows a config by, in whatever folder it lies
+    says = f"description: of {folder}, rows"
+    card.write_text(card.read_text(encoding="utf-8").replace("description: rows", says), encoding="utf-8")
     return copy
 
 

@@ -237,8 +237,9 @@ def test_a_build_with_a_row_without_a_mask_is_refused(phantom_heal_build, phanto
     table = pq.read_table(file)
     regions = pa.array([None, *table["region"].to_pylist()[1:]], table.field("region").type)
     pq.write_table(table.set_column(table.column_names.index("region"), table.field("region"), regions), file)
-    card = copy / "README.md"  # what the library's cache knows a config by
-    card.write_text(card.read_text(encoding="utf-8").replace("description: rows", "description: other rows"))
+    card = copy / "README.md"  # what the library's cache knows a config by, in whatever folder it lies
+    says = f"description: of {tmp_path}, rows"
+    card.write_text(card.read_text(encoding="utf-8").replace("description: rows", says), encoding="utf-8")
     with pytest.raises(InputError, match=rf"{REPOSITORY}, row .*, column 'region': has no mask"):
         Examples(str(tmp_path), "vindr", "train", phantom_heal_roots)
 
