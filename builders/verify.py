@@ -135,7 +135,7 @@ def faults_of_record(record: Any) -> list[str]:
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     try:
-        record = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES))
+        record = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES).decode())
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
     if wrong := faults_of_record(record):

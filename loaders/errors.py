@@ -122,6 +122,8 @@ def _advice(error: Exception) -> str | None:
         return "check the address or the name, that the server runs and answers, and the key if it takes one"
     if isinstance(error, RuntimeError) and str(error).startswith("Could not determine home"):
         return "a path begins with ~: name a user of this machine behind it, or write the whole path"
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of Path.resolve, before Python 3.13
+        return "the link leads to itself: name another path, or mend the link"
     if not isinstance(error, OSError):
         return None
     if error.errno is None:  # a library's own words, such as transformers' about a model without weights

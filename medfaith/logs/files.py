@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.decoding.titles import title
 
@@ -188,8 +189,8 @@ def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
 
 def _results(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        content = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES))
+    except (ValueError, OSError) as error:
         raise InputError(
             path, f"not JSON ({_reason(error)})", expected="a file that lm-eval wrote", action=_ACTION
         ) from error
