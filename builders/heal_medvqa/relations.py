@@ -97,29 +97,35 @@ class Rule:
 
 
 class Regions(Mapping[str, rle.Rle]):
-    """Anatomy -> COCO RLE, packed: those of all images are in memory at once, and text of a scaled mask repeats itself.
+    """Anatomy -> COCO RLE of one image, packed: the text of a scaled mask repeats itself.
 
     >>> Regions({"heart": {"size": [2, 3], "counts": "06"}})["heart"]
     {'size': [2, 3], 'counts': '06'}
     """
 
-    __slots__ = ("_packed",)
+    __slots__ = ("_parts", "names", "size")
 
     def __init__(self, regions: Mapping[str, rle.Rle]) -> None:
-        self._packed = {
-            name: (*region["size"], zlib.compress(region["counts"].encode("ascii"), 1))
-            for name, region in regions.items()
-        }
+        self.names = tuple(regions)
+        height, width = next((region["size"] for region in regions.values()), (0, 0))
+        self.size = (height, width)
+        self._parts = [zlib.compress(region["counts"].encode("ascii"), 1) for region in regions.values()]
+
+    def part(self, number: int) -> bytes:
+        """The packed counts of the region of this number."""
+        return self._parts[number]
 
     def __getitem__(self, name: str) -> rle.Rle:
-        height, width, counts = self._packed[name]
-        return {"size": [height, width], "counts": zlib.decompress(counts).decode("ascii")}
+        if name not in self.names:
+            raise KeyError(name)
+        counts = zlib.decompress(self.part(self.names.index(name)))
+        return {"size": [*self.size], "counts": counts.decode("ascii")}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._packed)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self._packed)
+        return len(self.names)
 
 
 @dataclass(frozen=True, slots=True)
