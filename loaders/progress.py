@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tqdm import tqdm
@@ -41,11 +41,6 @@ class Progress(tqdm):
         super().__init__(items, desc=title, total=total, initial=done, leave=False, disable=quiet, **named)
         _in_lines(self, clock)
 
-    def update(self, n: float | None = 1) -> bool | None:
-        """Counts `n` more, from any thread."""
-        with self.get_lock():
-            return super().update(n)
-
     def display(self, msg: str | None = None, pos: int | None = None) -> Any:
         return _show(self, msg, pos)
 
@@ -59,18 +54,19 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def libraries_in_lines() -> Iterator[None]:
+def libraries_in_lines(clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """Within it the bars of libraries (lm-eval, datasets, huggingface_hub), which are tqdm's, are such lines, too."""
 
     def begin(bar: Any, *given: Any, **named: Any) -> None:
         if "disable" in named and named["disable"] is None:  # tqdm's word for none where there is no terminal
             named["disable"] = False
         _begin(bar, *given, **named)
-        _in_lines(bar, time.monotonic)
+        _in_lines(bar, clock)
 
-    before = {"__init__": _begin, "display": _draw, "clear": _erase}
-    _set(before | {"__init__": begin, "display": _show, "clear": _clear})
+    own = {"__init__": begin, "display": _show, "clear": _clear}
+    before = {name: getattr(tqdm, name) for name in own}
     try:
+        _set(own)
         yield
     finally:
         _set(before)
@@ -87,7 +83,7 @@ def _in_lines(bar: Any, clock: Callable[[], float]) -> None:
     if bar.disable or _is_terminal(bar):
         return
     bar.gui, bar.sp = True, None  # tqdm draws, erases and ends no line of its own
-    bar.mininterval = bar.delay = EVERY
+    bar.mininterval = EVERY  # over which the rate is measured
     bar.miniters, bar.dynamic_miniters = 1, False  # after quick items a slow one may come
     bar._time = clock  # tqdm's own may jump
     bar.start_t = bar.last_print_t = bar.said = clock()
@@ -105,8 +101,9 @@ def _show(bar: Any, msg: str | None = None, pos: int | None = None) -> Any:
     now = bar._time()
     if msg is None and hasattr(bar, "said") and now - bar.said >= EVERY:  # whoever asks for it, and however often
         bar.said = now
-        bar.fp.write(f"{_line(bar)}\n")
-        bar.fp.flush()
+        with suppress(OSError):  # a full disk, or a reader that is gone, must not end the work
+            bar.fp.write(f"{_line(bar)}\n")
+            bar.fp.flush()
     return True
 
 
