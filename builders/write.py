@@ -87,7 +87,7 @@ def write_repository(
             )
         try:
             with whole_folder(target) as folder:
-                work, title = partial(_write_split, folder, families), f"write {name}"
+                work, title = partial(_write_split, folder, families), f"writing {name}"
                 with workers.each(
                     work, pieces(splits, 1), title=title, unit="splits", total=len(splits), small=True
                 ) as made:
@@ -158,7 +158,7 @@ def sha256_of_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str,
     times = Counter(path.name for path in files)
     alone = (path.name if times[path.name] == 1 else f"{path.parent.name}/{path.name}" for path in sorted(files))
     named = pieces(list(zip(sorted(files), alone, strict=True)), FILES_A_TASK)
-    with workers.each(_hashes, named, title="hash label files", unit="files", total=len(files), small=True) as hashed:
+    with workers.each(_hashes, named, title="hashing files", unit="files", total=len(files), small=True) as hashed:
         hashes = {name: digest for of_task in hashed for name, digest in of_task}
     if len(hashes) <= FEW:
         return dict(sorted(hashes.items()))

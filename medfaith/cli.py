@@ -32,7 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.words = words
     if rest and not getattr(arguments, "passes_on", False):
         command.error(f"unrecognized arguments: {' '.join(rest)}")
-    return exit_status(partial(arguments.job, arguments, rest))
+    from medfaith.loaders.progress import libraries_in_lines
+
+    with libraries_in_lines():
+        return exit_status(partial(arguments.job, arguments, rest))
 
 
 def parser() -> argparse.ArgumentParser:

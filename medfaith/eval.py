@@ -195,14 +195,6 @@ def _build(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16] + told
 
 
-def no_bars_in_a_pipe() -> None:
-    """Bars of datasets are for terminals."""
-    if not sys.stderr.isatty():
-        import datasets
-
-        datasets.disable_progress_bars()
-
-
 def with_store(rest: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
     """lm_eval's arguments with the places for what a model keeps among its own: heatmaps and answers.
 
@@ -266,7 +258,6 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from medfaith.tasks.run import run_lm_eval, what_it_takes
 
     given = metadata(arguments)
-    no_bars_in_a_pipe()
     output = _output(rest)
     rest = with_host(with_store(rest, arguments.heatmaps, output), given)
     if arguments.dry_run:

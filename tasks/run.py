@@ -18,9 +18,9 @@ from typing import Any, cast
 from unittest import mock
 
 import numpy as np
-from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
+from ..loaders.progress import Progress
 from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models
 from .controls import needs_an_image
 from .saved import output_folder, saved
@@ -64,6 +64,7 @@ def run_lm_eval(
         try:
             with saved(config.output_path), contextlib.ExitStack() as patches:
                 patches.enter_context(_quick_collections())
+                patches.enter_context(_shown_rows())
                 if _all_ours(config.tasks):
                     patches.enter_context(_own_task_files())
                     patches.enter_context(_own_table((lambda _: "") if config.log_samples else shown))
@@ -187,6 +188,24 @@ def _quick_collections() -> Iterator[None]:
                 gc.unfreeze()
 
 
+@contextlib.contextmanager
+def _shown_rows() -> Iterator[None]:
+    """lm-eval shows nothing while it reads rows and scores them, which with heatmaps takes as long as the answers."""
+    from lm_eval.api.task import Task
+
+    of_task = Task.doc_iterator
+
+    def rows(task: Any, *, rank: int = 0, world_size: int = 1, **named: Any) -> Any:
+        doing = "scoring" if getattr(task, "_instances", None) else "reading"
+        n = len(named.get("samples") or task.eval_docs)
+        total = len(range(rank, min(n, int(named.get("limit") or n)), world_size))
+        found = of_task(task, rank=rank, world_size=world_size, **named)
+        return Progress(found, title=f"{doing} rows of {task.config.task}", total=total, unit="rows", quiet=rank != 0)
+
+    with mock.patch.object(Task, "doc_iterator", rows):
+        yield
+
+
 @dataclass(frozen=True)
 class Model:
     """A model of lm-eval, and how it is asked.
@@ -270,7 +289,7 @@ def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any
             task.set_config(key="generation_kwargs", value=dict(model.generation), update=True)
     _seed(model.seeds)
     asked = model.answering
-    with _quick_collections():
+    with _quick_collections(), _shown_rows():
         result = evaluate(asked, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, **model.options)
     if logs is not None:
         told = {"model": model.name, "model_args": dict(model.arguments), "gen_kwargs": dict(model.generation)}
@@ -298,8 +317,8 @@ def run_baselines(
     results = {}
     with contextlib.redirect_stderr(io.StringIO()):
         loaded = load_tasks(task, metadata)
-    # lm-eval shows a bar for every model and task; one over the models says as much, on a terminal only.
-    for name, (model, arguments) in tqdm(chosen.items(), desc="models", disable=None, leave=False, file=sys.stderr):
+    # lm-eval shows a bar for every model and task; one over the models says as much.
+    for name, (model, arguments) in Progress(chosen.items(), title="asking the models", unit="models"):
         with contextlib.redirect_stderr(io.StringIO()):
             result = answer(loaded, reference_model(model, **arguments), None if logs is None else logs / model)
         results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}

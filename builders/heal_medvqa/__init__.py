@@ -137,7 +137,7 @@ def _make(config: str, roots: Mapping[str, Path], request: Request) -> Repositor
     made: dict[str, list[Scene]] = {}
     spool = Spool()
     for split in list(pictures):  # what is no longer needed leaves the memory
-        title, of_one = f"relations {config}/{split}", pictures.pop(split)
+        title, of_one = f"reading masks of {config}/{split}", pictures.pop(split)
         made[split], left_out = scenes(of_one, masks, rule, roots, spool=spool, title=title, workers=request.workers)
         skipped += left_out
     n_images = sum(map(len, made.values()))

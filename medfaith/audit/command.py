@@ -80,7 +80,6 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse_others(arguments.out)
     store = str(arguments.out / "heatmaps") if name in EXPLAINED else None
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
-    evaluation.no_bars_in_a_pipe()
     benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]
     wanted = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
     how = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}

@@ -253,7 +253,7 @@ def test_help_says_what_each_option_is_by_default(benchmark: Benchmark, capsys):
     assert f"(default:{''.join(benchmark.unasked.split())});oneof" in text
 
 
-def test_no_progress_bar_in_a_pipe(phantom_wrong_lung_roots, tmp_path):
+def test_quick_work_says_nothing_of_its_progress_in_a_pipe(phantom_wrong_lung_roots, tmp_path):
     words = given("wrong-lung", phantom_wrong_lung_roots, "--config", "gold", "--out", str(tmp_path / "x"))
     result = subprocess.run([sys.executable, "-m", "medfaith", *words], capture_output=True, text=True, check=True)
     assert result.stderr == ""

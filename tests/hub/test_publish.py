@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from medfaith.builders import cxr_contrabench
+from medfaith.loaders import progress
 from tests.hub.server import Account
 from tests.tasks import tiny_models
 
@@ -33,11 +34,22 @@ print(json.dumps({"rows": list(rows), "configs": datasets.get_dataset_config_nam
 """
 
 
+def test_the_guard_says_how_far_it_is(openi, medfaith, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    status, _, err = medfaith(*openi, "--dry-run")
+    titles = dict.fromkeys(line.rpartition(": ")[0] for line in err.splitlines())
+    assert (status, [*titles]) == (
+        0,
+        [f"verifying {OPENI}", f"comparing the splits of {OPENI}", f"guard: reading {OPENI}", "hashing files",
+         "reading reports of openi"],
+    )  # fmt: skip
+
+
 def test_rows_are_published_loaded_evaluated_and_proved_equal(
     openi, medfaith, afresh, python, hub, phantom_build, tmp_path
 ):
     status, out, err = medfaith(*openi)
-    assert (status, err) == (0, "")  # no progress bar in a pipe
+    assert (status, err) == (0, "")  # nothing of work that ends within a minute
     assert "cxr-contrabench-openi (new dataset, published as rows)" in out
     built = phantom_build / OPENI
     n = commits(hub)

@@ -137,12 +137,6 @@ def test_white_space_is_collapsed_and_automatic_terms_are_read(tmp_path):
     assert read.mesh_automatic == ("lung",)
 
 
-def test_progress_counts_reports(tmp_path):
-    seen = []
-    read_reports(write_xml(tmp_path), progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-
-
 def _broken(text: str, encoding="utf-8"):
     return lambda root: (write_xml(root), (root / "2.xml").write_text(text, encoding=encoding))
 
