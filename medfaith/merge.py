@@ -54,7 +54,7 @@ def add_jobs(jobs: Any) -> None:
         help="put the shards of medfaith eval --shard together as one run",
         description="Puts the shards of one medfaith eval together. Results, intervals and sample logs are those of a "
         "run without --shard. Shards that are missing, doubled or of different runs are refused. It takes no model, no "
-        "data and no images. Exit status 3: a server left more than 1%% of the rows unanswered.",
+        "data and no images. Exit status 3: a server left more than 1% of the rows unanswered.",
         epilog="Example: medfaith merge results/1 results/2 results/3 --out merged",
     )
     job.add_argument(

@@ -70,5 +70,8 @@ def aggregations(name: str, index: Mapping[str, Any]) -> dict[str, Callable[[Seq
     config = load_yaml(index[group].yaml_path, resolve_func=True)
     if member:
         config |= next(of for of in config["task"] if of["task"] == member)
-    of_metrics = {of["metric"]: of["aggregation"] for of in config["metric_list"]}
-    return {metric: get_aggregation(how) if isinstance(how, str) else how for metric, how in of_metrics.items()}
+    found = {}
+    for of in config["metric_list"]:
+        how: Any = of["aggregation"]
+        found[of["metric"]] = get_aggregation(how) if isinstance(how, str) else how
+    return found
