@@ -7,7 +7,6 @@ import gc
 import io
 import json
 import logging
-import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,9 +20,10 @@ import numpy as np
 
 from ..loaders.errors import MedfaithError
 from ..loaders.progress import Progress
-from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models
+from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models, shard_marker
 from .controls import needs_an_image
 from .saved import output_folder, saved
+from .shards import Shard, asking, refuse
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
 PREFIX = "medfaith_"  # of the names of all tasks of this package
@@ -34,12 +34,16 @@ OURS = {
 
 
 def run_lm_eval(
-    arguments: Sequence[str], metadata: Mapping[str, Any], shown: Callable[[Mapping[str, Any]], str]
+    arguments: Sequence[str],
+    metadata: Mapping[str, Any],
+    shown: Callable[[Mapping[str, Any]], str],
+    shard: Shard | None = None,
 ) -> list[Path]:
     """`lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered.
 
     shown: what to print of lm-eval's results in place of its own table, where every task is of medfaith and no sample
     log is kept. Nothing is printed of those that are kept.
+    shard: the part of the patients to ask, of which a marker is written last; by default all are asked.
 
     Returns the sample logs of medfaith's tasks that it wrote, none without --log_samples.
 
@@ -59,10 +63,12 @@ def run_lm_eval(
             config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
             _refuse_no_image(config.model, metadata.get("control"))
         _refuse_blind_caches(config)
+        if shard is not None:
+            refuse(config, metadata, shard, ours=_all_ours(config.tasks))
         preflight.check(config, metadata)
-        before = _sample_logs(config.output_path)
         try:
-            with saved(config.output_path), contextlib.ExitStack() as patches:
+            with saved(config.output_path) as written, contextlib.ExitStack() as patches:
+                rows = patches.enter_context(asking(shard)) if shard is not None else {}
                 patches.enter_context(_quick_collections())
                 patches.enter_context(_shown_rows())
                 if _all_ours(config.tasks):
@@ -73,16 +79,21 @@ def run_lm_eval(
             if not str(error).startswith(("Tasks not found", "No tasks specified")):
                 raise
             raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
-    first = os.environ.get("RANK", "0") == "0"  # of the processes of accelerate, the one that writes
-    return sorted(_sample_logs(config.output_path) - before) if first else []
+    folder = output_folder(config.output_path)
+    if shard is not None and folder is not None and written:  # of the processes of accelerate, one writes
+        shard_marker.write(folder, shard, shard_marker.asked(config, metadata), rows, written)
+        print(
+            f"medfaith: shard {shard} has ended in {folder}; medfaith merge puts the shards together", file=sys.stderr
+        )
+    return sorted(path for path in written if path.name.startswith(f"samples_{PREFIX}"))
 
 
-def what_it_takes(arguments: Sequence[str], metadata: Mapping[str, Any]) -> str:
+def what_it_takes(arguments: Sequence[str], metadata: Mapping[str, Any], shard: Shard | None = None) -> str:
     """What `run_lm_eval` would send to a server: its model is in a dry run, and nothing is saved. Raises as it does."""
     from .models.server_usage import DryRunEnd
 
     try:
-        run_lm_eval(arguments, metadata, shown=lambda results: "")
+        run_lm_eval(arguments, metadata, lambda results: "", shard)
     except DryRunEnd as end:
         return str(end)
     raise AssertionError("the model was not in a dry run")
@@ -95,12 +106,6 @@ def _told_by_lm_eval() -> Iterator[None]:
         yield
     except (ValueError, KeyError, FileNotFoundError) as error:
         raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
-
-
-def _sample_logs(output: str | None) -> set[Path]:
-    """Those of medfaith's tasks below lm-eval's --output_path, a folder or the name of a JSON file in one."""
-    folder = output_folder(output)
-    return set() if folder is None else {*folder.rglob(f"samples_{PREFIX}*.jsonl")}
 
 
 def _refuse_blind_caches(config: Any) -> None:

@@ -23,15 +23,18 @@ def output_folder(output: str | Path | None) -> Path | None:
 
 
 @contextlib.contextmanager
-def saved(output: str | Path | None) -> Iterator[None]:
+def saved(output: str | Path | None) -> Iterator[list[Path]]:
     """Whatever lm-eval's EvaluationTracker saves in here below its --output_path `output` is saved whole.
+
+    Gives the list of the files, which grows as they are saved.
 
     Raises OSError before anything runs, where the folder may not be written. At the end it raises MedfaithError with
     the reason, where a file could not be written: what was begun of that file is removed, and what was saved stays.
     """
     folder = output_folder(output)
+    written: list[Path] = []
     if folder is None:
-        yield
+        yield written
         return
     from lm_eval.loggers import EvaluationTracker
 
@@ -43,9 +46,9 @@ def saved(output: str | Path | None) -> Iterator[None]:
     failures: list[str] = []
     with contextlib.ExitStack() as patches:
         for name in ("save_results_aggregated", "save_results_samples"):
-            whole = _whole(getattr(EvaluationTracker, name), folder, failures)
+            whole = _whole(getattr(EvaluationTracker, name), folder, written, failures)
             patches.enter_context(mock.patch.object(EvaluationTracker, name, whole))
-        yield
+        yield written
     if failures:
         raise MedfaithError(
             f"{folder}: the results could not all be saved: {'; '.join(dict.fromkeys(failures))}\n"
@@ -54,8 +57,8 @@ def saved(output: str | Path | None) -> Iterator[None]:
         )
 
 
-def _whole(save: Callable[..., None], folder: Path, failures: list[str]) -> Callable[..., None]:
-    """`save`, which removes what it has begun and adds its error to `failures` where it fails."""
+def _whole(save: Callable[..., None], folder: Path, written: list[Path], failures: list[str]) -> Callable[..., None]:
+    """`save`, which adds its file to `written`; where it fails, it removes it and adds its error to `failures`."""
 
     @wraps(save)
     def saving(*given: Any, **named: Any) -> None:
@@ -70,10 +73,14 @@ def _whole(save: Callable[..., None], folder: Path, failures: list[str]) -> Call
         finally:
             logger.removeHandler(caught)
             logger.setLevel(level)
+        date = getattr(given[0], "date_id", "")  # other runs may write into the folder, too
+        new = {*folder.rglob(f"*_{date}.json*")} - before
         if caught.errors:
             failures.extend(caught.errors)
-            for path in {*folder.rglob("*.json*")} - before:
+            for path in new:
                 path.unlink()
+        else:
+            written.extend(sorted(new))
 
     return saving
 

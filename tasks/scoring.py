@@ -45,6 +45,20 @@ def under_each(names: Sequence[str], record: Mapping[str, Any]) -> dict[str, Any
     return {name: same if number else first for number, name in enumerate(names)}
 
 
+def logged_values(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """What `process_results` returned for a row, from its line in a sample log."""
+    values, record = {}, Record()
+    for name in sample["metrics"]:
+        value = sample[name]
+        if isinstance(value, dict):
+            value = record = Record(value)
+        elif value == "":
+            value = Same()
+            value.record = record
+        values[name] = value
+    return values
+
+
 class Scorer:
     """The metrics of a task in the order of its results.
 

@@ -68,6 +68,11 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    if any(argument.split("=", 1)[0] == "--shard" for argument in rest):
+        action = "let several machines serve the model (medfaith-server), or use medfaith eval --shard with --control"
+        raise MedfaithError(
+            f"--shard: an audit compares answers of all rows, and has no shards\n  what to do: {action}"
+        )
     for option in _OURS:
         if any(argument.split("=", 1)[0] == option for argument in rest):
             raise MedfaithError(f"{option}: medfaith audit sets it\n  what to do: leave it out; --out names the folder")
