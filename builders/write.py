@@ -13,6 +13,7 @@ import json
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -110,8 +111,10 @@ def _write_split(folder: Path, families: Callable[[str], Family], task: Sequence
     (split,) = task
     family = families(split.config)
     table = split.make().cast(family.features.arrow_schema)
-    write_split(folder, split.config, split.name, table)
-    return summarise(table, family.counted)
+    with ThreadPoolExecutor(1) as beside:  # both leave Python's lock: to compress, and to hash
+        summary = beside.submit(summarise, table, family.counted)
+        write_split(folder, split.config, split.name, table)
+        return summary.result()
 
 
 def write_split(folder: Path, config: str, split: str, table: pa.Table) -> None:
