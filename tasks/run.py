@@ -7,7 +7,6 @@ import gc
 import io
 import json
 import logging
-import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from tqdm import tqdm
 from ..loaders.errors import MedfaithError
 from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models
 from .controls import needs_an_image
-from .saved import output_folder, saved
+from .saved import saved
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
 PREFIX = "medfaith_"  # of the names of all tasks of this package
@@ -60,9 +59,8 @@ def run_lm_eval(
             _refuse_no_image(config.model, metadata.get("control"))
         _refuse_blind_caches(config)
         preflight.check(config, metadata)
-        before = _sample_logs(config.output_path)
         try:
-            with saved(config.output_path), contextlib.ExitStack() as patches:
+            with saved(config.output_path) as places, contextlib.ExitStack() as patches:
                 patches.enter_context(_quick_collections())
                 if _all_ours(config.tasks):
                     patches.enter_context(_own_task_files())
@@ -72,8 +70,7 @@ def run_lm_eval(
             if not str(error).startswith(("Tasks not found", "No tasks specified")):
                 raise
             raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
-    first = os.environ.get("RANK", "0") == "0"  # of the processes of accelerate, the one that writes
-    return sorted(_sample_logs(config.output_path) - before) if first else []
+    return sorted(path for path in places if path.name.startswith(f"samples_{PREFIX}"))
 
 
 def what_it_takes(arguments: Sequence[str], metadata: Mapping[str, Any]) -> str:
@@ -94,12 +91,6 @@ def _told_by_lm_eval() -> Iterator[None]:
         yield
     except (ValueError, KeyError, FileNotFoundError) as error:
         raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
-
-
-def _sample_logs(output: str | None) -> set[Path]:
-    """Those of medfaith's tasks below lm-eval's --output_path, a folder or the name of a JSON file in one."""
-    folder = output_folder(output)
-    return set() if folder is None else {*folder.rglob(f"samples_{PREFIX}*.jsonl")}
 
 
 def _refuse_blind_caches(config: Any) -> None:
