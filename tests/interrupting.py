@@ -86,7 +86,7 @@ def _serve() -> dict[str, Any]:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         gc.freeze()
-        threads = os.listdir("/proc/self/task")
+        threads = [*Path("/proc/self/task").iterdir()]
         assert len(threads) == 1, "a fork copies one thread only"
         child = os.fork()
         if not child:
