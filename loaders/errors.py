@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -127,7 +128,9 @@ def _advice(error: Exception) -> str | None:
         return "check the address or the name, that the server runs and answers, and the key if it takes one"
     if isinstance(error, RuntimeError) and str(error).startswith("Could not determine home"):
         return "a path begins with ~: name a user of this machine behind it, or write the whole path"
-    if "safetensors" in "".join(libraries) or "PytorchStreamWriter failed" in str(error):  # no OSErrors
+    if "safetensors" in "".join(libraries) or re.search(
+        r"inline_container(?!.*Reader)", str(error)
+    ):  # torch's own writer
         return "check that the folder may be written and has space left"
     if not isinstance(error, OSError):
         return None
