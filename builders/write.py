@@ -10,11 +10,11 @@ import errno
 import gzip
 import hashlib
 import json
+import os
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
-from filelock import FileLock, Timeout
 
 from ..loaders import sources
 from ..loaders.errors import InputError, MedfaithError
@@ -79,31 +78,30 @@ def write_repository(
         card: body of README.md below the YAML header.
         exports: files beside the Parquet, by their path in the repository; build.json lists their hashes.
     """
-    with _exclusive(out, name):
-        target = (out / name).resolve()  # a link to a folder on another disk stays a link
-        foreign = target.exists() and not (target.is_dir() and not any(target.iterdir()))
-        if foreign and not (target / RECORD).is_file():
-            raise InputError(
-                target, "is there and was not written by medfaith build", action="move it away, or use another --out"
-            )
-        try:
-            with whole_folder(target) as folder:
-                work, title = partial(_write_split, folder, families), f"writing {name}"
-                with workers.each(
-                    work, pieces(splits, 1), title=title, unit="splits", total=len(splits), small=True
-                ) as made:
-                    summaries = list(made)
-                keys = (f"{split.config}/{split.name}" for split in splits)
-                written = record() | {"splits": dict(zip(keys, summaries, strict=True))}
-                for path, data in (exports or {}).items():
-                    (folder / path).write_bytes(data)
-                if exports:
-                    digests = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
-                    written["exports"] = digests
-                (folder / RECORD).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-                (folder / "README.md").write_text(_readme(name, splits, families, written, card), encoding="utf-8")
-        except OSError as error:
-            raise _explain(error, out) from error
+    target = (out / name).resolve()  # a link to a folder on another disk stays a link
+    foreign = target.exists() and not (target.is_dir() and not any(target.iterdir()))
+    if foreign and not (target / RECORD).is_file():
+        raise InputError(
+            target, "is there and was not written by medfaith build", action="move it away, or use another --out"
+        )
+    try:
+        with whole_folder(target) as folder:
+            work, title = partial(_write_split, folder, families), f"writing {name}"
+            with workers.each(
+                work, pieces(splits, 1), title=title, unit="splits", total=len(splits), small=True
+            ) as made:
+                summaries = list(made)
+            keys = (f"{split.config}/{split.name}" for split in splits)
+            written = record() | {"splits": dict(zip(keys, summaries, strict=True))}
+            for path, data in (exports or {}).items():
+                (folder / path).write_bytes(data)
+            if exports:
+                digests = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
+                written["exports"] = digests
+            (folder / RECORD).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            (folder / "README.md").write_text(_readme(name, splits, families, written, card), encoding="utf-8")
+    except OSError as error:
+        raise _explain(error, out) from error
     return out / name
 
 
@@ -255,26 +253,12 @@ class _PlainDumper(yaml.SafeDumper):
         return True
 
 
-@contextmanager
-def _exclusive(out: Path, name: str) -> Iterator[None]:
-    """One build at a time of `out/name`; a second one is refused instead of undoing the first one's work."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(out / f".{name}.lock", timeout=0)
-        lock.acquire()
-    except Timeout:
-        raise MedfaithError(
-            f"{out}: another build of {name} is writing here\n  what to do: wait for it, or use another --out"
-        ) from None
-    except OSError as error:
-        raise _explain(error, out) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _explain(error: OSError, out: Path) -> MedfaithError:
+    """Of an error while a build is made and written: most often `out` is at fault, else a source."""
+    named = error.filename if isinstance(error.filename, str | os.PathLike) else None
+    if named is not None and not Path(named).is_relative_to(out) and not Path(named).is_relative_to(out.resolve()):
+        action = "check that the disk or share it lies on is still there, and build again"
+        return InputError(named, f"cannot be read ({error.strerror}); nothing was changed", action=action)
     action = (
         "free some space or choose another --out" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
     )

@@ -1,46 +1,126 @@
-"""Files and folders that are whole or absent: whoever is killed while writing one leaves what was there before."""
+"""Files and folders that are whole or absent: whoever is killed while writing one leaves what was there before.
+
+What a killed process left of its work has a hidden name that ends in `.partial` or `.lock`, and the next one that does
+the same work removes it.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from .errors import InputError
+
+_SCRATCH = ".medfaith-"
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Gives a path to write to, and puts what was written there in the place of `path` when the block ends well.
 
-    Folders above `path` are made. The path to write to lies beside it, under a name that no other process takes.
+    Folders above `path` are made. The path to write to lies beside it. Of several processes that write the same file
+    each waits for the one before.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    partial = _partial(path)
+    with _alone(path, wait=True):
+        try:
+            yield partial
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Gives an empty folder to write into, and puts it in the place of `path` when the block ends well.
 
-    One process at a time may write a folder: what an earlier one left of it, killed, is removed. A link to a folder
-    stays a link.
+    What an earlier process left of it, killed, is removed. A link to a folder stays a link.
+
+    Raises InputError where another process is writing the same folder.
     """
     path = path.resolve()
-    partial = path.with_name(f".{path.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial, old = _partial(path), _old(path)
+    with _alone(path, wait=False):
+        if old.exists() and not path.exists():  # killed between two renames
+            old.rename(path)
+        for left in (partial, old):
+            shutil.rmtree(left, ignore_errors=True)
+        try:
+            partial.mkdir()
+            yield partial
+            _replace(partial, path)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(where: Path | None = None) -> Iterator[Path]:
+    """Gives an empty folder, which is gone when the block ends. Those of killed processes are removed, too.
+
+    where: the folder that it lies in; None: the system's for temporary files.
+    """
+    from filelock import FileLock, Timeout
+
+    lies_in = Path(tempfile.gettempdir()) if where is None else where
+    for left in lies_in.glob(f"{_SCRATCH}*.partial"):
+        if _is_ours(left):
+            with suppress(OSError, Timeout), FileLock(left / ".lock", timeout=0):  # whoever lives holds it
+                shutil.rmtree(left)
+    with (
+        tempfile.TemporaryDirectory(prefix=_SCRATCH, suffix=".partial", dir=lies_in) as made,
+        FileLock(Path(made) / ".lock"),
+    ):
+        (folder := Path(made) / "files").mkdir()
+        yield folder
+
+
+def is_partial(path: Path) -> bool:
+    """Whether a file is a part of what somebody writes, or was killed while writing."""
+    return any(name.startswith(".") and name.endswith(".partial") for name in path.parts)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is a folder of this user, where nobody else can have put a link."""
     try:
-        partial.mkdir(parents=True)
-        yield partial
-        _replace(partial, path)
+        told = folder.lstat()
+    except OSError:  # gone, meanwhile
+        return False
+    return stat.S_ISDIR(told.st_mode) and (os.name != "posix" or told.st_uid == os.getuid())
+
+
+@contextmanager
+def _alone(path: Path, *, wait: bool) -> Iterator[None]:
+    """One process at a time is in here for a path. Its lock is free when it has ended, killed or not."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=-1 if wait else 0)
+    try:
+        lock.acquire()
+    except Timeout:
+        action = "wait until it has ended, or choose another place"
+        raise InputError(path, "is being written by another process; nothing was changed", action=action) from None
+    try:
+        yield
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):  # before the release: whoever waits for a file that is gone makes a new one
+            Path(lock.lock_file).unlink()
+        lock.release()
 
 
 def _replace(new: Path, target: Path) -> None:
@@ -50,11 +130,9 @@ def _replace(new: Path, target: Path) -> None:
     elif _exchange(new, target):
         shutil.rmtree(new, ignore_errors=True)
     else:  # no atomic exchange on this system: the name is absent for the instant between two renames
-        old = target.with_name(f".{target.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
+        target.rename(_old(target))
         new.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(_old(target), ignore_errors=True)
 
 
 def _exchange(a: Path, b: Path) -> bool:

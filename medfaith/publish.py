@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medfaith import build
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.whole import scratch_folder
 from medfaith.printing import table
 
 if TYPE_CHECKING:
@@ -144,14 +144,14 @@ def _publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.cards.publish import reports, staging
 
     roots = build.roots(arguments)
-    with tempfile.TemporaryDirectory(prefix="medfaith-publish-") as temporary:
+    with scratch_folder() as temporary:
         staged, known = [], dict[str, Path]()
         for folder in repositories(arguments.directory):
             of_folder = publication.read(folder)
             if (other := known.setdefault(of_folder.name, folder)) != folder:
                 found = f"is a build of {of_folder.name}, as {other.name} is"
                 raise InputError(folder, found, expected="one of each", action="move one of them elsewhere")
-            into = Path(temporary) / of_folder.name
+            into = temporary / of_folder.name
             into.mkdir()
             repo_id = f"{arguments.org}/{of_folder.name}"
             texts = reports.texts(of_folder, roots)
@@ -168,10 +168,10 @@ def _publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         if name not in known:
             expected = f"one of {', '.join(known)}"
             raise InputError(f"--metric {name}", "no such metric", expected=expected, action="correct the name")
-    with tempfile.TemporaryDirectory(prefix="medfaith-publish-") as temporary:
+    with scratch_folder() as temporary:
         staged = []
         for name in dict.fromkeys(arguments.metric or known):
-            into = Path(temporary) / name
+            into = temporary / name
             into.mkdir()
             spaces.stage(known[name], into, f"{arguments.org}/{name}", arguments.sdk)
             staged.append((into, "a metric"))

@@ -7,7 +7,6 @@ import io
 import json
 import shlex
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import whole_folder
+from medfaith.loaders.whole import scratch_folder, whole_folder
 from medfaith.printing import table
 from medfaith.report.page.write import write_page
 from medfaith.report.write import collect
@@ -114,15 +113,15 @@ def _audit(metadata: Mapping[str, Any], out: Path) -> list[Judged]:
 
     Its logs are not kept: they ask only some rows.
     """
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+    with scratch_folder() as folder, contextlib.redirect_stderr(io.StringIO()):
         kept = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
         tasks, _ = plan(AUDITED_TASKS, kept, AUDITED_ROWS)
         models = {name: reference_model(name, store=kept["heatmaps"]) for name in AUDITED}
-        ask(models, tasks, AUDITED_UNDER, kept, Path(folder), say=lambda _: None)
-        judged = judge(audited(Path(folder), AUDITED, tasks, MARGIN))
-        write_tables(Path(folder), judged, MARGIN)
-        shutil.copy(Path(folder) / "audit.csv", out)
-        write_page(out / "report.html", collect([Path(folder)], controls=False), [Path(folder)], "medfaith quickstart")
+        ask(models, tasks, AUDITED_UNDER, kept, folder, say=lambda _: None)
+        judged = judge(audited(folder, AUDITED, tasks, MARGIN))
+        write_tables(folder, judged, MARGIN)
+        shutil.copy(folder / "audit.csv", out)
+        write_page(out / "report.html", collect([folder], controls=False), [folder], "medfaith quickstart")
         return judged
 
 

@@ -9,12 +9,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from ..loaders.errors import MedfaithError
+from ..loaders.whole import scratch_folder
 
 
 def output_folder(output: str | Path | None) -> Path | None:
@@ -26,15 +27,15 @@ def output_folder(output: str | Path | None) -> Path | None:
 def saved(output: str | Path | None) -> Iterator[list[Path]]:
     """Whatever lm-eval's EvaluationTracker saves in here below its --output_path `output` is saved whole.
 
-    Gives the list of the files, which grows as they are saved.
+    It writes into a folder of its own. When results and all their sample logs are there, they take their places one
+    after the other: whoever is killed before leaves none of them. Gives a list, which then has their places.
 
     Raises OSError before anything runs, where the folder may not be written. At the end it raises MedfaithError with
     the reason, where a file could not be written: what was begun of that file is removed, and what was saved stays.
     """
     folder = output_folder(output)
-    written: list[Path] = []
     if folder is None:
-        yield written
+        yield []
         return
     from lm_eval.loggers import EvaluationTracker
 
@@ -43,46 +44,97 @@ def saved(output: str | Path | None) -> Iterator[list[Path]]:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     with tempfile.TemporaryFile(dir=there):  # hours later would be late
         pass
-    failures: list[str] = []
-    with contextlib.ExitStack() as patches:
+    with contextlib.ExitStack() as last:
+        saving = _Saving(folder, last)
         for name in ("save_results_aggregated", "save_results_samples"):
-            whole = _whole(getattr(EvaluationTracker, name), folder, written, failures)
-            patches.enter_context(mock.patch.object(EvaluationTracker, name, whole))
-        yield written
-    if failures:
+            whole = saving.whole(getattr(EvaluationTracker, name))
+            last.enter_context(mock.patch.object(EvaluationTracker, name, whole))
+        yield saving.places
+        saving.put()
+    if saving.failures:
         raise MedfaithError(
-            f"{folder}: the results could not all be saved: {'; '.join(dict.fromkeys(failures))}\n"
+            f"{folder}: the results could not all be saved: {'; '.join(dict.fromkeys(saving.failures))}\n"
             "  what to do: make space or let the folder be written, and run the command again; answers that are in "
             "its store (answers.sqlite) are not asked for again"
         )
 
 
-def _whole(save: Callable[..., None], folder: Path, written: list[Path], failures: list[str]) -> Callable[..., None]:
-    """`save`, which adds its file to `written`; where it fails, it removes it and adds its error to `failures`."""
+class _Saving:
+    """What a run saves in a folder. places: of the files that stand there; failures: why others do not."""
 
-    @wraps(save)
-    def saving(*given: Any, **named: Any) -> None:
-        before = {*folder.rglob("*.json*")}
-        caught = _Caught()
-        logger = logging.getLogger(save.__module__)
-        level = logger.level
-        logger.setLevel(min(logger.getEffectiveLevel(), logging.WARNING))  # baselines' runs are quiet
-        logger.addHandler(caught)
-        try:
-            save(*given, **named)
-        finally:
-            logger.removeHandler(caught)
-            logger.setLevel(level)
-        date = getattr(given[0], "date_id", "")  # other runs may write into the folder, too
-        new = {*folder.rglob(f"*_{date}.json*")} - before
-        if caught.errors:
-            failures.extend(caught.errors)
-            for path in new:
-                path.unlink()
-        else:
-            written.extend(sorted(new))
+    def __init__(self, folder: Path, last: contextlib.ExitStack) -> None:
+        self._folder, self._last = folder, last
+        self._left = 0  # sample logs that are still to come
+        self.places: list[Path] = []
+        self.failures: list[str] = []
 
-    return saving
+    @cached_property
+    def _begun(self) -> Path:
+        """Where files are written. It is made when the first one comes, which may be hours after the start."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self._last.enter_context(scratch_folder(self._folder))
+
+    def whole(self, save: Callable[..., None]) -> Callable[..., None]:
+        """`save`, whose files take their places with the others of the run."""
+        is_first = save.__name__ == "save_results_aggregated"
+
+        @wraps(save)
+        def saving(tracker: Any, *given: Any, **named: Any) -> None:
+            output = Path(tracker.output_path)
+            tracker.output_path = str(self._begun / output.name if output.suffix == ".json" else self._begun)
+            before = self._files()
+            try:
+                with _caught(save) as errors:
+                    save(tracker, *given, **named)
+                    while is_first and self._taken(before):  # its name is a moment's, and clocks are put back
+                        save(tracker, *given, **named)
+            finally:
+                tracker.output_path = str(output)
+            self._left = len(named.get("samples") or ()) if is_first else self._left - 1
+            if errors:
+                self.failures += errors
+                for file in self._files() - before:
+                    file.unlink()
+            if not self._left:
+                self.put()
+
+        return saving
+
+    def put(self) -> None:
+        """Moves the files to their places, the results first."""
+        for file in sorted(self._files(), key=lambda path: (path.name.startswith("samples_"), path.name)):
+            place = self._place(file)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(place)
+            self.places.append(place)
+
+    def _taken(self, before: set[Path]) -> bool:
+        """Whether another run has a file of the same name as a new one, which is then removed."""
+        taken = [file for file in self._files() - before if self._place(file).exists()]
+        for file in taken:
+            file.unlink()
+        return bool(taken)
+
+    def _files(self) -> set[Path]:
+        return {*self._begun.rglob("*.json*")} if "_begun" in vars(self) else set()
+
+    def _place(self, file: Path) -> Path:
+        return self._folder / file.relative_to(self._begun)
+
+
+@contextlib.contextmanager
+def _caught(save: Callable[..., None]) -> Iterator[list[str]]:
+    """The errors that `save` catches and logs."""
+    caught = _Caught()
+    logger = logging.getLogger(save.__module__)
+    level = logger.level
+    logger.setLevel(min(logger.getEffectiveLevel(), logging.WARNING))  # baselines' runs are quiet
+    logger.addHandler(caught)
+    try:
+        yield caught.errors
+    finally:
+        logger.removeHandler(caught)
+        logger.setLevel(level)
 
 
 class _Caught(logging.Handler):

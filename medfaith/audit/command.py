@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from medfaith import eval as evaluation
 from medfaith.builders.options import whole
 from medfaith.compare.command import points
 from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders.whole import scratch_folder
 from medfaith.tasks import BASELINES, EXPLAINED
 from medfaith.tasks.controls import BLIND
 from medfaith.tasks.controls import CONTROLS as ALL_CONTROLS
@@ -107,8 +107,8 @@ def _what_it_takes(
     from .run import ask, name_of
 
     model = named_model(rest, [task.name for task in tasks], metadata)
-    with tempfile.TemporaryDirectory() as folder:
-        ask({name_of(model): model}, tasks, controls, metadata, Path(folder), say=lambda line: None)
+    with scratch_folder() as folder:
+        ask({name_of(model): model}, tasks, controls, metadata, folder, say=lambda line: None)
     return model.answering.estimated()
 
 

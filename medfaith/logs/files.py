@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.whole import is_partial
 from medfaith.tasks import NO_MATTER
 from medfaith.tasks.decoding.titles import title
 
@@ -146,7 +147,7 @@ def _displayed(names: Collection[str]) -> dict[str, str]:
 def _at(path: Path) -> set[Path]:
     path = Path(path)
     if path.is_dir():
-        files = {file for file in path.rglob("*.json*") if file.is_file()}
+        files = {file for file in path.rglob("*.json*") if file.is_file() and not is_partial(file.relative_to(path))}
         return {file.resolve() for file in files if _RESULTS.fullmatch(file.name) or _SAMPLES.fullmatch(file.name)}
     if not path.is_file():
         raise InputError(path, "there is no such file or folder", expected=f"a folder that holds {_EXPECTED}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -93,6 +94,13 @@ def last_whole(checkpoints: Path) -> str | None:
             continue
         return str(path)
     return None
+
+
+def remove(checkpoints: Path) -> None:
+    """Removes the folder. Whoever is killed in here leaves no checkpoint that `last_whole` takes for whole."""
+    for path in checkpoints.glob("checkpoint-*/trainer_state.json"):
+        path.unlink()
+    shutil.rmtree(checkpoints)
 
 
 def require_finite(model: torch.nn.Module, mean_loss: float, lr: float) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,20 @@ def not_installed(error: ImportError) -> MedfaithError:
 def check_out(out: Path) -> None:
     """Raises InputError for a folder that is there already, or that would lie in none."""
     if out.exists():
+        _remove_left(out, out.with_name(f"{out.name}.checkpoints"))
         raise InputError(f"--out {out}", "is there already", expected="a new folder", action="name another one")
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}", "is in no folder that exists", action="make the folder above it")
+
+
+def _remove_left(out: Path, checkpoints: Path) -> None:
+    """Removes the checkpoints of the training that wrote `out`, which was killed as it removed them itself."""
+    states = [*checkpoints.glob("checkpoint-*/trainer_state.json")]  # removed first (checkpoints.remove)
+    try:
+        arguments = json.loads((checkpoints / "arguments.json").read_bytes()) if states else {}
+        record = json.loads(next(out.glob("*record.json"), out / "medfaith.json").read_bytes())
+        ended = all(record.get(name) == value for name, value in arguments.items())
+    except (OSError, ValueError, AttributeError):
+        return
+    if ended and checkpoints.is_dir():
+        shutil.rmtree(checkpoints)

@@ -17,7 +17,7 @@ from transformers import BertConfig
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_file
 from medfaith.tasks.models.gloria import GloriaModel, load_gloria, load_tokenizer
-from medfaith.tasks.wrong_lung.held_out import read_seen
+from medfaith.tasks.wrong_lung.held_out import digest_of, read_seen
 
 from .data import Example, read
 from .encoders import load_bert, load_resnet
@@ -82,9 +82,12 @@ def run(
         "loss": asdict(history),
         "auroc": means,
     }
-    with whole_file(_record_of(out)) as partial:
-        partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    model.save_checkpoint(out)  # after its record: without one it would count as a model that has seen no gold patient
+    with whole_file(out) as checkpoint:
+        model.save_checkpoint(checkpoint)
+        record["checkpoint"] = digest_of(checkpoint)
+        # Before it: without a record it would count as a model that has seen no gold patient.
+        with whole_file(_record_of(out)) as partial:
+            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(f"{name}: {len(history.train)} rounds, {out}")
     for subset, mean in means.items():
         print(f"AUROC of {mean['n']} held-out sentences ({subset}): {mean['before']:.4f} -> {mean['after']:.4f}")

@@ -61,10 +61,11 @@ class AnswerStore:
     Args:
         path: of the file, which is made with the folders above it; None keeps nothing.
 
-    Raises InputError for a file that is no such store.
+    Raises InputError for a file that is no such store, or cannot be written; `put` and `put_all` do so, too.
     """
 
     def __init__(self, path: Path | None) -> None:
+        self._path = path
         self._database = _opened(path) if path is not None else None
 
     def __enter__(self) -> AnswerStore:
@@ -116,13 +117,19 @@ class AnswerStore:
                 (key, task, row, reply.outcome, json.dumps(reply._asdict(), ensure_ascii=False))
                 for key, reply, task, row in batch
             ]
-            with self._database:
-                self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
+            try:
+                with self._database:
+                    self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
+            except sqlite3.OperationalError as error:
+                raise _unusable(self._path, error) from error
 
 
 def _opened(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
-    database = sqlite3.connect(path, timeout=_WAIT_S)
+    try:
+        database = sqlite3.connect(path, timeout=_WAIT_S)
+    except sqlite3.OperationalError as error:
+        raise _unusable(path, error) from error
     try:
         _log_ahead(database)
         database.execute("PRAGMA synchronous = NORMAL")
@@ -130,12 +137,23 @@ def _opened(path: Path) -> sqlite3.Connection:
             columns = "key TEXT PRIMARY KEY, task TEXT, row TEXT, outcome TEXT NOT NULL, reply TEXT NOT NULL"
             database.execute(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
         database.execute("SELECT key, task, row, outcome, reply FROM answers LIMIT 1")
+    except sqlite3.OperationalError as error:
+        database.close()
+        raise _unusable(path, error) from error
     except sqlite3.DatabaseError as error:
         database.close()
         raise InputError(
             path, f"is no store of answers ({error})", action="name another file with answers=FILE in --model_args"
         ) from error
     return database
+
+
+def _unusable(path: Path | None, error: sqlite3.OperationalError) -> InputError:
+    """The disk is full, say, or the folder may not be written."""
+    action = (
+        "make space, or let the folder be written, and run it again; answers that are in it are not asked for again"
+    )
+    return InputError(str(path), f"cannot be used ({error})", action=action)
 
 
 def _log_ahead(database: sqlite3.Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ def read_seen(path: str | Path) -> frozenset[str]:
     """The gold patients that a training run's model was trained on or stopped by, or one that it started from.
 
     Raises:
-        InputError: a file that is missing or no such record.
+        InputError: a file that is missing or no such record; or the one of another checkpoint than the one beside it.
     """
     try:
         record = json_text.parse(limits.read_bytes(Path(path).expanduser(), limits.JSON_BYTES))
@@ -27,7 +28,23 @@ def read_seen(path: str | Path) -> frozenset[str]:
     seen = record.get("seen") if isinstance(record, dict) else None
     if not isinstance(seen, list) or not all(isinstance(one, str) for one in seen):
         raise InputError(path, "has no list of patients", column="seen", expected=EXPECTED)
+    _check_belongs(Path(path).expanduser(), record)
     return frozenset(seen)
+
+
+def _check_belongs(path: Path, record: dict[str, Any]) -> None:
+    """Raises InputError where another checkpoint lies beside the record than the one that it was written for."""
+    checkpoint = path.with_name(path.name.removesuffix(".json"))
+    belongs = "checkpoint" not in record or checkpoint == path or not checkpoint.is_file()
+    if not (belongs or record["checkpoint"] == digest_of(checkpoint)):
+        found = f"is the record of another checkpoint than {checkpoint}, as a training leaves it that is killed"
+        raise InputError(path, found, action="train again, or put the two files there that belong together")
+
+
+def digest_of(checkpoint: Path) -> str:
+    """The SHA-256 of the file."""
+    with checkpoint.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def of_patients(docs: Sequence[dict[str, Any]], path: str | Path, *, whole: bool) -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ....loaders.errors import InputError
+from ....loaders.whole import scratch_folder
 from .found import REBUILD
 
 Generate = Callable[[Path], None]
@@ -15,8 +15,8 @@ EXPECTED = "what medfaith makes of the build, byte for byte, and nothing else"
 
 def differences(staged: Path, name: str, generate: Generate) -> Iterator[InputError]:
     """Every file, folder and link of a staged folder that is not made again. generate: makes all of it in a folder."""
-    with tempfile.TemporaryDirectory(prefix="medfaith-again-") as temporary:
-        again = Path(temporary) / name  # so that the folder of temporary files does not look like one of builds
+    with scratch_folder() as temporary:
+        again = temporary / name  # so that the folder of temporary files does not look like one of builds
         again.mkdir()
         generate(again)
         names = {path.relative_to(folder).as_posix() for folder in (staged, again) for path in folder.rglob("*")}

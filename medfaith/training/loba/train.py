@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_folder
 from medfaith.tasks.decoding.loba.model import Loba
 
-from ..checkpoints import ShowProgress, claim, digest, last_whole, require_finite, trainer_arguments, versions
+from ..checkpoints import ShowProgress, claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
 from ..settings import Settings
 from .losses import objective
 from .rows import Examples
@@ -110,7 +109,7 @@ def train(
     with whole_folder(out) as partial:
         loba.save(partial)
         (partial / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    shutil.rmtree(checkpoints)
+    remove(checkpoints)
     loba.eval()
     return record
 

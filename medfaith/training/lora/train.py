@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ from medfaith.loaders.whole import whole_folder
 from medfaith.tasks.models.answered import Tensors, answer, batch_of, question, with_answer
 from medfaith.tasks.models.trainable import linear_layers
 
-from ..checkpoints import ShowProgress, claim, digest, last_whole, require_finite, trainer_arguments, versions
+from ..checkpoints import ShowProgress, claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
 from ..settings import Lora, Settings
 from .rows import Example, Examples
 
@@ -104,5 +103,5 @@ def train(
         if not isinstance(model, peft.PeftModel):
             processor.save_pretrained(partial)
         (partial / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    shutil.rmtree(checkpoints)
+    remove(checkpoints)
     return record

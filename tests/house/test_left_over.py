@@ -1,0 +1,242 @@
+"""What killed processes left, others that work in the same place, disks that are full or gone: a message, nothing lost.
+
+tests/house/test_interruptions.py tries the moments of a kill.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from medfaith.builders.write import Split
+from medfaith.loaders.errors import InputError, exit_status
+from medfaith.loaders.whole import scratch_folder, whole_file, whole_folder
+from medfaith.logs.files import find_sample_files
+from medfaith.tasks.models.answer_store import AnswerStore, Kept
+from medfaith.tasks.models.chat_form import Reply
+from medfaith.tasks.saved import saved
+from medfaith.tasks.wrong_lung.held_out import digest_of, read_seen
+from medfaith.training.options import check_out
+from tests.builders.test_write import rows, write
+from tests.report.report_logs import answered, write_log
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from medfaith.loaders.whole import scratch_folder, whole_file, whole_folder
+with {within}(*map(Path, sys.argv[1:])) as place:
+    (place / "half" if place.is_dir() else place).write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+BUSY = """
+import sys
+from pathlib import Path
+from medfaith.loaders.whole import scratch_folder, whole_folder
+with {within}(Path(sys.argv[1])):
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+def killed(within: str, *where: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED.format(within=within), *map(str, where)], check=False)
+    assert ended.returncode == -9
+
+
+@contextmanager
+def busy(within: str, where: Path) -> Iterator[None]:
+    command = [sys.executable, "-c", BUSY.format(within=within), str(where)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "in\n"
+        yield
+        process.communicate()
+
+
+@contextmanager
+def no_file_above(n_bytes: int) -> Iterator[None]:
+    """The kernel refuses a longer file, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_next_writer_of_a_file_or_folder_removes_what_a_killed_one_left(tmp_path):
+    killed("whole_file", tmp_path / "file")
+    killed("whole_folder", tmp_path / "folder")
+    assert names(tmp_path) == [".file.lock", ".file.partial", ".folder.lock", ".folder.partial"]
+    with whole_file(tmp_path / "file") as partial:
+        partial.write_text("whole")
+    with whole_folder(tmp_path / "folder") as partial:
+        (partial / "whole").touch()
+    assert names(tmp_path) == ["file", "folder"]
+    assert names(tmp_path / "folder") == ["whole"]
+
+
+def test_a_kill_between_two_renames_is_mended(tmp_path):
+    """As on a network's disk, which cannot exchange two folders in one step."""
+    (tmp_path / ".folder.old").mkdir()
+    (tmp_path / ".folder.old" / "earlier").touch()
+    with pytest.raises(OSError, match="full"), whole_folder(tmp_path / "folder"):
+        raise OSError("the disk is full")
+    assert names(tmp_path) == ["folder"]
+    assert names(tmp_path / "folder") == ["earlier"]
+
+
+def test_a_folder_that_another_process_writes_is_refused_and_left_to_it(tmp_path):
+    with busy("whole_folder", tmp_path / "folder"):
+        refused = pytest.raises(InputError, match="is being written by another process; nothing was changed")
+        with refused, whole_folder(tmp_path / "folder"):
+            pass
+        assert (tmp_path / ".folder.partial").is_dir()
+    assert names(tmp_path) == ["folder"]
+
+
+def test_temporary_folders_of_killed_processes_go_and_those_of_others_stay(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / ".medfaith-link.partial").symlink_to(tmp_path / "precious")
+    killed("scratch_folder", tmp_path)
+    assert len(names(tmp_path)) == 3
+    with busy("scratch_folder", tmp_path):
+        with scratch_folder(tmp_path) as folder:
+            (folder / "file").touch()
+            assert len(names(tmp_path)) == 4
+        assert len(names(tmp_path)) == 3
+    assert names(tmp_path) == [".medfaith-link.partial", "precious"]
+
+
+def test_logs_that_are_being_written_are_no_results(tmp_path):
+    whole = write_log(tmp_path / "task" / "none", "m", answered("chexpert_presence", 3, 2, 1))
+    write_log(tmp_path / "task" / ".blank.partial", "m", answered("chexpert_presence", 3, 2, 1))
+    found, _ = find_sample_files([tmp_path])
+    assert [one.path for one in found] == [whole]
+
+
+class _Clock(datetime):
+    """The same moment twice, as of a clock that is put back."""
+
+    moments = [datetime(2026, 1, 2), datetime(2026, 1, 2), datetime(2026, 1, 3)]  # noqa: RUF012
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return cls.moments.pop(0)
+
+
+def _save(folder: Path, answer: str, *, stop: bool = False) -> list[Path]:
+    from lm_eval.loggers import EvaluationTracker
+
+    with saved(folder) as places:
+        tracker = EvaluationTracker(output_path=str(folder))
+        tracker.save_results_aggregated(results={"said": answer}, samples={"t": []})
+        if stop:
+            raise KeyboardInterrupt
+        tracker.save_results_samples(task_name="t", samples=[])
+    return places
+
+
+def test_a_run_that_ends_at_the_moment_of_another_does_not_write_over_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("lm_eval.loggers.evaluation_tracker.datetime", _Clock)
+    places = [*_save(tmp_path, "first"), *_save(tmp_path, "second")]
+    assert [path.name.split("_")[-1][:10] for path in places] == ["2026-01-02"] * 2 + ["2026-01-03"] * 2
+    assert [json.loads(path.read_text())["said"] for path in places[::2]] == ["first", "second"]
+
+
+def test_results_without_their_sample_logs_take_no_place(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        _save(tmp_path, "half", stop=True)
+    assert not names(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("limit", "path", "message"),
+    [(None, "folder", "unable to open database file"), (20_000, "store", r"disk|full|I/O")],
+)
+def test_a_store_of_answers_that_cannot_be_written_says_so(limit, path, message, tmp_path):
+    (tmp_path / "folder").mkdir()
+    with AnswerStore(tmp_path / "store") as store:
+        store.put("first", Reply("answered", "A"), "t", "1")
+    many = [Kept(str(n), Reply("answered", "A" * 500), "t", str(n)) for n in range(500)]
+    refused = pytest.raises(InputError, match=f"cannot be used .*({message})")
+    with no_file_above(limit or 2**40), refused, AnswerStore(tmp_path / path) as store:
+        store.put_all(many)
+    with sqlite3.connect(tmp_path / "store") as database:
+        assert database.execute("SELECT key FROM answers").fetchall() == [("first",)]
+
+
+def test_a_record_beside_another_checkpoint_is_refused(tmp_path):
+    (tmp_path / "m.ckpt").write_text("earlier")
+    record = {"seen": ["p1"], "checkpoint": digest_of(tmp_path / "m.ckpt")}
+    (tmp_path / "m.ckpt.json").write_text(json.dumps(record))
+    assert read_seen(tmp_path / "m.ckpt.json") == {"p1"}
+    (tmp_path / "m.ckpt").write_text("other")
+    with pytest.raises(InputError, match="is the record of another checkpoint"):
+        read_seen(tmp_path / "m.ckpt.json")
+
+
+@pytest.mark.parametrize(("rank", "stays"), [(8, False), (4, True)])
+def test_checkpoints_go_with_the_training_that_ended_and_no_other(rank, stays, tmp_path):
+    step = tmp_path / "adapter.checkpoints" / "checkpoint-2"
+    for folder, name, content in (
+        (tmp_path / "adapter", "medfaith.json", {"rank": 8, "steps": 2}),
+        (step.parent, "arguments.json", {"rank": rank}),
+        (step, "trainer_state.json", {}),
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(content))
+    with pytest.raises(InputError, match="is there already"):
+        check_out(tmp_path / "adapter")
+    assert step.exists() == stays
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ENOTCONN])
+def test_a_source_that_is_gone_in_the_middle_of_a_build_is_named(number, tmp_path):
+    def gone() -> pa.Table:
+        raise OSError(number, os.strerror(number), "/share/train.csv")
+
+    splits = [Split("c", "train", lambda: rows(3)), Split("c", "test", gone)]
+    with pytest.raises(InputError, match=r"^/share/train.csv: cannot be read .*nothing was changed(.|\n)*still there"):
+        write(tmp_path, *splits)
+    assert not names(tmp_path)
+
+
+@pytest.mark.parametrize("library", ["torch", "safetensors"])
+def test_a_full_disk_is_told_where_a_library_raises_no_error_of_the_system(library, tmp_path, capsys):
+    import torch
+    from safetensors.torch import save_file
+
+    weights = {"w": torch.zeros(10_000)}
+    save = {"torch": torch.save, "safetensors": save_file}[library]
+    with no_file_above(4096):
+        assert exit_status(lambda: save(weights, tmp_path / "weights")) == 2
+    assert "has space left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.ENOSPC])
+def test_other_errors_of_disks_say_what_to_look_for(number, capsys):
+    def job() -> None:
+        raise OSError(number, os.strerror(number), "/share/x")
+
+    assert exit_status(job) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"medfaith: /share/x: {os.strerror(number)}\n  what to do: check that the ")
+    assert ("still there" in said) == (number == errno.ESTALE)
