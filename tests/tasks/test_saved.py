@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,11 +22,13 @@ TASK = "medfaith_contrabench_chexpert_presence"
 def no_file_above(n_bytes: int) -> Iterator[None]:
     """The kernel refuses a longer file, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    compiling, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # half of a compiled module would stay
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = compiling
 
 
 @pytest.mark.parametrize(("n_bytes", "stays"), [(100, []), (60_000, ["results"])])
