@@ -102,33 +102,37 @@ FEW = {
 }
 
 
-def write_few(root: Path, seed: int, names: Collection[str] = phantom.SOURCES) -> dict[str, bytes]:
+def write_few(root: Path, seed: int, names: Collection[str] = tuple(FEW)) -> dict[str, bytes]:
     """A few images of each source, as {path: bytes}."""
     for source in names:
-        module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
-        if source not in FEW:
-            module.VIDEOS = module.VIDEOS[:1]  # pyright: ignore[reportAttributeAccessIssue]
-        module.write(root / source, seed=seed, **FEW.get(source, {}))
+        importlib.import_module(f"medfaith.loaders.phantom.{source}").write(root / source, seed=seed, **FEW[source])
     return read_all(root)
+
+
+def write_videos(root: Path) -> None:
+    """The first video of each source of videos."""
+    for source in set(phantom.SOURCES) - set(FEW):
+        module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
+        module.VIDEOS = module.VIDEOS[:1]  # pyright: ignore[reportAttributeAccessIssue]
+        module.write(root / source, seed=0)
 
 
 def read_all(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path, monkeypatch):
-    for source in set(phantom.SOURCES) - set(FEW):
-        module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
-        monkeypatch.setattr(module, "VIDEOS", module.VIDEOS)  # put back after the test
-    code = "import sys; from pathlib import Path; from tests.loaders.test_phantom_layouts import write_few; "
-    code += "write_few(Path(sys.argv[1]), 3)"
-    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
-    place = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "there")], check=True, env=environment, cwd=place)
-    here = write_few(tmp_path / "here", 3)
-    there = read_all(tmp_path / "there")
+def test_the_same_seed_gives_the_same_bytes_in_any_process(written, tmp_path):
+    code = "import sys; from pathlib import Path; from tests.loaders import test_phantom_layouts as t; "
+    code += "t.write_few(Path(sys.argv[1]), 3); t.write_videos(Path(sys.argv[2]))"
+    words = [sys.executable, "-c", code, str(tmp_path / "few"), str(tmp_path / "videos")]
+    subprocess.run(words, check=True, env={**os.environ, "PYTHONHASHSEED": "12345"}, cwd=Path(__file__).parents[2])
+    here, there = write_few(tmp_path / "here", 3), read_all(tmp_path / "few")
     assert [name for name in here if here[name] != there.get(name)] == []
     assert here.keys() == there.keys()
+    videos = read_all(tmp_path / "videos")
+    assert len({name.split("/")[0] for name in videos}) == 4
+    for name, data in videos.items():  # a table has the rows of the first video first
+        assert (written[name.split("/")[0]].parent / name).read_bytes().startswith(data), name
     other = write_few(tmp_path / "other", 4, ("chexpert", "openi", "vindr_cxr", "mimic_cxr", "chest_imagenome"))
     pictures = [name for name in other if name.endswith((".jpg", ".png", ".dcm", ".dicom"))]
     assert len(pictures) > 20
