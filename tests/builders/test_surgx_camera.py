@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from medfaith.builders.surgxbench.camera import Camera, centred, fit, flow_of
 
 SIZE = (40, 66)
-NAMES = ("pan", "tilt", "zoom", "roll")
 SIZES = st.tuples(st.integers(2, 60), st.integers(2, 60))
 CAMERAS = st.builds(
     Camera, *[st.floats(-30, 30, allow_subnormal=False)] * 2, *[st.floats(-0.2, 0.2, allow_subnormal=False)] * 2

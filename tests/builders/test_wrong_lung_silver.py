@@ -364,7 +364,6 @@ BROKEN: dict[str, tuple[Edit, str]] = {
     "blank ids": (every("phrase_IDs", ""), "the phrase_ID '', which is no text"),
     "an encrypted zip": (pack(zipfile.ZIP_DEFLATED, 1), "SceneGraph.json: cannot be unpacked .*encrypted"),
     "a zip of another method": (pack(98, 0), "SceneGraph.json: cannot be unpacked .*compression"),
-    "no graphs": (lambda root: (root / GRAPHS).unlink(), "holds no silver_dataset/scene_graph.zip"),
     "a damaged graph": (rewrite(lambda files: files.update(dict.fromkeys(files, b"{broken"))), "is no JSON"),
     "no graph of a split": (rewrite(lambda files: files.clear()), "no sentence of its images; "),
     "no list": (lambda root: (root / LISTS / "valid.csv").unlink(), "holds no silver_dataset/splits/valid.csv"),
