@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from medfaith.builders.surgxbench.camera import Camera, flow_of
-from medfaith.builders.surgxbench.motion import check_settings, corrected, describe, magnitude, motion_mask
+from medfaith.builders.surgxbench.motion import corrected, describe, magnitude, motion_mask
 from medfaith.loaders import rle
-from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom.surgery import clip
 
 SIZE = (60, 106)
@@ -139,21 +138,3 @@ def test_a_residual_of_another_shape():
     for residual in (np.zeros((2, 3, 4)), np.zeros(4)):
         with pytest.raises(ValueError, match=r"a residual of shape .*; expected \(height, width\)"):
             motion_mask(residual)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"gamma": 1.1}, "gamma 1.1: is out of range\n  expected: a quantile from 0 to 1"),
-        ({"gamma": -0.1}, "gamma -0.1: is out of range"),
-        ({"gamma": float("nan")}, "gamma nan: is out of range"),
-        ({"trim": 0.6}, "trim 0.6: is out of range\n  expected: a share from 0 to 0.5"),
-        ({"floor": -1.0}, "floor -1.0: is out of range\n  expected: pixels, 0 or more"),
-        ({"floor": float("inf")}, "floor inf: is out of range"),
-    ],
-)
-def test_settings_out_of_range(given, message):
-    check_settings(0.8, 0.0, 0.5)
-    with pytest.raises(InputError) as raised:
-        check_settings(**{"gamma": 0.8, "trim": 0.0, "floor": 0.5} | given)
-    assert str(raised.value).startswith(message)

@@ -176,7 +176,12 @@ class Wrong(Analytic):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"gamma": 2.0}, "gamma 2.0: is out of range"),
+        ({"gamma": 1.1}, "gamma 1.1: is out of range\n  expected: a quantile from 0 to 1"),
+        ({"gamma": -0.1}, "gamma -0.1: is out of range"),
+        ({"gamma": float("nan")}, "gamma nan: is out of range"),
+        ({"trim": 0.6}, "trim 0.6: is out of range\n  expected: a share from 0 to 0.5"),
+        ({"floor": -1.0}, "floor -1.0: is out of range\n  expected: pixels, 0 or more"),
+        ({"floor": float("inf")}, "floor inf: is out of range"),
         ({"pairs_by_video": {"../VID42": pairs_of(1)}}, r"video '\.\./VID42': no name for a file"),
         ({"pairs_by_video": {"VID42": pairs_of(1) * 2}}, "video VID42, row frame 0: two pairs begin with one frame"),
         ({"flow": Wrong(moving(0)[:, 1:])}, r"(?s)video VID42, row frame 0: a flow of \(23, 32\).*\(24, 32\)"),

@@ -175,6 +175,10 @@ def test_boxes_are_ordered_by_the_images_asked_for_and_nothing_detected_is_an_em
         ("7 0.5 0.5 0.2 0.2 0.9", "class numbers 0 to 2"),
         ("-1 0.5 0.5 0.2 0.2 0.9", "class '-1'"),
         ("Edema 0.5 0.5 0.2 0.2 0.9", "class 'Edema'"),
+        ("٣ 0.5 0.5 0.1 0.1", "class"),
+        ("1" * 5_000 + " 0.5 0.5 0.1 0.1", "class"),
+        (f"0 {'1' * 5_000} 0.5 0.1 0.1", "111"),
+        ("0 " * 100_000, "100000 values"),
     ],
 )
 def test_a_faulty_line_is_named(tmp_path, line, words):
@@ -216,7 +220,7 @@ HERNIA = '[{"id": 1, "name": "Hernia"}]'
         ({"a.json": "[]", "b.json": "[]"}, "", "holds a.json, b.json"),
         ({"a.json": "[]", "x.txt": ""}, "", "holds a.json, 1 text files"),
         ({"a.json": "[]"}, "a.json", "no class names"),
-        ({"a.json": "[", "classes.txt": "Edema"}, "a.json", "cannot be read as JSON"),
+        ({"a.json": "[" * 20_000, "classes.txt": "Edema"}, "a.json", "cannot be read as JSON"),
         ({"a.json": "[1]", "classes.txt": "Edema"}, "a.json", "1 of results"),
         ({"a.json": '{"images": []}'}, "a.json", "no list 'categories'"),
         ({"a.json": "[]", "categories.json": '[{"name": "Edema"}]'}, "categories.json", "1 of categories, column 'id'"),

@@ -67,24 +67,6 @@ def test_class_names(name, tmp_path):
         detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
 
 
-@pytest.mark.parametrize(
-    "line", ["1" * 5_000 + " 0.5 0.5 0.1 0.1", f"0 {'1' * 5_000} 0.5 0.1 0.1", "0 " * 100_000, "٣ 1 1 1 1"]
-)
-def test_boxes_of_yolo(line, tmp_path):
-    write(tmp_path / "classes.txt", "Edema")
-    write(tmp_path / "image.txt", line)
-    with pytest.raises(InputError, match=r"image\.txt, row 1"):
-        detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
-
-
-@pytest.mark.parametrize("name", NO_JSON)
-def test_results_of_coco(name, tmp_path):
-    write(tmp_path / "results.json", NO_JSON[name])
-    write(tmp_path / "classes.txt", "Edema")
-    with pytest.raises(InputError, match=r"results\.json"):
-        detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
-
-
 def member(name: str, **how: object) -> tuple[tarfile.TarInfo, bytes]:
     info, content = tarfile.TarInfo(name), b"<x/>"
     for key, value in how.items():
