@@ -74,27 +74,17 @@ def test_wherever_a_line_is_cut_short_the_others_count_and_the_next_start_mends_
     assert read_judgements(path) == ([judgement(0), judgement(2)], [])
 
 
+WRONG = {"recall": 6, "precision": 2.0, "intuitiveness": True, "annotator": 1, "instance": [], "row_id": 3,
+         "custom": None, "heatmaps": 0, "seconds": {}, "seed": None}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{}", "is no answer"),
-        ("[1]", "is no answer"),
-        ("not JSON", "is no answer"),
-        (json.dumps({"kind": "judgement", "recall": 1}), "is no answer"),
+        *((line, "is no answer") for line in ("{}", "[1]", "not JSON", '{"kind": "judgement", "recall": 1}')),
         *(
             (json.dumps({"kind": "judgement", **judgement(**{name: value})._asdict()}), f"column '{name}': is {value}")
-            for name, value in {
-                "recall": 6,
-                "precision": 2.0,
-                "intuitiveness": True,
-                "annotator": 1,
-                "instance": [],
-                "row_id": 3,
-                "custom": None,
-                "heatmaps": 0,
-                "seconds": {},
-                "seed": None,
-            }.items()
+            for name, value in WRONG.items()
         ),
     ],
 )

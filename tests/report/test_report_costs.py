@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from medfaith.cli import main
 from tests.report.heal_logs import question, write_heal
 from tests.report.report_logs import csv_rows
@@ -22,6 +24,7 @@ RUNS: list[tuple[dict[str, Any], dict[str, Any] | None, Any]] = [  # arguments, 
 ]
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_each_run_has_its_cost_and_a_decoder_that_of_its_model_beside_it(tmp_path: Path):
     for number, (arguments, work, batch_size) in enumerate(RUNS):
         given = {"pretrained": "org/vlm"} | arguments

@@ -76,7 +76,6 @@ def test_gold_by_hand(tmp_path):
     assert rows_of(report, IOU)[0][2:6] == ["2.50/20.00/37.50", "2 of 5", "5.00/10.00/25.00", "1 of 2"]
     saved = csv_rows(tmp_path / "out" / "wrong_lung_table_11_precision.csv")[0]
     assert (saved["n_precision_5_all"], saved["n_precision_5_mdrb"], saved["n_rows_mdrb"]) == ("1", "0", "2")
-    assert write_report([tmp_path / "logs"], tmp_path / "out") == report, "its own files are replaced"
 
 
 def test_a_run_about_held_out_patients_is_not_held_beside_one_about_all(tmp_path):
