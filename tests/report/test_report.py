@@ -257,7 +257,9 @@ def test_tables_14_and_15(tmp_path):
 # Table 16. model | right and "No X" on the paired direct questions, right on the control | printed cells after n
 CONTROL = """
 GPT-4o        131 20  96   62.38 45.71 -16.67 20  9.52
+MedGemma-27B  107 95  128  50.95 60.95 +10.00 95  45.24
 MedGemma-4B   63  139 119  30.00 56.67 +26.67 139 66.19
+Qwen2.5-VL    63  136 97   30.00 46.19 +16.19 136 64.76
 """
 
 
