@@ -162,9 +162,9 @@ def run(words: Sequence[str], here: Callable[[Sequence[str]], list[str]]) -> Non
     """Runs `medfaith ...` or `python -m medfaith...` in this process."""
     words = here(words)
     if words[0] == "medfaith":
-        more = ["--limit", "1"] if words[1] == "eval" else []
+        less = {"eval": ["--limit", "1"], "build": ["--workers", "1"]}  # processes cost more than the work
         try:
-            status = cli.main([*words[1:], *more])
+            status = cli.main([*words[1:], *less.get(words[1], [])])
         except SystemExit as ended:
             status = ended.code if ended.code or "--help" in words else f"{words} ended early"
     else:
