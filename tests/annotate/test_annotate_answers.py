@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
-import signal
 import subprocess
 import sys
 
@@ -12,6 +10,7 @@ import pytest
 
 from medfaith.annotate.answers import Choice, Judgement, open_answers, read_judgements
 from medfaith.loaders.errors import InputError
+from tests.full_disk import no_file_above
 
 
 def judgement(n: int = 0, **changes) -> Judgement:
@@ -132,20 +131,12 @@ def test_a_line_that_the_disk_does_not_take_leaves_nothing_behind(tmp_path):
     path = tmp_path / "a.jsonl"
     write(path, judgement())
     content = path.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        with open_answers(path) as (answers, _):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) + 20, limits[1]))
-            with pytest.raises(OSError, match=r"No space|too large"):
-                answers.judge(judgement(1))
-            assert path.read_bytes() == content
-            assert answers.judged("ann", judgement(1).item) is None
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            answers.judge(judgement(2))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    with open_answers(path) as (answers, _):
+        with no_file_above(len(content) + 20), pytest.raises(OSError, match=r"No space|too large"):
+            answers.judge(judgement(1))
+        assert path.read_bytes() == content
+        assert answers.judged("ann", judgement(1).item) is None
+        answers.judge(judgement(2))
     assert read_judgements(path) == ([judgement(0), judgement(2)], [])
 
 

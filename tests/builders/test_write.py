@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import resource
 import shutil
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from medfaith.builders.verify import repositories, verify_repository
 from medfaith.builders.write import Family, Split, sha256_of_files, write_repository
 from medfaith.loaders.errors import InputError, MedfaithError
 from tests.builders.files import digests, record_of
+from tests.full_disk import no_file_above
 
 FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
 FAMILY = Family(FEATURES, ("n",), lambda table: [])
@@ -147,14 +147,9 @@ def test_the_name_always_holds_a_whole_build_while_it_is_replaced(folder, tmp_pa
 
 def test_a_full_disk_is_an_error_and_changes_nothing(folder, tmp_path):
     before = digests(folder)
-    limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        with pytest.raises(InputError, match=r"cannot be written .*nothing was changed(.|\n)*free some space"):
-            write(tmp_path, Split("c", "train", lambda: rows(20_000)))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
+    told = r"cannot be written .*nothing was changed(.|\n)*free some space"
+    with no_file_above(4096), pytest.raises(InputError, match=told):
+        write(tmp_path, Split("c", "train", lambda: rows(20_000)))
     assert digests(folder) == before
     assert not (tmp_path / ".toy-none.partial").exists()
 
