@@ -21,7 +21,7 @@ from tests.tasks.tiny_models import PLACEHOLDER
 HEAL, CONTRABENCH = "medfaith_heal_vindr_closed", "medfaith_contrabench_chexpert_presence"
 PLAIN = "plain"  # no control
 OF_BOTH = (PLAIN, "none", "blank", "noise", *DONORS)  # what rows of CXR-ContraBench support, too
-MODELS = [(name, model) for name in ("llava", "qwen2_5_vl") for model in (HFMultimodalLM, HFVisionLM)]
+MODELS = [("llava", HFMultimodalLM), ("qwen2_5_vl", HFVisionLM)]
 
 
 class Arrived(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import datasets
 import lm_eval
 import pytest
 import torch
@@ -16,15 +15,11 @@ from medfaith.loaders import images
 from medfaith.tasks import include_path
 from medfaith.tasks.contrabench import fewshot, prompts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
+from tests.builders.files import rows_of
 from tests.tasks.evaluating import root_words
 from tests.tasks.tiny_models import PLACEHOLDER
 
 POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "fewshot_absence")}
-
-
-def rows_of(data: Path, source: str, config: str, split: str) -> list[dict[str, Any]]:
-    rows: Any = datasets.load_dataset(str(data / f"cxr-contrabench-{source}"), config, split=split)
-    return rows.to_list()
 
 
 class Recording(HFVisionLM):
@@ -35,8 +30,7 @@ class Recording(HFVisionLM):
         return super()._model_multimodal_generate(inputs, *arguments, **options)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
-@pytest.mark.parametrize("name", ["llava", "qwen2_5_vl"])
+@pytest.mark.parametrize(("name", "chat"), [("llava", False), ("qwen2_5_vl", True)], ids=["plain", "chat"])
 def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, chat, contrabench_of_all_sources, vlms):
     roots, data = contrabench_of_all_sources
     how = {} if chat else {"image_string": PLACEHOLDER[name]}
@@ -68,8 +62,10 @@ def is_same(received: Any, inputs: Any) -> bool:
 
 def wanted(lm: Any, doc: dict[str, Any], data: Path, roots: dict[str, Path], chat: bool) -> dict[str, Any]:
     """Text and images put together by hand: three pool rows, then the row, as they are stored."""
-    (row,) = [r for r in rows_of(data, "chexpert", doc["protocol"], "validation") if r["id"] == doc["id"]]
-    pool = rows_of(data, *POOLS[doc["polarity"]], "train")
+    rows = rows_of(data / "cxr-contrabench-chexpert", doc["protocol"], "validation")
+    (row,) = (row for row in rows if row["id"] == doc["id"])
+    source, config = POOLS[doc["polarity"]]
+    pool = rows_of(data / f"cxr-contrabench-{source}", config, "train")
     parts, opened = [], []
     for asked in [*fewshot.exemplars(row["id"], pool), row]:
         options = [f"{letter}. {option}" for letter, option in zip("ABCD", asked["options"], strict=False)]

@@ -10,8 +10,9 @@ import pytest
 from medfaith.cli import main
 from medfaith.report.write import write_report
 from tests.report.report_logs import rows_of
+from tests.tasks.asking import asked, shade
 from tests.tasks.evaluating import root_words, samples_of
-from tests.tasks.server_scene import asked, serving, shade
+from tests.tasks.server_scene import serving
 
 TASK = "medfaith_contrabench_chexpert_presence"
 COUNTED = {"prompt_tokens": 300, "completion_tokens": 2}
@@ -78,7 +79,7 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
 
 def test_an_audit_says_before_and_after_what_it_takes(phantom_build, phantom_roots, tmp_path, capsys):
     with serving(lambda messages: "A", usage=COUNTED) as server:
-        options = "--benchmarks", "cxr-contrabench", "--controls", "noise", "none", "--limit", "2"
+        options = "--benchmarks", "cxr-contrabench", "--controls", "none", "--limit", "2"
         out = tmp_path / "audit"
         command = ["audit", *command_of(server, phantom_build, phantom_roots, tmp_path, *options), "--out", str(out)]
         assert main([*command, "--dry-run"]) == 0
