@@ -121,8 +121,12 @@ LASTING = ("no chat", "redirect", "too long")
 
 
 def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monkeypatch):
-    seen, mended, pauses, pause = [], False, [], time.sleep
-    monkeypatch.setattr(time, "sleep", lambda seconds: (pauses.append(seconds), pause(seconds)))
+    seen, mended, pauses = [], False, []
+
+    async def paused(seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr("openai._base_client.anyio.sleep", paused)
 
     def fault(request):
         seen.append(name := texts_of(request["messages"]))
@@ -142,7 +146,7 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
     assert dict(zip(FAULTS, again, strict=True)) == expected
     assert sorted(seen[times.total() :]) == sorted(LASTING)
     assert outcomes == {"answered": 13, "unanswered": 3, "filtered": 2}
-    assert pauses.count(0.05) == 1, "the server's pause, not one of the client's own"
+    assert 0.05 in pauses, "the server's pause, not one of the client's own"
     error = capsys.readouterr().err
     assert "4 of 9 answers are not whole: 1 filtered, 3 unanswered" in error
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
@@ -357,14 +361,10 @@ def test_data_go_to_a_third_party_only_where_their_terms_let_them(
     with serving() as server:
         run = partial(server.lm, send_images_to="127.0.0.1")
         for request in (row("openi", "chexpert"), row("openi", further=["chexpert"])):
-            with pytest.raises(
-                MedfaithError, match=r"chexpert: its terms do not let (.|\n)*--i-have-permission chexpert"
-            ):
+            with pytest.raises(MedfaithError, match=r"chexpert: its terms do not let (.|\n)*-permission chexpert"):
                 run().generate_until([row("openi"), request])
-        (loaded,) = load([WRONG_LUNG], phantom_wrong_lung_build, phantom_wrong_lung_roots, control="none")[
-            "tasks"
-        ].values()
-        document = loaded.test_docs()[0]
+        loaded = load([WRONG_LUNG], phantom_wrong_lung_build, phantom_wrong_lung_roots, control="none")
+        document = loaded["tasks"][WRONG_LUNG].test_docs()[0]
         assert (len(document["images"]), document["images"].sources) == (0, {"mimic_cxr"})  # words of reports
         assert not server.requests
         assert len(run().generate_until([row("openi"), asked("no image")])) == 2
