@@ -48,7 +48,8 @@ def _keeping(load: Callable[..., Any]) -> Callable[..., Any]:
     kept: dict[str, Any] = {}
 
     def load_dataset(path: str, *names: str, **how: Any) -> Any:
-        files = [(str(file), file.stat().st_mtime_ns) for file in sorted(Path(path).rglob("*.*"))]  # on the Hub, none
+        found = sorted(Path(path).rglob("*.*"))  # on the Hub, none
+        files = [(str(file), of.st_size, of.st_mtime_ns) for file in found for of in [file.lstat()]]
         key = str((path, names, how, datasets.config.HF_DATASETS_CACHE, files))
         if not files or key not in kept:
             kept[key] = load(path, *names, **how)
@@ -74,7 +75,7 @@ def places(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots)
 def vlms(tmp_path_factory) -> dict[str, Path]:
     """The folders of the tiny vision-language models. Do not change them."""
     folder = tmp_path_factory.mktemp("vlms")
-    return {name: save(folder / name) for name, save in tiny_models.SAVE.items()}
+    return {name: tiny_models.SAVE[name](folder / name) for name in ("llava", "qwen2_5_vl")}
 
 
 @pytest.fixture(scope="session")

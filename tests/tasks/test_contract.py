@@ -81,7 +81,8 @@ def test_models_are_described_registered_and_declared():
     assert set(tasks.ABOUT) == set(tasks.MODELS)
     assert {name: declared[name] for name in tasks.MODELS} == tasks.MODELS
     tasks.register_models()
-    assert all(get_model(name).MULTIMODAL for name in tasks.MODELS)
+    models: list[Any] = [get_model(name) for name in tasks.MODELS]
+    assert all(model.MULTIMODAL for model in models)
 
 
 def test_every_config_that_is_asked_has_a_task(configs):

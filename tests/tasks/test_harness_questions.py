@@ -72,15 +72,6 @@ def test_a_root_without_a_source_is_refused():
         questions.resolve_roots("somewhere")
 
 
-def test_the_prompt_is_b0_between_its_images(presence):
-    docs = list(presence.test_docs())
-    assert max(len(doc["images"]) for doc in docs) > 1
-    for doc in docs:
-        *before, text = questions.texts(presence, doc)
-        assert before == [""] * len(doc["images"])
-        assert "<image>" * len(before) + "\n" + text == prompts.b0(doc)
-
-
 def test_the_first_filter_reads_answers_if_no_other_is_named(presence):
     for wanted, found in ((None, "b0"), ("m1", "m1"), ("m1_extended", "m1_extended")):
         assert questions.reading(presence.config, wanted) == found

@@ -147,13 +147,6 @@ def test_no_row_is_left_out_without_a_record(phantom_wrong_lung_build):
     assert set(docs["n_rows_left_out"]) == {0}
 
 
-def test_the_command_ends_with_status_2(phantom_wrong_lung_build, tmp_path, capsys):
-    path = tmp_path / "gone.ckpt.json"
-    given = [*asked_of(path, phantom_wrong_lung_build), "--model", "oracle", "--output_path", str(tmp_path)]
-    assert main(given) == 2
-    assert f"{path}: cannot be read" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("task", "option", "value"),
     [
