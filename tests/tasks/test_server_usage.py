@@ -79,7 +79,7 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
 
 def test_an_audit_says_before_and_after_what_it_takes(phantom_build, phantom_roots, tmp_path, capsys):
     with serving(lambda messages: "A", usage=COUNTED) as server:
-        options = "--benchmarks", "cxr-contrabench", "--controls", "none", "--limit", "2"
+        options = "--benchmarks", "cxr-contrabench", "--controls", "noise", "none", "--limit", "2"
         out = tmp_path / "audit"
         command = ["audit", *command_of(server, phantom_build, phantom_roots, tmp_path, *options), "--out", str(out)]
         assert main([*command, "--dry-run"]) == 0
