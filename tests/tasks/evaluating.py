@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lm_eval
+import pytest
 from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_aggregation, get_model
 from lm_eval.tasks import TaskManager
+from PIL import Image
 
 from medfaith import tasks
 from medfaith.tasks.models.baselines import Oracle
@@ -67,6 +70,22 @@ def evaluate(model: Any, loaded: Any, limit: int | None = None, **options: Any) 
             "replies": [sample["resps"][0][0] for sample in samples],
         }
     return found
+
+
+@contextmanager
+def given_to(lm: Any, placeholder: str) -> Iterator[dict[str, list[Image.Image]]]:
+    """What a model's processor is given while it runs: prompt -> images. placeholder: what it has for an image."""
+    given: dict[str, list[Image.Image]] = {}
+    process = type(lm.processor).__call__
+
+    def processed(self: Any, images: Sequence[Any], text: list[str], **how: Any) -> Any:
+        flat = iter([image for one in images for image in (one if isinstance(one, list) else [one])])
+        given.update({prompt: [next(flat) for _ in range(prompt.count(placeholder))] for prompt in text})
+        return process(self, images=images, text=text, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(lm.processor), "__call__", processed)
+        yield given
 
 
 def by_filter(name: str, data: Path, roots: Mapping[str, Path], limit: int | None = None) -> dict[str, dict[str, Any]]:

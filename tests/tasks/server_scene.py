@@ -1,4 +1,4 @@
-"""A server on this machine, what medfaith-server sends to it, and requests of lm-eval for it."""
+"""A server on this machine, what medfaith-server sends to it, and questions for it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,9 @@ from PIL import Image
 
 from medfaith.tasks.models.server import ServerLM
 from tests.chat import chat_server
+from tests.tasks.asking import asked, shade
 
-GREEDY = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 64}
 LISTED = ({"id": "m"}, {"id": "other"})
-
-
-def shade(level: int, size: tuple[int, int] = (6, 4)) -> Image.Image:
-    return Image.new("RGB", size, (level, level, 255 - level))
-
-
-def asked(prompt: Any, images: Any = (), number: int = 0, **settings: Any) -> Instance:
-    arguments = (prompt, {**GREEDY, **settings}, {"visual": images})
-    return Instance("generate_until", {"id": f"row {number}"}, arguments, 0, ("task", number, 1))
 
 
 def questions(n: int) -> list[Instance]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gc
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import lm_eval.tasks
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from lm_eval.api.registry import get_model
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from medfaith import tasks
+from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
 from medfaith.task_list import WIDTH
 from medfaith.tasks.listing import listed
 from medfaith.tasks.run import _all_ours, _own_task_files, _quick_collections, task_names
@@ -23,33 +25,25 @@ from medfaith.tasks.run import _all_ours, _own_task_files, _quick_collections, t
 YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
 
-def names_in(path: Path) -> str:
-    config = load_yaml(path, resolve_func=False)
-    return config["group"] if "group" in config else config["task"]
+@pytest.fixture(scope="module")
+def configs() -> dict[Path, dict[str, Any]]:
+    """What lm-eval reads of each file; it raises where a function is not there."""
+    return {path: load_yaml(path, resolve_func=True) for path in YAMLS}
 
 
-def test_lm_eval_lists_every_yaml():
+def test_lm_eval_lists_every_yaml(configs):
     """A broken YAML is skipped at DEBUG level, so the listing has to be compared."""
     tags = {f"medfaith_{benchmark}_all" for benchmark in ("contrabench", "heal", "surgx", "wrong_lung")}
-    assert {names_in(path) for path in YAMLS} | tags == set(task_names())
+    assert {config.get("group", config["task"]) for config in configs.values()} | tags == set(task_names())
 
 
-@pytest.mark.parametrize("path", YAMLS, ids=lambda p: p.stem)
-def test_functions_resolve_and_only_full_dotted_names_are_used(path):
-    config = load_yaml(path, resolve_func=True)
-    for name in ("custom_dataset", "doc_to_text", "doc_to_target", "process_results"):
-        assert "group" in config or callable(config[name])
-    for file in (path, *path.parent.glob("_*_yaml")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            if "!function" in line and not line.startswith("#"):
-                assert "!function medfaith." in line, f"{file.name}: {line}"
-
-
-def test_every_task_and_group_says_what_it_asks():
+def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(configs):
     """On one line of a terminal; and a benchmark has one version, which each file has to repeat."""
     versions: dict[str, set[float]] = {}
-    for path in YAMLS:
-        metadata = load_yaml(path, resolve_func=False)["metadata"]
+    for path, config in configs.items():
+        for name in ("custom_dataset", "doc_to_text", "doc_to_target", "process_results"):
+            assert "group" in config or callable(config[name]), path
+        metadata = config["metadata"]
         assert 20 <= len(metadata["description"]) <= WIDTH - 4, path
         types = {*metadata.get("only_models", ()), *metadata.get("heatmap_models", ())}
         assert types <= set(tasks.EXPLAINED), path
@@ -57,6 +51,13 @@ def test_every_task_and_group_says_what_it_asks():
         assert set(metadata) <= {"version", "description", "only_models", "heatmap_models"}, path
         versions.setdefault(path.parent.name, set()).add(metadata["version"])
     assert {len(found) for found in versions.values()} == {1}
+
+
+def test_functions_have_full_dotted_names():
+    for file in (*YAMLS, *tasks.include_path().rglob("_*_yaml")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if "!function" in line and not line.startswith("#"):
+                assert "!function medfaith." in line, f"{file.name}: {line}"
 
 
 def test_the_roots_of_a_task_are_those_of_its_images(
@@ -74,49 +75,36 @@ def test_the_roots_of_a_task_are_those_of_its_images(
     assert (shots.roots, shots.prompts) == (("chexpert", "openi"), ("3shot_images",))
 
 
-def test_every_model_is_described():
-    assert set(tasks.ABOUT) == set(tasks.MODELS)
-
-
-@pytest.mark.parametrize("name", tasks.MODELS)
-def test_models_are_registered_and_declared(name):
-    import tomllib
-
-    tasks.register_models()
-    assert get_model(name).MULTIMODAL  # pyright: ignore[reportAttributeAccessIssue]
+def test_models_are_described_registered_and_declared():
     pyproject = tomllib.loads((tasks.include_path().parent / "pyproject.toml").read_text(encoding="utf-8"))
-    assert pyproject["project"]["entry-points"]["lm_eval.models"][name] == tasks.MODELS[name]
+    declared = pyproject["project"]["entry-points"]["lm_eval.models"]
+    assert set(tasks.ABOUT) == set(tasks.MODELS)
+    assert {name: declared[name] for name in tasks.MODELS} == tasks.MODELS
+    tasks.register_models()
+    models: list[Any] = [get_model(name) for name in tasks.MODELS]
+    assert all(model.MULTIMODAL for model in models)
 
 
-def test_every_config_that_is_asked_has_a_task():
-    from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
-
+def test_every_config_that_is_asked_has_a_task(configs):
     used = set()
-    for path in YAMLS:
-        config = load_yaml(path, resolve_func=False)
+    for config in configs.values():
         children = config["task"] if isinstance(config["task"], list) else [config]
         used |= {child["dataset_kwargs"]["config"] for child in children if isinstance(child, dict)}
     known = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS, *wrong_lung.CONFIGS}
     assert used == known - set(cxr_contrabench.SETS)
 
 
-def test_the_main_group_holds_the_four_direct_protocols():
-    group = yaml.safe_load((tasks.include_path() / "contrabench" / "medfaith_contrabench.yaml").read_text())
+def test_the_main_group_holds_the_four_direct_protocols(configs):
+    group = configs[tasks.include_path() / "contrabench" / "medfaith_contrabench.yaml"]
     direct = ("chexpert_presence", "chexpert_absence", "chexpert_positive_only", "openi_report_absence")
     assert group["task"] == [f"medfaith_contrabench_{config}" for config in direct]
 
 
-@pytest.mark.parametrize(
-    ("given", "ours"),
-    [
-        ("medfaith_surgx,medfaith_heal_*", True),
-        (["medfaith_surgx,medfaith_heal_vindr_tpt"], True),
-        ("medfaith_surgx,mmlu", False),
-        (["medfaith_surgx", "own.yaml"], False),
-    ],
-)
-def test_whether_all_tasks_of_a_run_are_ours(given, ours):
-    assert _all_ours(given) is ours
+def test_whether_all_tasks_of_a_run_are_ours():
+    assert _all_ours("medfaith_surgx,medfaith_heal_*")
+    assert _all_ours(["medfaith_surgx,medfaith_heal_vindr_tpt"])
+    assert not _all_ours("medfaith_surgx,mmlu")
+    assert not _all_ours(["medfaith_surgx", "own.yaml"])
 
 
 def test_lm_evals_own_task_files_are_left_out(monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -22,22 +21,19 @@ from sklearn.metrics import roc_auc_score
 from medfaith.cli import main
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.tasks.decoding import highlight, noise
+from medfaith.tasks.decoding import highlight
 from medfaith.tasks.decoding.decoders import DECODERS, choose
+from medfaith.tasks.decoding.noise import noised
 from medfaith.tasks.heal.localization import read_reply
 from medfaith.tasks.models import decoded_vlm
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.families import Seen, claimed, families, tiles_of
 from medfaith.tasks.models.hf_vlm import HFVisionLM
-from tests.tasks.test_families import FILES, SIZES, TINY
-from tests.tasks.test_families import noise as picture
+from tests.tasks import asking
+from tests.tasks.asking import noise
+from tests.tasks.test_families import ALIKE, FILES, SIZES, TINY, family_in, kinds
 
-KINDS = [
-    (file, kind)
-    for file in FILES
-    for kind in TINY[file].TINY
-    if importlib.import_module(f"medfaith.tasks.models.families.{file}").FAMILY.decoded
-]
+DECODED = [file for file in FILES if family_in(file).decoded]
 QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?"]
 N_TOKENS = 3
 PLAIN: dict[str, dict[str, Any]] = {  # with these a decoder is greedy search
@@ -51,7 +47,7 @@ class Scene(NamedTuple):
     placeholder: str
 
 
-@pytest.fixture(scope="module", params=KINDS, ids="-".join)
+@pytest.fixture(scope="module", params=kinds(DECODED, full=(*ALIKE, "llava_onevision")))
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     (file, kind), folder = request.param, tmp_path_factory.mktemp("decoded")
     TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)
@@ -73,20 +69,17 @@ def block(image: Image.Image) -> np.ndarray:
 
 
 def asked() -> list[Instance]:
-    found = []
-    for number, question in enumerate(QUESTIONS):
-        image = picture(SIZES[number], number)
-        doc = {"id": f"r{number}", "region": rle.encode(block(image))}
-        how = {"until": [], "do_sample": False, "max_gen_toks": N_TOKENS}
-        arguments = f"<image>\n{question}", how, {"visual": [image]}
-        found.append(Instance(cast(Any, "generate_until"), doc, arguments, 0, ("t", number, 1)))
-    return found
+    images = [noise(size, number) for number, size in enumerate(SIZES[: len(QUESTIONS)])]
+    return [
+        asking.asked(f"<image>\n{question}", [image], row, {"region": rle.encode(block(image))}, max_gen_toks=N_TOKENS)
+        for row, (question, image) in enumerate(zip(QUESTIONS, images, strict=True))
+    ]
 
 
 def under(lm: Any, name: str, **values: Any) -> Any:
     """The same model under a decoder."""
     decoded = copy.copy(lm)
-    decoded._chosen, decoded._bias = choose(name, dict(values)), {"t": values.get("bias", 0.0)}
+    decoded._chosen, decoded._bias = choose(name, dict(values)), {"task": values.get("bias", 0.0)}
     return decoded
 
 
@@ -140,7 +133,7 @@ def contrast_of(lm: Any, name: str, request: Instance) -> dict[str, Any]:
     if name == "vcd":
         of, shape = inputs["pixel_values"], inputs["pixel_values"].shape
         tiles = [of] if of.ndim == 2 else [*of.reshape(-1, *shape[-3:])]
-        inputs["pixel_values"] = torch.stack(noise.noised(tiles, 500, 0, 2 if of.ndim == 2 else 1)).reshape(shape)
+        inputs["pixel_values"] = torch.stack(noised(tiles, 500, 0, 2 if of.ndim == 2 else 1)).reshape(shape)
     return inputs
 
 
@@ -201,7 +194,9 @@ def test_with_nothing_to_contrast_all_are_greedy_search(scene: Scene):
 
 
 def test_a_batch_gives_the_answers_of_each_row_alone(scene: Scene):
-    for name in DECODERS:
+    """All decoders where an image is one unit and where all patches are one sequence; of the others a few."""
+    whole = scene.lm.model.config.model_type in ("llava", "qwen2_5_vl")
+    for name in DECODERS if whole else ("crg", "loba"):
         decoded = under(scene.lm, name, **{"bias": 1.5} if name == "yes_bias" else {})
         answers = decoded.generate_until(asked(), disable_tqdm=True)
         decoded.batch_size_per_gpu = 1
@@ -225,10 +220,9 @@ def test_the_light_falls_on_the_patches_that_show_the_region(scene: Scene, size:
         return attend(light, module, query, key, *given, **named)
 
     monkeypatch.setattr(highlight, "_attend", watched)
-    doc = {"id": "r", "region": rle.encode(inside)}
     for image in (black, white):
         seen.append([])
-        request = Instance(cast(Any, "generate_until"), doc, ("<image>Edema?", {}, {"visual": [image]}), 0, ("t", 0, 1))
+        request = asking.asked("<image>Edema?", [image], doc={"region": rle.encode(inside)})
         driven(under(scene.lm, "loba"), [request])
     first = [[(key, of) for module, key, of in of_image if module is of_image[0][0]] for of_image in seen]
     change = torch.cat([(b[0] - a[0]).norm(dim=(1, 3)).flatten() for a, b in zip(*first, strict=True)]).numpy()
@@ -248,35 +242,30 @@ def test_a_family_that_was_not_tested_is_refused_when_it_is_loaded(tmp_path: Pat
     assert {family.name for family in families() if not family.decoded} >= {"PaliGemma"}
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"region": None}, "no region, which decoding=loba needs"),
-        ({"region": rle.encode(np.ones((5, 4), dtype=bool))}, "a region of 4 x 5 pixels\n  expected: 160 x 90"),
-    ],
-)
-def test_rows_that_a_decoder_cannot_take_are_refused_before_the_first_answer(
-    change: dict[str, Any], words: str, tmp_path: Path
-):
-    folder = TINY["llava"].save(tmp_path / "model")
-    lm = cast(Any, HFVisionLM)(str(folder), decoding="loba", image_string="<image>", device="cpu")
-    explained: Any = [
-        cast(Any, ExplainedVLM)(
-            str(folder), image_string="<image>", device="cpu", store=str(tmp_path / "maps"), **given
-        )
-        for given in ({}, {"decoding": "vcd"}, {"decoding": "vcd", "alpha": 2})
+def test_rows_and_arguments_that_a_decoder_cannot_take_are_refused_before_the_first_answer(tmp_path: Path):
+    folder = str(TINY["llava"].save(tmp_path / "model"))
+    given = {"image_string": "<image>", "device": "cpu"}
+    explained = [
+        cast(Any, ExplainedVLM)(folder, store=str(tmp_path / "maps"), **given, **decoder)
+        for decoder in ({}, {"decoding": "vcd"}, {"decoding": "vcd", "alpha": 2})
     ]
     assert len({json.dumps(one._identity("t")) for one in explained}) == 3, "no heatmap or answer is another decoder's"
-    requests = asked()
-    cast(Any, requests[0].doc).update(change)
-    with pytest.raises(InputError, match=f"(?s)row 'r0'.*{words}|{words}"):
-        lm.generate_until(requests[::-1])
+    lm = cast(Any, HFVisionLM)(folder, decoding="loba", **given)
+    other = rle.encode(np.ones((5, 4), dtype=bool))
+    for region, words in (
+        (None, "row row 0: no region, which decoding=loba needs"),
+        (other, "a region of 4 x 5 pixels\n  expected: 160 x 90"),
+    ):
+        requests = asked()
+        cast(Any, requests[0].doc)["region"] = region
+        with pytest.raises(InputError, match=f"(?s){words}"):
+            lm.generate_until(requests[::-1])
     with pytest.raises(InputError, match="is 'stated:plain' without a decoder"):
-        cast(Any, HFVisionLM)(str(folder), regions="stated:plain", image_string="<image>", device="cpu")
+        cast(Any, HFVisionLM)(folder, regions="stated:plain", **given)
     with pytest.raises(InputError, match="decoding: changes answers, not scores"):
         lm.loglikelihood([])
     two = asked()[:1]
-    cast(Any, two[0].args)[2]["visual"].append(picture(SIZES[0]))
+    cast(Any, two[0].args)[2]["visual"].append(noise(SIZES[0]))
     with pytest.raises(InputError, match=r"2 images(.|\n)*expected: one image"):
         lm.generate_until(two)
 
@@ -303,11 +292,6 @@ def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_
     (cost,) = re.findall(r"\| medfaith_heal_vindr_tpt \| (\d+) \| [\d.,]+ \| – \| – \| – \| cpu \| 4 \|", printed)
     assert int(cost) == len(next((tmp_path / "runs").rglob("samples_*.jsonl")).read_text().splitlines())
     assert str(tmp_path) not in printed
-
-
-def noisy(image: Image.Image) -> Image.Image:
-    """Another image of the same size, as a control shows in a row's place."""
-    return picture(image.size, 99)
 
 
 @pytest.mark.parametrize(
@@ -340,9 +324,7 @@ def test_a_model_states_its_region_itself(
     expected[:, image.width // 2 :] = True
     assert np.array_equal(rle.decode(cast(Any, reply.region)).astype(bool), expected)
     said[0] = said[0].replace(f"[{width // 2}, 0, {width},", f"[0, 0, {width // 2},")
-    control = Instance(
-        cast(Any, "generate_until"), request.doc, (*request.args[:2], {"visual": [noisy(image)]}), 0, ("t", 0, 1)
-    )  # fmt: skip
+    control = asking.asked(request.args[0], [noise(image.size, 99)], doc=request.doc)
     reply = read_reply(lm.generate_until([control], disable_tqdm=True)[0])
     assert np.array_equal(rle.decode(cast(Any, reply.region)).astype(bool), ~expected), "other pixels, another place"
     said.pop(0)
@@ -352,15 +334,11 @@ def test_a_model_states_its_region_itself(
         cast(Any, HFVisionLM)(str(folder), decoding="crg", regions="stated:words", **given)
 
 
-@pytest.mark.parametrize("size", SIZES[:1], ids=str)
-def test_lit_tokens_are_those_of_the_region(scene: Scene, size: tuple[int, int]):
+def test_lit_tokens_are_those_of_the_region(scene: Scene):
     """Prompt Highlighter's weights stand at the image's tokens, of which the lit ones lie in the region."""
-    image = picture(size)
+    image = noise(SIZES[0])
     inside = block(image)
-    request = Instance(
-        cast(Any, "generate_until"), {"id": "r", "region": rle.encode(inside)},
-        ("Look: <image>Edema?", {}, {"visual": [image]}), 0, ("t", 0, 1),
-    )  # fmt: skip
+    request = asking.asked("Look: <image>Edema?", [image], doc={"region": rle.encode(inside)})
     decoded = under(scene.lm, "prompt_highlighter", weight=2)
     with decoded._asking([request]):
         ids = decoded.tok_batch_multimodal_encode(["Look: <image>Edema?"], [[image]])["input_ids"][0]

@@ -29,9 +29,10 @@ from medfaith.tasks.models.weights import weights_digest
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
 from tests.tasks import tiny_models
+from tests.tasks.asking import asked, noise
+from tests.tasks.tiny_contrastive import CLASSES
 from tests.tasks.tiny_models import PLACEHOLDER
 
-INSTRUMENTS = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
 SIZE = (160, 90)  # width and height: the shape of Cholec80's frames
 ASKED = {  # question -> what the models are taught to answer
     "What surgical tools do you see?": "A hook, and two graspers.",
@@ -42,7 +43,7 @@ ABOUT_SENTENCES = {"Is there a left effusion?": "Yes, there is.", "Is the heart 
 
 
 def frame(seed: int = 0) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8))
+    return noise(SIZE, seed)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +67,9 @@ def load(folder: Path, model: Any = ExplainedVLM, **arguments: Any) -> Any:
 
 
 def ask(number: int, question: str, image: Image.Image | None = None, task: str = "t", **doc: Any) -> Instance:
-    image = image or frame(number)
-    row = {"id": f"VID42/{number}", "classes": INSTRUMENTS, "width": SIZE[0], "height": SIZE[1], **doc}
-    arguments = (f"<image>{question}", {"max_gen_toks": 24, "until": ["\n"]}, {"visual": [image]})
-    return Instance("generate_until", row, arguments, 0, (task, number, 1))
+    row = {"id": f"VID42/{number}", "classes": CLASSES, "width": SIZE[0], "height": SIZE[1], **doc}
+    shown = [image or frame(number)]
+    return asked(f"<image>{question}", shown, number, row, task, max_gen_toks=24, until=["\n"])
 
 
 FIRST = next(iter(ASKED))
@@ -301,11 +301,11 @@ TRIPLETS = ["grasper,retract,gallbladder", "hook,dissect,gallbladder"]
 @pytest.mark.parametrize(
     ("text", "classes", "expected"),
     [
-        ("I see a hook and a grasper.", INSTRUMENTS, {"hook": ["hook"], "grasper": ["grasper"]}),
-        ("A hook. Yes, the hook is there.", INSTRUMENTS, {"hook": ["hook", "hook"]}),
-        ("No hook, only a retrieval bag.", INSTRUMENTS, {"specimen_bag": ["retrieval bag"]}),
-        ("No tool is visible.", INSTRUMENTS, {}),
-        ("What a day.", INSTRUMENTS, {}),
+        ("I see a hook and a grasper.", CLASSES, {"hook": ["hook"], "grasper": ["grasper"]}),
+        ("A hook. Yes, the hook is there.", CLASSES, {"hook": ["hook", "hook"]}),
+        ("No hook, only a retrieval bag.", CLASSES, {"specimen_bag": ["retrieval bag"]}),
+        ("No tool is visible.", CLASSES, {}),
+        ("What a day.", CLASSES, {}),
         ("grasper retract gallbladder", TRIPLETS, {"grasper,retract,gallbladder": ["grasper retract gallbladder"]}),
         ("hook cut liver", TRIPLETS, {"hook,cut,liver": ["hook cut liver"]}),  # none of the classes, but predicted
     ],

@@ -6,7 +6,7 @@ The oracle is transformers' own generation, token by token, of the row by itself
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 import torch
-from lm_eval.api.instance import Instance
 from lm_eval.models.hf_vlms import HFMultimodalLM
 from PIL import Image
 
@@ -27,11 +26,13 @@ from medfaith.tasks.explain.token_cam import decoder_layers, reading_layers
 from medfaith.tasks.models import families
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.families import Family, Seen
+from tests.tasks.asking import asked, noise, scored
 
 FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
 TINY = {file: importlib.import_module(f"tests.tasks.tiny_families.{file}") for file in FILES}
+ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # another model of their family runs the same code here
 SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
-OPTIONS = [" A", " No edema", " Pleural effusion,\nsmall"]
+OPTIONS = [" A", " Pleural effusion,\nsmall"]
 PROMPTS = [
     ("<image>\nWhich finding is present?", 1),
     ("First <image> then <image>, which one?", 2),
@@ -41,32 +42,37 @@ PROMPTS = [
 BLOCKS = (4, 3)  # columns and rows that a picture is cut into, to see where each of them lands
 
 
+def kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]:
+    """File and model_type of each tiny model of some families; those of the second kind with all tests only."""
+    named = [(file, kind) for file in files for kind in TINY[file].TINY]
+    marks = dict.fromkeys(full, pytest.mark.full)
+    return [pytest.param(one, id="-".join(one), marks=marks.get(one[1], ())) for one in named]
+
+
+def family_in(file: str) -> Family:
+    return importlib.import_module(f"{families.__name__}.{file}").FAMILY
+
+
 class Scene(NamedTuple):
     family: Family
     lm: Any  # ExplainedVLM with a store, batch size 8
     store: Path
 
 
-@pytest.fixture(scope="module", params=[(file, kind) for file in FILES for kind in TINY[file].TINY], ids="-".join)
+@pytest.fixture(scope="module", params=kinds(FILES))
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     (file, kind), folder = request.param, tmp_path_factory.mktemp("family")
     TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)
     given = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu"}
     lm = cast(Any, ExplainedVLM)(str(folder / "model"), store=str(folder / "store"), batch_size=8, **given)
     assert kind in (lm.model.config.model_type, lm.model.config.vision_config.model_type)
-    assert families.family_of(lm.model.config) is importlib.import_module(f"{families.__name__}.{file}").FAMILY
-    return Scene(importlib.import_module(f"{families.__name__}.{file}").FAMILY, lm, folder / "store")
+    assert families.family_of(lm.model.config) is family_in(file)
+    return Scene(family_in(file), lm, folder / "store")
 
 
-def noise(size: tuple[int, int], seed: int = 0) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
-
-
-def asked(kind: str, number: int, prompt: str, n_images: int, second: Any, index: int = 0) -> Instance:
-    images = [noise(SIZES[(number + place) % len(SIZES)], 10 * number + place) for place in range(n_images)]
-    return Instance(
-        cast(Any, kind), {"id": f"r{number}"}, (prompt, second, {"visual": images}), index, ("t", number, 1)
-    )
+def shown(number: int, n_images: int) -> list[Image.Image]:
+    """The images of a row."""
+    return [noise(SIZES[(number + place) % len(SIZES)], 10 * number + place) for place in range(n_images)]
 
 
 def by_generation(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: Sequence[int]) -> torch.Tensor:
@@ -81,10 +87,7 @@ def by_generation(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: S
 
 
 def test_answers_are_hf_multimodals_in_batches_of_any_size(scene: Scene):
-    requests = [
-        asked("generate_until", number, prompt, n, {"until": [], "do_sample": False, "max_gen_toks": 6})
-        for number, (prompt, n) in enumerate(PROMPTS)
-    ]
+    requests = [asked(prompt, shown(row, n), row, max_gen_toks=6) for row, (prompt, n) in enumerate(PROMPTS)]
     answers = scene.lm.generate_until(requests)
     assert len(set(answers)) > 1 or any(answers)
     scene.lm.batch_size_per_gpu = 1
@@ -97,16 +100,16 @@ def test_answers_are_hf_multimodals_in_batches_of_any_size(scene: Scene):
 
 def test_option_scores_are_those_of_generation(scene: Scene):
     requests = [
-        asked("loglikelihood", number, prompt, n, option, index)
-        for number, (prompt, n) in enumerate(PROMPTS)
+        scored(prompt, option, shown(row, n), row, index)
+        for row, (prompt, n) in enumerate(PROMPTS)
         for index, option in enumerate(OPTIONS)
     ]
     scores = [score for score, _ in scene.lm.loglikelihood(requests)]
     for request, score in zip(requests, scores, strict=True):
-        prompt, option, shown = cast(Any, request.args)
+        prompt, option, given = cast(Any, request.args)
         option = option.lstrip() if scene.family.prompt_end else option  # behind a new line stands no space
         tokens = scene.lm.tokenizer(option, add_special_tokens=False)["input_ids"]
-        logits = by_generation(scene.lm, prompt, shown["visual"], tokens)
+        logits = by_generation(scene.lm, prompt, given["visual"], tokens)
         expected = logits.log_softmax(-1)[range(len(tokens)), tokens].sum()
         assert score == pytest.approx(float(expected), abs=2e-3)
     scene.lm.batch_size_per_gpu = 1
@@ -120,7 +123,7 @@ def test_heatmaps_are_those_of_the_answer(scene: Scene, monkeypatch: pytest.Monk
     """What is differentiated is what was generated; the map lies on the tiles, which lie on the frame."""
     image, text = noise(SIZES[0]), "A hook, and two graspers."
     doc = {"id": "VID1/1", "classes": ["hook", "grasper"], "width": image.width, "height": image.height}
-    request = Instance("generate_until", doc, ("<image>Tools?", {}, {"visual": [image]}), 0, ("t", 0, 1))
+    request = asked("<image>Tools?", [image], doc=doc)
     tokens = scene.lm.tokenizer(text, add_special_tokens=False)["input_ids"]
     forced, teacher_forced = [], scene.lm._teacher_forced
 
@@ -244,7 +247,7 @@ def test_what_no_family_claims_is_refused_when_it_is_loaded(kind: str, tmp_path:
     with pytest.raises(MedfaithError, match="llava: it is not known where"):
         cast(Any, ExplainedVLM)(str(folder), **given)
     plain = cast(Any, ExplainedVLM)(str(folder), **given | {"store": None})
-    assert len(plain.generate_until([asked("generate_until", 0, *PROMPTS[0], {"until": [], "max_gen_toks": 2})])) == 1
+    assert len(plain.generate_until([asked(PROMPTS[0][0], shown(0, 1), max_gen_toks=2)])) == 1
 
 
 def test_the_command_and_the_page_name_every_family(capsys: pytest.CaptureFixture[str]):

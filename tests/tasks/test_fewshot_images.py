@@ -5,81 +5,55 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import datasets
-import lm_eval
 import pytest
-import torch
-from lm_eval.tasks import TaskManager
+from PIL import Image
 
 from medfaith.cli import main
 from medfaith.loaders import images
-from medfaith.tasks import include_path
 from medfaith.tasks.contrabench import fewshot, prompts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
-from tests.tasks.evaluating import root_words
+from tests.builders.files import rows_of
+from tests.tasks.evaluating import evaluate, given_to, load, root_words
 from tests.tasks.tiny_models import PLACEHOLDER
 
 POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "fewshot_absence")}
 
 
-def rows_of(data: Path, source: str, config: str, split: str) -> list[dict[str, Any]]:
-    rows: Any = datasets.load_dataset(str(data / f"cxr-contrabench-{source}"), config, split=split)
-    return rows.to_list()
-
-
-class Recording(HFVisionLM):
-    """The model, which also keeps what reaches `generate`."""
-
-    def _model_multimodal_generate(self, inputs: Any, *arguments: Any, **options: Any) -> Any:
-        self.received = [*getattr(self, "received", []), inputs]
-        return super()._model_multimodal_generate(inputs, *arguments, **options)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@pytest.mark.parametrize("chat", [False, True], ids=["plain", "chat"])
-@pytest.mark.parametrize("name", ["llava", "qwen2_5_vl"])
+@pytest.mark.parametrize(("name", "chat"), [("llava", False), ("qwen2_5_vl", True)], ids=["plain", "chat"])
 def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, chat, contrabench_of_all_sources, vlms):
     roots, data = contrabench_of_all_sources
     how = {} if chat else {"image_string": PLACEHOLDER[name]}
-    # max_length: enough for seven images; batch size 1 keeps the order of the requests.
-    lm: Any = Recording(str(vlms[name]), dtype="float32", device="cpu", batch_size=1, max_length=2048, **how)
-    metadata = {"data": str(data), "roots": {source: str(root) for source, root in roots.items()}}
-    manager = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
-    asked = {"tasks": ["medfaith_contrabench_3shot_images"], "task_manager": manager, "apply_chat_template": chat}
-    evaluate: Any = lm_eval.simple_evaluate
-    result = evaluate(lm, **asked, limit=2, gen_kwargs={"max_gen_toks": 2}, bootstrap_iters=0)
-    samples = [sample for task in sorted(result["samples"]) for sample in result["samples"][task]]
-    expected = [wanted(lm, sample["doc"], data, roots, chat) for sample in samples if sample["filter"] == "b0"]
-    assert len(expected) == len(lm.received) == 4
-    assert {len(given["images"]) for given in expected} - {4}, "some study has several images"
-    for given in expected:
-        inputs = lm.processor(text=[given["text"]], images=given["images"], return_tensors="pt")
-        same = [received for received in lm.received if is_same(received, inputs)]
-        assert len(same) == 1, given["text"]
-        turned = lm.processor(text=[given["text"]], images=given["images"][::-1], return_tensors="pt")
-        assert not is_same(same[0], turned), "the order of the images matters"
+    # max_length: enough for seven images.
+    lm: Any = HFVisionLM(str(vlms[name]), dtype="float32", device="cpu", max_length=2048, **how)
+    loaded = load(["medfaith_contrabench_3shot_images"], data, roots)
+    for task in loaded["tasks"].values():
+        task.config.generation_kwargs["max_gen_toks"] = 1
+    with given_to(lm, PLACEHOLDER[name]) as given:
+        runs = evaluate(lm, loaded, limit=2, apply_chat_template=chat)
+    docs = {doc["id"]: doc for run in runs.values() for doc in run["docs"]}
+    assert len(docs) == len(given) == 4
+    for doc in docs.values():
+        text, images = wanted(doc, data, roots)
+        prompt = lm.apply_chat_template([{"role": "user", "content": text}]) if chat else text
+        shown = given[prompt.replace("<image>", PLACEHOLDER[name])]
+        assert len({image.tobytes() for image in images}) > 1, "their order matters"
+        assert [image.tobytes() for image in shown] == [image.tobytes() for image in images]
+    assert {len(images) for images in given.values()} - {4}, "some study has several images"
 
 
-def is_same(received: Any, inputs: Any) -> bool:
-    return all(
-        received[key].shape == inputs[key].shape and bool(torch.isclose(received[key], inputs[key]).all())
-        for key in ("input_ids", "pixel_values")
-    )
-
-
-def wanted(lm: Any, doc: dict[str, Any], data: Path, roots: dict[str, Path], chat: bool) -> dict[str, Any]:
+def wanted(doc: dict[str, Any], data: Path, roots: dict[str, Path]) -> tuple[str, list[Image.Image]]:
     """Text and images put together by hand: three pool rows, then the row, as they are stored."""
-    (row,) = [r for r in rows_of(data, "chexpert", doc["protocol"], "validation") if r["id"] == doc["id"]]
-    pool = rows_of(data, *POOLS[doc["polarity"]], "train")
+    rows = rows_of(data / "cxr-contrabench-chexpert", doc["protocol"], "validation")
+    (row,) = (row for row in rows if row["id"] == doc["id"])
+    source, config = POOLS[doc["polarity"]]
+    pool = rows_of(data / f"cxr-contrabench-{source}", config, "train")
     parts, opened = [], []
     for asked in [*fewshot.exemplars(row["id"], pool), row]:
         options = [f"{letter}. {option}" for letter, option in zip("ABCD", asked["options"], strict=False)]
         end = "Answer with the letter of the correct option." if asked is row else f"Answer: {'ABCD'[asked['answer']]}"
         parts.append("\n".join(["<image>" * len(asked["images"]), asked["question"], *options, end]))
         opened += [images.open_image(reference, roots) for reference in asked["images"]]
-    text = "\n\n".join(parts)
-    if chat:
-        return {"text": lm.apply_chat_template([{"role": "user", "content": text}]), "images": opened}
-    return {"text": text.replace("<image>", lm.image_token), "images": opened}
+    return "\n\n".join(parts), opened
 
 
 def test_references_are_in_order_and_the_text_only_variant_is_as_before(contrabench_of_all_sources):

@@ -14,7 +14,7 @@ from medfaith.tasks.models.first_answers import FirstAnswers, is_unread
 from medfaith.tasks.models.server import ServerLM
 from medfaith.tasks.outcomes import ANSWERED, CUT, EMPTY, FILTERED, UNANSWERED
 from tests.chat import chat_server
-from tests.tasks.test_server import asked
+from tests.tasks.asking import asked
 
 CHOICE = {"question": "Which finding is present?", "options": ["Edema", "No edema", "Nodule"]}
 CLOSED = {"question": "Is there edema?", "options": ["Yes", "No"], "question_type": "closed"}

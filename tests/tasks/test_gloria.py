@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from medfaith.tasks.models import gloria_image, gloria_text
 from medfaith.tasks.models.gloria import GloriaAligner, GloriaModel, load_gloria
 from medfaith.tasks.models.gloria_text import Sentence
 from tests.tasks import tiny_gloria
+from tests.tasks.tiny_contrastive import frame
 from tests.tasks.tiny_gloria import SENTENCES
 
 
@@ -27,10 +29,7 @@ def tokenizer(gloria) -> Any:
     return transformers.AutoTokenizer.from_pretrained(gloria[False][1])
 
 
-def picture(seed: int, size: tuple[int, int] = (320, 256)) -> Image.Image:
-    """Smooth noise of (height, width), so that resampling leaves something of it."""
-    small = np.random.default_rng(seed).integers(0, 256, (8, 6, 3), dtype=np.uint8)
-    return Image.fromarray(small).resize((size[1], size[0]), Image.Resampling.BICUBIC)
+picture = partial(frame, size=(320, 256))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +197,7 @@ def test_attention_sums_to_one_and_the_codes_stays_close_to_uniform(seed, scale,
 def test_alignments_are_those_of_each_image_and_sentence_alone(gloria, no_attn, kind):
     path, text_model = gloria[no_attn]
     aligner = GloriaAligner(path, "cpu", text_model=text_model, attention=kind, tau=20.0)
-    first, second = picture(0), picture(1, (200, 300))
+    first, second = picture(0), frame(1, (200, 300))
     images = [first, second, first]
     together = aligner.align(images, SENTENCES)
     for image, sentence, found in zip(images, SENTENCES, together, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +11,6 @@ import pytest
 import torch
 import transformers
 from lm_eval.api.instance import Instance
-from PIL import Image
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
@@ -24,8 +22,9 @@ from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from medfaith.tasks.rows import LazyImages
 from tests.report.report_logs import rows_of
+from tests.tasks.asking import asked, noise, scored
 from tests.tasks.evaluating import results_of, root_words, samples_of
-from tests.tasks.tiny_models import PLACEHOLDER, SAVE
+from tests.tasks.tiny_models import PLACEHOLDER
 
 OPTIONS = [" No edema", " Edema", " Consolidation of the left lower lobe", " A", " Pleural effusion,\nsmall"]
 CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the continuation
@@ -40,28 +39,15 @@ CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the conti
 NONE = LazyImages("r7", [], {})  # what the control `none` leaves of a row's images
 
 
-def noise(size: tuple[int, int] = (60, 60), seed: int = 0) -> Image.Image:
-    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
-    return Image.fromarray(pixels)
-
-
 def test_prompts_without_any_image_are_answered_as_transformers_does(vlms):
     lm: Any = HFVisionLM(str(vlms["llava"]), dtype="float32", device="cpu", batch_size=2)
     prompts = ["Which of the following findings is present?", "Edema?"]
-    given = {"until": [], "do_sample": False, "max_gen_toks": 4}
-    asked = [Instance("generate_until", {"id": p}, (p, dict(given), {"visual": NONE}), 0, ("t", 0, 1)) for p in prompts]
     expected = []
     for prompt in prompts:
         encoded = lm.tokenizer(prompt, return_tensors="pt")
         tokens = lm.model.generate(**encoded, max_new_tokens=4, do_sample=False)[0, encoded["input_ids"].shape[1] :]
         expected.append(lm.tokenizer.decode(tokens, skip_special_tokens=True))
-    assert lm.generate_until(asked) == expected
-
-
-def scored(context: str, continuation: str, images: Sequence[Image.Image], row: str = "r7", index: int = 0) -> Instance:
-    """A request for the probability of a continuation."""
-    arguments = (context, continuation, {"visual": images})
-    return Instance("loglikelihood", {"id": row}, arguments, index, ("t", 0, 1))
+    assert lm.generate_until([asked(prompt, NONE, max_gen_toks=4) for prompt in prompts]) == expected
 
 
 def in_chat(lm: Any, prompt: str) -> str:
@@ -74,11 +60,11 @@ def requests_of(lm: Any | None = None) -> list[Instance]:
     for number, (prompt, sizes) in enumerate(CONTEXTS):
         images = [noise(size, seed) for seed, size in enumerate(sizes, start=10 * number)]
         context = in_chat(lm, prompt) if lm else prompt
-        requests += [scored(context, option, images, f"row-{number}", i) for i, option in enumerate(OPTIONS)]
+        requests += [scored(context, option, images, number, i) for i, option in enumerate(OPTIONS)]
     return requests
 
 
-@pytest.fixture(scope="module", params=SAVE)
+@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])  # test_families.py has the others
 def folder(request: pytest.FixtureRequest, vlms: dict[str, Path]) -> Path:
     return vlms[request.param]
 
@@ -125,7 +111,7 @@ def direct(folder: Path, alone: Direct) -> dict[bool, list[tuple[float, bool, np
     }
 
 
-@pytest.mark.parametrize(("batch_size", "chat"), [(1, False), (3, True), (8, False)])
+@pytest.mark.parametrize(("batch_size", "chat"), [(1, False), (3, True)])
 def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder, direct, batch_size, chat):
     """Whatever the order of the requests."""
     lm = load(folder, batch_size, chat)
@@ -196,12 +182,11 @@ def test_a_generation_request_whose_images_would_be_cut_is_refused(vlms, max_ima
     """hf-multimodal would answer without the last images, which are those of the question."""
     lm = load(vlms["llava"], max_images=max_images)
     images = [noise(seed=seed) for seed in range(2)]
-    arguments = ("<image>Edema?\nAnswer: A\n<image>Nodule?", {"until": [], "max_gen_toks": 2}, {"visual": images})
-    request = Instance("generate_until", {"id": "r7"}, arguments, 0, ("t", 0, 1))
+    request = asked("<image>Edema?\nAnswer: A\n<image>Nodule?", images, max_gen_toks=2)
     if max_images == 2:
         assert len(lm.generate_until([request], disable_tqdm=True)) == 1
         return
-    message = rf"t, row r7: has 2 images.*max_images={max_images}(.|\n)*max_images=2 or more"
+    message = rf"task, row row 0: has 2 images.*max_images={max_images}(.|\n)*max_images=2 or more"
     with pytest.raises(InputError, match=message):
         lm.generate_until([request], disable_tqdm=True)
 
@@ -248,7 +233,7 @@ def test_text_only_requests_among_others_are_scored_as_text(folder, alone):
 def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
     lm = load(folder, chat=chat)
     request = scored(in_chat(lm, prompt) if chat else prompt, " No", [noise(seed=seed) for seed in range(n_images)])
-    message = rf"t, row r7: .*{prompt.count('<image>')} image placeholders for {n_images} images"
+    message = rf"task, row row 0: .*{prompt.count('<image>')} image placeholders for {n_images} images"
     with pytest.raises(InputError, match=message):
         lm.loglikelihood([request])
 
@@ -269,7 +254,7 @@ def test_states_are_stored_by_task_row_and_option(vlms, tmp_path):
     with np.load(path) as stored:
         assert stored["id"].tolist() == [request.doc["id"] for request in requests]
         assert stored["option"].tolist() == [request.idx for request in requests]
-        assert set(stored["task"].tolist()) == {"t"}
+        assert set(stored["task"].tolist()) == {"task"}
         assert stored["state"].dtype == np.float32
         np.testing.assert_allclose(stored["state"], lm.option_states(requests), atol=1e-5)
     assert [file.name for file in path.parent.iterdir()] == ["states.npz"]

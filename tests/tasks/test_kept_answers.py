@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ import torch
 import transformers
 from lm_eval.api.instance import Instance
 from lm_eval.models.hf_vlms import HFMultimodalLM
-from PIL import Image
 from tokenizers import normalizers
 
 from medfaith.cli import main
@@ -28,32 +28,22 @@ from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from medfaith.tasks.models.weights import weights_digest
+from tests.tasks import asking
+from tests.tasks.asking import scored, shade
 from tests.tasks.evaluating import root_words, samples_of
 from tests.tasks.tiny_models import PLACEHOLDER
 
-GREEDY = {"until": [], "do_sample": False, "max_gen_toks": 3}
 CUT = "medfaith: WARNING: the first 20 answers are all cut at the limit of tokens, such as"
 
 
-def shade(level: int, size: tuple[int, int] = (40, 30)) -> Image.Image:
-    return Image.new("RGB", size, (level, 255 - level, level // 2))
-
-
-def asked(prompt: str, images: Any, number: int = 0, **settings: Any) -> Instance:
-    arguments = (prompt, {**GREEDY, **settings}, {"visual": images})
-    return Instance("generate_until", {"id": f"row {number}"}, arguments, 0, ("task", number, 1))
+asked = partial(asking.asked, max_gen_toks=3)
 
 
 def questions(n: int = 20) -> list[Instance]:
     """Of several lengths, and every third with another limit of tokens."""
     return [
-        asked(
-            f"<image>Is there {'no ' * (number % 4)}edema?",
-            [shade(12 * number)],
-            number,
-            max_gen_toks=2 + (not number % 3),
-        )
-        for number in range(n)
+        asked(f"<image>Is there {'no ' * (row % 4)}edema?", [shade(12 * row)], row, max_gen_toks=2 + (not row % 3))
+        for row in range(n)
     ]
 
 
@@ -147,7 +137,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Instance, bool]] = {
     "batch size": ({"batch_size": 1, "max_batch_size": 4}, None, QUESTION, False),
     "with heatmaps of other rows": ({"model": ExplainedVLM, "store": "maps"}, None, QUESTION, False),
     "a pixel": ({}, None, asked("<image>Is it edema?", [shade(2)]), True),
-    "the image's shape": ({}, None, asked("<image>Is it edema?", [shade(1, (30, 40))]), True),
+    "the image's shape": ({}, None, asked("<image>Is it edema?", [shade(1, (4, 6))]), True),
     "prompt": ({}, None, asked("<image>Is it edema ?", [shade(1)]), True),
     "limit": ({}, None, asked("<image>Is it edema?", [shade(1)], max_gen_toks=4), True),
     "stop": ({}, None, asked("<image>Is it edema?", [shade(1)], until=["!"]), True),
@@ -211,12 +201,8 @@ def test_draws_are_kept_by_seed_and_copies_of_a_row_by_number(vlms, tmp_path):
 
 def test_scores_of_options_are_kept(vlms, tmp_path):
     def options(level: int) -> list[Instance]:
-        images, doc = [shade(level)], {"id": f"row {level}"}
         texts = (" Edema", " No edema")
-        return [
-            Instance("loglikelihood", doc, ("<image>Which?", text, {"visual": images}), n, ("task", 0, 1))
-            for n, text in enumerate(texts)
-        ]
+        return [scored("<image>Which?", text, [shade(level)], level, place) for place, text in enumerate(texts)]
 
     expected = load(vlms["llava"]).loglikelihood([*options(1), *options(2)], disable_tqdm=True)
     lm = load(vlms["llava"], answers=str(tmp_path / "a"))
@@ -264,8 +250,11 @@ def test_several_processes_write_one_file(tmp_path):
         (["--model=medfaith-hf-vlm", "--model_args", "pretrained=x"], ["answers"]),
         (["-M", "medfaith-explained-vlm"], ["store", "answers"]),
         (["--model", "medfaith-explained-vlm", "--model_args", "pretrained=x,answers=b"], ["store"]),
-        (["--model", "medfaith-contrastive"], ["store"]),
-        (["--model", "hf-multimodal"], []),
+        (["--model=medfaith-contrastive", "--model_args", "pretrained=x"], ["store"]),
+        (["--model_args", "pretrained=x", "--model", "medfaith-alignment"], ["store"]),
+        (["--model", "oracle"], ["store"]),
+        (["--model", "hf-multimodal", "--model_args", "pretrained=x"], []),
+        ([], []),
     ],
 )
 def test_models_are_given_the_places_for_what_they_keep(given, added):
@@ -275,6 +264,9 @@ def test_models_are_given_the_places_for_what_they_keep(given, added):
     told = [word for word in whole[len(given) :] if word != "--model_args"]
     assert [json.loads(word) for word in told] == [{name: places[name] for name in added}][: len(told)]
     assert bool(told) == bool(added)
+    assert with_store(given, "MAPS", None)[len(given) :] == (
+        ["--model_args", '{"store": "MAPS"}'] if "store" in added else []
+    )
 
 
 def test_a_file_that_is_no_store_is_refused_before_the_weights_are_loaded(tmp_path):

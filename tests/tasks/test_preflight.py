@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,24 @@ def model(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, list[Any]]]:
+    """The address of a server that nothing here may ask, and what it was asked."""
+    with chat_server(lambda messages: "A") as served:
+        yield served
+
+
 @pytest.fixture
-def refused(phantom_build, phantom_roots, model, monkeypatch, capsys):
+def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
     """What a run with these arguments says before it ends; MODEL and URL stand for a model and a server."""
 
-    def run(arguments: list[str], *, url: str = "", roots: bool = True, data: object = phantom_build) -> str:
+    def run(arguments: list[str], *, roots: bool = True, data: object = phantom_build) -> str:
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
             monkeypatch.delenv(name, raising=False)
-        words = [word.replace("MODEL", str(model)).replace("URL", url) for word in arguments]
+        words = [word.replace("MODEL", str(model)).replace("URL", server[0]) for word in arguments]
         given = [*root_words(phantom_roots if roots else {}), *words]
         assert main(["eval", "--data", str(data), *given]) == 2
+        assert not server[1]
         return capsys.readouterr().err
 
     return run
@@ -97,22 +106,18 @@ def test_options_that_cannot_work(arguments, words, refused):
     ],
 )
 def test_tasks_that_a_model_cannot_be_asked(arguments, words, refused):
-    with chat_server(lambda messages: "A") as (url, requests):
-        err = refused(arguments, url=url)
+    err = refused(arguments)
     assert re.search(words, err), err
     assert ("has a chat template, and" in err) == (arguments[:3] == HF)
-    assert not requests
 
 
 def test_lm_evals_clients_are_held_to_the_terms_of_the_sources(refused, monkeypatch):
     monkeypatch.setattr(server_access, "is_third_party", lambda host: True)
-    with chat_server(lambda messages: "A") as (url, requests):
-        asked = [*CHAT, "model=x,base_url=URL/chat/completions", "--images", "first", "--tasks", PRESENCE]
-        assert "add --send-images-to 127.0.0.1" in refused(asked, url=url)
-        asked += ["--send-images-to", "127.0.0.1"]
-        assert "chexpert: its terms do not let" in refused(asked, url=url)
-        assert "chexpert: its terms do not let" in refused([*asked, "--i-have-permission", "openi"], url=url)
-    assert not requests
+    asked = [*CHAT, "model=x,base_url=URL/chat/completions", "--images", "first", "--tasks", PRESENCE]
+    assert "add --send-images-to 127.0.0.1" in refused(asked)
+    asked += ["--send-images-to", "127.0.0.1"]
+    assert "chexpert: its terms do not let" in refused(asked)
+    assert "chexpert: its terms do not let" in refused([*asked, "--i-have-permission", "openi"])
     given = {"send_images_to": "example.org", "i_have_permission": ["chexpert", "mimic_cxr"]}
     server = ["--model", "medfaith-server"]
     told = "send_images_to=example.org,i_have_permission=chexpert+mimic_cxr"

@@ -19,20 +19,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 from lm_eval.api.instance import Instance
-from PIL import Image
 
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from medfaith.tasks.models.server import ServerLM
 from tests.chat import chat_server
-from tests.tasks.test_server import FAULTS, texts_of
+from tests.tasks.asking import asked, noise
+from tests.tasks.server_scene import texts_of
+from tests.tasks.test_server import FAULTS
 from tests.tasks.tiny_models import save_llava
 
-SETTINGS = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 12}
 WAIT = 240  # seconds; a busy machine
 ASKED = ["Is there edema?", "<image>\nIs there edema?", "Compare <image> with <image>.", "<image>A?", "<image>B?"]
+pytestmark = pytest.mark.full  # test_server.py has what is sent and read, test_hf_vlm.py what the weights answer
 FIRST = ("busy", "error", "cut", "half", "slow")
 
 
@@ -76,14 +76,15 @@ def _answers(url: str) -> bool:
 
 
 def requests(lm: Any) -> list[Instance]:
-    rng = np.random.default_rng(0)
-    found = []
-    for number, text in enumerate(ASKED):
-        pictures = [rng.integers(0, 256, (40, 60, 3), dtype=np.uint8) for _ in range(text.count("<image>"))]
-        prompt = lm.apply_chat_template([{"role": "user", "content": text}])
-        arguments = (prompt, dict(SETTINGS), {"visual": [Image.fromarray(picture) for picture in pictures]})
-        found.append(Instance("generate_until", {"id": f"row {number}"}, arguments, 0, ("task", number, 1)))
-    return found
+    return [
+        asked(
+            lm.apply_chat_template([{"role": "user", "content": text}]),
+            [noise((60, 40), 10 * row + place) for place in range(text.count("<image>"))],
+            row,
+            max_gen_toks=12,
+        )
+        for row, text in enumerate(ASKED)
+    ]
 
 
 def said(model: str, store: Path, url: str) -> list[str]:

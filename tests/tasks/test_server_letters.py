@@ -16,20 +16,18 @@ from medfaith.report.write import write_report
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models.tally import tally
 from tests.report.report_logs import rows_of
+from tests.tasks.asking import asked, scored, shade
 from tests.tasks.evaluating import results_of, root_words, samples_of
-from tests.tasks.server_scene import asked, kept, pictures_of, serving, shade, texts_of
+from tests.tasks.server_scene import kept, pictures_of, serving, texts_of
 
 LETTERS = "medfaith_contrabench_letter_scores"
 NAN = math.nan
 
 
-def lettered(letters: Any, number: int = 0, prompt: str = "<image>Is it?") -> list[Instance]:
-    """lm-eval's requests for the options of one row."""
-    shown = {"visual": [shade(number)]}
-    return [
-        Instance("loglikelihood", {"id": f"row {number}"}, (prompt, f" {text}", shown), place, ("task", number, 1))
-        for place, text in enumerate(letters)
-    ]
+def lettered(letters: str, number: int = 0, prompt: str = "<image>Is it?") -> list[Instance]:
+    """Requests for the options of one row."""
+    shown = [shade(number)]
+    return [scored(prompt, f" {letter}", shown, number, place) for place, letter in enumerate(letters)]
 
 
 def listing(*tokens: tuple[str, float], text: str = "A") -> dict[str, Any]:

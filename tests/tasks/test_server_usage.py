@@ -10,8 +10,9 @@ import pytest
 from medfaith.cli import main
 from medfaith.report.write import write_report
 from tests.report.report_logs import rows_of
+from tests.tasks.asking import asked, shade
 from tests.tasks.evaluating import root_words, samples_of
-from tests.tasks.server_scene import asked, serving, shade
+from tests.tasks.server_scene import serving
 
 TASK = "medfaith_contrabench_chexpert_presence"
 COUNTED = {"prompt_tokens": 300, "completion_tokens": 2}

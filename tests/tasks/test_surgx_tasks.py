@@ -15,7 +15,6 @@ from lm_eval.api.instance import Instance
 
 from medfaith import tasks
 from medfaith.cli import main
-from medfaith.eval import with_store
 from medfaith.loaders import rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError
@@ -277,21 +276,6 @@ def test_prompts_are_those_of_the_paper(ask):
     assert "A grasper can dissect, grasp, pack or retract." in text["triplets"]
     assert "abdominal_wall_cavity" in text["triplets"]
     assert "null" not in text["triplets"]
-
-
-@pytest.mark.parametrize(
-    ("given", "added"),
-    [
-        (["--model", "oracle"], True),
-        (["--model=medfaith-contrastive", "--model_args", "pretrained=x"], True),
-        (["--model_args", "pretrained=x", "--model", "medfaith-explained-vlm"], True),
-        (["--model", "hf-multimodal", "--model_args", "pretrained=x"], False),
-        (["--model", "medfaith-hf-vlm"], False),
-        ([], False),
-    ],
-)
-def test_only_models_that_make_heatmaps_are_given_the_folder(given, added):
-    assert with_store(given, "DIR", None) == given + (["--model_args", '{"store": "DIR"}'] if added else [])
 
 
 def test_an_unknown_heatmap_is_refused_with_and_without_a_folder(tmp_path):

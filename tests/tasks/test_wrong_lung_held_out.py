@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from datasets import load_dataset
 
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models import gloria_image
 from medfaith.tasks.wrong_lung import rows
+from tests.builders.files import rows_of
 from tests.tasks import tiny_gloria
 from tests.tasks.evaluating import results_of, samples_of
 
@@ -24,7 +24,7 @@ TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")
 @pytest.fixture(scope="module")
 def record(phantom_wrong_lung_build, tmp_path_factory) -> Path:
     """A record as training writes it, of a model that has seen every other patient."""
-    patients = sorted({row["patient_id"] for row in stored(phantom_wrong_lung_build, "gold")})
+    patients = sorted({row["patient_id"] for row in rows_of(phantom_wrong_lung_build / REPOSITORY, "gold")})
     path = tmp_path_factory.mktemp("trained") / "a.ckpt.json"
     path.write_text(json.dumps({"config": "gold", "seen": patients[::2]}))
     return path
@@ -63,15 +63,11 @@ def test_a_trained_model_is_not_asked_about_its_patients(phantom_wrong_lung_buil
     assert not {doc["patient_id"] for doc in docs} & set(json.loads(record.read_text())["seen"])
 
 
-def stored(build: Path, config: str) -> list[dict[str, Any]]:
-    return cast(Any, load_dataset(str(build / REPOSITORY), config, split="test")).to_list()
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_lung_build, task):
     seen = set(json.loads(record.read_text())["seen"])
     docs = [sample["doc"] for sample in samples_of(results, f"{GROUP}_{task}")]
-    of_data = stored(phantom_wrong_lung_build, task)
+    of_data = rows_of(phantom_wrong_lung_build / REPOSITORY, task)
     mine = [row for row in of_data if row["patient_id"] not in seen]
     pairs = 1 if task == "gold" else 2  # each changed sentence comes behind its original
     assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in mine}
@@ -87,7 +83,7 @@ def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_l
 def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp_path, capsys):
     assert main(["report", str(results), "--out", str(tmp_path / "report")]) == 0
     seen = set(json.loads(record.read_text())["seen"])
-    of_data = stored(phantom_wrong_lung_build, "gold")
+    of_data = rows_of(phantom_wrong_lung_build / REPOSITORY, "gold")
     n = sum(row["patient_id"] not in seen for row in of_data)
     with (tmp_path / "report" / "wrong_lung_runs.csv").open(newline="", encoding="utf-8") as file:
         line = next(row for row in csv.DictReader(file) if "gold" in row.values())
@@ -134,7 +130,7 @@ def test_a_record_of_no_use_is_named(ask, tmp_path, text, words):
 
 
 def test_a_record_of_all_patients_leaves_no_row(ask, phantom_wrong_lung_build):
-    text = json.dumps({"seen": [row["patient_id"] for row in stored(phantom_wrong_lung_build, "gold")]})
+    text = json.dumps({"seen": [row["patient_id"] for row in rows_of(phantom_wrong_lung_build / REPOSITORY, "gold")]})
     for config in ("gold", "swap_left_right"):
         with pytest.raises(InputError, match="column 'seen': lists all patients of the data"):
             ask(config, text)
@@ -142,20 +138,13 @@ def test_a_record_of_all_patients_leaves_no_row(ask, phantom_wrong_lung_build):
 
 def test_a_perturbed_config_may_have_no_row_of_a_patient_that_was_seen(ask, phantom_wrong_lung_build):
     docs = ask("swap_left_right", '{"seen": ["p1"]}')
-    assert len(docs) == 2 * len(stored(phantom_wrong_lung_build, "swap_left_right"))
+    assert len(docs) == 2 * len(rows_of(phantom_wrong_lung_build / REPOSITORY, "swap_left_right"))
 
 
 def test_no_row_is_left_out_without_a_record(phantom_wrong_lung_build):
     docs = rows.load(REPOSITORY, "gold", split="test", data=str(phantom_wrong_lung_build))["test"]
-    assert len(docs) == len(stored(phantom_wrong_lung_build, "gold"))
+    assert len(docs) == len(rows_of(phantom_wrong_lung_build / REPOSITORY, "gold"))
     assert set(docs["n_rows_left_out"]) == {0}
-
-
-def test_the_command_ends_with_status_2(phantom_wrong_lung_build, tmp_path, capsys):
-    path = tmp_path / "gone.ckpt.json"
-    given = [*asked_of(path, phantom_wrong_lung_build), "--model", "oracle", "--output_path", str(tmp_path)]
-    assert main(given) == 2
-    assert f"{path}: cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

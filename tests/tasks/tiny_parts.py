@@ -12,13 +12,17 @@ TEXT = [
     "A. No edema B. Pleural effusion C. Consolidation Answer with the letter of the correct option.",
     "USER: ASSISTANT: user assistant system",
 ]
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ message['role'] }}: "
-    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
-    "{% for part in message['content'] %}{% if part['type'] == 'image' %}IMAGE{% else %}{{ part['text'] }}{% endif %}"
-    "{% endfor %}{% endif %}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
-)
 TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def chat_template(placeholder: str) -> str:
+    """placeholder: what stands for an image."""
+    return (
+        "{% for message in messages %}{{ message['role'] }}: "
+        "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"
+        f"{{% if part['type'] == 'image' %}}{placeholder}{{% else %}}{{{{ part['text'] }}}}{{% endif %}}"
+        "{% endfor %}{% endif %}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+    )
 
 
 def tokenizer(special: Sequence[str], **named: Any) -> Any:
@@ -38,6 +42,14 @@ def tokenizer(special: Sequence[str], **named: Any) -> Any:
 def language(words: Any, **more: Any) -> dict[str, Any]:
     usual = {"vocab_size": len(words), "num_key_value_heads": 4, "max_position_embeddings": 2048}
     return TINY | usual | {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1} | more
+
+
+def made(kind: Any, config: Any) -> Any:
+    """A model of a class of transformers with random weights, always the same."""
+    import torch
+
+    torch.manual_seed(0)
+    return kind(config)
 
 
 def saved(folder: Path, model: Any, processor: Any) -> Path:

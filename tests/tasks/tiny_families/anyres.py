@@ -19,10 +19,8 @@ def save_as(kind: str, folder: Path, side: int = 28) -> Path:
 
     A LLaVA-OneVision puts a grid of more than 2 tiles on fewer cells.
     """
-    import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     tokenizer = tiny_parts.tokenizer([PLACEHOLDER, "<video>"], additional_special_tokens=[PLACEHOLDER, "<video>"])
     name, first = CLASS[kind], kind == "llava_next"
     n_tokens, pinpoints = (
@@ -42,7 +40,7 @@ def save_as(kind: str, folder: Path, side: int = 28) -> Path:
         image_grid_pinpoints=pinpoints, **own,
     )  # fmt: skip
     square = {"height": side, "width": side}
-    template = tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER)
+    template = tiny_parts.chat_template(PLACEHOLDER)
     if first:
         images: Any = hf.LlavaNextImageProcessor(
             size={"shortest_edge": side}, crop_size=square, image_grid_pinpoints=pinpoints
@@ -57,7 +55,7 @@ def save_as(kind: str, folder: Path, side: int = 28) -> Path:
             images, tokenizer, hf.LlavaOnevisionVideoProcessor(), num_image_tokens=n_tokens,
             vision_feature_select_strategy="full", vision_aspect_ratio="anyres_max_2", chat_template=template,
         )  # fmt: skip
-    return tiny_parts.saved(folder, getattr(hf, f"{name}ForConditionalGeneration")(config), processor)
+    return tiny_parts.saved(folder, tiny_parts.made(getattr(hf, f"{name}ForConditionalGeneration"), config), processor)
 
 
 TINY = {kind: partial(save_as, kind) for kind in CLASS}

@@ -15,7 +15,6 @@ def save(folder: Path, side: int = 56) -> Path:
     import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     special = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
     tokenizer = tiny_parts.tokenizer([*special.values()], extra_special_tokens=special)
     ids = {f"{name}_index": tokenizer.convert_tokens_to_ids(token) for name, token in special.items()}
@@ -23,12 +22,13 @@ def save(folder: Path, side: int = 56) -> Path:
     text = tiny_parts.language(tokenizer, num_key_value_heads=2, head_dim=8, initializer_range=0.2, **layers)
     vision = tiny_parts.TINY | {"image_size": side, "patch_size": 14}
     config = hf.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=(side // 28) ** 2, **ids)
-    model = hf.Gemma3ForConditionalGeneration(config)
+    model = tiny_parts.made(hf.Gemma3ForConditionalGeneration, config)
     # Zero at the start, so that no image would reach the text.
     torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight)
     images = hf.Gemma3ImageProcessor(size={"height": side, "width": side})
-    template = tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER)
-    processor = hf.Gemma3Processor(images, tokenizer, chat_template=template, image_seq_length=(side // 28) ** 2)
+    processor = hf.Gemma3Processor(
+        images, tokenizer, chat_template=tiny_parts.chat_template(PLACEHOLDER), image_seq_length=(side // 28) ** 2
+    )
     return tiny_parts.saved(folder, model, processor)
 
 

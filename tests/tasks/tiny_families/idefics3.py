@@ -15,10 +15,8 @@ CLASS = {"idefics3": "Idefics3", "smolvlm": "SmolVLM"}
 
 def save_as(kind: str, folder: Path, side: int = 28, most: int = 56) -> Path:
     """A model of a few hundred thousand weights, with its processor. side: of a tile; most: of an image."""
-    import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
     special = [PLACEHOLDER, "<fake_token_around_image>", "<end_of_utterance>", "<global-img>", *places]
     tokenizer = tiny_parts.tokenizer(special, additional_special_tokens=special)
@@ -35,9 +33,9 @@ def save_as(kind: str, folder: Path, side: int = 28, most: int = 56) -> Path:
         parts.append(hf.SmolVLMVideoProcessor())
     processor = getattr(hf, f"{name}Processor")(
         *parts, image_seq_len=(side // 28) ** 2,
-        chat_template=tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER),
+        chat_template=tiny_parts.chat_template(PLACEHOLDER),
     )  # fmt: skip
-    return tiny_parts.saved(folder, getattr(hf, f"{name}ForConditionalGeneration")(config), processor)
+    return tiny_parts.saved(folder, tiny_parts.made(getattr(hf, f"{name}ForConditionalGeneration"), config), processor)
 
 
 TINY = {kind: partial(save_as, kind) for kind in CLASS}

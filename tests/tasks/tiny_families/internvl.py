@@ -13,10 +13,8 @@ IN_DETAIL: dict[str, Any] = {"side": 112}
 
 def save(folder: Path, side: int = 28) -> Path:
     """An InternVLForConditionalGeneration of a few hundred thousand weights, with its processor. side: of a tile."""
-    import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     named = {
         "start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": PLACEHOLDER,
         "video_token": "<video>",
@@ -34,9 +32,9 @@ def save(folder: Path, side: int = 28) -> Path:
     images = hf.GotOcr2ImageProcessor(size={"height": side, "width": side}, min_patches=1, max_patches=6)
     processor = hf.InternVLProcessor(
         images, tokenizer, hf.InternVLVideoProcessor(), image_seq_length=n_tokens,
-        chat_template=tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER),
+        chat_template=tiny_parts.chat_template(PLACEHOLDER),
     )  # fmt: skip
-    return tiny_parts.saved(folder, hf.InternVLForConditionalGeneration(config), processor)
+    return tiny_parts.saved(folder, tiny_parts.made(hf.InternVLForConditionalGeneration, config), processor)
 
 
 TINY = {"internvl": save}

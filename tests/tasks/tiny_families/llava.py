@@ -13,10 +13,8 @@ IN_DETAIL = {"side": 98}
 
 def save(folder: Path, side: int = 28, kind: str = "Llava") -> Path:
     """A LlavaForConditionalGeneration of a few hundred thousand weights, with its processor."""
-    import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     tokenizer = tiny_parts.tokenizer(["<image>"], additional_special_tokens=["<image>"])
     vision = hf.CLIPVisionConfig(**tiny_parts.TINY, image_size=side, patch_size=14)
     text = hf.LlamaConfig(**tiny_parts.language(tokenizer))
@@ -25,12 +23,12 @@ def save(folder: Path, side: int = 28, kind: str = "Llava") -> Path:
     config = getattr(hf, f"{kind}Config")(
         vision_config=vision, text_config=text, image_token_index=image_token, **of_kind
     )
-    model = getattr(hf, f"{kind}ForConditionalGeneration")(config)
+    model = tiny_parts.made(getattr(hf, f"{kind}ForConditionalGeneration"), config)
     model.generation_config.pad_token_id = 0
     processor = hf.LlavaProcessor(
         hf.CLIPImageProcessor(size={"shortest_edge": side}, crop_size={"height": side, "width": side}), tokenizer,
         patch_size=14, vision_feature_select_strategy="default", num_additional_image_tokens=1,
-        chat_template=tiny_parts.CHAT_TEMPLATE.replace("IMAGE", "<image>"),
+        chat_template=tiny_parts.chat_template(PLACEHOLDER),
     )  # fmt: skip
     return tiny_parts.saved(folder, model, processor)
 

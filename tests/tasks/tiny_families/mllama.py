@@ -16,7 +16,6 @@ def save(folder: Path, side: int = 28) -> Path:
     import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     special = [PLACEHOLDER, "<|python_tag|>", "<|begin_of_text|>"]
     tokenizer = tiny_parts.tokenizer(special, additional_special_tokens=special[:2], bos_token=special[2])
     vision = hf.MllamaVisionConfig(
@@ -28,13 +27,14 @@ def save(folder: Path, side: int = 28) -> Path:
     text = hf.MllamaTextConfig(**tiny_parts.language(tokenizer, **sizes))
     image_token = tokenizer.convert_tokens_to_ids(PLACEHOLDER)
     config = hf.MllamaConfig(vision_config=vision, text_config=text, image_token_index=image_token)
-    model = hf.MllamaForConditionalGeneration(config)
+    model = tiny_parts.made(hf.MllamaForConditionalGeneration, config)
     for name, weight in model.named_parameters():
         if "gate" in name and weight.ndim <= 1:
             torch.nn.init.ones_(weight)  # zero at the start, so that no image would reach the text
     images = hf.MllamaImageProcessor(size={"height": side, "width": side})
-    template = tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER)
-    return tiny_parts.saved(folder, model, hf.MllamaProcessor(images, tokenizer, chat_template=template))
+    return tiny_parts.saved(
+        folder, model, hf.MllamaProcessor(images, tokenizer, chat_template=tiny_parts.chat_template(PLACEHOLDER))
+    )
 
 
 TINY = {"mllama": save}

@@ -13,10 +13,8 @@ IN_DETAIL: dict[str, Any] = {"side": 98}
 
 def save(folder: Path, side: int = 28) -> Path:
     """A PaliGemmaForConditionalGeneration of a few hundred thousand weights, with its processor."""
-    import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     tokenizer = tiny_parts.tokenizer(
         [PLACEHOLDER, "<bos>"], extra_special_tokens={"image_token": PLACEHOLDER}, bos_token="<bos>"
     )
@@ -32,7 +30,7 @@ def save(folder: Path, side: int = 28) -> Path:
     images: Any = hf.SiglipImageProcessor(size={"height": side, "width": side})
     images.image_seq_length = n_tokens
     processor = hf.PaliGemmaProcessor(images, tokenizer)
-    return tiny_parts.saved(folder, hf.PaliGemmaForConditionalGeneration(config), processor)
+    return tiny_parts.saved(folder, tiny_parts.made(hf.PaliGemmaForConditionalGeneration, config), processor)
 
 
 TINY = {"paligemma": save}

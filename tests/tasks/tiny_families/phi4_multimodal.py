@@ -16,10 +16,8 @@ def save(folder: Path, side: int = 64) -> Path:
 
     Its processor takes a tile to be 16 x 16 tokens of 2 x 2 patches.
     """
-    import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     named = {"image_token": PLACEHOLDER, "audio_token": "<|audio|>"}
     tokenizer = tiny_parts.tokenizer([*named.values()], extra_special_tokens=named)
     image, audio = tokenizer.convert_tokens_to_ids([*named.values()])
@@ -34,11 +32,10 @@ def save(folder: Path, side: int = 64) -> Path:
     config = hf.Phi4MultimodalConfig(vision_config=vision, audio_config=hearing, **text)
     tokenizer.model_max_length = 8192
     images = hf.Phi4MultimodalImageProcessor(size={"height": side, "width": side}, patch_size=side // 32, dynamic_hd=2)
-    template = tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER)
     processor = hf.Phi4MultimodalProcessor(
-        images, hf.Phi4MultimodalFeatureExtractor(), tokenizer, chat_template=template
+        images, hf.Phi4MultimodalFeatureExtractor(), tokenizer, chat_template=tiny_parts.chat_template(PLACEHOLDER)
     )
-    return tiny_parts.saved(folder, hf.Phi4MultimodalForCausalLM(config), processor)
+    return tiny_parts.saved(folder, tiny_parts.made(hf.Phi4MultimodalForCausalLM, config), processor)
 
 
 TINY = {"phi4_multimodal": save}

@@ -15,10 +15,8 @@ CLASS = {"pixtral": "Llava", "mistral3": "Mistral3"}
 
 def save_as(kind: str, folder: Path, most: int = 84) -> Path:
     """A model of a few hundred thousand weights, with its processor. most: pixels of an image's longer side."""
-    import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     special = [PLACEHOLDER, "[IMG_BREAK]", "[IMG_END]"]
     tokenizer = tiny_parts.tokenizer(special, additional_special_tokens=special)
     merge = 1 if kind == "pixtral" else 2
@@ -32,9 +30,11 @@ def save_as(kind: str, folder: Path, most: int = 84) -> Path:
     images = hf.PixtralImageProcessor(size={"longest_edge": most}, patch_size={"height": 14, "width": 14})
     processor = hf.PixtralProcessor(
         images, tokenizer, patch_size=14, spatial_merge_size=merge,
-        chat_template=tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER),
+        chat_template=tiny_parts.chat_template(PLACEHOLDER),
     )  # fmt: skip
-    return tiny_parts.saved(folder, getattr(hf, f"{CLASS[kind]}ForConditionalGeneration")(config), processor)
+    return tiny_parts.saved(
+        folder, tiny_parts.made(getattr(hf, f"{CLASS[kind]}ForConditionalGeneration"), config), processor
+    )
 
 
 TINY = {kind: partial(save_as, kind) for kind in CLASS}

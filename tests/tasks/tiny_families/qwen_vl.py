@@ -23,10 +23,8 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 
 def save_as(kind: str, folder: Path, max_side: int = 84) -> Path:
     """A model of a model_type, of a few hundred thousand weights, with its processor."""
-    import torch
     import transformers as hf
 
-    torch.manual_seed(0)
     special = [f"<|{name}|>" for name in ("vision_start", "vision_end", "image_pad", "video_pad")]
     tokenizer = tiny_parts.tokenizer(special, additional_special_tokens=special)
     names = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id")
@@ -44,9 +42,12 @@ def save_as(kind: str, folder: Path, max_side: int = 84) -> Path:
     images = hf.Qwen2VLImageProcessor(min_pixels=56 * 56, max_pixels=max_side**2)
     name = CLASS[kind].removesuffix("Moe")
     videos = hf.Qwen3VLVideoProcessor() if third else hf.Qwen2VLVideoProcessor()
-    template = tiny_parts.CHAT_TEMPLATE.replace("IMAGE", PLACEHOLDER)
-    processor = getattr(hf, f"{name}Processor")(images, tokenizer, videos, chat_template=template)
-    return tiny_parts.saved(folder, getattr(hf, f"{CLASS[kind]}ForConditionalGeneration")(config), processor)
+    processor = getattr(hf, f"{name}Processor")(
+        images, tokenizer, videos, chat_template=tiny_parts.chat_template(PLACEHOLDER)
+    )
+    return tiny_parts.saved(
+        folder, tiny_parts.made(getattr(hf, f"{CLASS[kind]}ForConditionalGeneration"), config), processor
+    )
 
 
 TINY = {kind: partial(save_as, kind) for kind in CLASS}
