@@ -55,9 +55,11 @@ def test_columns_are_found_by_name_and_folders_are_written_either_way(tmp_path):
 
 
 def test_spellings_of_a_tool():
-    spellings = {spelt: name for name in cholec80_boxes.INSTRUMENTS for spelt in (name, name.upper())}
-    spellings |= dict.fromkeys(("SpecimenBag", "Specimen bag", "specimen-bag", "Bag"), "specimen_bag")
-    spellings |= {" Hook ": "hook", "Scissor": "scissors", "Trocar": None, "": None}
+    spellings = {
+        **{spelt: name for name in cholec80_boxes.INSTRUMENTS for spelt in (name, name.upper())},
+        **dict.fromkeys(("SpecimenBag", "Specimen bag", "specimen-bag", "Bag"), "specimen_bag"),
+        **{" Hook ": "hook", "Scissor": "scissors", "Trocar": None, "": None},
+    }
     assert {name: cholec80_boxes.instrument_of(name) for name in spellings} == spellings
 
 
