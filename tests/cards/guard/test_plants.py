@@ -212,7 +212,8 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
 @pytest.mark.parametrize("kind", RECORDS)
 def test_a_record_that_says_more_than_it_may_is_refused(kind, publications):
     name, change, column = RECORDS[kind]
-    assert column in str(next(guard.record.leaks(with_record(publications[name], change))).column)
+    first, *_ = guard.record.leaks(with_record(publications[name], change))
+    assert column in str(first.column)
 
 
 @pytest.mark.parametrize(
