@@ -274,14 +274,19 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     with tally() as outcomes:
         logs = run_lm_eval(rest, given, _scores, arguments.shard)
     if logs:
-        try:
-            print(summary_of(logs, output), end="")
-        except MedfaithError as error:  # the run is done, and its results are saved
-            print(f"medfaith: there is no summary: {error}", file=sys.stderr)
+        print_summary(logs, output)
     return 3 if too_many_unanswered(outcomes) else 0
 
 
-def summary_of(logs: Sequence[Path], output: Path | None) -> str:
+def print_summary(logs: Sequence[Path], output: Path | None) -> None:
+    """Prints what sample logs below `output` say; why there is no summary goes to stderr, as the results are saved."""
+    try:
+        print(_summary(logs, output), end="")
+    except MedfaithError as error:
+        print(f"medfaith: there is no summary: {error}", file=sys.stderr)
+
+
+def _summary(logs: Sequence[Path], output: Path | None) -> str:
     """Of the sample logs that a run wrote below `output`."""
     from medfaith.report.results import read_results
     from medfaith.report.summary import Tail, summary

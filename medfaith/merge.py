@@ -76,7 +76,7 @@ def _merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         raise InputError(out, "holds other files", action="choose an empty or a new folder")
     shards = find(arguments.shards)
     results = merge(shards, out)
-    print(evaluation.summary_of([*out.rglob("samples_*.jsonl")], out), end="")
+    evaluation.print_summary([*out.rglob("samples_*.jsonl")], out)
     outcomes = Counter((results["config"].get("usage") or {}).get("outcomes"))
     return 3 if too_many_unanswered(outcomes, "run the shards again, which ask only these") else 0
 
