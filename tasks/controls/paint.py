@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -99,14 +100,14 @@ def _harmonic(values: np.ndarray, unknown: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=16)  # images of one source have few shapes
-def _laplacian(height: int, width: int) -> sparse.csr_array:
-    """Of a grid's cells, row by row: how many neighbours each has on the diagonal, and -1 at each neighbour."""
+def _laplacian(height: int, width: int) -> Any:
+    """Of a grid's cells, row by row: how many neighbours each has on the diagonal, -1 at each neighbour; sparse."""
     number = np.arange(height * width).reshape(height, width)
     pairs = [(number[:, :-1], number[:, 1:]), (number[:-1], number[1:])]
     first, second = (np.concatenate([pair[i].ravel() for pair in pairs]) for i in (0, 1))
     edges = sparse.coo_array((np.ones(first.size), (first, second)), (height * width,) * 2)
     links = (edges + edges.T).tocsr()
-    return (sparse.diags_array(links.sum(1)).tocsr() - links).tocsr()
+    return sparse.diags_array(links.sum(1)).tocsr() - links
 
 
 def _grain(part: np.ndarray, hole: np.ndarray, ring: np.ndarray, rng: np.random.Generator) -> np.ndarray:
