@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import sqlite3
 import subprocess
 import sys
@@ -32,6 +31,7 @@ from medfaith.tasks.wrong_lung.held_out import digest_of, read_seen
 from medfaith.training.options import check_out
 from tests.builders.test_write import rows, write
 from tests.report.report_logs import answered, write_log
+from tests.tasks.test_saved import no_file_above
 
 KILLED = """
 import os, signal, sys
@@ -64,17 +64,6 @@ def busy(within: str, where: Path) -> Iterator[None]:
         assert process.stdout.readline() == "in\n"
         yield
         process.communicate()
-
-
-@contextmanager
-def no_file_above(n_bytes: int) -> Iterator[None]:
-    """The kernel refuses a longer file, as a full disk does."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def names(folder: Path) -> list[str]:
