@@ -3,7 +3,7 @@
     uv run python benchmarks/score_presence.py
 
 Answers are short letters, as models give them to B0, and one in ten is a long distinct text, as chain-of-thought gives.
-Allowed: 20 s on one core and 1.5 GiB.
+Allowed: 20 s on one core and 1.5 GiB. Wanted: three times what reading takes, both in CPU seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from medfaith.loaders import sources
 from medfaith.tasks.contrabench import adapter
 
 FILTERS = ("b0", "m1", "m1_slot_agnostic", "m1_extended")
-LIMIT_S, LIMIT_MIB = 20, 1536
+LIMIT_S, LIMIT_MIB, WANTED = 20, 1536, 3  # wanted: of the time that reading the rows takes
 
 FIGURES: dict[str, Any] = {  # metric -> what lm-eval computes it with
     one["metric"]: np.mean if one["aggregation"] == "mean" else one["aggregation"] for one in adapter.metrics
@@ -60,10 +60,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         cxr_contrabench.build({"chexpert": root}, Path(folder), configs=["chexpert_presence"])
         file = next(Path(folder).rglob("*.parquet"))
-        start = time.perf_counter()
+        start = time.process_time()
         table: pa.Table = pq.read_table(file)
         docs = [doc | {"n_rows_skipped": 0} for doc in table.to_pylist()]
-        seconds_read = time.perf_counter() - start
+        seconds_read = time.process_time() - start
     resps = answers(len(docs), 0)
     start = time.process_time()
     results = score(docs, resps)
@@ -71,7 +71,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"rows                        {len(docs):,}, {len(FILTERS)} filters")
     print(f"scoring, CPU                {seconds:.1f} s   (allowed: {LIMIT_S})")
-    print(f"scoring / reading the rows  {seconds / seconds_read:.1f}")
+    print(f"scoring / reading the rows  {seconds / seconds_read:.1f}   (wanted: {WANTED})")
     print(f"peak memory                 {peak:.0f} MiB   (allowed: {LIMIT_MIB})")
     b0 = results["b0"]
     print(

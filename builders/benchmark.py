@@ -13,6 +13,7 @@ from typing import Any
 
 from ..loaders import sources
 from ..loaders.errors import InputError, MissingSourceError
+from ..loaders.progress import Progress
 from .label_keys import KEYS, Labels, label_key
 from .options import check
 from .parallel import Workers
@@ -197,7 +198,7 @@ class Benchmark:
         sound = {(verdict.config, verdict.split) for verdict in verdicts if not verdict.problems}
         return [
             v if v.problems else replace(v, problems=tuple(self.check(folder, v.config, v.split, sound)))
-            for v in verdicts
+            for v in Progress(verdicts, title=f"comparing the splits of {folder.name}", unit="splits")
         ]
 
 

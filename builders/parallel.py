@@ -14,9 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from ..loaders.errors import InputError, MedfaithError
+from ..loaders.progress import Progress
 
 WITHIN = 20  # seconds in which a scheduler answers and has a worker
 IDLE = 20  # seconds after which a process without work ends, also where this one was killed
@@ -67,7 +66,7 @@ class Workers:
 
         Args:
             work: it and what it takes and returns can be pickled. What it raises comes from the iterator.
-            title, unit, total: of a progress bar, which counts the `length` of each finished task.
+            title, unit, total: as of `Progress`, which counts the `length` of each finished task.
             reads: what every worker of a cluster has to find at the same place.
             small: threads of this machine do it, cluster or not: it mostly waits for files, or leaves Python's lock.
             gpu: a cluster gives it to workers with the resource GPU, one at a time each. Here this process does it.
@@ -90,7 +89,7 @@ class Workers:
             results = nullcontext(_parallel(work, drawn(), n_jobs=self.count, backend="threading"))
         else:
             results = _by_processes(work, drawn(), self.count)
-        with results as done, tqdm(total=total, desc=title, unit=f" {unit}", disable=None, leave=False) as bar:
+        with results as done, Progress(title=title, total=total, unit=unit) as bar:
 
             def ticking() -> Iterator[Done]:
                 for result in done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from ..loaders import json_text, limits
 from ..loaders.errors import InputError
+from ..loaders.progress import Progress
 from .label_keys import KEYS
 from .write import RECORD, Family, summarise
 
@@ -62,7 +63,7 @@ def verify_repository(
     record = _read_record(folder)
     reference = next((r for r in references if _comparable(r, record)), None)
     verdicts = []
-    for key, recorded in record["splits"].items():
+    for key, recorded in _shown(folder, record["splits"]):
         config, split = key.split("/")
         family = families(config)
         table, problems = _read_split(folder, config, split, family)
@@ -89,6 +90,15 @@ def verify_repository(
     if extra:
         raise InputError(folder, f"holds {', '.join(sorted(extra))}, which {RECORD} does not list", action=REBUILD)
     return verdicts
+
+
+def _shown(folder: Path, splits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The splits, with their progress by the size of their files."""
+    sizes = {path: path.stat().st_size for path in folder.glob("*/*.parquet") if path.is_file()}
+    with Progress(title=f"verifying {folder.name}", total=sum(sizes.values()), unit="B") as bar:
+        for key, recorded in splits.items():
+            yield key, recorded
+            bar.update(sum(n for path, n in sizes.items() if str(path).startswith(f"{folder / key}-")))
 
 
 def read_split(folder: Path, config: str, split: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -135,7 +145,7 @@ def faults_of_record(record: Any) -> list[str]:
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     try:
-        record = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES))
+        record = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES).decode())
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
     if wrong := faults_of_record(record):

@@ -14,6 +14,7 @@ import os
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -85,7 +86,7 @@ def write_repository(
         )
     try:
         with whole_folder(target) as folder:
-            work, title = partial(_write_split, folder, families), f"write {name}"
+            work, title = partial(_write_split, folder, families), f"writing {name}"
             with workers.each(
                 work, pieces(splits, 1), title=title, unit="splits", total=len(splits), small=True
             ) as made:
@@ -108,8 +109,10 @@ def _write_split(folder: Path, families: Callable[[str], Family], task: Sequence
     (split,) = task
     family = families(split.config)
     table = split.make().cast(family.features.arrow_schema)
-    write_split(folder, split.config, split.name, table)
-    return summarise(table, family.counted)
+    with ThreadPoolExecutor(1) as beside:  # both leave Python's lock: to compress, and to hash
+        summary = beside.submit(summarise, table, family.counted)
+        write_split(folder, split.config, split.name, table)
+        return summary.result()
 
 
 def write_split(folder: Path, config: str, split: str, table: pa.Table) -> None:
@@ -156,7 +159,7 @@ def sha256_of_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str,
     times = Counter(path.name for path in files)
     alone = (path.name if times[path.name] == 1 else f"{path.parent.name}/{path.name}" for path in sorted(files))
     named = pieces(list(zip(sorted(files), alone, strict=True)), FILES_A_TASK)
-    with workers.each(_hashes, named, title="hash label files", unit="files", total=len(files), small=True) as hashed:
+    with workers.each(_hashes, named, title="hashing files", unit="files", total=len(files), small=True) as hashed:
         hashes = {name: digest for of_task in hashed for name, digest in of_task}
     if len(hashes) <= FEW:
         return dict(sorted(hashes.items()))

@@ -36,6 +36,7 @@ import pyarrow as pa
 
 from . import coco, json_text, limits, plain_yaml
 from .errors import InputError
+from .progress import Progress
 from .vindr_cxr import CLASSES, class_of
 
 CATEGORIES, CLASSES_TXT, DATA_YAML = "categories.json", "classes.txt", "data.yaml"
@@ -205,7 +206,7 @@ def _box(
 
 def _yolo(paths: Sequence[Path], names: Path | None) -> Iterator[_Box]:
     classes = _yolo_classes(names, paths[0].parent)
-    for path in paths:
+    for path in Progress(paths, title="reading detected boxes", unit="files"):
         for row, line in enumerate(_read_text(path).splitlines(), 1):
             fields = line.split()
             if not fields:

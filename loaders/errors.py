@@ -120,14 +120,19 @@ _NETWORK = ("aiohttp", "httpcore", "httpx", "httpx2", "huggingface_hub", "openai
 _STILL_THERE = "check that the disk or share it lies on is still there, and run it again"
 _AWAY = (errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ESTALE, errno.EHOSTDOWN)
 
+_PATHS = {  # what pathlib says of a path, and what to do
+    "Could not determine home": "a path begins with ~: name a user of this machine behind it, or write the whole path",
+    "Symlink loop": "the link leads to itself: name another path, or mend the link",  # before Python 3.13
+}
+
 
 def _advice(error: Exception) -> str | None:
     """What a user can do about an error of the network, of a library that reads models, or of the disk; None: a bug."""
     libraries = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     if isinstance(error, ConnectionError | TimeoutError) or libraries & {*_NETWORK}:
         return "check the address or the name, that the server runs and answers, and the key if it takes one"
-    if isinstance(error, RuntimeError) and str(error).startswith("Could not determine home"):
-        return "a path begins with ~: name a user of this machine behind it, or write the whole path"
+    if isinstance(error, RuntimeError) and (known := [words for words in _PATHS if str(error).startswith(words)]):
+        return _PATHS[known[0]]
     if "safetensors" in "".join(libraries) or re.search(
         r"inline_container(?!.*Reader)", str(error)
     ):  # torch's own writer

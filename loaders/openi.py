@@ -13,7 +13,7 @@ import io
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from . import csv_table, limits
 from .errors import ImageError, InputError
+from .progress import Progress
 
 ARCHIVE = "NLMCXR_reports.tgz"
 REPORTS_CSV, PROJECTIONS_CSV = "indiana_reports.csv", "indiana_projections.csv"
@@ -81,10 +82,9 @@ def label_files(root: Path) -> list[Path]:
     return pair
 
 
-def read_reports(root: Path, progress: Callable[[int, int], None] | None = None) -> list[Report]:
+def read_reports(root: Path) -> list[Report]:
     """All reports of one copy, in numeric order of uid (CXR1, CXR2, CXR3, ...).
 
-    `progress(done, total)`, in reports, is called after each one.
     Raises InputError naming the file (and the row and column of a csv) that is not as released.
     """
     files = label_files(root)
@@ -97,15 +97,13 @@ def read_reports(root: Path, progress: Callable[[int, int], None] | None = None)
         reports, total = ((where, _parse(data, where)) for where, data in documents), len(documents)
     numbered: dict[int, Report] = {}
     first_seen: dict[str, str | Path] = {}  # uid or image key -> where
-    for done, (where, report) in enumerate(reports, 1):
+    for where, report in Progress(reports, title="reading reports of openi", total=total, unit="reports"):
         for name in (report.uid, *(image.key for image in report.images)):
             if name in first_seen:
                 found = f"{name} was already in {first_seen[name]}"
                 raise InputError(where, found, expected="each report and each image once", action=ACTION)
             first_seen[name] = where
         numbered[int(report.uid.removeprefix("CXR"))] = report
-        if progress is not None:
-            progress(done, total)
     if not numbered:
         raise InputError(files[0], "holds no report", expected=EXPECTED, action=ACTION)
     return [numbered[number] for number in sorted(numbered)]

@@ -1,7 +1,7 @@
 """The `medfaith` command: arguments in, one call into a room, a table or a path out.
 
 Exit status 0 when the job is done, 2 when the input or the environment has to be mended first; the message says how.
-`medfaith eval` ends with 3 where a server has left more than 1% of the rows unanswered.
+`medfaith eval` and `merge` end with 3 where a server has left more than 1% of the rows unanswered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import build, models, phantom, publish, read
+from medfaith import build, merge, models, phantom, publish, read
 from medfaith import eval as evaluation
 from medfaith.annotate import command as annotate
 from medfaith.audit import command as audit
@@ -32,7 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.words = words
     if rest and not getattr(arguments, "passes_on", False):
         command.error(f"unrecognized arguments: {' '.join(rest)}")
-    return exit_status(partial(arguments.job, arguments, rest))
+    from medfaith.loaders.progress import libraries_in_lines
+
+    with libraries_in_lines():
+        return exit_status(partial(arguments.job, arguments, rest))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -88,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
 
     models.add_jobs(jobs)
     evaluation.add_jobs(jobs)
+    merge.add_jobs(jobs)
     audit.add_jobs(jobs)
     report.add_jobs(jobs)
     compare.add_jobs(jobs)

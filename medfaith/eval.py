@@ -19,6 +19,7 @@ from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import ABOUT
 from medfaith.tasks.controls import CONTROLS
+from medfaith.tasks.shards import read_shard
 
 _SECRET = re.compile(r"(?i)(\w*(?:token|key|secret|password))=[^,\s'\"]+")  # in --model_args
 # Options that the tasks take as they are.
@@ -51,6 +52,13 @@ def add_jobs(jobs: Any) -> None:
         metavar="DIR",
         help="folder for heatmaps of where the model looks; a repeated run computes only the missing ones (default: "
         "make no heatmaps; models that cannot make any ignore this option)",
+    )
+    job.add_argument(
+        "--shard",
+        type=read_shard,
+        metavar="I/N",
+        help="ask only every Nth patient of each task, as machine I of N; medfaith merge puts the shards together "
+        "(default: ask all patients)",
     )
     dry_run_option(job)
     job.set_defaults(job=_eval, passes_on=True)
@@ -195,14 +203,6 @@ def _build(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16] + told
 
 
-def no_bars_in_a_pipe() -> None:
-    """Bars of datasets are for terminals."""
-    if not sys.stderr.isatty():
-        import datasets
-
-        datasets.disable_progress_bars()
-
-
 def with_store(rest: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
     """lm_eval's arguments with the places for what a model keeps among its own: heatmaps and answers.
 
@@ -266,23 +266,22 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from medfaith.tasks.run import run_lm_eval, what_it_takes
 
     given = metadata(arguments)
-    no_bars_in_a_pipe()
     output = _output(rest)
     rest = with_host(with_store(rest, arguments.heatmaps, output), given)
     if arguments.dry_run:
-        print(what_it_takes(in_dry_run(rest), given))
+        print(what_it_takes(in_dry_run(rest), given, arguments.shard))
         return 0
     with tally() as outcomes:
-        logs = run_lm_eval(rest, given, _scores)
+        logs = run_lm_eval(rest, given, _scores, arguments.shard)
     if logs:
         try:
-            print(_summary(logs, output), end="")
+            print(summary_of(logs, output), end="")
         except MedfaithError as error:  # the run is done, and its results are saved
             print(f"medfaith: there is no summary: {error}", file=sys.stderr)
     return 3 if too_many_unanswered(outcomes) else 0
 
 
-def _summary(logs: Sequence[Path], output: Path | None) -> str:
+def summary_of(logs: Sequence[Path], output: Path | None) -> str:
     """Of the sample logs that a run wrote below `output`."""
     from medfaith.report.results import read_results
     from medfaith.report.summary import Tail, summary

@@ -6,7 +6,6 @@ import argparse
 import functools
 import os
 import sqlite3
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 from medfaith.evaluate_metrics.reading.chat import Complete, Messages, chat_endpoint, replies, transformers_chat
 from medfaith.evaluate_metrics.reading.language_model import Ask
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.progress import Progress
 
 _CONNECT = 10  # seconds in which a server has to answer at all
 _ACTIONS = {
@@ -85,7 +85,6 @@ def language_model(
         MedfaithError: no connection, no such model, a model that cannot answer, or a file that is no such cache.
     """
     from jinja2 import TemplateError
-    from tqdm import tqdm
 
     kind = "endpoint" if url else "local"
     opened = functools.cache(functools.partial(_endpoint, url, model, api_key) if url else lambda: _local(model))
@@ -98,7 +97,7 @@ def language_model(
             raise MedfaithError(f"extractor {model}: {reason}\n  what to do: {_ACTIONS[kind]}") from error
 
     def ask(prompts: Sequence[Messages | None]) -> list[str]:
-        bar = functools.partial(tqdm, desc="extractor", unit=" answers", disable=None, leave=False, file=sys.stderr)
+        bar = functools.partial(Progress, title="reading answers again", unit="answers")
         try:
             return replies(prompts, complete, model=model, cache=cache, progress=bar)
         except (sqlite3.Error, ValueError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,15 +101,9 @@ def _upload_arguments(job: argparse.ArgumentParser) -> None:
 
 def print_against(folders: Sequence[Path], repo_id: str) -> int:
     """Prints how a build differs from a published one; returns the exit status. folders: one of them is the build."""
-    import datasets
-    from huggingface_hub.utils import disable_progress_bars
-
     from medfaith.cards import publication
     from medfaith.cards.publish.against import against
 
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-        disable_progress_bars()
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
         found, action = "is no name of a data set on the Hub", "name the published one"
         raise InputError(f"--against {repo_id!r}", found, expected="ORG/NAME", action=action)
@@ -187,13 +180,11 @@ def _publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 def _send(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[Path, str]]) -> int:
     """Plans all uploads before the first one; prints each file and what becomes of it."""
-    from huggingface_hub.utils import disable_progress_bars, logging
+    from huggingface_hub.utils import logging
 
     from medfaith.cards.publish import hub
 
     logging.set_verbosity_error()  # its warnings about what it tries again show tracebacks
-    if not sys.stderr.isatty():
-        disable_progress_bars()
     api = hub.client()
     plans = _plans(arguments, api, repo_type, [folder for folder, _ in staged])
     for plan in plans:

@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.reading import language_model
 from medfaith.evaluate_metrics.reading.agreement import closed_agreement
 from medfaith.evaluate_metrics.reading.choice import parse_answer
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
-from medfaith.loaders import json_text
+from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_file
 from medfaith.printing import percent, table
@@ -100,7 +100,8 @@ def read_rows(path: Path) -> list[Row]:
     Raises InputError naming the file, the line and the field for what is missing or of another type.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: a JSON text may hold other ends of line
+        text = limits.read_bytes(path, limits.JSON_BYTES).decode()
+        lines = text.split("\n")  # not splitlines: a JSON text may hold other ends of line
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, f"cannot be read ({error})", expected=_EXPECTED, action="name such a file") from None
     rows = [_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]

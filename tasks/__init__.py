@@ -53,8 +53,14 @@ ABOUT = {
 # Models that take `store`, the folder to keep their heatmaps in.
 EXPLAINED = (*BASELINES, *LOOKING, "medfaith-contrastive", "medfaith-explained-vlm", "medfaith-alignment")
 
+# Reference models whose answer to a row depends on the other rows that are asked.
+COUNTING = ("majority", "question_prior", "mirage")
+
 # Models that take `answers`, the file to keep their answers in.
 KEEPING = (SERVER, "medfaith-hf-vlm", "medfaith-explained-vlm")
+
+# Arguments of models that do not change what is answered.
+NO_MATTER = {"answers", "concurrency", "max_retries", "timeout", "prompt_price", "answer_price"}
 
 
 def include_path() -> Path:

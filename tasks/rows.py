@@ -18,10 +18,10 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError
 from PIL import Image
 from pyarrow import parquet
-from tqdm import tqdm
 
 from ..loaders import images, limits, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
+from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
 from .controls.rows import OF_OTHERS, PLACE, change, controlled
@@ -418,7 +418,7 @@ def _check_images(
     check = images.open_image if skip else images.locate
     kept = []
     columns = [name for name in ("id", "images", "edit", "control") if name in rows.column_names]
-    bar = tqdm(rows.select_columns(columns), desc="look for images", disable=None, leave=False)
+    bar = Progress(rows.select_columns(columns), title="looking for images", unit="rows")
     for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
         edited = edit if row.get("edit") else None
         used = [*row["images"], *(edited.references(row["edit"]) if edited else ())]

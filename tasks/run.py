@@ -17,12 +17,13 @@ from typing import Any, cast
 from unittest import mock
 
 import numpy as np
-from tqdm import tqdm
 
 from ..loaders.errors import MedfaithError
-from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models
+from ..loaders.progress import Progress
+from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models, shard_marker
 from .controls import needs_an_image
-from .saved import saved
+from .saved import output_folder, saved
+from .shards import Shard, asking, refuse
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
 PREFIX = "medfaith_"  # of the names of all tasks of this package
@@ -33,12 +34,16 @@ OURS = {
 
 
 def run_lm_eval(
-    arguments: Sequence[str], metadata: Mapping[str, Any], shown: Callable[[Mapping[str, Any]], str]
+    arguments: Sequence[str],
+    metadata: Mapping[str, Any],
+    shown: Callable[[Mapping[str, Any]], str],
+    shard: Shard | None = None,
 ) -> list[Path]:
     """`lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered.
 
     shown: what to print of lm-eval's results in place of its own table, where every task is of medfaith and no sample
     log is kept. Nothing is printed of those that are kept.
+    shard: the part of the patients to ask, of which a marker is written last; by default all are asked.
 
     Returns the sample logs of medfaith's tasks that it wrote, none without --log_samples.
 
@@ -58,10 +63,14 @@ def run_lm_eval(
             config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
             _refuse_no_image(config.model, metadata.get("control"))
         _refuse_blind_caches(config)
+        if shard is not None:
+            refuse(config, metadata, shard, ours=_all_ours(config.tasks))
         preflight.check(config, metadata)
         try:
-            with saved(config.output_path) as places, contextlib.ExitStack() as patches:
+            with saved(config.output_path) as written, contextlib.ExitStack() as patches:
+                rows = patches.enter_context(asking(shard)) if shard is not None else {}
                 patches.enter_context(_quick_collections())
+                patches.enter_context(_shown_rows())
                 if _all_ours(config.tasks):
                     patches.enter_context(_own_task_files())
                     patches.enter_context(_own_table((lambda _: "") if config.log_samples else shown))
@@ -70,15 +79,21 @@ def run_lm_eval(
             if not str(error).startswith(("Tasks not found", "No tasks specified")):
                 raise
             raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
-    return sorted(path for path in places if path.name.startswith(f"samples_{PREFIX}"))
+    folder = output_folder(config.output_path)
+    if shard is not None and folder is not None and written:  # of the processes of accelerate, one writes
+        shard_marker.write(folder, shard, shard_marker.asked(config, metadata), rows, written)
+        print(
+            f"medfaith: shard {shard} has ended in {folder}; medfaith merge puts the shards together", file=sys.stderr
+        )
+    return sorted(path for path in written if path.name.startswith(f"samples_{PREFIX}"))
 
 
-def what_it_takes(arguments: Sequence[str], metadata: Mapping[str, Any]) -> str:
+def what_it_takes(arguments: Sequence[str], metadata: Mapping[str, Any], shard: Shard | None = None) -> str:
     """What `run_lm_eval` would send to a server: its model is in a dry run, and nothing is saved. Raises as it does."""
     from .models.server_usage import DryRunEnd
 
     try:
-        run_lm_eval(arguments, metadata, shown=lambda results: "")
+        run_lm_eval(arguments, metadata, lambda results: "", shard)
     except DryRunEnd as end:
         return str(end)
     raise AssertionError("the model was not in a dry run")
@@ -178,6 +193,24 @@ def _quick_collections() -> Iterator[None]:
                 gc.unfreeze()
 
 
+@contextlib.contextmanager
+def _shown_rows() -> Iterator[None]:
+    """lm-eval shows nothing while it reads rows and scores them, which with heatmaps takes as long as the answers."""
+    from lm_eval.api.task import Task
+
+    of_task = Task.doc_iterator
+
+    def rows(task: Any, *, rank: int = 0, world_size: int = 1, **named: Any) -> Any:
+        doing = "scoring" if getattr(task, "_instances", None) else "reading"
+        n = len(named.get("samples") or task.eval_docs)
+        total = len(range(rank, min(n, int(named.get("limit") or n)), world_size))
+        found = of_task(task, rank=rank, world_size=world_size, **named)
+        return Progress(found, title=f"{doing} rows of {task.config.task}", total=total, unit="rows", quiet=rank != 0)
+
+    with mock.patch.object(Task, "doc_iterator", rows):
+        yield
+
+
 @dataclass(frozen=True)
 class Model:
     """A model of lm-eval, and how it is asked.
@@ -261,7 +294,7 @@ def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any
             task.set_config(key="generation_kwargs", value=dict(model.generation), update=True)
     _seed(model.seeds)
     asked = model.answering
-    with _quick_collections():
+    with _quick_collections(), _shown_rows():
         result = evaluate(asked, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, **model.options)
     if logs is not None:
         told = {"model": model.name, "model_args": dict(model.arguments), "gen_kwargs": dict(model.generation)}
@@ -289,8 +322,8 @@ def run_baselines(
     results = {}
     with contextlib.redirect_stderr(io.StringIO()):
         loaded = load_tasks(task, metadata)
-    # lm-eval shows a bar for every model and task; one over the models says as much, on a terminal only.
-    for name, (model, arguments) in tqdm(chosen.items(), desc="models", disable=None, leave=False, file=sys.stderr):
+    # lm-eval shows a bar for every model and task; one over the models says as much.
+    for name, (model, arguments) in Progress(chosen.items(), title="asking the models", unit="models"):
         with contextlib.redirect_stderr(io.StringIO()):
             result = answer(loaded, reference_model(model, **arguments), None if logs is None else logs / model)
         results[name] = {k: result[k] for k in ("results", "n-samples", "versions")}

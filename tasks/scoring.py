@@ -34,6 +34,7 @@ class Record(dict[str, Any]):
 class Same(str):
     """Stands for a record under every metric but its first: a sample log shows an empty text there."""
 
+    __slots__ = ("record",)  # half a million of them in a large run
     record: Record
 
 
@@ -43,6 +44,20 @@ def under_each(names: Sequence[str], record: Mapping[str, Any]) -> dict[str, Any
     same = Same()
     same.record = first
     return {name: same if number else first for number, name in enumerate(names)}
+
+
+def logged_values(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """What `process_results` returned for a row, from its line in a sample log."""
+    values, record = {}, Record()
+    for name in sample["metrics"]:
+        value = sample[name]
+        if isinstance(value, dict):
+            value = record = Record(value)
+        elif value == "":
+            value = Same()
+            value.record = record
+        values[name] = value
+    return values
 
 
 class Scorer:

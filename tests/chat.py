@@ -56,7 +56,7 @@ def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lam
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{http.server_address[1]}/v1", requests

@@ -5,19 +5,17 @@ Each plan takes a build's request whose configs are all of its own source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
-from tqdm import tqdm
 
 from ...loaders import chexpert as chexpert_labels
 from ...loaders import chexstruct as chexstruct_labels
 from ...loaders import openi as openi_reports
 from ...loaders import rexvqa as rexvqa_items
 from ...loaders.errors import InputError
+from ...loaders.progress import Progress
 from ..benchmark import Repository, Request
 from ..label_keys import as_table
 from ..write import Split
@@ -34,8 +32,8 @@ def plan_chexpert(request: Request) -> Repository:
     files = {s: path for s, path in chexpert_labels.label_files(root).items() if s in ("train", "validation")}
     if not files:
         raise InputError(root, "holds neither train.csv nor valid.csv", action=chexpert_labels.ACTION)
-    with _bar("read chexpert", files.items()) as bar:
-        tables = {s: chexpert.studies(chexpert_labels.read_labels(path, s), path) for s, path in bar}
+    read = Progress(files.items(), title="reading chexpert", unit="files")
+    tables = {s: chexpert.studies(chexpert_labels.read_labels(path, s), path) for s, path in read}
 
     def make(config: str, split: str, wording: Wording) -> Callable[[], pa.Table]:
         return partial(chexpert.questions, tables[split], config, split, seed=request.seed, wording=wording)
@@ -60,13 +58,7 @@ def plan_chexpert(request: Request) -> Repository:
 def plan_openi(request: Request) -> Repository:
     """Report-derived absence, its variant, and the few-shot pool taken from it."""
     root = request.root("openi")
-    with tqdm(desc="read openi", unit=" reports", disable=None, leave=False) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        reports = openi_reports.read_reports(root, progress=show)
+    reports = openi_reports.read_reports(root)
     items = openi.report_absence(reports, seed=request.seed)
     wordings = {config: plain_and_wording(config, request.options)[1] for config in (*request.configs, openi.PROTOCOL)}
     makers = {config: partial(openi.questions, items, wording=wording) for config, wording in wordings.items()}
@@ -112,10 +104,3 @@ def _with_fewshot(makers: Mapping[str, Callable[[], pa.Table]], request: Request
 
 def _same(rows: pa.Table) -> pa.Table:
     return rows
-
-
-@contextmanager
-def _bar(title: str, items: Any) -> Iterator[Any]:
-    """A progress bar on a terminal, nothing in a pipe."""
-    with tqdm(items, desc=title, disable=None, leave=False) as bar:
-        yield bar

@@ -27,6 +27,7 @@ from .checks import pair_violations, question_violations, tpt_violations, vpt_vi
 from .questions import questions
 from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
+from .spool import Spool
 
 # Config -> the source whose repository holds it. Each has two partners, `<config>_tpt` and `<config>_vpt`.
 CONFIGS = {"vindr": vindr.SOURCE, "mimic": mimic.SOURCE}
@@ -134,9 +135,10 @@ def _make(config: str, roots: Mapping[str, Path], request: Request) -> Repositor
     masks = anatomy_masks.open_masks(roots[f"{CONFIGS[config]}_anatomy"], options.anatomies)
     rule = Rule(options.measure, options.threshold, options.places)
     made: dict[str, list[Scene]] = {}
+    spool = Spool()
     for split in list(pictures):  # what is no longer needed leaves the memory
-        title, of_one = f"relations {config}/{split}", pictures.pop(split)
-        made[split], left_out = scenes(of_one, masks, rule, roots, title=title, workers=request.workers)
+        title, of_one = f"reading masks of {config}/{split}", pictures.pop(split)
+        made[split], left_out = scenes(of_one, masks, rule, roots, spool=spool, title=title, workers=request.workers)
         skipped += left_out
     n_images = sum(map(len, made.values()))
     splits = []

@@ -216,7 +216,7 @@ def pictures(
     )
     places = [roots[source] for source in mimic_cxr.REPORT_SOURCES if source in roots]
     with workers.each(
-        partial(_studies, roots=roots), tasks, title="reports", unit="studies", total=len(asked), reads=places
+        partial(_studies, roots=roots), tasks, title="reading reports", unit="studies", total=len(asked), reads=places
     ) as read:
         known = dict(zip(asked, (study for of_task in read for study in of_task), strict=True))
     digests = {study: of.digest for study, of in known.items() if of.digest is not None}

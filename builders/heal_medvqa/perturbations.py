@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import KDTree
 
+from ...loaders.progress import Progress
 from ..hashing import pick, weighted_pick
 from .questions import cooccurring, mask, plausible_absences, reference
 from .relations import Scene
@@ -77,21 +78,23 @@ def vpt(
     for number, row in enumerate(positive):
         asked.setdefault(row["anatomy"], []).append(number)
     pairs: dict[int, dict[str, Any]] = {}
-    for anatomy, numbers in asked.items():  # one after another, so that the donors of one alone are in memory
-        donors = Donors([s for s in in_order if anatomy in s.regions], anatomy, donor_diagnosis)
-        for number in sorted(numbers, key=lambda n: positive[n]["diseases"][0]):
-            row = positive[number]
-            row_id = f"{row['id']}/region"
-            donor = donors.choose(_scene(row, of_image), row["diseases"][0], row_id, seed)
-            if donor is not None:
-                pairs[number] = {
-                    "id": row_id,
-                    "original_id": row["id"],
-                    "region": row["region"],
-                    "donor": reference(donor),
-                    "donor_region": mask(donor.regions[anatomy]),
-                    "donor_diseases": sorted(donor.picture.diseases),
-                }
+    with Progress(title="searching donors", total=len(positive), unit="questions") as bar:
+        for anatomy, numbers in asked.items():  # one after another, so that the donors of one alone are in memory
+            donors = Donors([s for s in in_order if anatomy in s.regions], anatomy, donor_diagnosis)
+            for number in sorted(numbers, key=lambda n: positive[n]["diseases"][0]):
+                row = positive[number]
+                row_id = f"{row['id']}/region"
+                donor = donors.choose(_scene(row, of_image), row["diseases"][0], row_id, seed)
+                if donor is not None:
+                    pairs[number] = {
+                        "id": row_id,
+                        "original_id": row["id"],
+                        "region": row["region"],
+                        "donor": reference(donor),
+                        "donor_region": mask(donor.regions[anatomy]),
+                        "donor_diseases": sorted(donor.picture.diseases),
+                    }
+                bar.update()
     return [pairs[number] for number in sorted(pairs)]
 
 

@@ -10,7 +10,8 @@ drew.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,29 +98,60 @@ class Rule:
 
 
 class Regions(Mapping[str, rle.Rle]):
-    """Anatomy -> COCO RLE, packed: those of all images are in memory at once, and text of a scaled mask repeats itself.
+    """Anatomy -> COCO RLE of one image, packed: the text of a scaled mask repeats itself.
 
     >>> Regions({"heart": {"size": [2, 3], "counts": "06"}})["heart"]
     {'size': [2, 3], 'counts': '06'}
     """
 
-    __slots__ = ("_packed",)
+    __slots__ = ("_parts", "names", "size")
 
     def __init__(self, regions: Mapping[str, rle.Rle]) -> None:
-        self._packed = {
-            name: (*region["size"], zlib.compress(region["counts"].encode("ascii"), 1))
-            for name, region in regions.items()
-        }
+        self.names = tuple(regions)
+        height, width = next((region["size"] for region in regions.values()), (0, 0))
+        self.size = (height, width)
+        self._parts = [zlib.compress(region["counts"].encode("ascii"), 1) for region in regions.values()]
+
+    def part(self, number: int) -> bytes:
+        """The packed counts of the region of this number."""
+        return self._parts[number]
 
     def __getitem__(self, name: str) -> rle.Rle:
-        height, width, counts = self._packed[name]
-        return {"size": [height, width], "counts": zlib.decompress(counts).decode("ascii")}
+        if name not in self.names:
+            raise KeyError(name)
+        counts = zlib.decompress(self.part(self.names.index(name)))
+        return {"size": [*self.size], "counts": counts.decode("ascii")}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._packed)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self._packed)
+        return len(self.names)
+
+
+class Extents(Mapping[str, tuple[float, float]]):
+    """Anatomy -> (width, height), packed: those of all images are in memory at once.
+
+    >>> Extents(("heart",), [0.25, 0.5])["heart"]
+    (0.25, 0.5)
+    """
+
+    __slots__ = ("_names", "_numbers")
+
+    def __init__(self, names: tuple[str, ...], numbers: Iterable[float]) -> None:
+        self._names, self._numbers = names, array("d", numbers)
+
+    def __getitem__(self, name: str) -> tuple[float, float]:
+        if name not in self._names:
+            raise KeyError(name)
+        at = 2 * self._names.index(name)
+        return self._numbers[at], self._numbers[at + 1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +175,10 @@ class Scene:
 def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rle], rule: Rule) -> Scene:
     """The scene of a picture of (width, height) `size` with these regions."""
     width, height = size
-    names = list(regions)
-    extents = {}
-    for name in names:
-        _, _, w, h = rle.bounding_box(regions[name])
-        extents[name] = (w / width, h / height)
+    packed = Regions(regions)
+    names = list(packed.names)
+    sides = (rle.bounding_box(regions[name])[2:] for name in names)
+    extents = Extents(packed.names, (share for w, h in sides for share in (w / width, h / height)))
     n_boxes = len(picture.boxes.labels)
     labels = (*picture.boxes.labels, *picture.contested.labels)
     related: dict[Pair, tuple[int, ...]] = {}
@@ -164,7 +195,7 @@ def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rl
         touched = set(_related(labels, names, common > 0))
         touched |= {(name, also) for name, disease in touched for also in _ALSO.get(disease, ())}
     touched |= {(name, disease) for name in names for disease in picture.unlocated}
-    return Scene(picture, width, height, Regions(regions), extents, related, frozenset(touched))
+    return Scene(picture, width, height, packed, extents, related, frozenset(touched))
 
 
 def _related(labels: Sequence[str], names: Sequence[str], holds: np.ndarray) -> dict[Pair, tuple[int, ...]]:

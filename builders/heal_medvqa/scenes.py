@@ -15,6 +15,7 @@ from ...loaders.anatomy_masks import AnatomyMasks
 from ...loaders.errors import ImageError, InputError
 from ..parallel import HERE, Workers, pieces
 from .relations import Boxes, Picture, Rule, Scene, locate
+from .spool import Spool
 
 PICTURES_A_TASK = 250
 SHARE_ASTRAY, FEWEST_ASTRAY = 0.05, 10
@@ -28,13 +29,15 @@ def scenes(
     rule: Rule,
     roots: Mapping[str, Path],
     *,
+    spool: Spool | None = None,
     title: str = "",
     workers: Workers = HERE,
 ) -> tuple[list[Scene], Counter[str]]:
     """The scenes of all pictures that have a size and a mask, in their order, and how many of what was left out.
 
     An image's size is what the source's tables say, else that of its header where the file is there, else what the
-    masks were made for.
+    masks were made for. spool: where their regions go, which stay in memory
+    otherwise.
     """
     found: list[Scene] = []
     skipped: Counter[str] = Counter()
@@ -44,7 +47,8 @@ def scenes(
         title=title, unit="images", total=len(pictures), length=lambda task: len(task[0]),
     ) as results:  # fmt: skip
         for of_task, of_task_skipped in results:
-            found += of_task
+            kept = (replace(scene, regions=spool.keep(scene.regions)) for scene in of_task) if spool else of_task
+            found += kept
             skipped += of_task_skipped
     _check_fit(found, skipped, roots)
     return found, skipped

@@ -93,9 +93,10 @@ class _Measured(NamedTuple):
 
 
 def _flow_at(camera: Camera, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    u = np.add.outer(camera.roll * y - camera.pan, -camera.zoom * x)
-    v = np.add.outer(-camera.zoom * y - camera.tilt, -camera.roll * x)
-    return np.stack([u, v]).astype(np.float32)
+    flow = np.empty((2, y.size, x.size), dtype=np.float32)  # sums of float64, of which none is kept
+    np.add.outer(camera.roll * y - camera.pan, -camera.zoom * x, out=flow[0], casting="same_kind")
+    np.add.outer(-camera.zoom * y - camera.tilt, -camera.roll * x, out=flow[1], casting="same_kind")
+    return flow
 
 
 def _measured(forward: np.ndarray, backward: np.ndarray | None, weights: np.ndarray | None) -> _Measured:
@@ -147,7 +148,7 @@ def _solve(measured: _Measured) -> Camera:
 def _settle(measured: _Measured, camera: Camera, trim: float) -> Camera:
     """Fits to the vectors nearest to the last fit, until none moves; the sum over them falls with each."""
     for _ in range(MAX_REFITS):
-        nearest, _sum = _nearest(measured, camera, trim)
+        nearest = _nearest(measured, _residual(measured, camera), trim)
         last, camera = camera, _solve(measured._replace(weight=measured.weight * nearest))
         if _farthest_apart(last, camera, measured) <= SETTLED:
             break
@@ -160,16 +161,19 @@ def _farthest_apart(one: Camera, other: Camera, measured: _Measured) -> float:
     return float(np.abs(_flow_at(one, *corners) - _flow_at(other, *corners)).max())
 
 
-def _nearest(measured: _Measured, camera: Camera, trim: float) -> tuple[np.ndarray, float]:
-    """Which vectors are not trimmed, bool (directions, h, w), and the weighted sum of their squared residuals."""
+def _residual(measured: _Measured, camera: Camera) -> np.ndarray:
+    """Squared pixels (directions, h, w) between each vector and the camera's; infinite where it weighs nothing."""
     difference = measured.flow - _flow_at(camera, measured.x, measured.y)
     residual = np.einsum("dchw,dchw->dhw", difference, difference)
-    counted = measured.weight > 0
-    residual[~counted] = np.inf
-    n = int(counted.sum())
+    residual[measured.weight == 0] = np.inf
+    return residual
+
+
+def _nearest(measured: _Measured, residual: np.ndarray, trim: float) -> np.ndarray:
+    """Which vectors are not trimmed: bool (directions, h, w)."""
+    n = int(np.count_nonzero(measured.weight))
     kept = min(n, max(FEWEST, n - int(trim * n)))
-    nearest = residual <= np.partition(residual, kept - 1, axis=None)[kept - 1]
-    return nearest, float(measured.weight[nearest] @ residual[nearest])
+    return residual <= np.partition(residual, kept - 1, axis=None)[kept - 1]
 
 
 def _start(measured: _Measured, plain: Camera, trim: float) -> Camera:
@@ -184,5 +188,11 @@ def _start(measured: _Measured, plain: Camera, trim: float) -> Camera:
         part = coarse.at(slice(rows[i], rows[i + 1]), slice(columns[j], columns[j + 1]))
         if np.count_nonzero(part.weight.any(0)) > 1:
             starts.append(_solve(part))
-    settled = [_settle(coarse, start, trim) for start in starts]
-    return min(settled, key=lambda camera: _nearest(coarse, camera, trim)[1])
+
+    def left(camera: Camera) -> float:
+        """The weighted sum of squared residuals that are not trimmed."""
+        residual = _residual(coarse, camera)
+        nearest = _nearest(coarse, residual, trim)
+        return float(coarse.weight[nearest] @ residual[nearest])
+
+    return min((_settle(coarse, start, trim) for start in starts), key=left)

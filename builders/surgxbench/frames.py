@@ -37,7 +37,7 @@ def sizes(
 ) -> list[tuple[int, int] | None]:
     """(width, height) of each image, None for one that is missing. Raises ImageError for one that cannot be read."""
     tasks, work = pieces(references, IMAGES_A_TASK), partial(_sizes, roots=roots)
-    with workers.each(work, tasks, title="frames", unit="images", total=len(references), small=True) as found:
+    with workers.each(work, tasks, title="reading frames", unit="images", total=len(references), small=True) as found:
         return [size for of_task in found for size in of_task]
 
 

@@ -73,7 +73,7 @@ def motion_of_videos(
         total = sum(len(pairs_by_video[video]) for video in tasks)
         with workers.each(
             partial(_made, flow=flow, **how), drawn, reads=reads, gpu=gpu,
-            title="motion", unit="frames", total=total, length=lambda task: len(task[1]),
+            title="computing motion", unit="frames", total=total, length=lambda task: len(task[1]),
         ) as made:  # fmt: skip
             for video, of_video in tasks.items():
                 lines[video] = [line for _ in of_video for line in next(made)]

@@ -85,7 +85,7 @@ class Silver:
         )
         with self.workers.each(
             partial(_batch, root=self.root, schema=schema, benchmark=benchmark), tasks, reads=[self.root],
-            title=f"silver, {split}", unit="images", total=len(places), length=lambda task: len(task[0]),
+            title=f"reading graphs of {split}", unit="images", total=len(places), length=lambda task: len(task[0]),
         ) as results:  # fmt: skip
             for made in results:
                 batches.append(made.rows)

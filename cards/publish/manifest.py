@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import pyarrow as pa
-from tqdm import tqdm
 
 from ...builders.label_keys import config_key, key_of
 from ...builders.rowset import row_json
+from ...loaders.progress import Progress
 from .. import policy
 from ..publication import WITHOUT_MASKS, Publication, masks
 
@@ -71,7 +71,7 @@ def _of_tables(publication: Publication, tables: Iterable[tuple[str, str, pa.Tab
     found: Splits = {}
     for config, split, rows in tables:
         key = _key(publication, config, split)
-        bar = tqdm(row_json(rows), desc=f"hash {config}/{split}", total=len(rows), disable=None, leave=False)
+        bar = Progress(row_json(rows), title=f"hashing {config}/{split}", total=len(rows), unit="rows")
         pairs = zip(_names(publication, rows, key), (hashed(row, key) for row in bar), strict=True)
         found[config, split] = dict(sorted(pairs, key=itemgetter(1)) if key else pairs)
     return found

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tqdm import tqdm
-
 from ...builders.write import sha256_of_files
 from ...loaders import chest_imagenome, mimic_cxr, openi
 from ...loaders.errors import InputError
+from ...loaders.progress import Progress
 from .. import policy
 from ..publication import Publication
 from .guard import Text
@@ -60,7 +59,7 @@ def _mimic(roots: Mapping[str, Path]) -> Iterator[Text]:
     """Of each study with an image; there are 227,835, of which many may not be at hand."""
     images = mimic_cxr.read_images(roots["mimic_cxr"], None)
     studies = images.group_by(["subject_id", "study_id"]).aggregate([]).to_pylist()
-    for study in tqdm(studies, desc="reports of mimic_cxr", disable=None, leave=False):
+    for study in Progress(studies, title="guard: reading reports of mimic_cxr", unit="reports"):
         if text := mimic_cxr.report_text(roots, study["subject_id"], study["study_id"]):
             yield Text(f"report {study['study_id']} of mimic_cxr", text)
 

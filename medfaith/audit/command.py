@@ -68,6 +68,11 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+    if any(argument.split("=", 1)[0] == "--shard" for argument in rest):
+        action = "let several machines serve the model (medfaith-server), or use medfaith eval --shard with --control"
+        raise MedfaithError(
+            f"--shard: an audit compares answers of all rows, and has no shards\n  what to do: {action}"
+        )
     for option in _OURS:
         if any(argument.split("=", 1)[0] == option for argument in rest):
             raise MedfaithError(f"{option}: medfaith audit sets it\n  what to do: leave it out; --out names the folder")
@@ -80,7 +85,6 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse_others(arguments.out)
     store = str(arguments.out / "heatmaps") if name in EXPLAINED else None
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
-    evaluation.no_bars_in_a_pipe()
     benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]
     wanted = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
     how = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from medfaith.compare.answers import Answers, all_answers
 from medfaith.evaluate_metrics.confidence.paired import Difference, paired_difference
 from medfaith.evaluate_metrics.confidence.reliance import Reliance, Share, reliance, share
+from medfaith.loaders.progress import Progress
 from medfaith.report.results import read_results
 from medfaith.report.tables import SEED
 from medfaith.tasks.controls import BLIND
@@ -75,11 +77,12 @@ def audited(out: Path, models: Sequence[str], tasks: Sequence[Task], margin: flo
         InputError: see `report.results.read_results`.
     """
     benchmarks = list(dict.fromkeys(task.benchmark for task in tasks))
-    read = {(model, task.name): _answers(out, model, task) for task in tasks for model in models}
+    logged = Progress([*product(tasks, models)], title="reading answers", unit="logs")
+    read = {(model, task.name): _answers(out, model, task) for task, model in logged}
+    pairs = Progress([*product(models, benchmarks)], title="comparing answers", unit="benchmarks")
     return [
         _audited(model, benchmark, {t: read[model, t.name] for t in tasks if t.benchmark == benchmark}, margin)
-        for model in models
-        for benchmark in benchmarks
+        for model, benchmark in pairs
     ]
 
 

@@ -6,13 +6,10 @@ logs as lm-eval writes them. A folder there is whole or absent.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
-import io
 import json
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,27 +60,13 @@ def ask(
                 say(f"{place}: {n:,} answers; {left:,} left")
                 with whole_folder(folder(out, task.name, control)) as logs, tally() as outcomes:
                     for name, model in answering.items():
-                        with _no_bars_in_a_pipe():
-                            answer(loaded, model, logs / name)
+                        answer(loaded, model, logs / name)
                     _refuse_unanswered(outcomes, place)
             except UnsupportedControlError as error:
                 say(f"{place}: {error.found}")
         else:
             say(f"{place}: the model cannot answer without an image")
         left -= n
-
-
-@contextlib.contextmanager
-def _no_bars_in_a_pipe() -> Iterator[None]:
-    """lm-eval shows a bar for every task, on a terminal or not. What medfaith's models say there is kept."""
-    if sys.stderr.isatty():
-        yield
-        return
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        yield
-    for line in said.getvalue().splitlines():
-        if line.startswith("medfaith"):
-            print(line, file=sys.stderr)
 
 
 def _refuse_unanswered(outcomes: Counter[str], place: str) -> None:

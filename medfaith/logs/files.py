@@ -14,8 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import is_partial
+from medfaith.tasks import NO_MATTER
 from medfaith.tasks.decoding.titles import title
 
 _DATE = r"_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)"
@@ -23,8 +25,6 @@ _RESULTS = re.compile(rf".*{_DATE}\.json")
 _SAMPLES = re.compile(rf"samples_(?P<task>.+){_DATE}\.jsonl")
 # A path on a machine, behind the kind of a model where it has one (gloria:PATH); NAME and ORG/NAME are none.
 _PATH = re.compile(r"(?P<kind>\w{2,}:)?(?P<path>(?:[/~.\\]|[A-Za-z]:[/\\]).*|[^/:]+/[^/]+/.+)")
-# Arguments of models that do not change what is answered.
-_NO_MATTER = {"answers", "concurrency", "max_retries", "timeout", "prompt_price", "answer_price"}
 _EXPECTED = "results_<date>.json with samples_<task>_<date>.jsonl beside it"
 _ACTION = "run lm-eval again with --output_path DIR --log_samples"
 
@@ -189,8 +189,8 @@ def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
 
 def _results(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        content = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES))
+    except (ValueError, OSError) as error:
         raise InputError(
             path, f"not JSON ({_reason(error)})", expected="a file that lm-eval wrote", action=_ACTION
         ) from error
@@ -214,7 +214,7 @@ def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
     name = arguments.get("pretrained") or arguments.get("model") or config.get("model")
     if not name:
         raise InputError(path, "names no model", column="config.model", expected="a results file of lm-eval")
-    known = {"pretrained", "model", "peft", "states_path", *_NO_MATTER}
+    known = {"pretrained", "model", "peft", "states_path", *NO_MATTER}
     rest = json.dumps({k: v for k, v in arguments.items() if k not in known}, sort_keys=True, default=str)
     return str(name), str(arguments.get("peft") or ""), rest, str(arguments.get("states_path") or "")
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from medfaith.loaders.progress import Progress
+
 from .contrabench_casebook import casebook_table
 from .contrabench_confidence import confidence_table
 from .contrabench_external import external_tables
@@ -48,11 +50,11 @@ def in_each_layout(runs: Sequence[_R], tables_of: Callable[[Sequence[_R]], list[
 
 def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
     """The matrix, the others by number, the casebook."""
-    tables = [
-        *external_tables(runs), *interval_tables(runs), *internal_tables(runs), *wording_tables(runs),
-        *confidence_table(runs),
-        *intervention_tables(runs),
+    making: list[Callable[[Sequence[Run]], list[Table]]] = [
+        external_tables, interval_tables, internal_tables, wording_tables, confidence_table, intervention_tables,
     ]  # fmt: skip
+    shown = Progress(making, title="making tables of CXR-ContraBench", unit="kinds")
+    tables = [table for make in shown for table in make(runs)]
     tables.sort(key=lambda table: (table.name != "table_09_matrix", table.name))
     casebook = casebook_table(runs)
     return [*tables, *([casebook] if casebook.rows else [])]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from medfaith.loaders.progress import Progress
+
 from .page.text import without_paths
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def missing(benchmark: str) -> list[str]:
 
 def files(figures: Mapping[str, Figure]) -> dict[str, bytes]:
     """Each figure as PNG, PDF and SVG, by the name of the file."""
-    return {f"{name}.{kind}": of_kind for name, one in figures.items() for kind, of_kind in saved(one).items()}
+    shown = Progress(figures.items(), title="saving figures", unit="figures")
+    return {f"{name}.{kind}": of_kind for name, one in shown for kind, of_kind in saved(one).items()}
 
 
 def for_page(figure: Figure) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from tqdm import tqdm
-
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.progress import Progress
 from medfaith.loaders.row_ids import read_ids
 from medfaith.logs.files import SampleFile, find_sample_files
 from medfaith.logs.lines import Logged
@@ -77,9 +75,7 @@ def read_results(paths: Sequence[Path], rows: Path | None = None) -> Results:
     foreign: set[str] = set()
     n_foreign = 0
     n_bytes = sum(file.path.stat().st_size for file in files)
-    with tqdm(
-        total=n_bytes, unit="B", unit_scale=True, desc="samples", disable=None, leave=False, file=sys.stderr
-    ) as bar:
+    with Progress(title="reading samples", total=n_bytes, unit="B") as bar:
         for file in files:
             found = read_file(file, bar.update)
             for run in found:
@@ -159,7 +155,7 @@ def _keep_newest(newest: _Newest, run: Logged, notes: list[str]) -> None:
     notes.append(f"{run.model_name}, {kept.source.task}: {dates}")
 
 
-def _with_states(runs: list[ScoredRun], bar: tqdm, notes: list[str]) -> list[ScoredRun]:
+def _with_states(runs: list[ScoredRun], bar: Progress, notes: list[str]) -> list[ScoredRun]:
     """The runs, with their hidden states where these were kept; one file is held at a time."""
     files, missing = find_states(runs)
     notes += missing

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ from medfaith.compare.answers import all_answers
 from medfaith.compare.tables import compare
 from medfaith.extractor import Extractor
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.progress import Progress
 from medfaith.loaders.visible import in_markdown
 from medfaith.loaders.whole import whole_folder
 
@@ -33,7 +34,7 @@ from .heal_tables import heal_tables
 from .image_sheets import image_sheets
 from .page.pictures import Pixels
 from .page.write import write_page
-from .pictures import files
+from .pictures import Drawn, files
 from .published import beside_the_papers
 from .results import Results, read_results
 from .second_readings import second_readings
@@ -189,28 +190,32 @@ def collect(
     (of_lung, lung_notes), (again, again_notes) = wrong_lung_tables(lung), _read_again(results, extractor)
     beside, beside_notes = _compared(paths, rows) if compared else ([], [])
     gap = in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
-    sections = [
-        Section("CXR-ContraBench", contrabench_tables(results.runs) + gap + audit_tables(read_errors(annotations))),
-        Section("HEAL-MedVQA", heal_tables(results.heal)),
-        Section("SurgXBench", surgx_tables(results.surgx)),
-        Section("That's the Wrong Lung!", of_lung + annotated.tables),
-        Section("Decoders", decoder_table(all_answers(results)[0])),
-        Section("Costs", cost_tables(run.source for run in results.with_the_image().all)),
-        Section("Second readings", again),
-        Section("Comparison", beside),
-    ]
+    making: dict[str, Callable[[], list[Table]]] = {
+        "CXR-ContraBench": lambda: contrabench_tables(results.runs) + gap + audit_tables(read_errors(annotations)),
+        "HEAL-MedVQA": lambda: heal_tables(results.heal),
+        "SurgXBench": lambda: surgx_tables(results.surgx),
+        "That's the Wrong Lung!": lambda: of_lung + annotated.tables,
+        "Decoders": lambda: decoder_table(all_answers(results)[0]),
+        "Costs": lambda: cost_tables(run.source for run in results.with_the_image().all),
+        "Second readings": lambda: again,
+        "Comparison": lambda: beside,
+    }
+    made = Progress(making.items(), title="making tables", unit="sections")
+    sections = [Section(title, make()) for title, make in made]
     sections = [Section(title, [*tables, *beside_the_papers(title, tables)]) for title, tables in _runs_last(sections)]
     notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx), *results.notes]
     notes += [*lung_notes, *annotated.notes, *again_notes, *beside_notes]
     drawn: dict[str, Figure] = {}
     if figures:
         answered = results.with_the_image()
-        for of_benchmark, left_out in (
-            contrabench_pictures(answered.runs, answered.scored),
-            heal_pictures(answered.heal),
-            surgx_pictures(results.surgx, sheet),
-            wrong_lung_pictures(lung, annotated.abnormalities),
-        ):
+        drawing: list[Callable[[], Drawn]] = [
+            lambda: contrabench_pictures(answered.runs, answered.scored),
+            lambda: heal_pictures(answered.heal),
+            lambda: surgx_pictures(results.surgx, sheet),
+            lambda: wrong_lung_pictures(lung, annotated.abnormalities),
+        ]
+        for draw in Progress(drawing, title="drawing figures", unit="benchmarks"):
+            of_benchmark, left_out = draw()
             drawn |= of_benchmark
             notes += left_out
     paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in _benchmarks(results)), _TABLES]

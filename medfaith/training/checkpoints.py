@@ -6,15 +6,16 @@ import hashlib
 import json
 import math
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.progress import Progress
 from medfaith.loaders.whole import whole_file
 
 from .settings import Settings
@@ -45,8 +46,28 @@ def trainer_arguments(folder: Path, given: Settings, *, device: str = "") -> tra
         report_to="none",
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available() and device != "cpu",
-        disable_tqdm=not sys.stderr.isatty(),
+        disable_tqdm=True,  # `ShowProgress` does that
     )
+
+
+class ShowProgress(transformers.TrainerCallback):
+    """Shows the steps of a training and its last loss; transformers' own would print to stdout, too."""
+
+    _bar: Progress
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        first, total = state.is_world_process_zero, state.max_steps
+        self._bar = Progress(title="training", total=total, unit="steps", done=state.global_step, quiet=not first)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._bar.update()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        if "loss" in (logs or {}):
+            self._bar.set_postfix(loss=(logs or {})["loss"], refresh=False)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._bar.close()
 
 
 def claim(checkpoints: Path, arguments: Mapping[str, object]) -> None:

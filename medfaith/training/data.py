@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.progress import Progress
 from medfaith.tasks import rows
 from medfaith.tasks.models.gloria_text import clean
 
@@ -99,7 +99,7 @@ def read(
             patients |= {row["patient_id"] for row in whose if clean(row["sentence"])}
         asked = stored if limit is None else stored.select(range(min(limit, len(stored))))
         examples = splits[split] = []
-        for row in tqdm(asked, desc=f"read {config}, {split}", disable=None, leave=False):
+        for row in Progress(asked, title=f"reading {config}, {split}", unit="sentences"):
             if not clean(row["sentence"]):
                 continue
             place = places.setdefault(row["image"]["key"], len(references))

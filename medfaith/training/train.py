@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
-from tqdm import tqdm
 
 from medfaith.evaluate_metrics.localization.score import score_row
 from medfaith.evaluate_metrics.localization.view import window
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.progress import Progress
 from medfaith.tasks.models.gloria import GloriaModel
 from medfaith.tasks.models.gloria_text import tokenize
 
@@ -68,7 +68,7 @@ class Trainer:
     def learn(self, batches: Sequence[Batch], optimizer: torch.optim.Optimizer) -> float:
         self.model.train()
         found = []
-        for batch in batches:
+        for batch in Progress(batches, title="round", unit="batches", quiet=len(batches) == 1):
             optimizer.zero_grad()
             loss = self._loss(batch, self.recipe)
             loss.backward()
@@ -109,7 +109,7 @@ def train(
     rng, hidden = (np.random.default_rng([options.seed, stream]) for stream in range(2))
     trainer = Trainer(model, tokenizer, data, recipe, options, hidden)
     history, rounds = History(), options.rounds or recipe.rounds
-    with torch.random.fork_rng(), tqdm(total=rounds, desc="train", disable=None, leave=False) as bar:
+    with torch.random.fork_rng(), Progress(title="training", total=rounds, unit="rounds") as bar:
         torch.manual_seed(options.seed)
         if recipe.no_attn and model.no_attn_vec is None:
             model.no_attn_vec = nn.Parameter(torch.randn(model.text_encoder.model.config.hidden_size))
@@ -142,7 +142,7 @@ def settle(model: GloriaModel, data: Data, examples: Iterable[Example], options:
     model.to(options.device).train()
     starts = range(0, len(images), options.batch_size)
     with torch.no_grad():
-        for start in tqdm(starts, desc="settle", disable=None, leave=False):
+        for start in Progress(starts, title="settling", unit="batches"):
             model.encode_images(data.images(images[start : start + options.batch_size]).to(options.device))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
@@ -165,7 +165,7 @@ def auroc(
     """AUROC of each sentence's attention on the pixels of its boxes (section 2.3), NaN where it is undefined: (n,)."""
     model.to(device).eval()
     todo, found = list(examples), []
-    for start in tqdm(range(0, len(todo), AT_ONCE), desc="score", disable=None, leave=False):
+    for start in Progress(range(0, len(todo), AT_ONCE), title="scoring attention", unit="batches"):
         own = todo[start : start + AT_ONCE]
         images, image_of = _shared(data, own)
         tokens = tokenize(tokenizer, [example.sentence for example in own]).to(device)

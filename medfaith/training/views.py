@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from medfaith.evaluate_metrics.localization.view import SIDE
 from medfaith.loaders.images import locate, open_image
+from medfaith.loaders.progress import Progress
 from medfaith.tasks.models.gloria_image import normalised, view
 
 BYTES = SIDE * SIDE  # of a view
@@ -39,7 +39,7 @@ class Views:
 
     def check(self) -> None:
         """Raises MissingSourceError or ImageError where an image is not there, before hours of training."""
-        for reference in tqdm(self._references, desc="look for images", disable=None, leave=False):
+        for reference in Progress(self._references, title="looking for images", unit="images"):
             locate(reference, self._roots)
 
     def pixels(self, numbers: Sequence[int]) -> torch.Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
@@ -62,16 +62,22 @@ def y0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     return _distinct(resps, docs, _y0)
 
 
+@lru_cache(maxsize=2**15)
+def _parsed(text: str, options: tuple[str, ...], question: str) -> Answer:
+    """`parse_answer`: lm-eval runs one filter after the other, each over the same answers."""
+    return parse_answer(text, options, question)
+
+
 def _readings(
     resps: Sequence[Sequence[str]],
     docs: Sequence[dict],
     repair: Callable[[str, Sequence[str], int | None], tuple[int | None, str]],
-    parse: Callable[[str, Sequence[str], str], Answer] = parse_answer,
+    parse: Callable[[str, tuple[str, ...], str], Answer] = _parsed,
 ) -> list[str]:
     """Readings of a repair: from question, options and choice to the choice after it and its reason."""
 
     def read(text: str, question: str, options: Sequence[str]) -> dict[str, Any]:
-        answer = parse(text, options, question)
+        answer = parse(text, tuple(options), question)
         choice, reason = repair(question, options, answer.choice)
         return _reading(answer, choice, reason)
 
@@ -131,13 +137,19 @@ def _y0(text: str, question: str, options: Sequence[str]) -> dict[str, Any]:
     return _reading(response.baseline.answer, verdict.choice, verdict.reason)
 
 
+@lru_cache(maxsize=2**10)
+def _read(reading: str) -> Mapping[str, Any]:
+    """What a filter handed on. There are few different ones, and many rows of each."""
+    return json.loads(reading)
+
+
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of the metrics that a row has.
 
     Reversals are errors of the presence side, contradictions of the absence side; the positive-only control has
     neither (sections 3.1 and 3.2). `always_a_accuracy` is what always answering A would score: it tells the layout.
     """
-    reading = json.loads(results[0])
+    reading = _read(results[0])
     choice, before, answer, negated = reading["choice"], reading["before"], doc["answer"], doc["negated"]
     values = with_interval("accuracy", choice == answer, doc["study_id"]) | {
         "parse_failure_rate": float(reading["outcome"] != "parsed"),

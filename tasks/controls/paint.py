@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from PIL import Image
 from scipy import ndimage, sparse
@@ -89,16 +91,22 @@ def _harmonic(values: np.ndarray, unknown: np.ndarray) -> np.ndarray:
     values: shape (h, w, channels); unknown: bool (h, w).
     """
     height, width, n_channels = values.shape
+    inner, outer = np.flatnonzero(unknown), np.flatnonzero(~unknown)
+    equations = _laplacian(height, width)[inner]
+    solved = values.reshape(-1, n_channels).astype(float)
+    solved[inner] = splu(equations[:, inner].tocsc()).solve(-(equations[:, outer] @ solved[outer]))
+    return solved.reshape(values.shape)
+
+
+@lru_cache(maxsize=16)  # images of one source have few shapes
+def _laplacian(height: int, width: int) -> sparse.csr_array:
+    """Of a grid's cells, row by row: how many neighbours each has on the diagonal, and -1 at each neighbour."""
     number = np.arange(height * width).reshape(height, width)
     pairs = [(number[:, :-1], number[:, 1:]), (number[:-1], number[1:])]
     first, second = (np.concatenate([pair[i].ravel() for pair in pairs]) for i in (0, 1))
     edges = sparse.coo_array((np.ones(first.size), (first, second)), (height * width,) * 2)
     links = (edges + edges.T).tocsr()
-    laplacian = sparse.diags_array(links.sum(1)).tocsr() - links
-    inner, outer = np.flatnonzero(unknown), np.flatnonzero(~unknown)
-    solved = values.reshape(-1, n_channels).astype(float)
-    solved[inner] = splu(laplacian[inner][:, inner].tocsc()).solve(-(laplacian[inner][:, outer] @ solved[outer]))
-    return solved.reshape(values.shape)
+    return (sparse.diags_array(links.sum(1)).tocsr() - links).tocsr()
 
 
 def _grain(part: np.ndarray, hole: np.ndarray, ring: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -79,13 +79,7 @@ def change(control: str | None, row: Mapping[str, Any]) -> Callable[[Image.Image
     if control in DONORS and row.get("width"):
         return lambda image: image.resize((row["width"], row["height"]), Image.Resampling.BICUBIC)
     if control in REGIONS:
-        mask = paint.moved(rle.decode(row[TARGET]), **row[PLACE])
-        whole = (
-            partial(paint.only, mask=mask)
-            if control == "only_target"
-            else partial(paint.occluded, mask=mask, seed=seed)
-        )
-        return _pixels(_of_its_size(whole, mask))
+        return _pixels(partial(_painted, control, row, seed))
     return None
 
 
@@ -93,13 +87,12 @@ def _pixels(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Image.Image
     return lambda image: Image.fromarray(change(np.asarray(image.convert("RGB"))))
 
 
-def _of_its_size(change: Callable[[np.ndarray], np.ndarray], mask: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    def checked(image: np.ndarray) -> np.ndarray:
-        if image.shape[:2] != mask.shape:
-            raise ValueError(f"height and width {image.shape[:2]}; expected {mask.shape}, the size of its region")
-        return change(image)
-
-    return checked
+def _painted(control: str, row: Mapping[str, Any], seed: int, image: np.ndarray) -> np.ndarray:
+    """The image as a control of REGIONS shows it. Only here is the mask made: rows are read more often than images."""
+    mask = paint.moved(rle.decode(row[TARGET]), **row[PLACE])
+    if image.shape[:2] != mask.shape:
+        raise ValueError(f"height and width {image.shape[:2]}; expected {mask.shape}, the size of its region")
+    return paint.only(image, mask) if control == "only_target" else paint.occluded(image, mask, seed)
 
 
 def _unsupported(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -> str:

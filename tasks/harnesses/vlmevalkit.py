@@ -17,10 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from ...loaders import images
 from ...loaders.errors import InputError
+from ...loaders.progress import Progress
 from ...loaders.whole import whole_file
 from . import questions, writing
 
@@ -89,7 +88,7 @@ def _write(arguments: argparse.Namespace) -> None:
         writer = csv.DictWriter(file, columns, restval="", delimiter="\t", lineterminator="\n")
         writer.writeheader()
         rows, split = zip(docs, stored, strict=True), task.config.dataset_kwargs["split"]
-        bar = tqdm(rows, desc=out.name, total=len(docs), disable=None)
+        bar = Progress(rows, title=f"writing {out.name}", total=len(docs), unit="rows")
         writer.writerows(records(bar, questions.resolve_roots(arguments.root), split, embed=embed))
     print(out)
 

@@ -7,7 +7,6 @@ it, and the reply says where. The models are in aligners.py and gloria.py.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, cast
@@ -15,9 +14,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from lm_eval.api.instance import Instance
 from PIL import Image
-from tqdm import tqdm
 
 from ...loaders.errors import InputError, MedfaithError
+from ...loaders.progress import Progress, say
 from ..explain.store import ATTENTION, Entry, HeatmapStore, check_readers, digest_of
 from .aligners import Aligner, Alignment, GradientAligner
 from .contrastive_encoders import usable_device
@@ -109,9 +108,8 @@ class AlignmentLM(ImageLM):
         check_readers((request.doc for request in requests), self._store.folder)
         replies, n_cut = [""] * len(requests), 0
         pairs = _opened(requests, pictures)
-        # None: no bar in a pipe
-        quiet = True if disable_tqdm or self.rank != 0 else None
-        with tqdm(total=sum(map(len, pictures.values())), desc="align sentences", disable=quiet) as bar:
+        n_pairs, quiet = sum(map(len, pictures.values())), disable_tqdm or self.rank != 0
+        with Progress(title="aligning sentences", total=n_pairs, unit="sentences", quiet=quiet) as bar:
             while batch := list(islice(pairs, self._batch_size)):
                 for pair, entry in zip(batch, self._entries(batch), strict=True):
                     similar = {name: entry.extra[name] for name in ("local", "global")}
@@ -122,7 +120,7 @@ class AlignmentLM(ImageLM):
                 bar.update(len(batch))
         if n_cut:
             cut = f"{n_cut} sentences were longer than the model takes; their ends were left out"
-            tqdm.write(f"medfaith-alignment: {cut}", file=sys.stderr)
+            say(f"medfaith-alignment: {cut}")
         return replies
 
     @property

@@ -16,9 +16,9 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.hf_vlms import HFMultimodalLM
 from lm_eval.models.utils import Collator, resize_image
 from PIL import Image
-from tqdm import tqdm
 
 from ...loaders.errors import InputError
+from ...loaders.progress import Progress
 from ..outcomes import ANSWERED, CUT, EMPTY
 from .answer_store import AnswerStore, Kept, key_of, with_repeats
 from .chat_form import Reply
@@ -91,7 +91,7 @@ class AnsweringVLM(HFMultimodalLM):
         self._refuse_cut_images(requests)
         repeats = [repeat for _, repeat in with_repeats(requests)]
         replies: dict[int, Reply] = {}
-        with AnswerStore(self._answers) as store, self._bar(len(requests), disable_tqdm, "answer") as bar:
+        with AnswerStore(self._answers) as store, self._bar(len(requests), disable_tqdm, "answering") as bar:
             for batch in self._like_hf_multimodal(list(enumerate(requests))):
                 for number, reply in self._answer(batch, repeats, store).items():
                     replies[number] = reply
@@ -126,9 +126,8 @@ class AnsweringVLM(HFMultimodalLM):
                     row=row_id(request),
                 )
 
-    def _bar(self, total: int, disable_tqdm: bool, doing: str) -> tqdm:
-        quiet = True if disable_tqdm or self.rank != 0 else None  # None: no bar in a pipe
-        return tqdm(total=total, disable=quiet, desc=doing)
+    def _bar(self, total: int, disable_tqdm: bool, doing: str) -> Progress:
+        return Progress(title=doing, total=total, unit="requests", quiet=disable_tqdm or self.rank != 0)
 
     def _look_at(self, request: Instance, reply: Reply) -> None:
         if self.rank == 0:

@@ -173,7 +173,7 @@ class ContrastiveLM(ImageLM):
             of_all = self._scores_of_all(job, quiet)
             chosen_of_all = predicted(of_all, 0, self._percentile, "per_class")
             tied_of_all = tied(of_all, 0, self._percentile, "per_class")
-        for rows in batches(range(len(job.requests)), self._batch_size, "frames", quiet):
+        for rows in batches(range(len(job.requests)), self._batch_size, "classifying frames", quiet):
             frames = [opened(job.requests[row], job.store) for row in rows]
             if of_all is None:
                 scores = self._scored(job, frames)
@@ -256,7 +256,7 @@ class ContrastiveLM(ImageLM):
     def _scores_of_all(self, job: Job, quiet: bool) -> np.ndarray:
         """The scores of all frames, which are in the store then."""
         found = [np.zeros((0, len(job.classes)))]
-        for batch in batches(job.requests, self._batch_size, "score frames", quiet):
+        for batch in batches(job.requests, self._batch_size, "scoring frames", quiet):
             frames = [opened(request, job.store) for request in batch]
             found.append(self._scored(job, frames))
             if job.store is not None:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 from lm_eval.api.instance import Instance
 from PIL import Image
-from tqdm import tqdm
 
 from ...loaders.errors import InputError
+from ...loaders.progress import Progress
 from ..explain.store import Entry, HeatmapStore, digest_of
 from .image_lm import images_of
 
@@ -127,8 +127,7 @@ def checked(request: Instance) -> Mapping[str, Any]:
 
 def batches(items: Sequence[T], size: int, what: str = "", quiet: bool = True) -> Iterator[Sequence[T]]:
     """The items, `size` at a time, with a bar unless quiet."""
-    # None: no bar in a pipe
-    with tqdm(total=len(items), desc=what, disable=True if quiet else None) as bar:
+    with Progress(title=what, total=len(items), unit="frames", quiet=quiet) as bar:
         for start in range(0, len(items), size):
             batch = items[start : start + size]
             yield batch

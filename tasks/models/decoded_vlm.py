@@ -91,7 +91,7 @@ class DecodedVLM(LocatingVLM):
         """
         if self._chosen is not None:
             if self._chosen.decoder.needs_region:
-                with self._bar(len(requests), disable_tqdm, "look for regions") as bar:
+                with self._bar(len(requests), disable_tqdm, "looking for regions") as bar:
                     for request in requests:
                         self._check_region(request, f"decoding={self._chosen.name}")
                         bar.update()
@@ -292,7 +292,7 @@ class DecodedVLM(LocatingVLM):
         """By how much the likeliest yes is above the likeliest no where the answer begins, in logits: shape (n,)."""
         yes, no = self._first_tokens(YES), self._first_tokens(NO)
         margins: list[float] = []
-        with self._bar(len(requests), False, "fit the bias") as bar:
+        with self._bar(len(requests), False, "fitting the bias") as bar:
             for start in range(0, len(requests), int(self.batch_size)):
                 batch = [self._opened(request) for request in requests[start : start + int(self.batch_size)]]
                 texts, images = [cast(Any, request.args)[0] for request in batch], [[*images_of(one)] for one in batch]

@@ -118,7 +118,7 @@ class ExplainedVLM(HFVisionLM):
             if text is not None:
                 replies[number] = self._in_protocol(requests[number], text, of_request)
         pending, same = self._pending(requests, shown, replies)
-        with self._bar(len(pending), disable_tqdm, "answer and explain") as bar:
+        with self._bar(len(pending), disable_tqdm, "answering and explaining") as bar:
             for batch in self._like_hf_multimodal(pending):
                 made = self._generated([request for _, request in batch])
                 for (number, request), (answer, tokens) in zip(batch, made, strict=True):

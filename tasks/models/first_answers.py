@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-
-from tqdm import tqdm
 
 from ...evaluate_metrics.polarity.fallback import read_packet
 from ...evaluate_metrics.reading.choice import parse_answer
 from ...evaluate_metrics.reading.diseases import extract_labels
 from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...evaluate_metrics.reading.yes_no import read_yes_no
+from ...loaders.progress import say
 from ..outcomes import CUT, EMPTY, UNANSWERED
 from .advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, in_one_line, shortened
 from .chat_form import Reply
@@ -41,7 +39,7 @@ class FirstAnswers:
         if len(self._seen) < FEW and reply.outcome != UNANSWERED:
             self._seen.append(_Seen(doc if isinstance(doc, Mapping) else {}, reply, scored))
             if len(self._seen) == FEW and (fault := _fault(self._seen)):
-                tqdm.write(f"medfaith: WARNING: {fault}", file=sys.stderr)  # between the bars of a terminal
+                say(f"medfaith: WARNING: {fault}")
 
 
 def _fault(answers: Sequence[_Seen]) -> str:

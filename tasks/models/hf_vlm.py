@@ -143,7 +143,7 @@ class HFVisionLM(DecodedVLM):
         """Of each request, what is kept, or is computed and kept. With `states` all is computed, and nothing kept."""
         scores: dict[int, Score] = {}
         path = None if states else self._answers
-        with AnswerStore(path) as store, self._bar(len(requests), disable_tqdm, "score options") as bar:
+        with AnswerStore(path) as store, self._bar(len(requests), disable_tqdm, "scoring options") as bar:
             kept = KeptScores(store, requests, self._keys)
             for batch in self._batches(requests, kept.missing):
                 made = {row.number: score for row, score in zip(batch, self._forward(batch, states), strict=True)}

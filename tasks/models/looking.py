@@ -19,6 +19,7 @@ from PIL import Image
 from medfaith.loaders import rle
 from medfaith.loaders.phantom import frontal
 from medfaith.loaders.phantom.surgery import DEEDS
+from medfaith.loaders.progress import Progress
 from medfaith.tasks.controls import TARGET, paint
 from medfaith.tasks.controls.rows import place_elsewhere, target_of_boxes
 from medfaith.tasks.explain.geometry import Geometry
@@ -84,12 +85,16 @@ class Looks(Baseline):
             check_readers((request.doc for request in requests), self._store.folder)
         return [
             self._reply(request.doc, self._saw(request), guess)
-            for request, guess in zip(requests, super()._choices(requests), strict=True)
+            for request, guess in zip(
+                Progress(requests, title="looking", unit="requests", quiet=disable_tqdm),
+                super()._choices(requests),
+                strict=True,
+            )
         ]
 
     def _choices(self, requests: list[Instance]) -> list[int]:
         choices = super()._choices(requests)
-        for number, request in enumerate(requests):
+        for number, request in enumerate(Progress(requests, title="looking", unit="requests")):
             seen = self._saw(request)
             choices[number] = request.doc["options"].index(seen.words) if seen else choices[number]
         return choices

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from lm_eval.api.instance import Instance
-from tqdm import tqdm
 
 from ...loaders.errors import InputError, MedfaithError
+from ...loaders.progress import Progress
 from . import server_access, server_scores, tally
 from .answer_store import AnswerStore, with_repeats
 from .chat_form import (
@@ -200,7 +200,7 @@ class ServerLM(ImageLM):
             self.estimate.add(self._endpoint, questions)
             return [""] * len(questions)
         scored, usage = [""] * len(questions), Usage()
-        bar = tqdm(total=len(questions), disable=True if quiet else None, desc="ask the server")
+        bar = Progress(title="asking the server", total=len(questions), unit="requests", quiet=quiet)
 
         def take(place: int, question: Question, reply: Reply, kept: bool) -> None:
             scored[place] = reply.scored

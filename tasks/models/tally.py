@@ -40,15 +40,16 @@ def sentence(outcomes: Counter[str]) -> str:
     return f"{n - whole:,} of {n:,} answers are not whole: {', '.join(listed)}" if whole < n else ""
 
 
-def too_many_unanswered(outcomes: Counter[str]) -> bool:
-    """Whether more than `LIMIT` of the rows have no answer; stderr then says so."""
+def too_many_unanswered(
+    outcomes: Counter[str], action: str = "run the same command again; it asks only these, where answers are kept"
+) -> bool:
+    """Whether more than `LIMIT` of the rows have no answer; stderr then says so, and what to do."""
     n, missing = outcomes.total(), outcomes[UNANSWERED]
     if missing <= LIMIT * n:
         return False
     print(
         f"medfaith: {missing:,} of {n:,} rows ({missing / n:.1%}) have no answer, more than {LIMIT:.0%}: the results "
-        "count them as unread\n"
-        "  what to do: run the same command again; it asks only these, where answers are kept",
+        f"count them as unread\n  what to do: {action}",
         file=sys.stderr,
     )
     return True

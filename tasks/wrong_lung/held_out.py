@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError
 
 EXPECTED = "the FILE.ckpt.json that medfaith train writes"
@@ -20,10 +20,10 @@ def read_seen(path: str | Path) -> frozenset[str]:
         InputError: a file that is missing or no such record; or the one of another checkpoint than the one beside it.
     """
     try:
-        record = json.loads(Path(path).expanduser().read_bytes())
+        record = json_text.parse(limits.read_bytes(Path(path).expanduser(), limits.JSON_BYTES))
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", expected=EXPECTED) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(path, f"is no JSON ({str(error)[:100]})", expected=EXPECTED) from None
     seen = record.get("seen") if isinstance(record, dict) else None
     if not isinstance(seen, list) or not all(isinstance(one, str) for one in seen):

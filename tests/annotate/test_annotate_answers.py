@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import resource
-import signal
+import subprocess
+import sys
 
 import pytest
 
 from medfaith.annotate.answers import Choice, Judgement, open_answers, read_judgements
 from medfaith.loaders.errors import InputError
+from tests.full_disk import no_file_above
 
 
 def judgement(n: int = 0, **changes) -> Judgement:
@@ -74,27 +73,17 @@ def test_wherever_a_line_is_cut_short_the_others_count_and_the_next_start_mends_
     assert read_judgements(path) == ([judgement(0), judgement(2)], [])
 
 
+WRONG = {"recall": 6, "precision": 2.0, "intuitiveness": True, "annotator": 1, "instance": [], "row_id": 3,
+         "custom": None, "heatmaps": 0, "seconds": {}, "seed": None}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{}", "is no answer"),
-        ("[1]", "is no answer"),
-        ("not JSON", "is no answer"),
-        (json.dumps({"kind": "judgement", "recall": 1}), "is no answer"),
+        *((line, "is no answer") for line in ("{}", "[1]", "not JSON", '{"kind": "judgement", "recall": 1}')),
         *(
             (json.dumps({"kind": "judgement", **judgement(**{name: value})._asdict()}), f"column '{name}': is {value}")
-            for name, value in {
-                "recall": 6,
-                "precision": 2.0,
-                "intuitiveness": True,
-                "annotator": 1,
-                "instance": [],
-                "row_id": 3,
-                "custom": None,
-                "heatmaps": 0,
-                "seconds": {},
-                "seed": None,
-            }.items()
+            for name, value in WRONG.items()
         ),
     ],
 )
@@ -110,51 +99,44 @@ def test_what_is_no_answer_is_refused_with_its_line_and_left_as_it_is(tmp_path, 
     assert path.read_bytes() == content
 
 
+WRITER = """
+import json, signal, sys
+from pathlib import Path
+from medfaith.annotate.answers import Judgement, open_answers
+with open_answers(Path(sys.argv[1])) as (answers, _):
+    answers.judge(Judgement(**json.loads(sys.argv[2])))
+    print("written", flush=True)
+    signal.pause()
+"""
+
+
 def test_a_second_process_is_refused_and_let_in_when_the_first_is_killed(tmp_path):
     path = tmp_path / "a.jsonl"
-    context = multiprocessing.get_context("spawn")
-    ready = context.Event()
-    other = context.Process(target=_write_and_wait, args=(path, ready))
-    other.start()
-    try:
-        assert ready.wait(60)
-        with pytest.raises(InputError, match="another process writes"), open_answers(path):
-            pass
-        assert read_judgements(path) == ([judgement()], [])  # a reader needs no lock
-        os.kill(other.pid or 0, signal.SIGKILL)
-        other.join()
-    finally:
-        other.kill()
+    command = [sys.executable, "-c", WRITER, str(path), json.dumps(judgement()._asdict())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout
+            assert other.stdout.readline() == "written\n"
+            with pytest.raises(InputError, match="another process writes"), open_answers(path):
+                pass
+            assert read_judgements(path) == ([judgement()], [])  # a reader needs no lock
+        finally:
+            other.kill()
     with open_answers(path) as (answers, notes):
         assert list(answers.judgements.values()) == [judgement()]
         assert notes == []
-
-
-def _write_and_wait(path, ready):
-    with open_answers(path) as (answers, _):
-        answers.judge(judgement())
-        ready.set()
-        signal.pause()
 
 
 def test_a_line_that_the_disk_does_not_take_leaves_nothing_behind(tmp_path):
     path = tmp_path / "a.jsonl"
     write(path, judgement())
     content = path.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        with open_answers(path) as (answers, _):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) + 20, limits[1]))
-            with pytest.raises(OSError, match=r"No space|too large"):
-                answers.judge(judgement(1))
-            assert path.read_bytes() == content
-            assert answers.judged("ann", judgement(1).item) is None
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            answers.judge(judgement(2))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    with open_answers(path) as (answers, _):
+        with no_file_above(len(content) + 20), pytest.raises(OSError, match=r"No space|too large"):
+            answers.judge(judgement(1))
+        assert path.read_bytes() == content
+        assert answers.judged("ann", judgement(1).item) is None
+        answers.judge(judgement(2))
     assert read_judgements(path) == ([judgement(0), judgement(2)], [])
 
 

@@ -65,14 +65,8 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
     assert len(out.read_text().splitlines()) == 7
     assert len(read_errors([out, out])) == 6
     rows = {row[0]: row[1:] for row in rows_of(write_report([logs], annotations=[out]), TABLE)}
-    low, high = proportion_confint(3, 6, method="wilson")
-    assert rows["It denies a finding that is there (“No X”)"] == [
-        "3",
-        f"50.00 [{100 * low:.2f}, {100 * high:.2f}]",
-        "3",
-        "0",
-        "0",
-    ]
+    low, high = (100 * end for end in proportion_confint(3, 6, method="wilson"))
+    assert rows["It denies a finding that is there (“No X”)"] == ["3", f"50.00 [{low:.2f}, {high:.2f}]", "3", "0", "0"]
     assert rows["It takes another wrong option"][2:] == ["0", "2", "0"]
     assert rows["It cannot be read, or is not a choice"][2:] == ["0", "0", "1"]
     assert rows["All"][0] == "6"

@@ -26,7 +26,7 @@ from tests.report.heal_logs import question, write_heal
 from tests.report.report_logs import csv_rows
 from tests.tasks.evaluating import Says, load
 
-CLOSED, OPEN = "medfaith_heal_vindr_closed", "medfaith_heal_vindr_open"
+CLOSED, OPEN, TPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "tpt"))
 
 
 def test_figures_of_logs_counted_by_hand(tmp_path):
@@ -219,20 +219,16 @@ def test_only_the_rows_of_a_file_are_asked_and_reported(asked, tmp_path, capsys)
     ids = [doc["id"] for doc in logged(out, CLOSED, "image")][:4]
     named = tmp_path / "rows.csv"
     named.write_text("\n".join(["id", *ids]) + "\n")
-    loaded = load([CLOSED, "medfaith_heal_vindr_tpt"], Path(data), row_ids=named)["tasks"]
+    loaded = load([CLOSED, TPT], Path(data), row_ids=named)["tasks"]
     assert [doc["id"] for doc in loaded[CLOSED].dataset["test"]] == ids
-    pairs = [*loaded["medfaith_heal_vindr_tpt"].dataset["test"]]
+    pairs = [*loaded[TPT].dataset["test"]]
     assert {doc["original_id"] for doc in pairs} <= {*ids}
     assert {doc["kind"] for doc in pairs} > {"original"}
     (partner, *_) = [doc["id"] for doc in pairs if doc["id"] != doc["original_id"]]
     named.write_text(f"id\n{partner}\n")  # a pair is asked together
-    asked_ = [
-        *load(["medfaith_heal_vindr_tpt"], Path(data), row_ids=named)["tasks"]["medfaith_heal_vindr_tpt"].dataset[
-            "test"
-        ]
-    ]
-    assert partner in {doc["id"] for doc in asked_}
-    assert "original" in {doc["kind"] for doc in asked_}
+    asked_ = load([TPT], Path(data), row_ids=named)["tasks"][TPT].dataset["test"]
+    assert partner in asked_["id"]
+    assert "original" in asked_["kind"]
     named.write_text("\n".join(["id", *ids]) + "\n")
     assert 0 < len(load([CLOSED], Path(data), row_ids=named, control="other")["tasks"][CLOSED].dataset["test"]) <= 4
     capsys.readouterr()
@@ -252,15 +248,18 @@ def test_only_the_rows_of_a_file_are_asked_and_reported(asked, tmp_path, capsys)
 
 
 def test_a_task_without_images_is_left_out_before_anything_is_asked(asked, tmp_path, capsys):
+    """And without a blind control there are no blind-clean rows."""
     arguments, _ = asked
     data, vindr = arguments[arguments.index("--data") + 1], next(a for a in arguments if a.startswith("vindr_cxr="))
-    given_ = ["audit", "--data", data, "--model", "looks", "--limit", "2", "--controls", "blank"]
+    given_ = ["audit", "--data", data, "--model", "looks", "--limit", "2", "--controls", "other"]
     given_ += ["--benchmarks", "heal-medvqa", "--out", str(tmp_path / "out")]
     assert main([*given_, "--root", vindr]) == 0
     printed = capsys.readouterr().out
     assert printed.count("(mimic_cxr) is needed and its place is not known") == 2
     assert printed.count("left out:") == 2
-    assert "[4/4] medfaith_heal_vindr_open, blank" in printed
+    assert "[4/4] medfaith_heal_vindr_open, other" in printed
+    assert "No blind control (none, blank, noise) was asked" in printed
+    assert not (tmp_path / "out" / "blind_clean.csv").exists()
     assert main([*given_[:-1], str(tmp_path / "none")]) == 2
     assert "is needed and its place is not known" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
@@ -282,11 +281,3 @@ def test_a_step_with_rows_that_got_no_answer_is_asked_again(phantom_heal_build, 
     ask({"m": Model("m", {}, lambda: Says("No"))}, tasks, ["none"], metadata, tmp_path)
     (found,) = figures.audited(tmp_path, ["m"], tasks, 0.05)
     assert (len(found.rows), found.under("none").difference) == (5, 0)
-
-
-def test_without_a_blind_control_there_are_no_blind_clean_rows(asked, tmp_path, capsys):
-    arguments, _ = asked
-    given_ = [*arguments[: arguments.index("--controls")], "--controls", "other", "--benchmarks", "heal-medvqa"]
-    assert main([*given_, "--out", str(tmp_path / "out")]) == 0
-    assert "No blind control (none, blank, noise) was asked" in capsys.readouterr().out
-    assert not (tmp_path / "out" / "blind_clean.csv").exists()

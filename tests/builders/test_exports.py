@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from datasets import load_dataset
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from medfaith.builders import cxr_contrabench
@@ -118,6 +118,7 @@ def test_the_jsonl_loads_as_a_data_set(phantom_build):
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(0, 5), st.integers(1, 25))
+@example(findings=[*"aaaaaaaaab"], seed=0, n=8)  # the ninth in the order of seed 0 is the first of the other finding
 def test_a_pool_has_two_findings_where_the_rows_have(findings, seed, n):
     rows = pa.table({"id": [f"r{i}" for i in range(len(findings))], "finding": pa.array(findings, pa.string())})
     pool = fewshot(rows, "fewshot_absence", seed=seed, n=n).to_pylist()
@@ -127,75 +128,36 @@ def test_a_pool_has_two_findings_where_the_rows_have(findings, seed, n):
         assert len({row["finding"] for row in pool}) >= 2
 
 
-@pytest.fixture(scope="module")
-def openi_build(phantom_roots, phantom_item_roots, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("data")
-    cxr_contrabench.build({"openi": phantom_roots["openi"], "chexstruct": phantom_item_roots["chexstruct"]}, out)
-    return out
-
-
-@pytest.mark.parametrize(
-    ("source", "config", "plain"),
-    [
-        ("chexstruct", "fewshot_presence", "openi_chexstruct_presence"),
-        ("openi", "fewshot_absence", "openi_report_absence"),
-    ],
-)
-def test_pools_are_twenty_rows_of_their_protocols(openi_build, source, config, plain):
-    folder = openi_build / f"cxr-contrabench-{source}"
-    pool = rows_of(folder, config, "train")
-    assert len(pool) == 20
-    assert len({row["finding"] for row in pool}) >= 2
-    by_id = {row["id"]: row for row in rows_of(folder, plain)}
-    assert all(by_id[row["id"]] == row for row in pool)
-
-
 # --- build.json and verify --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def folder(phantom_build, tmp_path) -> Path:
-    return shutil.copytree(phantom_build / "cxr-contrabench-chexpert", tmp_path / "cxr-contrabench-chexpert")
 
 
 def faults(folder: Path) -> dict[str, tuple[str, ...]]:
     return {config: found for (config, _), found in problems(folder).items() if found}
 
 
-def test_build_json_lists_the_jsonl_and_it_verifies(folder):
-    record = record_of(folder)
-    data = (folder / JSONL).read_bytes()
+def test_build_json_lists_the_jsonl_and_verify_finds_another(phantom_build, tmp_path):
+    folder = shutil.copytree(phantom_build / "cxr-contrabench-chexpert", tmp_path / "cxr-contrabench-chexpert")
+    path, record = folder / JSONL, record_of(folder)
+    data = path.read_bytes()
     assert record["exports"] == {JSONL: hashlib.sha256(data).hexdigest()}
     assert record["splits"][f"{LORA}/train"]["rows"] == data.count(b"\n")
     assert faults(folder) == {}
-
-
-def test_verify_finds_a_changed_jsonl(folder):
-    path = folder / JSONL
-    path.write_text(path.read_text().replace('"content": "A"', '"content": "B"', 1))
+    path.write_bytes(data.replace(b'"content": "A"', b'"content": "B"', 1))
     ((config, found),) = faults(folder).items()
-    assert config == LORA
-    assert "sha256" in found[0]
-    assert "not what the rows" in found[1]
-
-
-def test_verify_finds_a_jsonl_that_was_recorded_anew(folder):
-    """Hash and file agree, and still the lines are not those of the Parquet."""
-    path, record = folder / JSONL, record_of(folder)
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    assert (config, "sha256" in found[0], "not what the rows" in found[1]) == (LORA, True, True)
+    path.write_bytes(b"".join(data.splitlines(keepends=True)[1:]))
     record["exports"][JSONL] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (folder / "build.json").write_text(json.dumps(record))
+    (folder / "build.json").write_text(json.dumps(record))  # now the hash is that of the file
     assert faults(folder) == {LORA: (f"{JSONL}: is not what the rows of {LORA} give",)}
-
-
-def test_verify_finds_a_missing_and_an_unlisted_jsonl(folder):
-    (folder / JSONL).rename(folder / "chexpert_presence" / "train.jsonl")
+    path.rename(folder / "chexpert_presence" / "train.jsonl")
     found = faults(folder)
     assert "is missing" in found[LORA][0]
     assert "does not list it" in found["chexpert_presence"][0]
 
 
-def test_bytes_do_not_depend_on_workers_and_nothing_else_is_left(phantom_roots, phantom_item_roots, tmp_path):
+def test_bytes_do_not_depend_on_workers_nothing_else_is_left_and_pools_are_rows_of_their_protocols(
+    phantom_roots, phantom_item_roots, tmp_path
+):
     roots = phantom_roots | phantom_item_roots
     made = []
     for workers in (1, 4):
@@ -206,3 +168,12 @@ def test_bytes_do_not_depend_on_workers_and_nothing_else_is_left(phantom_roots, 
         assert all(faults(folder) == {} for folder in folders)
         made.append(digests(out))
     assert made[0] == made[1]
+    for source, config, plain in (
+        ("chexstruct", "fewshot_presence", "openi_chexstruct_presence"),
+        ("openi", "fewshot_absence", "openi_report_absence"),
+    ):
+        pool = rows_of(out / f"cxr-contrabench-{source}", config, "train")
+        assert len(pool) == 20
+        assert len({row["finding"] for row in pool}) >= 2
+        by_id = {row["id"]: row for row in rows_of(out / f"cxr-contrabench-{source}", plain)}
+        assert all(by_id[row["id"]] == row for row in pool)

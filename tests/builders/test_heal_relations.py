@@ -61,6 +61,9 @@ RELATIONS = {
          {(LUNG, P): (0, 2), (LUNG, C): (1,)}, {(LUNG, P), (LUNG, C)}),
     "only those above the threshold are its boxes":
         ([(P, (0, 0, 10, 10)), (P, (9, 9, 2, 2))], Rule("iou", 0.5), {(LUNG, P): (0,)}, {(LUNG, P), (HEART, P)}),
+    "wider readings of a shadow are not asked for as absent":
+        ([("Consolidation", (0, 0, 10, 10))], Rule(), {(LUNG, "Consolidation"): (0,)},
+         {(LUNG, d) for d in ("Consolidation", "Infiltration", "Lung Opacity")}),
     "a box without a pixel's centre": ([(P, (3.2, 3.2, 0.1, 0.1))], Rule("box", 0.0), {}, set()),
 }  # fmt: skip
 
@@ -74,13 +77,10 @@ def test_relations(boxes, rule, related, touched):
 
 
 def test_a_disease_that_lies_nobody_knows_where_touches_every_anatomy_and_relates_to_none():
+    """And a scene keeps its masks and their extents as shares of the image."""
     scene = located([(P, (0, 0, 10, 10))], MASKS, Rule(), unlocated=(P,))
     assert scene.related == {(LUNG, P): (0,)}
-    assert scene.touched == {(LUNG, P), (LUNG, P), (HEART, P)}
-
-
-def test_a_scene_keeps_its_masks_and_their_extents_as_shares_of_the_image():
-    scene = located([], MASKS, Rule())
+    assert scene.touched == {(LUNG, P), (HEART, P)}
     assert (scene.width, scene.height) == (40, 20)
     assert scene.extents == {LUNG: (10 / 40, 10 / 20), HEART: (10 / 40, 10 / 20)}
     assert scene.regions.keys() == MASKS.keys()
@@ -162,12 +162,6 @@ def test_boxes_are_cut_to_the_image(box, cut, counted):
     assert boxes.labels == ((P, "Emphysema") if cut else ("Emphysema",))
     assert boxes.xywh.tolist() == [*([list(cut)] if cut else []), [0, 0, 5, 5]]
     assert +skipped == counted
-
-
-def test_wider_readings_of_a_shadow_are_not_asked_for_as_absent():
-    found = located([("Consolidation", (0, 0, 10, 10))], MASKS, Rule())
-    assert set(found.related) == {(LUNG, "Consolidation")}
-    assert found.touched == {(LUNG, d) for d in ("Consolidation", "Infiltration", "Lung Opacity")}
 
 
 def test_contested_boxes_touch_and_relate_to_nothing():

@@ -90,11 +90,8 @@ def test_rows():
     assert (row["finding"], row["polarity"], row["cue"]) == ("pleural effusion", "absence", "no")
 
 
-def test_no_items_are_no_rows():
+def test_no_items_are_no_rows_and_vocabularies_fit():
     assert questions([]).num_rows == 0
-
-
-def test_vocabularies_fit():
     assert set(TARGETS) <= set(MESH) <= set(FINDINGS)
     assert list(MESH) == sorted(MESH)
     assert list(TARGETS) == sorted(TARGETS)
@@ -118,7 +115,7 @@ def test_what_the_documented_rules_give_on_the_real_reports(real):
 
 
 def test_the_seed_moves_distractors_only(real):
-    first, second = (report_absence(real, seed) for seed in (0, 1))
+    first, second = (report_absence(real[:400], seed) for seed in (0, 1))
     assert [(i.id, i.images, i.target, i.cue) for i in first] == [(i.id, i.images, i.target, i.cue) for i in second]
     assert [i.distractor for i in first] != [i.distractor for i in second]
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from medfaith.builders.surgxbench.camera import Camera, centred, fit, flow_of
 
 SIZE = (40, 66)
-NAMES = ("pan", "tilt", "zoom", "roll")
 SIZES = st.tuples(st.integers(2, 60), st.integers(2, 60))
 CAMERAS = st.builds(
     Camera, *[st.floats(-30, 30, allow_subnormal=False)] * 2, *[st.floats(-0.2, 0.2, allow_subnormal=False)] * 2
@@ -111,19 +110,15 @@ def test_the_grids_of_the_two_directions_as_published(camera, off):
     assert np.abs(flow_of(fit(forward), size) - forward).max() < 1e-4
 
 
-@pytest.mark.parametrize("unknown", [np.nan, np.inf, -np.inf])
-def test_unknown_vectors_are_left_out(unknown):
+def test_unknown_vectors_and_pixels_of_no_weight_do_not_count():
     camera = Camera(-4, 1, 0.03, -0.02)
-    forward = flow_of(camera, SIZE)
-    backward = -forward
-    forward[0, :20], backward[1, :, 30:] = unknown, unknown  # one component is enough
-    before = forward.copy()
-    assert astuple(fit(forward, backward)) == pytest.approx(astuple(camera), abs=1e-5)
-    assert np.array_equal(forward, before, equal_nan=True)
-
-
-def test_pixels_of_no_weight_do_not_count():
-    camera = Camera(-4, 1, 0.03, -0.02)
+    for unknown in (np.nan, np.inf, -np.inf):
+        forward = flow_of(camera, SIZE)
+        backward = -forward
+        forward[0, :20], backward[1, :, 30:] = unknown, unknown  # one component is enough
+        before = forward.copy()
+        assert astuple(fit(forward, backward)) == pytest.approx(astuple(camera), abs=1e-5)
+        assert np.array_equal(forward, before, equal_nan=True)
     forward, weights = flow_of(camera, SIZE), np.ones(SIZE)
     forward[:, 5:15, 5:50], weights[5:15, 5:50] = 99, 0
     assert astuple(fit(forward, weights=weights)) == pytest.approx(astuple(camera), abs=1e-5)
@@ -152,10 +147,7 @@ def test_a_tool_pulls_the_plain_fit_and_not_the_trimmed_one():
     assert fit(forward, -forward).pan < 0
     assert fit(forward, -forward, trim=0.35).pan == pytest.approx(2, abs=1e-5)
     assert fit(forward, -forward, trim=0.1).pan < 0.5  # less is trimmed than moves
-
-
-def test_a_large_minority_on_one_side_needs_more_than_the_plain_start():
-    """From the plain fit alone, refitting ends between the two motions here."""
+    # From the plain fit alone, refitting ends between these two motions.
     forward = np.zeros((2, 96, 170), dtype=np.float32)
     forward[:, :, :68] = np.array([45, -10])[:, None, None]
     assert astuple(fit(forward, -forward, trim=0.45)) == pytest.approx((0, 0, 0, 0), abs=1e-4)

@@ -66,22 +66,19 @@ def test_numbering(numbers, given, expected):
     assert numbering(frames_numbered(*numbers), **given) == expected
 
 
-@pytest.mark.parametrize(("number", "second"), [(1, 0), (26, 1), (25, None), (0, None), (2501, 100)])
-def test_seconds(number, second):
-    assert Numbering(25, 1).second(number) == second
-
-
-@pytest.mark.parametrize(("number", "place"), [(1, 0), (6, 5), (26, 25), (0, None)])
-def test_places_in_the_video(number, place):
-    assert Numbering(25, 1).video_frame(number) == place
+def test_seconds_and_places_in_the_video():
+    seconds = {1: 0, 26: 1, 25: None, 0: None, 2501: 100}
+    assert {number: Numbering(25, 1).second(number) for number in seconds} == seconds
+    places = {1: 0, 6: 5, 26: 25, 0: None}
+    assert {number: Numbering(25, 1).video_frame(number) for number in places} == places
     assert Numbering(1, 1).video_frame(3) == 50
     assert Numbering(10, 0).video_frame(3) is None
 
 
-@pytest.mark.parametrize("step", [2, 10, 30])
-def test_steps_that_say_nothing_have_to_be_named(step):
-    with pytest.raises(InputError, match=rf"in steps of {step}(.|\n)*--boxes-step"):
-        numbering(frames_numbered(0, step, 3 * step))
+def test_steps_that_say_nothing_have_to_be_named():
+    for step in (2, 10, 30):
+        with pytest.raises(InputError, match=rf"in steps of {step}(.|\n)*--boxes-step"):
+            numbering(frames_numbered(0, step, 3 * step))
 
 
 # --- what the instruments of each second say --------------------------------------------------------------------------
@@ -129,16 +126,6 @@ def placed(names: list[frozenset[str]]) -> dict:
     return {(42, second): those for second, those in enumerate(names)}
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("off", [-1, 1])
-def test_instruments_that_stay_hide_a_shift_from_shares_and_not_from_the_test(seed, off):
-    named = placed(lasting(seed))
-    boxed = later(named, off)
-    assert np.mean(agreeing(named, boxed)) > 0.9
-    shift = better_shift(named, boxed)
-    assert shift == Shift(off, better=agreeing(named, boxed).count(False), worse=0)
-
-
 def noisy(names: list[frozenset[str]], seed: int) -> list[frozenset[str]]:
     """One second of eight named at random."""
     rng = np.random.default_rng(seed)
@@ -147,9 +134,12 @@ def noisy(names: list[frozenset[str]], seed: int) -> list[frozenset[str]]:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("off", [-1, 1])
-def test_noise_hides_no_shift(seed, off):
+def test_instruments_that_stay_hide_a_shift_from_shares_and_not_from_the_test_nor_does_noise(seed, off):
     truth = lasting(seed)
-    shift = better_shift(placed(truth), later(placed(noisy(truth, seed)), off))
+    named, boxed = placed(truth), later(placed(truth), off)
+    assert np.mean(agreeing(named, boxed)) > 0.9
+    assert better_shift(named, boxed) == Shift(off, better=agreeing(named, boxed).count(False), worse=0)
+    shift = better_shift(named, later(placed(noisy(truth, seed)), off))
     assert shift is not None
     assert shift.seconds == off
 

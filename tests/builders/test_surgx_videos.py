@@ -76,18 +76,13 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
     third = Analytic()
     assert motion_of_videos(VIDEOS, third, cache=cache) == found
     assert third.asked == []
-
-
-def test_what_a_kill_left_half_written_is_not_read(tmp_path):
-    motion_of_videos(VIDEOS, Analytic(), cache=tmp_path)
-    [whole] = tmp_path.glob("VID43*")
+    [whole] = cache.glob("VID43*")
     half = whole.read_bytes()[:-40]
     whole.unlink()
-    (tmp_path / f".{whole.name}.partial").write_bytes(half)
-    again = Analytic()
-    found = motion_of_videos(VIDEOS, again, cache=tmp_path)
-    assert again.asked == ALL[3:]
-    assert found == motion_of_videos(VIDEOS, Analytic())
+    (cache / f".{whole.name}.partial").write_bytes(half)  # as a kill leaves it
+    fourth = Analytic()
+    assert motion_of_videos(VIDEOS, fourth, cache=cache) == found
+    assert fourth.asked == ALL[3:]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +150,7 @@ def test_a_damaged_cache_is_refused(tmp_path, damage):
         motion_of_videos(videos, Analytic(), cache=tmp_path)
 
 
-def test_one_run_at_a_time_writes_to_a_cache(tmp_path):
+def test_one_run_at_a_time_writes_to_a_cache_and_to_a_folder_alone(tmp_path):
     class Nested(Analytic):
         def flows(self, video, pairs):
             motion_of_videos(VIDEOS, Analytic(), cache=tmp_path)
@@ -163,9 +158,6 @@ def test_one_run_at_a_time_writes_to_a_cache(tmp_path):
 
     with pytest.raises(InputError, match=r"(?s)another run is writing here.*wait for it, or use another folder"):
         motion_of_videos(VIDEOS, Nested(), cache=tmp_path)
-
-
-def test_a_cache_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file: cannot be written to"):
         motion_of_videos(VIDEOS, Analytic(), cache=tmp_path / "file")
@@ -184,7 +176,12 @@ class Wrong(Analytic):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"gamma": 2.0}, "gamma 2.0: is out of range"),
+        ({"gamma": 1.1}, "gamma 1.1: is out of range\n  expected: a quantile from 0 to 1"),
+        ({"gamma": -0.1}, "gamma -0.1: is out of range"),
+        ({"gamma": float("nan")}, "gamma nan: is out of range"),
+        ({"trim": 0.6}, "trim 0.6: is out of range\n  expected: a share from 0 to 0.5"),
+        ({"floor": -1.0}, "floor -1.0: is out of range\n  expected: pixels, 0 or more"),
+        ({"floor": float("inf")}, "floor inf: is out of range"),
         ({"pairs_by_video": {"../VID42": pairs_of(1)}}, r"video '\.\./VID42': no name for a file"),
         ({"pairs_by_video": {"VID42": pairs_of(1) * 2}}, "video VID42, row frame 0: two pairs begin with one frame"),
         ({"flow": Wrong(moving(0)[:, 1:])}, r"(?s)video VID42, row frame 0: a flow of \(23, 32\).*\(24, 32\)"),

@@ -51,14 +51,8 @@ def test_a_variant_pairs_with_its_plain_config(phantom_build, config):
             assert [after[i] for i in INDICES] == [before[i] for i in INDICES]
             form = NEGATION_FORMS[wording.negation_form].format(finding=before["finding"])
             assert after["options"][after["negated"]].lower() == form.lower()
-
-
-@pytest.mark.parametrize("config", [c for c, (plain, *_) in VARIANTS.items() if c == f"{plain}_original"])
-def test_whoever_always_says_a_is_right_in_a_third_of_the_plain_rows(phantom_build, config):
-    plain, original = rows(phantom_build, VARIANTS[config][0]), rows(phantom_build, config)
-    share = sum(row["answer"] == 0 for row in plain) / len(plain)
+    share = sum(row["answer"] == 0 for row in plain) / len(plain)  # of those who always say A
     assert abs(share - 1 / 3) < 3 * (2 / 9 / len(plain)) ** 0.5  # three standard errors
-    assert {row["answer"] for row in original} == {0}
 
 
 def test_a_variant_changes_one_thing_of_the_plain_config_of_its_build(phantom_roots, phantom_build, tmp_path):

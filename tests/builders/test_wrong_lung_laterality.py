@@ -52,8 +52,5 @@ def test_the_words_swap_touches_nothing_but_the_words(text):
 )
 def test_side(name, expected):
     assert side(name) == expected
-
-
-def test_another_swap_is_refused():
     with pytest.raises(ValueError, match="swap 'letters'; expected one of words, substring"):
         swapped("left", "letters")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,29 +14,32 @@ from medfaith.cards.publish import staging
 
 @pytest.fixture(scope="session")
 def builds(
+    once: Any,
     phantom_item_roots: dict[str, Path],
     phantom_build: Path,
     phantom_heal_build: Path,
     phantom_surgx_roots: dict[str, Path],
     phantom_wrong_lung_build: Path,
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     """The folder of each build by the repository's name."""
-    out = tmp_path_factory.mktemp("builds")
-    folders = [
-        *(path.parent for of in (phantom_build, phantom_heal_build, phantom_wrong_lung_build)
-          for path in of.glob("*/build.json")),
-        *cxr_contrabench.build(phantom_item_roots, out),
-        *surgxbench.build(phantom_surgx_roots, out),
-    ]  # fmt: skip
-    return {folder.name: folder for folder in sorted(folders)}
+
+    def others(out: Path) -> None:
+        cxr_contrabench.build(phantom_item_roots, out)
+        surgxbench.build(phantom_surgx_roots, out)
+
+    places = (phantom_build, phantom_heal_build, phantom_wrong_lung_build, once("card-data", others))
+    folders = [path.parent for place in places for path in place.glob("*/build.json")]
+    return {folder.name: folder for folder in sorted(folders, key=lambda folder: folder.name)}
 
 
 @pytest.fixture(scope="session")
-def staged(builds: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def staged(once: Any, builds: dict[str, Path]) -> dict[str, Path]:
     """What would be uploaded of each build to the organisation `phantom-org`, by the repository's name."""
-    out = tmp_path_factory.mktemp("staged")
-    for name, folder in builds.items():
-        (out / name).mkdir()
-        staging.stage(publication.read(folder), out / name, repo_id=f"phantom-org/{name}", texts=())
+
+    def stage(out: Path) -> None:
+        for name, folder in builds.items():
+            (out / name).mkdir(parents=True)
+            staging.stage(publication.read(folder), out / name, repo_id=f"phantom-org/{name}", texts=())
+
+    out = once("staged", stage)
     return {name: out / name for name in builds}

@@ -112,9 +112,8 @@ def test_a_space_is_files_that_name_only_one_another(staged, metric):
     assert set(listed) <= set(declared)
 
 
-@pytest.mark.parametrize("name", ["ivt", "tpt"])
-def test_a_static_space_shows_the_card_and_the_examples_with_their_scores(name, tmp_path):
-    folder = tmp_path / name
+def test_a_static_space_shows_the_card_and_the_examples_with_their_scores(tmp_path):
+    folder = tmp_path / (name := "ivt")
     folder.mkdir()
     spaces.stage(METRICS[NAMES.index(name)], folder, f"clinic/{name}", "static")
     card = yaml.safe_load((folder / "README.md").read_text(encoding="utf-8").split("---\n")[1])
@@ -228,38 +227,31 @@ def test_staging_gives_the_same_files_again(staged, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-# The page, in processes of their own, asked by Gradio's client.
+# The page, in a process of its own, asked by Gradio's client.
 
 PAGE = WITHOUT + "runpy.run_path('app.py', run_name='__main__')"
 
 
 @pytest.fixture(scope="module")
-def pages(staged, tmp_path_factory):
-    """Clients of the pages of `tpt` and `ivt`."""
+def page(staged, tmp_path_factory):
+    """A client of the page of `ivt`."""
     from gradio_client import Client
 
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     of = environment(tmp_path_factory.mktemp("home"))
-    started = {name: start(staged / "clinic" / name, of) for name in ("tpt", "ivt")}
+    of |= {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
+    command, how = [sys.executable, "-u", "-c", PAGE], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    started = subprocess.Popen(command, cwd=staged / "clinic" / "ivt", env=of, text=True, **how)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NO_PROXY", "127.0.0.1")
             patch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
-            files = tmp_path_factory.mktemp("client")
-            yield {name: Client(address(page), verbose=False, download_files=files) for name, page in started.items()}
+            yield Client(address(started), verbose=False, download_files=tmp_path_factory.mktemp("client"))
     finally:
-        for page in started.values():
-            page.kill()
-    printed = "".join(text for page in started.values() for text in page.communicate()[:1])
-    assert "Traceback" not in printed, printed
-
-
-def start(folder: Path, of: dict[str, str]) -> subprocess.Popen[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    of = of | {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
-    command = [sys.executable, "-u", "-c", PAGE]
-    return subprocess.Popen(command, cwd=folder, env=of, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        started.kill()
+    assert "Traceback" not in (printed := started.communicate()[0]), printed
 
 
 def address(page: subprocess.Popen[str]) -> str:
@@ -274,13 +266,13 @@ def address(page: subprocess.Popen[str]) -> str:
     raise AssertionError("".join(seen))
 
 
-@pytest.mark.parametrize(("name", "example"), [("tpt", 0), ("tpt", 1), ("ivt", 0), ("ivt", 2)])
-def test_the_page_shows_an_example_and_gives_the_metrics_scores(pages, loaded, staged, name, example):
-    shown = json.loads((staged / "clinic" / name / "example.json").read_text(encoding="utf-8"))["examples"]
-    typed = pages[name].predict(example, api_name="/example")
+@pytest.mark.parametrize("example", [0, 2])
+def test_the_page_shows_an_example_and_gives_the_metrics_scores(page, loaded, staged, example):
+    shown = json.loads((staged / "clinic" / "ivt" / "example.json").read_text(encoding="utf-8"))["examples"]
+    typed = page.predict(example, api_name="/example")
     assert json.loads(typed) == shown[example]["inputs"]
-    table, scores = pages[name].predict(example, typed, api_name="/score")
-    expected = loaded[name]["scores"][example]
+    table, scores = page.predict(example, typed, api_name="/score")
+    expected = loaded["ivt"]["scores"][example]
     assert scores == null_for_nan(expected)
     rows = dict(table["data"])
     for key, value in expected.items():
@@ -297,11 +289,11 @@ def null_for_nan(value):
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-ROW = {"original_id": "q1", "kind": "original", "image_id": "i1"}
+ROW = {"classes": ["hook"], "video": "41"}
 
 
 def written_out(references: list[dict], **more: int) -> str:
-    return json.dumps({"predictions": ["Yes"], "references": references, **more})
+    return json.dumps({"predictions": ["A hook."], "references": references, **more})
 
 
 @pytest.mark.parametrize(
@@ -309,20 +301,19 @@ def written_out(references: list[dict], **more: int) -> str:
     [
         ("{", "Expecting property name"),
         ("[1]", "expected one JSON object"),
-        ('{"predictions": ["Yes"]}', "references: missing"),
-        (written_out([ROW | {"kind": "x"}]), "row 1, column 'kind': 'x'"),
+        ('{"predictions": ["A hook."]}', "references: missing"),
+        (written_out([ROW | {"classes": ["x"]}]), "row 1: 'x'; expected one of the 7 classes"),
         (written_out([ROW, ROW]), "Mismatch in the number"),
-        (written_out([{"kind": "original"}]), "not of the form below"),
-        (written_out([ROW], k=5), "unexpected keyword argument 'k'"),
+        (written_out([{"video": "41"}]), "not of the form below"),
+        (written_out([ROW], q=5), "unexpected keyword argument 'q'"),
     ],
 )
-def test_a_bad_input_gives_a_message_and_the_next_one_is_scored(pages, loaded, typed, message):
+def test_a_bad_input_gives_a_message_and_the_next_one_is_scored(page, loaded, typed, message):
     from gradio_client.exceptions import AppError
 
-    page = pages["tpt"]
     with pytest.raises(AppError) as caught:
         page.predict(0, typed, api_name="/score")
     assert message in str(caught.value)
     assert "Traceback" not in str(caught.value)
     _, scores = page.predict(0, page.predict(0, api_name="/example"), api_name="/score")
-    assert scores["tpt"] == loaded["tpt"]["scores"][0]["tpt"]
+    assert scores["f1"] == loaded["ivt"]["scores"][0]["f1"]

@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from scipy.ndimage import map_coordinates
 
 from medfaith.evaluate_metrics.attention_alignment.frames import to_frame
-from medfaith.evaluate_metrics.attention_alignment.score import (
-    score_frame,
-    score_predictions,
-    summarise,
-)
+from medfaith.evaluate_metrics.attention_alignment.score import score_frame, score_predictions, summarise
 from medfaith.evaluate_metrics.attention_alignment.spread import spread
 from tests.evaluate_metrics.attention_maps import NAN, SIZE, bright, listed
 from tests.evaluate_metrics.modules import computed

@@ -1,4 +1,4 @@
-"""What every metric folder must be: loadable by its path in a checkout, documented by examples that run, and light."""
+"""What every metric folder must be: loadable by its path, documented by examples that run, and light."""
 
 import ast
 import doctest
@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 
 import evaluate
+import numpy as np
 import pytest
 import yaml
+
+from medfaith.cards.publish import spaces
 
 ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 METRICS = sorted(path.name for path in ROOM.iterdir() if path.is_dir() and (path / "score.py").exists())
@@ -108,3 +111,26 @@ def test_imports_only_what_a_space_may_have(folder):
                 assert (level, node.col_offset, len(named)) == (0, 0, 1), where
                 assert node.lineno == node.end_lineno, where
                 assert "#" not in lines[node.lineno - 1], where
+
+
+CASES = [
+    (metric, example)
+    for metric in sorted(spaces.metrics())
+    for example in spaces.examples((metric / "README.md").read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize(("metric", "example"), CASES, ids=lambda given: getattr(given, "name", None))
+def test_a_metric_needs_no_evaluate(metric, example):
+    """Its function with plain lists gives what its module of `evaluate` gives."""
+    config, inputs = example["config"], example["inputs"]
+    names = {"ivt": f"score_{config or 'instruments'}", "confidence": "score_values"}
+    name = names.get(metric.name, "score_predictions")
+    module = "predictions" if metric.name == "localization" else "score"
+    function = getattr(importlib.import_module(f"medfaith.evaluate_metrics.{metric.name}.{module}"), name)
+    expected = evaluate.load(str(metric), *([config] if config else [])).compute(**inputs)
+    np.testing.assert_equal(function(**inputs), expected)
+
+
+def test_every_metric_has_an_example():
+    assert {metric.name for metric, *_ in CASES} == {metric.name for metric in spaces.metrics()}

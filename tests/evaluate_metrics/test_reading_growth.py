@@ -23,7 +23,7 @@ REPEATED = [
     "(A) ", "the answer is ", "((((", "[[", '{"a": ', '"a": [', '"a", ', "<think>", "</think>", "**", "$\\boxed{", "\n",
     " ", "1. ", "?", "a", "🙂", "没有",
 ]  # fmt: skip
-SIZE = 4_000  # characters; what takes under 5 ms at four times as many stays small even if it grew with the square
+SIZE = 2_000  # characters; what takes under 5 ms at four times as many stays small even if it grew with the square
 GROWTH = 8  # of the time for four times the text: between 4 and 16, which is the square
 
 

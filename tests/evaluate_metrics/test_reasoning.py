@@ -42,11 +42,11 @@ PARTS = {  # text: (the answer in it, how it was found)
 }
 
 
-@pytest.mark.parametrize("text", PARTS)
-def test_the_answer_is_found(text):
-    start, end, how = answer_span(text)
-    assert (text[start:end], how) == PARTS[text]
-    assert answer_part(text) == ("" if how == "open reasoning" else text[start:end])
+def test_the_answer_is_found():
+    spans = {text: answer_span(text) for text in PARTS}
+    assert {text: (text[start:end], how) for text, (start, end, how) in spans.items()} == PARTS
+    found = {text: "" if how == "open reasoning" else part for text, (part, how) in PARTS.items()}
+    assert {text: answer_part(text) for text in PARTS} == found
 
 
 @given(st.text(max_size=60), st.text("ab<>/[]|think answer\n◁▷", max_size=60))
@@ -70,9 +70,8 @@ READABLE = {
 }
 
 
-@pytest.mark.parametrize("text", READABLE)
-def test_markup_goes_and_words_stay(text):
-    assert readable(text) == READABLE[text]
+def test_markup_goes_and_words_stay():
+    assert {text: readable(text) for text in READABLE} == READABLE
 
 
 STATED = {  # text: (kind, the first words said)
@@ -92,20 +91,17 @@ STATED = {  # text: (kind, the first words said)
 }
 
 
-@pytest.mark.parametrize("text", STATED)
-def test_a_statement_is_found(text):
-    assert STATED[text] in {(one.kind, one.said.strip()) for one in statements(readable(text))}
+NOTHING_STATED = [
+    "To answer the question, look at B", "If it were blunted, the answer would be B.", "The answer cannot be B",
+    "Working through each option: B", "",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "To answer the question, look at B", "If it were blunted, the answer would be B.", "The answer cannot be B",
-        "Working through each option: B", "",
-    ],
-)  # fmt: skip
-def test_what_states_nothing(text):
-    assert not [one for one in statements(readable(text)) if one.kind in ("final", "answer")]
+def test_a_statement_is_found():
+    for text, stated in STATED.items():
+        assert stated in {(one.kind, one.said.strip()) for one in statements(readable(text))}, text
+    for text in NOTHING_STATED:
+        assert not [one for one in statements(readable(text)) if one.kind in ("final", "answer")], text
 
 
 @pytest.mark.parametrize(

@@ -94,17 +94,15 @@ def test_the_mask_has_the_pixels_whose_middle_is_inside():
     assert not mask_of(read_regions("no", "plain", (3, 3)), (3, 3)).any()
 
 
+HOSTILE = [
+    "[" * 10**6, "{" * 10**5, "<loc_1>" * 10**5, "<loc0001>" * 10**5, '{"bbox_2d": ' * 10**4, "(1," * 10**5,
+    "<box>[[" * 10**5, json.dumps([{"bbox_2d": [0, 0, 9**99, 1]}]), "<ref>" * 10**5, "\u202e[0.1, 0.2," * 10**5,
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 10**7, "{" * 10**5, "<loc_1>" * 10**6, "<loc0001>" * 10**6, '{"bbox_2d": ' * 10**4, "(1," * 10**6,
-        "<box>[[" * 10**5, json.dumps([{"bbox_2d": [0, 0, 9**99, 1]}]), "<ref>" * 10**6, "\u202e[0.1, 0.2," * 10**5,
-    ],
-    ids=range(10),
-)  # fmt: skip
-def test_hostile_answers_are_read_at_once(kind: str, text: str):
-    assert read_regions(text, kind, SIZE, SHOWN).outcome in (FOUND, NONE, UNREADABLE)
+def test_hostile_answers_are_read_at_once(kind: str):
+    assert {read_regions(text, kind, SIZE, SHOWN).outcome for text in HOSTILE} <= {FOUND, NONE, UNREADABLE}
 
 
 def test_what_cannot_be_asked_is_refused():

@@ -30,8 +30,8 @@ from medfaith.tasks.saved import saved
 from medfaith.tasks.wrong_lung.held_out import digest_of, read_seen
 from medfaith.training.options import check_out
 from tests.builders.test_write import rows, write
+from tests.full_disk import no_file_above
 from tests.report.report_logs import answered, write_log
-from tests.tasks.test_saved import no_file_above
 
 KILLED = """
 import os, signal, sys

@@ -50,6 +50,10 @@ ONLY_PARSED = {
     "medfaith read --extractor-model": "it asks a model server; tests/cli/test_read.py has one",
     "medfaith eval medfaith-server": "it asks a model server; tests/tasks/test_server.py has one",
     "medfaith compare": "it needs two runs; tests/compare has some",
+    "medfaith eval --shard": "tests/tasks/test_shards.py runs it",
+    "medfaith merge": "it needs shards; tests/tasks/test_shards.py has some",
+    "medfaith report merged": "it needs merged shards; tests/tasks/test_shards.py has some",
+    "sbatch": "there is no Slurm here",
     "medfaith audit": "it asks thousands of questions; tests/audit and the quickstart run it",
     "medfaith report --rows": "it needs an audit; tests/audit has one",
     "medfaith report --annotations": "a person writes that file; tests/report has some",
@@ -158,9 +162,9 @@ def run(words: Sequence[str], here: Callable[[Sequence[str]], list[str]]) -> Non
     """Runs `medfaith ...` or `python -m medfaith...` in this process."""
     words = here(words)
     if words[0] == "medfaith":
-        more = ["--limit", "1"] if words[1] == "eval" else []
+        less = {"eval": ["--limit", "1"], "build": ["--workers", "1"]}  # processes cost more than the work
         try:
-            status = cli.main([*words[1:], *more])
+            status = cli.main([*words[1:], *less.get(words[1], [])])
         except SystemExit as ended:
             status = ended.code if ended.code or "--help" in words else f"{words} ended early"
     else:
@@ -171,7 +175,7 @@ def run(words: Sequence[str], here: Callable[[Sequence[str]], list[str]]) -> Non
 
 def parse(words: Sequence[str]) -> None:
     """Parses a command by its program's own parser, or checks that what it names exists. Raises if it is wrong."""
-    match list(words):
+    match [word.replace("$SLURM_ARRAY_TASK_ID", "1") for word in words]:
         case ["medfaith", ("audit" | "eval") as job, *rest]:
             _, for_lm_eval = cli.parser().parse_known_args([job, *rest])
             lm_eval_parser().parse_args(["run", *for_lm_eval])
@@ -203,6 +207,8 @@ def parse(words: Sequence[str]) -> None:
             assert "--full" in (checks.__doc__ or "")
         case ["pre-commit", job]:
             assert job == "install"
+        case ["sbatch", script]:
+            assert script.endswith(".sh")
         case ["python", "-m", module]:
             assert importlib.util.find_spec(module), module
         case ["python", script, *rest]:

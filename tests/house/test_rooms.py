@@ -77,6 +77,16 @@ def test_the_import_reader_sees_every_form(place, source, expected):
     assert rooms_of(imported_modules(ROOT / place, source)) == expected
 
 
+def test_progress_is_shown_in_one_way():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for room in ROOMS
+        for path in files(room)
+        if any(name.split(".")[0] == "tqdm" for name in imported_modules(path, path.read_text(encoding="utf-8")))
+    }
+    assert found == {"loaders/progress.py"}
+
+
 def test_every_package_is_listed_in_pyproject():
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     assert listed == {package_of(path.parent) for room in ROOMS for path in files(room)}

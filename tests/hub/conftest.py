@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import datasets
 import pytest
 from huggingface_hub import constants
 
+from medfaith.builders import cxr_contrabench
+from medfaith.cards import publication
+from medfaith.cards.publish import hub as on_hub
+from medfaith.cards.publish import staging
 from medfaith.cli import main
 
 OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
+METRIC = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
 
 
 @pytest.fixture
@@ -73,3 +80,39 @@ def python(hub, tmp_path):
 def openi(phantom_build, phantom_roots, hub) -> list[object]:
     """The arguments that publish the build of OpenI, whose licence lets its rows out."""
     return ["publish", phantom_build / OPENI, "--org", hub.organisation, "--root", f"openi={phantom_roots['openi']}"]
+
+
+@pytest.fixture(scope="session")
+def chexpert(phantom_roots, once) -> Path:
+    """A build of CheXpert, whose licence lets out the recipe alone: two of its configs."""
+    configs = ["chexpert_presence", "chexpert_absence"]
+    roots = {"chexpert": phantom_roots["chexpert"]}
+    return once("chexpert-data", lambda out: cxr_contrabench.build(roots, out, configs=configs)) / CHEXPERT
+
+
+@pytest.fixture(scope="session")
+def staged(phantom_build, once) -> Path:
+    """What is published of OpenI's build."""
+
+    def stage(out: Path) -> None:
+        (out / OPENI).mkdir(parents=True)
+        staging.stage(publication.read(phantom_build / OPENI), out / OPENI, repo_id=f"clinic/{OPENI}", texts=())
+
+    return once("staged-openi", stage) / OPENI
+
+
+@pytest.fixture
+def plan(hub, medfaith):
+    """What an upload of a staged folder would do."""
+    return lambda folder: on_hub.plan(on_hub.client(), f"clinic/{folder.name}", "dataset", folder)
+
+
+@pytest.fixture
+def put(plan):
+    """Plans and uploads a staged folder, as the command does."""
+
+    def upload(folder: Path, **options: Any) -> on_hub.Done:
+        message = on_hub.title("1.0", folder.name)
+        return on_hub.upload(on_hub.client(), plan(folder), folder, message=message, **options)
+
+    return upload

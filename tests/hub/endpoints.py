@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from tests.hub.repositories import (
     SDKS,
@@ -138,55 +138,29 @@ def preupload(call: Call) -> Answer:
 
 
 def lfs_batch(call: Call) -> Answer:
-    """Where to put large files, and in which parts."""
-    repository, size_of_part = call.repository(write=True), call.hub.part_size
-    folder, transfer, objects = f"{call.hub.url}/{repository.prefix}.git", "basic", []
+    """Where to put large files."""
+    repository, objects = call.repository(write=True), []
     for wanted in call.json["objects"]:
-        oid, size = wanted["oid"], wanted["size"]
-        told = {"oid": oid, "size": size}
-        if oid not in repository.blobs:
-            upload: dict[str, Any] = {"href": _in_store(call.hub, repository, oid)}
-            if "multipart" in call.json["transfers"] and size > size_of_part:
-                numbers, transfer = range(1, -(-size // size_of_part) + 1), "multipart"
-                places = {f"{n}": _in_store(call.hub, repository, oid, part=n) for n in numbers}
-                upload = {"href": f"{folder}/lfs/{oid}/complete", "header": {"chunk_size": f"{size_of_part}", **places}}
-            told["actions"] = {"upload": upload, "verify": {"href": f"{folder}/info/lfs/verify"}}
+        told = {"oid": wanted["oid"], "size": wanted["size"]}
+        if wanted["oid"] not in repository.blobs:
+            verify = f"{call.hub.url}/{repository.prefix}.git/info/lfs/verify"
+            upload = _in_store(call.hub, repository, wanted["oid"])
+            told["actions"] = {"upload": {"href": upload}, "verify": {"href": verify}}
         objects.append(told)
-    return _json({"transfer": transfer, "objects": objects})
+    return _json({"transfer": "basic", "objects": objects})
 
 
-def _in_store(hub: Hub, repository: Repository, oid: str, **more: object) -> str:
+def _in_store(hub: Hub, repository: Repository, oid: str) -> str:
     """A signed address, which lets whoever has it do one thing."""
-    return f"{hub.store_url}/lfs/{repository.prefix}/{oid}?{urlencode({**more, 'signature': SIGNATURE})}"
-
-
-def complete(call: Call) -> Answer:
-    """Of a file that went to the store in parts. Its address is signed, too."""
-    repository = call.hub.repositories[call.parts.get("kind") or "model", call.parts["id"]]
-    parts = repository.parts.pop(call.parts["oid"], {})
-    told = {part["partNumber"]: part["etag"] for part in call.json["parts"]}
-    if told != {number: _etag(content) for number, content in parts.items()}:
-        raise HubError(400, "other parts than those that arrived")
-    return _keep(repository, call.parts["oid"], b"".join(parts[number] for number in sorted(parts)))
+    return f"{hub.store_url}/lfs/{repository.prefix}/{oid}?signature={SIGNATURE}"
 
 
 def put_blob(call: Call) -> Answer:
     """At the store."""
     repository = call.hub.repositories[call.parts.get("kind") or "model", call.parts["id"]]
-    if "part" not in call.query:
-        return _keep(repository, call.parts["oid"], call.body)
-    repository.parts.setdefault(call.parts["oid"], {})[int(call.query["part"][0])] = call.body
-    return Answer(headers={"ETag": _etag(call.body)})
-
-
-def _etag(content: bytes) -> str:
-    return f'"{hashlib.md5(content).hexdigest()}"'
-
-
-def _keep(repository: Repository, oid: str, content: bytes) -> Answer:
-    if hashlib.sha256(content).hexdigest() != oid:
+    if hashlib.sha256(call.body).hexdigest() != call.parts["oid"]:
         raise HubError(400, "the content is not what its sha256 says")
-    repository.blobs[oid] = content
+    repository.blobs[call.parts["oid"]] = call.body
     return Answer()
 
 
@@ -246,11 +220,7 @@ def tree(call: Call) -> Answer:
     paths = [p for p in (*found.folders, *found.files) if p != folder and within(p, folder)]
     if not _on(call.query, "recursive"):
         paths = [p for p in paths if "/" not in p[len(folder) :].lstrip("/")]
-    first, last = int(call.query.get("cursor", ["0"])[0]), call.hub.page_size
-    page, rest = paths[first : first + last], paths[first + last :]
-    query = urlencode({name: values[-1] for name, values in call.query.items()} | {"cursor": first + last})
-    link = {"Link": f'<{call.hub.url}{call.path}?{query}>; rel="next"'} if rest else {}
-    return _json([repository.entry(path, found, _on(call.query, "expand")) for path in page], **link)
+    return _json([repository.entry(path, found, _on(call.query, "expand")) for path in paths])
 
 
 def paths_info(call: Call) -> Answer:
@@ -346,7 +316,6 @@ ROUTES = (
     ("POST", "/api/validate-yaml", validate_yaml),
     ("POST", _API + "/preupload/(?P<revision>[^/]+)", preupload),
     ("POST", _PAGE + r"\.git/info/lfs/objects/batch", lfs_batch),
-    ("POST", _PAGE + r"\.git/lfs/(?P<oid>[0-9a-f]{64})/complete", complete),
     ("POST", _PAGE + r"\.git/info/lfs/verify", verify),
     ("POST", _API + "/commit/(?P<revision>[^/]+)", commit),
     ("GET", _API + "(?:/revision/(?P<revision>[^/]+))?", info),

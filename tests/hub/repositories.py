@@ -77,7 +77,7 @@ class Commit:
 @dataclass
 class Repository:
     """kind: "model", "dataset" or "space". gated: "auto", "manual" or False: whether readers have to ask first.
-    blobs: LFS contents by sha256, committed or not. parts: of those that arrive in parts, by their numbers.
+    blobs: LFS contents by sha256, committed or not.
     """
 
     kind: str
@@ -87,7 +87,6 @@ class Repository:
     gated: str | bool = False
     commits: list[Commit] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
-    parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
 
     @property
     def prefix(self) -> str:

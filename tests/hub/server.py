@@ -1,8 +1,8 @@
 """A Hugging Face Hub on 127.0.0.1, for tests that publish to it and load from it with the real clients.
 
 It keeps everything in memory, writes down every request, and fails where a test tells it to. Large files go to and come
-from a store at another address, which takes no token. There is no Xet (HF_HUB_DISABLE_XET=1), no pull request, and no
-branch but main.
+from a store at another address, which takes no token. There is no Xet (HF_HUB_DISABLE_XET=1), no pull request, no
+branch but main; a listing comes on one page, and a large file in one part.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Hub:
 
     tokens, repositories (by kind and id), faults, private_by_default (owners whose new repositories are private,
     where a client does not say) and unpaid (owners without a plan for Spaces that compute) may be changed while it
-    runs. page_size: entries of a listing that come at once. part_size: bytes; a larger file goes to the store in parts.
+    runs.
     """
 
     organisation: str = "clinic"
@@ -80,8 +80,6 @@ class Hub:
     lock: threading.RLock = field(default_factory=threading.RLock)
     private_by_default: set[str] = field(default_factory=set)
     unpaid: set[str] = field(default_factory=set)
-    page_size: int = 5
-    part_size: int = 100_000
     _faults: list[_Fault] = field(default_factory=list)
     _server: _Server | None = None
     _store: _Server | None = None

@@ -16,15 +16,20 @@ from medfaith.builders.write import configs_header, front_matter
 from medfaith.cards import publication
 from medfaith.cards.publish import against, manifest
 from medfaith.loaders.errors import MedfaithError
+from tests.hub.conftest import CHEXPERT, OPENI
 from tests.hub.server import Account
-
-OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
 
 
 @pytest.fixture
-def verify(medfaith, phantom_build):
-    """The command, for one of our builds."""
-    return lambda name, **more: medfaith("verify", phantom_build / name, "--against", f"clinic/{name}", **more)
+def built(phantom_build, chexpert):
+    """Our builds."""
+    return {OPENI: phantom_build / OPENI, CHEXPERT: chexpert}
+
+
+@pytest.fixture
+def verify(medfaith, built):
+    """The command, for one of them."""
+    return lambda name, **more: medfaith("verify", built[name], "--against", f"clinic/{name}", **more)
 
 
 def publish(hub, folder, edit=lambda tables: tables, record=lambda record: record):
@@ -63,8 +68,8 @@ def counts(out: str) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("name", [OPENI, CHEXPERT])
-def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, verify, hub, phantom_build):
-    head = publish(hub, phantom_build / name).commits[-1].oid
+def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, verify, hub, built):
+    head = publish(hub, built[name]).commits[-1].oid
     status, out, err = verify(name)
     assert (status, err) == (0, ""), out
     assert out.splitlines()[-1].endswith(f": equal to clinic/{name} at its commit {head[:7]}")
@@ -73,22 +78,22 @@ def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, verify,
 
 
 @pytest.mark.parametrize("name", [OPENI, CHEXPERT])
-def test_rows_that_are_published_two_times_are_not_equal(name, verify, hub, phantom_build):
-    publish(hub, phantom_build / name, of_first(lambda rows: pa.concat_tables([rows, rows.slice(0, 2)])))
+def test_rows_that_are_published_two_times_are_not_equal(name, verify, hub, built):
+    publish(hub, built[name], of_first(lambda rows: pa.concat_tables([rows, rows.slice(0, 2)])))
     status, out, _ = verify(name)
-    n_rows = sum(split["rows"] for split in publication.read(phantom_build / name).record["splits"].values())
+    n_rows = sum(split["rows"] for split in publication.read(built[name]).record["splits"].values())
     assert status == 5
     assert [sum(of) for of in zip(*counts(out), strict=True)] == [n_rows - 2, 0, 0, 2]
 
 
-def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_hashes(verify, hub, phantom_build):
+def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_hashes(verify, hub, built):
     def change(rows):
         hashes = pa.array(["0" * 64, *rows["sha256"].to_pylist()[1:]])
         return rows.set_column(3, "sha256", hashes).slice(0, len(rows) - 1)
 
-    publish(hub, phantom_build / CHEXPERT, of_first(change))
-    built = publication.read(phantom_build / CHEXPERT)
-    own, splits = manifest.ids(built), manifest.of_build(built)
+    publish(hub, built[CHEXPERT], of_first(change))
+    read = publication.read(built[CHEXPERT])
+    own, splits = manifest.ids(read), manifest.of_build(read)
     (config, split), ids = next((key, [own[key][name] for name in of]) for key, of in splits.items())
     status, out, _ = verify(CHEXPERT)
     assert status == 5
@@ -98,12 +103,12 @@ def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_ha
     assert "a missing row is named by the hash" not in out
 
 
-def test_missing_rows_are_hashes_and_said_to_be(verify, hub, phantom_build):
+def test_missing_rows_are_hashes_and_said_to_be(verify, hub, built):
     def change(rows):
         config, split = rows["config"][0], rows["split"][0]
         return pa.concat_tables([rows, pa.table([[config], [split], ["f" * 64], ["0" * 64]], schema=rows.schema)])
 
-    publish(hub, phantom_build / CHEXPERT, of_first(change))
+    publish(hub, built[CHEXPERT], of_first(change))
     status, out, _ = verify(CHEXPERT)
     assert status == 3
     assert f"missing: {'f' * 64}\n" in out
@@ -136,12 +141,11 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
 @pytest.mark.parametrize(
     ("other_masks", "options", "note"),
     [
-        (True, None, against.MASKS_ALONE),
         (False, heal_medvqa.Options(threshold=0.5), against.RULES_ALONE),
         (True, heal_medvqa.Options(threshold=0.5), against.BOTH.format("arguments")),
         (True, heal_medvqa.Options(segmenter="another"), against.MASKS_ALONE),
     ],
-    ids=["other masks", "another rule", "both", "other masks of another segmenter"],
+    ids=["another rule", "both", "other masks of another segmenter"],
 )
 def test_it_is_said_whether_masks_or_rules_make_other_questions(
     other_masks, options, note, medfaith, hub, phantom_heal_build, phantom_heal_roots, tmp_path
@@ -177,8 +181,8 @@ def other_keys(record):
     ],
     ids=["keys of other labels", "a setting that an older record lacks"],
 )
-def test_what_the_two_were_built_with_is_said_where_it_differs(name, record, note, verify, hub, phantom_build):
-    publish(hub, phantom_build / name, record=record)
+def test_what_the_two_were_built_with_is_said_where_it_differs(name, record, note, verify, hub, built):
+    publish(hub, built[name], record=record)
     status, out, _ = verify(name)
     assert (status, note in out) == (0, True)
 
@@ -196,8 +200,8 @@ def test_what_the_two_were_built_with_is_said_where_it_differs(name, record, not
         ({"source": "chexpert", "sources": {"chexpert": {"version": "1", "files": {}}}}, "is cxr-contrabench-chexpert"),
     ],
 )
-def test_a_record_of_another_form_is_refused(more, complaint, verify, hub, phantom_build):
-    publish(hub, phantom_build / OPENI, record=lambda record: [record] if more is None else record | more)
+def test_a_record_of_another_form_is_refused(more, complaint, verify, hub, built):
+    publish(hub, built[OPENI], record=lambda record: [record] if more is None else record | more)
     status, _, err = verify(OPENI)
     assert status == 2
     assert complaint in err
@@ -214,8 +218,8 @@ def test_a_record_of_another_form_is_refused(more, complaint, verify, hub, phant
         (CHEXPERT, lambda rows: rows.drop_columns("sha256"), "column 'sha256'"),
     ],
 )
-def test_rows_of_another_form_are_refused(name, change, complaint, verify, hub, phantom_build):
-    publish(hub, phantom_build / name, lambda tables: {key: change(rows) for key, rows in tables.items()})
+def test_rows_of_another_form_are_refused(name, change, complaint, verify, hub, built):
+    publish(hub, built[name], lambda tables: {key: change(rows) for key, rows in tables.items()})
     status, _, err = verify(name)
     assert status == 2
     assert complaint in err
@@ -231,8 +235,8 @@ def test_rows_of_another_form_are_refused(name, change, complaint, verify, hub, 
         ("/tree/", 501, "what to do: try again"),
     ],
 )
-def test_a_hub_that_fails_is_not_taken_for_a_wrong_name(path, status, complaint, verify, hub, phantom_build):
-    publish(hub, phantom_build / OPENI)
+def test_a_hub_that_fails_is_not_taken_for_a_wrong_name(path, status, complaint, verify, hub, built):
+    publish(hub, built[OPENI])
     for method in ("GET", "HEAD", "POST"):
         hub.fail(method, path, times=99, status=status)
     status, _, err = verify(OPENI)
@@ -246,8 +250,8 @@ def test_what_the_clients_raise_when_they_give_up_is_explained(error):
         raise error
 
 
-def test_rows_that_the_record_does_not_name_are_not_passed_over(verify, hub, phantom_build):
-    repository = publish(hub, phantom_build / OPENI)
+def test_rows_that_the_record_does_not_name_are_not_passed_over(verify, hub, built):
+    repository = publish(hub, built[OPENI])
     files = dict(repository.files)
     (part,) = (path for path in files if path.startswith("fewshot_absence/"))
     more = b"- config_name: more\n  data_files:\n  - split: train\n    path: more/*.parquet\n"
@@ -260,15 +264,15 @@ def test_rows_that_the_record_does_not_name_are_not_passed_over(verify, hub, pha
 
 
 @pytest.mark.parametrize("name", ["", "clinic", "https://hub.example/clinic/x", "clinic/a/b"])
-def test_what_is_no_name_of_a_data_set_is_refused(name, medfaith, hub, phantom_build):
-    status, out, err = medfaith("verify", phantom_build / OPENI, "--against", name)
+def test_what_is_no_name_of_a_data_set_is_refused(name, medfaith, hub, built):
+    status, out, err = medfaith("verify", built[OPENI], "--against", name)
     assert (status, out) == (2, "")
     assert "expected: ORG/NAME" in err
     assert not hub.requests
 
 
-def test_a_gated_data_set_says_where_to_ask(verify, hub, phantom_build):
-    publish(hub, phantom_build / OPENI).gated = "manual"
+def test_a_gated_data_set_says_where_to_ask(verify, hub, built):
+    publish(hub, built[OPENI]).gated = "manual"
     hub.tokens["hf_other"] = Account("bob")
     for token in ("hf_other", ""):
         status, _, err = verify(OPENI, token=token)

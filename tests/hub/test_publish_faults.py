@@ -7,41 +7,17 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from huggingface_hub import HfApi
 
-from medfaith.cards import publication
 from medfaith.cards.publish import hub as on_hub
-from medfaith.cards.publish import staging
-from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError, MedfaithError
+from tests.hub.conftest import CHEXPERT, METRIC, OPENI
 from tests.hub.repositories import File, Repository
 from tests.hub.server import Account
-
-OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
-
-
-@pytest.fixture(scope="module")
-def staged(phantom_build, tmp_path_factory) -> Path:
-    """What is published of OpenI's build."""
-    into = tmp_path_factory.mktemp("staged") / OPENI
-    into.mkdir()
-    staging.stage(publication.read(phantom_build / OPENI), into, repo_id=f"clinic/{OPENI}", texts=())
-    return into
-
-
-@pytest.fixture
-def api(hub, medfaith) -> HfApi:
-    return HfApi(endpoint=hub.url)
-
-
-def put(api, staged, **options):
-    """Plans and uploads a folder, as the command does."""
-    planned = on_hub.plan(api, f"clinic/{staged.name}", "dataset", staged)
-    return on_hub.upload(api, planned, staged, message=on_hub.title("1.0", staged.name), **options)
 
 
 def edited(staged: Path, folder: Path, change) -> Path:
@@ -56,6 +32,51 @@ def edited(staged: Path, folder: Path, change) -> Path:
 def commit(repository, title: str, files: dict[str, bytes | None]) -> None:
     changes = {path: None if content is None else File(content, lfs=False) for path, content in files.items()}
     repository.commit(title, changes)
+
+
+# What does not arrive.
+
+
+@pytest.mark.parametrize(
+    ("fault", "method", "pattern", "more"),
+    [
+        ("fail", "PUT", "lfs", {"status": 403}),  # 500 and a cut connection the client repeats by itself
+        ("fail", "POST", "/validate-yaml", {"status": 502}),
+        ("fail", "POST", "/commit/", {"status": 500}),
+        ("drop", "POST", "/commit/", {}),
+    ],
+)
+def test_an_upload_that_breaks_off_changes_nothing_and_its_repetition_is_whole(
+    hub, put, staged, fault, method, pattern, more
+):
+    getattr(hub, fault)(method, pattern, **more)
+    with pytest.raises(MedfaithError, match="what to do: "):
+        put(staged)
+    (repository,) = hub.repositories.values()
+    assert list(repository.files) == [".gitattributes"]
+
+    hub._faults.clear()
+    arrived, before = len(repository.blobs), len(hub.requests)
+    put(staged)
+    assert published(repository) == parquet_of(staged)
+    assert len(hub.asked("PUT", since=before)) == len(repository.blobs) - arrived  # what arrived is not sent again
+
+
+@pytest.mark.parametrize("fault", ["fail", "drop"])
+def test_a_large_file_that_does_not_arrive_at_once_is_sent_again(hub, put, staged, fault, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda _: None)  # between the client's attempts
+    getattr(hub, fault)("PUT", "lfs")
+    put(staged)
+    (repository,) = hub.repositories.values()
+    assert published(repository) == parquet_of(staged)
+
+
+def published(repository) -> dict[str, bytes]:
+    return {path: content for path, content in repository.files.items() if path.endswith(".parquet")}
+
+
+def parquet_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.parquet")}
 
 
 # What stands there cannot be read.
@@ -74,14 +95,14 @@ def commit(repository, title: str, files: dict[str, bytes | None]) -> None:
     ],
 )
 def test_rows_are_not_exchanged_where_the_hub_does_not_say_which_ones_are_there(
-    path, fault, more, complaint, hub, api, staged, tmp_path
+    path, fault, more, complaint, hub, put, staged, tmp_path
 ):
-    put(api, staged)
+    put(staged)
     others = edited(staged, tmp_path, lambda record: record["splits"].clear())
     for method in ("GET", "HEAD"):
         getattr(hub, fault)(method, path, times=50, **more)
     with pytest.raises(MedfaithError, match=complaint):
-        put(api, others)
+        put(others)
     (repository,) = hub.repositories.values()
     assert len(repository.commits) == 2
 
@@ -90,17 +111,17 @@ def test_rows_are_not_exchanged_where_the_hub_does_not_say_which_ones_are_there(
     "content",
     [b"not JSON", b"[]", b"{}", b'{"benchmark": "b", "splits": {}}', "\N{SNOWMAN}".encode("utf-16")],
 )
-def test_a_record_that_cannot_be_read_stops_an_upload(content, hub, api, staged):
+def test_a_record_that_cannot_be_read_stops_an_upload(content, hub, put, staged):
     hub.add("dataset", OPENI, {"build.json": content})
     with pytest.raises(InputError, match="medfaith did not publish it"):
-        put(api, staged)
-    assert put(api, staged, force=True)
+        put(staged)
+    assert put(staged, force=True)
 
 
 # What others have put there.
 
 
-def test_a_data_set_of_another_benchmark_is_not_replaced_unasked(hub, api, staged, tmp_path):
+def test_a_data_set_of_another_benchmark_is_not_replaced_unasked(hub, put, staged, tmp_path):
     def other(record):
         record["source"] = "chexpert"
         record["sources"] = {"chexpert": record["sources"]["openi"]}
@@ -108,90 +129,84 @@ def test_a_data_set_of_another_benchmark_is_not_replaced_unasked(hub, api, stage
     files = {"build.json": (edited(staged, tmp_path, other) / "build.json").read_bytes()}
     repository = hub.add("dataset", OPENI, files)
     with pytest.raises(InputError, match=r"its build.json is of cxr-contrabench-chexpert: medfaith did not publish it"):
-        put(api, staged)
+        put(staged)
     assert len(repository.commits) == 2
 
 
 def test_a_space_is_replaced_unasked_only_with_the_tag_of_our_metrics(medfaith, hub):
     files = {"README.md": b"---\ntitle: mine\nsdk: gradio\ntags: [evaluate]\n---\n", "tpt.py": b"mine = 1\n"}
     theirs = hub.add("space", "tpt", files)
-    publish = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
-    status, _, err = medfaith(*publish)
+    status, _, err = medfaith(*METRIC)
     assert (status, "is no metric tagged medfaith: medfaith did not publish it" in err) == (2, True)
     assert theirs.files["tpt.py"] == files["tpt.py"]
-    assert medfaith(*publish, "--force")[0] == 0
+    assert medfaith(*METRIC, "--force")[0] == 0
     commit(theirs, "medfaith 0.0: tpt", {"tpt.py": b"older = 1\n"})
-    status, out, err = medfaith(*publish)
+    status, out, err = medfaith(*METRIC)
     assert status == 0, err
     assert "tpt.py" in out
     assert b"older" not in theirs.files["tpt.py"]
 
 
 def test_what_the_hub_itself_put_into_a_new_space_is_no_obstacle(medfaith, hub):
-    publish = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
     hub.fail("POST", "/commit/")
-    assert medfaith(*publish)[0] == 2
+    assert medfaith(*METRIC)[0] == 2
     assert list(hub.repositories["space", "clinic/tpt"].files) == [".gitattributes", "README.md"]
-    assert medfaith(*publish)[0] == 0
+    assert medfaith(*METRIC)[0] == 0
 
 
-def test_a_card_that_was_edited_on_the_hub_is_replaced_only_with_force(openi, medfaith, hub):
-    assert medfaith(*openi)[0] == 0
+def test_a_card_that_was_edited_on_the_hub_is_replaced_only_with_force(hub, put, staged):
+    put(staged)
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     mine = repository.files["README.md"] + b"\nAsk us.\n"
     commit(repository, "Update README.md", {"README.md": mine})
-    status, out, err = medfaith(*openi)
-    assert status == 2
-    assert "needs --force: README.md was changed there by another commit ('Update README.md')" in out
-    assert "--force" in err
+    with pytest.raises(InputError, match=r"README\.md was changed there by another commit \('Update README\.md'\)"):
+        put(staged)
     assert repository.files["README.md"] == mine
-    assert medfaith(*openi, "--force")[0] == 0
+    assert put(staged, force=True).at
     assert repository.files["README.md"] != mine
-    assert "nothing to change" in medfaith(*openi)[1]
+    assert put(staged).at is None
 
 
-def test_files_of_others_beside_ours_are_kept_and_no_obstacle(hub, api, staged, tmp_path):
+def test_files_of_others_beside_ours_are_kept_and_no_obstacle(hub, plan, put, staged, tmp_path):
     theirs = {"eval.yaml": b"name: x\n", ".gitignore": b"*.tmp\n"}
     repository = hub.add("dataset", OPENI, theirs)
-    assert put(api, staged).at
+    assert put(staged).at
     theirs |= {"notes/method.md": b"# How\n", "figure.png": b"\x89PNG\0"}
     commit(repository, "Add notes", theirs)
-    assert put(api, staged).at is None
-    assert put(api, edited(staged, tmp_path, lambda record: record | {})).at
+    assert put(staged).at is None
+    assert put(edited(staged, tmp_path, lambda record: record | {})).at
     assert theirs.items() <= repository.files.items()
-    planned = on_hub.plan(api, f"clinic/{OPENI}", "dataset", staged)
-    assert {change.path for change in planned.changes if change.kind == on_hub.KEPT} == set(theirs)
+    assert {change.path for change in plan(staged).changes if change.kind == on_hub.KEPT} == set(theirs)
 
 
-def test_rows_of_others_among_ours_are_an_obstacle(hub, api, staged):
-    put(api, staged)
+def test_rows_of_others_among_ours_are_an_obstacle(hub, put, staged):
+    put(staged)
     part = next(staged.glob("*/*.parquet"))
     beside = part.relative_to(staged).with_name(f"{part.name.split('-')[0]}-more.parquet").as_posix()
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     commit(repository, "Add rows", {beside: b"PAR1"})
     with pytest.raises(InputError, match=f"{beside} would be deleted"):
-        put(api, staged)
-    put(api, staged, force=True)
+        put(staged)
+    put(staged, force=True)
     assert beside not in repository.files
 
 
 # What is there after the commit.
 
 
-def test_files_that_the_hub_leaves_out_are_named_and_the_next_run_is_whole(openi, medfaith, hub):
+def test_files_that_the_hub_leaves_out_are_named_and_the_next_run_is_whole(hub, put, staged):
     repository = hub.add("dataset", OPENI, {".gitignore": b"*.parquet\nbuild.json\n"})
-    status, out, err = medfaith(*openi)
-    assert status == 2, out
-    assert "build.json is missing; fewshot_absence/train-00000-of-00001.parquet is missing" in err
-    assert f"delete .gitignore on {hub.url}/datasets/clinic/{OPENI}/tree/main" in err
+    with pytest.raises(MedfaithError) as caught:
+        put(staged)
+    assert "build.json is missing; fewshot_absence/train-00000-of-00001.parquet is missing" in str(caught.value)
+    assert f"delete .gitignore on {hub.url}/datasets/clinic/{OPENI}/tree/main" in str(caught.value)
     assert "build.json" not in repository.files
     commit(repository, "Delete .gitignore", {".gitignore": None})
-    status, out, err = medfaith(*openi)
-    assert status == 0, err
+    put(staged)
     assert "build.json" in repository.files
 
 
-def test_files_that_the_hub_changes_are_named(hub, api, staged, monkeypatch):
+def test_files_that_the_hub_changes_are_named(hub, put, staged, monkeypatch):
     kept = Repository.commit
 
     def changing(self, title, changes):
@@ -199,21 +214,24 @@ def test_files_that_the_hub_changes_are_named(hub, api, staged, monkeypatch):
 
     monkeypatch.setattr(Repository, "commit", changing)
     with pytest.raises(MedfaithError, match=r"does not hold what was sent: build.json is other\n.*run it again"):
-        put(api, staged)
+        put(staged)
 
 
-def test_splits_that_a_build_has_not_are_not_given_up_unasked(hub, api, staged, tmp_path):
-    put(api, staged)
-    gone = sorted(json.loads((staged / "build.json").read_text())["splits"])[0]
-    less = edited(staged, tmp_path, lambda record: record["splits"].pop(gone))
-    with pytest.raises(InputError, match=f"the rows of {gone} would be gone"):
-        put(api, less)
-    assert put(api, less, force=True)
-    assert put(api, staged)  # more of the same
+def test_splits_are_given_up_or_exchanged_only_with_force(hub, put, staged, tmp_path):
+    put(staged)
+    split = sorted(json.loads((staged / "build.json").read_text())["splits"])[0]
+    less = edited(staged, tmp_path / "less", lambda record: record["splits"].pop(split))
+    other = edited(staged, tmp_path / "other", lambda record: record["splits"][split].update(sha256="0" * 64))
+    for folder, what in ((less, "would be gone"), (other, "are others")):
+        with pytest.raises(InputError, match=f"the rows of {split} {what}"):
+            put(folder)
+    assert len(hub.repositories["dataset", f"clinic/{OPENI}"].commits) == 2
+    assert put(less, force=True).at
+    assert put(staged).at  # more of the same
 
 
-def test_hashes_with_other_keys_are_not_put_in_place_of_those_that_others_can_check(medfaith, hub, phantom_build):
-    publish = ("publish", phantom_build / CHEXPERT, "--org", hub.organisation)
+def test_hashes_with_other_keys_are_not_put_in_place_of_those_that_others_can_check(medfaith, hub, chexpert):
+    publish = ("publish", chexpert, "--org", hub.organisation)
     assert medfaith(*publish)[0] == 0
     repository = hub.repositories["dataset", f"clinic/{CHEXPERT}"]
     record = json.loads(repository.files["build.json"])
@@ -227,16 +245,16 @@ def test_hashes_with_other_keys_are_not_put_in_place_of_those_that_others_can_ch
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, api, staged, tmp_path):
+def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, plan, put, staged, tmp_path):
     if not is_new:
-        put(api, staged)
-    planned = on_hub.plan(api, f"clinic/{OPENI}", "dataset", edited(staged, tmp_path, lambda record: record | {}))
+        put(staged)
+    planned = plan(later := edited(staged, tmp_path, lambda record: record | {}))
     if is_new:
         hub.add("dataset", OPENI, {"mine.csv": b"a\n"})
     else:
         commit(hub.repositories["dataset", f"clinic/{OPENI}"], "Add mine.csv", {"mine.csv": b"a\n"})
     with pytest.raises(MedfaithError, match="has changed meanwhile: run it again"):
-        on_hub.upload(api, planned, tmp_path / OPENI, message="later")
+        on_hub.upload(on_hub.client(), planned, later, message="later")
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     assert repository.files["mine.csv"] == b"a\n"
     assert repository.commits[-1].title != "later"
@@ -256,8 +274,9 @@ def test_two_builds_of_one_repository_are_not_published_together(openi, medfaith
     assert medfaith(*publish)[0] == 0
 
 
-def test_reports_of_another_copy_prove_nothing(openi, medfaith, hub, tmp_path):
-    others = phantom.write(tmp_path, seed=7, sources=("openi",))["openi"]
+def test_reports_of_another_copy_prove_nothing(openi, medfaith, hub, phantom_roots, tmp_path):
+    others = shutil.copytree(phantom_roots["openi"], tmp_path / "openi", ignore=shutil.ignore_patterns("*.png"))
+    next(others.rglob("*.xml")).unlink()
     status, _, err = medfaith(*openi[:-1], f"openi={others}")
     assert status == 2
     assert f"{others}: holds other reports than those that {OPENI} was built from" in err
@@ -267,7 +286,7 @@ def test_reports_of_another_copy_prove_nothing(openi, medfaith, hub, tmp_path):
 # Who may see it.
 
 
-def test_a_gate_is_switched_on_before_anything_is_there_to_read(openi, medfaith, hub):
+def test_a_gate_is_switched_on_before_anything_is_there_to_read_and_stays_what_it_is(openi, medfaith, hub):
     assert "would ask for access" in medfaith(*openi, "--gated", "--dry-run")[1]
     assert not hub.repositories
     status, out, err = medfaith(*openi, "--gated")
@@ -275,43 +294,41 @@ def test_a_gate_is_switched_on_before_anything_is_there_to_read(openi, medfaith,
     assert f"readers ask for access on {hub.url}/datasets/clinic/{OPENI}" in out
     (repository,) = hub.repositories.values()
     assert repository.gated == "manual"
-    assert [r.route for r in hub.requests if r.route in {"create", "settings", "commit"}] == [
-        "create", "settings", "commit"
-    ]  # fmt: skip
+    routes = [r.route for r in hub.requests if r.route in {"create", "settings", "commit"}]
+    assert routes == ["create", "settings", "commit"]
+    repository.gated = "auto"
     hub.requests.clear()
     assert medfaith(*openi, "--gated")[1].splitlines()[-1] == f"clinic/{OPENI}: nothing to change"
-    assert hub.asked("PUT") == []
+    assert (repository.gated, hub.asked("PUT")) == ("auto", [])
 
 
-def test_a_repository_is_gated_only_when_asked_and_stays_what_it_is(openi, medfaith, hub):
-    assert medfaith(*openi)[0] == 0
+def test_a_repository_is_gated_only_when_asked(hub, put, staged):
+    put(staged)
     (repository,) = hub.repositories.values()
     assert not hub.asked("PUT", "/settings")
-    assert "ask for access" in medfaith(*openi, "--gated")[1]
+    put(staged, gated=True)
     assert repository.gated == "manual"
-    repository.gated = "auto"
-    assert medfaith(*openi, "--gated")[0] == medfaith(*openi)[0] == 0
-    assert repository.gated == "auto"
 
 
-def test_a_gate_that_keeps_us_out_is_named(hub, api, staged, tmp_path, monkeypatch):
-    put(api, staged, gated=True)
+def test_a_gate_that_keeps_us_out_is_named(hub, put, staged, tmp_path, monkeypatch):
+    put(staged, gated=True)
     hub.tokens["hf_other"] = Account("bob")
     others = edited(staged, tmp_path, lambda record: record["splits"].clear())
     for token in ("hf_other", ""):
         monkeypatch.setenv("HF_TOKEN", token)
         with pytest.raises(InputError, match=f"is gated.*\n.*{hub.url}/datasets/clinic/{OPENI}, and log in"):
-            put(api, others)
+            put(others)
 
 
-def test_private_is_said_of_new_repositories_only(openi, medfaith, hub):
-    assert medfaith(*openi)[0] == 0
+@pytest.mark.parametrize(("there", "asked"), [("public", "private"), ("private", "public")])
+def test_a_repository_stays_as_public_or_private_as_it_is(there, asked, medfaith, hub):
+    assert medfaith(*METRIC, f"--{there}")[0] == 0
     n = len(hub.requests)
     for more in ((), ("--dry-run",)):
-        status, _, err = medfaith(*openi, "--private", *more)
+        status, _, err = medfaith(*METRIC, f"--{asked}", *more)
         assert status == 2
-        assert "exists and is public" in err
-        assert f"{hub.url}/datasets/clinic/{OPENI}/settings" in err
+        assert f"exists and is {there}" in err
+        assert f"{hub.url}/spaces/clinic/tpt/settings, or leave out --{asked}" in err
     assert not hub.asked("POST", since=n)
 
 
@@ -321,7 +338,7 @@ def test_who_sees_a_new_repository_is_the_organisations_default_unless_asked(
     private_by_default, asked, private, medfaith, hub
 ):
     hub.private_by_default |= {"clinic"} if private_by_default else set()
-    publish = ("publish-metrics", "--org", "clinic", "--metric", "tpt", *asked)
+    publish = (*METRIC, *asked)
     expected = private_by_default if private is None else private
     assert ("as visible as clinic's settings" in medfaith(*publish, "--dry-run")[1]) == (private is None)
     status, out, err = medfaith(*publish)
@@ -336,22 +353,13 @@ def test_public_and_private_are_not_asked_together(medfaith, capsys):
     assert "not allowed with argument" in capsys.readouterr().err
 
 
-def test_a_private_repository_is_not_made_public_unawares(medfaith, hub):
-    publish = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
-    assert medfaith(*publish, "--private")[0] == 0
-    status, _, err = medfaith(*publish, "--public")
-    assert status == 2
-    assert "exists and is private" in err
-    assert f"{hub.url}/spaces/clinic/tpt/settings, or leave out --public" in err
-
-
-def test_a_repository_that_a_failed_run_left_private_is_said_to_be(openi, medfaith, hub):
+def test_a_repository_that_a_failed_run_left_private_is_said_to_be(medfaith, hub):
     hub.fail("POST", "/commit/")
-    assert medfaith(*openi, "--private")[0] == 2
-    status, out, _ = medfaith(*openi)
+    assert medfaith(*METRIC, "--private")[0] == 2
+    status, out, _ = medfaith(*METRIC)
     assert status == 0
-    assert f"clinic/{OPENI}: is private: nobody outside clinic sees it" in out
-    assert "is private" not in medfaith(*openi, "--private")[1]
+    assert "clinic/tpt: is private: nobody outside clinic sees it" in out
+    assert "is private" not in medfaith(*METRIC, "--private")[1]
 
 
 # Which files are the same.
@@ -366,7 +374,7 @@ def test_files_are_known_by_the_names_that_git_and_sha256sum_give_them(content, 
     assert on_hub._digest(path, lfs=True) == hashlib.sha256(content).hexdigest()
 
 
-def test_a_large_file_is_not_held_in_memory(hub, api, tmp_path):
+def test_a_large_file_is_not_held_in_memory(hub, plan, tmp_path):
     folder = tmp_path / OPENI
     folder.mkdir()
     (folder / "large.parquet").touch()
@@ -374,7 +382,7 @@ def test_a_large_file_is_not_held_in_memory(hub, api, tmp_path):
     hub.add("dataset", OPENI, {"large.parquet": b"PAR1\0"})
     tracemalloc.start()
     try:
-        planned = on_hub.plan(api, f"clinic/{OPENI}", "dataset", folder)
+        planned = plan(folder)
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

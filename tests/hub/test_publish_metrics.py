@@ -5,6 +5,7 @@ from __future__ import annotations
 import yaml
 
 from medfaith.cli import main
+from tests.hub.conftest import METRIC
 
 # The card's example, in a folder where nothing but the Hub has the metric, by a process that has no medfaith.
 LOAD = """
@@ -25,10 +26,8 @@ print(json.dumps({"failed": failed, "tried": tried, "report": "".join(report), "
 """
 
 
-def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path, afresh, python, medfaith):
-    publish = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
-
-    status, said, complaint = afresh(*publish)
+def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path, python, medfaith):
+    status, said, complaint = medfaith(*METRIC)
     assert (status, complaint) == (0, "")
     assert "clinic/tpt (new space, a metric)" in said
     assert set(hub.repositories) == {("space", "clinic/tpt")}
@@ -50,7 +49,7 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path,
     }  # fmt: skip
 
     commits, requests = len(space.commits), len(hub.requests)
-    status, said, complaint = medfaith(*publish)
+    status, said, complaint = medfaith(*METRIC)
     assert (status, complaint) == (0, "")
     assert "clinic/tpt: nothing to change" in said
     assert len(space.commits) == commits
@@ -58,22 +57,21 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path,
 
 
 def test_a_metric_without_a_paid_plan_is_a_static_page(hub, medfaith):
-    publish = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
     hub.unpaid.add("clinic")
-    status, _, err = medfaith(*publish)
+    status, _, err = medfaith(*METRIC)
     assert (status, hub.repositories) == (2, {})
     assert "the Hub answers 402" in err
     assert "publish-metrics --sdk static" in err
 
-    status, _, err = medfaith(*publish, "--sdk", "static")
+    status, _, err = medfaith(*METRIC, "--sdk", "static")
     assert status == 0, err
     space = hub.repositories["space", "clinic/tpt"]
     card = yaml.safe_load(space.files["README.md"].decode().split("---\n")[1])
     assert (space.sdk, card["sdk"]) == ("static", "static")
-    assert "nothing to change" in medfaith(*publish, "--sdk", "static")[1]
+    assert "nothing to change" in medfaith(*METRIC, "--sdk", "static")[1]
 
     hub.unpaid.clear()
-    assert medfaith(*publish)[0] == 0  # what medfaith itself wrote it exchanges without --force
+    assert medfaith(*METRIC)[0] == 0  # what medfaith itself wrote it exchanges without --force
     assert ("app.py" in space.files, "index.html" in space.files) == (True, False)
 
 

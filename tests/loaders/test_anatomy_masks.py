@@ -53,29 +53,18 @@ def write_pictures(root, names=(*STRUCTURES, "mediastinum"), label=str, levels=l
             write_mask(root / image / f"{label(name)}.png", levels(regions[name]))
 
 
-def write_png(root):
-    write_pictures(root)
-
-
 def write_grey_png(root):
     """8-bit masks with labels spelt another way."""
     labels = {"right lung": "Lung_Right", "left lung": "Left-Lung"}
     write_pictures(root, STRUCTURES, lambda n: labels.get(n, n.upper()), lambda mask: mask.astype(np.uint8) * 255)
 
 
-def write_own_thirds(root):
-    """PNG files of radiologists who marked the thirds themselves."""
-    write_pictures(root, ANATOMIES)
-
-
-def write_npy(root):
+def write_arrays(root, suffix):
     for image, regions in REGIONS.items():
-        np.save(root / f"{image}.npy", stack(regions))
-
-
-def write_npz(root):
-    for image, regions in REGIONS.items():
-        np.savez_compressed(root / f"{image}.npz", stack(regions).astype(np.uint8))
+        if suffix == "npy":
+            np.save(root / f"{image}.npy", stack(regions))
+        else:
+            np.savez_compressed(root / f"{image}.npz", stack(regions).astype(np.uint8))
 
 
 def write_coco(root, **size):
@@ -93,12 +82,20 @@ def write_cxas_json(root):
         write_json(root / f"{image}.json", document)
 
 
-LAYOUTS = [write_png, write_grey_png, write_npy, write_npz, write_coco, write_cxas_json, write_own_thirds]
+LAYOUTS = {
+    "png": write_pictures,
+    "grey png": write_grey_png,
+    "npy": lambda root: write_arrays(root, "npy"),
+    "npz": lambda root: write_arrays(root, "npz"),
+    "coco": write_coco,
+    "cxas json": write_cxas_json,
+    "thirds that radiologists marked": lambda root: write_pictures(root, ANATOMIES),
+}
 
 
-@pytest.mark.parametrize("write", LAYOUTS)
-def test_every_layout_gives_the_phantoms_regions(tmp_path, write):
-    write(tmp_path)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_the_phantoms_regions_at_any_size_of_the_image(tmp_path, layout):
+    LAYOUTS[layout](tmp_path)
     masks = open_masks(tmp_path)
     assert list(masks) == sorted(REGIONS)
     assert "image3" not in masks
@@ -110,16 +107,10 @@ def test_every_layout_gives_the_phantoms_regions(tmp_path, write):
     assert masks.problems == Counter()
     assert masks.files == sorted(path for path in masks.files if path.is_file())
     assert masks.files
-
-
-@pytest.mark.parametrize("write", LAYOUTS)
-@pytest.mark.parametrize("factor", [3, 0.5])
-def test_masks_are_scaled_to_the_image(tmp_path, write, factor):
-    write(tmp_path)
-    size = int(SIZE[0] * factor), int(SIZE[1] * factor)
-    read = open_masks(tmp_path).read("image1", size)
-    expected = {name: rle.scaled(REGIONS["image1"][name], size) for name in ANATOMIES}
-    assert read == {name: mask for name, mask in expected.items() if rle.area(mask)}
+    for factor in (3, 0.5):
+        size = int(SIZE[0] * factor), int(SIZE[1] * factor)
+        scaled = {name: rle.scaled(REGIONS["image1"][name], size) for name in ANATOMIES}
+        assert masks.read("image1", size) == {name: mask for name, mask in scaled.items() if rle.area(mask)}
 
 
 def test_a_coco_file_can_be_named_itself_and_says_the_size(tmp_path):
@@ -157,15 +148,15 @@ def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
     assert rle.union([read[zone] for zone in zones]) == rle.encode(lung)
 
 
-@pytest.mark.parametrize("write", LAYOUTS[:-1])
-def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, write):
-    write(tmp_path)
+@pytest.mark.parametrize("layout", list(LAYOUTS)[:-1])
+def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, layout):
+    LAYOUTS[layout](tmp_path)
     empty = ["heart", "left upper lobe"]
-    if write in (write_npy, write_npz):
+    if layout in ("npy", "npz"):
         masks = stack(REGIONS["image1"])
         masks[[121, 150]] = False
-        (np.save if write is write_npy else np.savez_compressed)(tmp_path / f"image1.{write.__name__[-3:]}", masks)
-    elif write in (write_png, write_grey_png):
+        (np.save if layout == "npy" else np.savez_compressed)(tmp_path / f"image1.{layout}", masks)
+    elif layout in ("png", "grey png"):
         path = next(path for path in (tmp_path / "image1").iterdir() if path.stem.lower() == "heart")
         Image.fromarray(np.zeros(SIZE, dtype=bool)).save(path)
         empty = ["heart"]
@@ -182,7 +173,7 @@ def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, write):
 
 
 def test_an_image_without_masks_has_each_of_them_counted(tmp_path):
-    write_npy(tmp_path)
+    write_arrays(tmp_path, "npy")
     masks = open_masks(tmp_path, ("heart", "left lower lung"))
     assert masks.read("image3", (9, 9)) == {}
     assert masks.problems == {"no mask: heart": 1, "no mask: left lower lung": 1}
@@ -227,7 +218,6 @@ TWO_SIZES = [*annotation(rle.encode(np.eye(4, 6))), *annotation(rle.encode(np.ey
     [
         ("[]", "no list 'categories'"),
         ("{", "as JSON"),
-        ("[" * 100_000, "nested"),
         (coco(images={}), "no list 'images'"),
         (coco(images=[1]), "row 1 of images: int"),
         (coco(images=[{"id": 1}]), "row 1 of images, column 'file_name'"),
@@ -236,14 +226,8 @@ TWO_SIZES = [*annotation(rle.encode(np.eye(4, 6))), *annotation(rle.encode(np.ey
         (coco(images=[{"id": 1, "file_name": "a", "width": 4}]), "column 'height'"),
         (coco(images=[{"id": 1, "file_name": "a", "width": 4, "height": -6}]), "4 x -6"),
         (coco(categories=[{"id": 3}]), "row 1 of categories, column 'name'"),
-        (
-            coco(images=[{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]),
-            "the id 1 is that of an earlier",
-        ),
-        (
-            coco(images=[{"id": 1, "file_name": "a"}], annotations=TWO_SIZES),
-            "another annotation of .heart.",
-        ),
+        (coco(images=[{"id": 1, "file_name": name} for name in "ab"]), "the id 1 is that of an earlier"),
+        (coco(images=[{"id": 1, "file_name": "a"}], annotations=TWO_SIZES), "another annotation of .heart."),
         (coco(annotations=annotation({}, image_id=2)), "row 1 of annotations: image_id 2"),
         (coco(annotations=annotation({}, category_id=2)), "row 1 of annotations: category_id 2"),
         (coco(annotations=annotation(None)), "row 1 of annotations: mask of 'heart': size None"),
@@ -326,7 +310,7 @@ def test_an_array_of_another_kind_is_named(tmp_path, array, reason, suffix):
     ("prepare", "reason"),
     [
         (lambda root: None, "holds no masks"),
-        (lambda root: [write_png(root), write_npy(root)], r"several kinds \(\.npy, \.png\)"),
+        (lambda root: [write_pictures(root), write_arrays(root, "npy")], r"several kinds \(\.npy, \.png\)"),
         (lambda root: root.rmdir(), "neither a folder nor a COCO file"),
     ],
 )

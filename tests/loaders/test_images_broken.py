@@ -55,13 +55,5 @@ def test_a_dicom_without_pixels_is_refused(tmp_path):
     dataset = write_dicom(tmp_path / "a.dcm", RAMP_8)
     del dataset.PixelData
     dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
-    with pytest.raises(ImageError, match="truncated, corrupt or unreadable"):
+    with pytest.raises(ImageError, match=r"a\.dcm is truncated, corrupt or unreadable \(\w+: .+\)"):
         open_key(tmp_path, "a.dcm")
-
-
-def test_messages_name_the_decoder_cause(tmp_path):
-    _write("a.png", tmp_path / "a.png")
-    whole = (tmp_path / "a.png").read_bytes()
-    (tmp_path / "a.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ImageError, match=r"a\.png is truncated, corrupt or unreadable \(\w+: .+\)"):
-        open_key(tmp_path, "a.png")

@@ -44,13 +44,7 @@ def pair(number: int, said: str, partners: Mapping[str, str], **columns: Any) ->
 
 
 def write_heal(
-    folder: Path,
-    ask: str,
-    answers: Sequence[Answer],
-    *,
-    task: str = "",
-    dice: Sequence[float | None] = (),
-    **how: Any,
+    folder: Path, ask: str, answers: Sequence[Answer], *, task: str = "", dice: Sequence[float | None] = (), **how: Any
 ) -> Path:
     """The log of one task, and the results beside it. dice: what the task has measured of each answer with a region."""
     task = task or f"medfaith_heal_{answers[0][0]['id'].split('/')[0]}_{ask}"

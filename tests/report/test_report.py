@@ -26,14 +26,13 @@ MedGemma    b0  74 153  122 351 0  253 79 59 0    31.49 96.60 +65.11 153 24.06 9
 MedGemma    cot 101 122 165 282 0  164 177 118 0  42.98 94.89 +51.91 122 32.54 88.17 +55.63 282 45.68 78.55 +32.87 177
 MedGemma-27B b0 122 105 158 335 4  55 199 133 24  51.91 96.60 +44.68 105 31.16 97.24 +66.08 335 15.32 52.37 +37.05 199
 LLaVA-Med   b0  174 0   340 42 0   176 4 2 0      74.04 74.04 +0.00 0    67.06 75.35 +8.29 42   49.03 49.58 +0.55 4
-CheXagent   b0  89 7    33 186 0   9 189 99 0     37.87 40.85 +2.98 7    6.51 43.20 +36.69 186  2.51 30.08 +27.57 189
 """
 UNREAD = {"MedGemma-27B": ("0.00", "0.79", "6.69")}  # Table 17, note
 
 
 @pytest.fixture(scope="module")
 def external_report(tmp_path_factory) -> str:
-    """Five models and prompts on the three external protocols, with the counts of Table 9."""
+    """Models and prompts on the three external protocols, with the counts of Table 9."""
     folder = tmp_path_factory.mktemp("external")
     for number, (model, prompt, *numbers) in enumerate(lines_of(MATRIX)):
         a, b, c, d, unread, e, f, right, openi_unread = (int(count) for count in numbers[:9])
@@ -50,44 +49,38 @@ def external_report(tmp_path_factory) -> str:
 def test_the_papers_figures_stand_beside_those_of_its_models(external_report):
     """The scene has the counts of the paper, so that nothing differs by more than its rounding."""
     rows = rows_of(external_report, "CXR-ContraBench, beside the paper")
-    assert {row[0] for row in rows} == {"MedGemma", "MedGemma-27B", "LLaVA-Med", "CheXagent"}
+    assert {row[0] for row in rows} == {"MedGemma", "MedGemma-27B", "LLaVA-Med"}
     of_matrix = [row for row in rows if row[1] == "Table 9"]
-    assert len(of_matrix) == 5 * 12
-    for model, _, setting, score, published, here, difference in of_matrix:
-        told = (model, setting, score)
-        assert abs(float(difference.replace(",", ""))) <= (0 if "errors" in score else 0.011), told
-        assert abs(float(published.replace(",", "")) - float(here.replace(",", ""))) <= 0.011, told
+    assert len(of_matrix) == 4 * 12
+    for *told, score, published, here, difference in of_matrix:
+        numbers = [float(cell.replace(",", "")) for cell in (published, here, difference)]
+        assert abs(numbers[2]) <= (0 if "errors" in score else 0.011), (told, score)
+        assert abs(numbers[0] - numbers[1]) <= 0.011, (told, score)
     assert "MedGemma | Table 9 | CoT-B0 | CheXpert presence: base errors | 122 | 122 | +0 |" in external_report
 
 
 def test_table_9(external_report):
-    printed = {}
-    for model, prompt, *cells in lines_of(MATRIX):
-        protocols = [cells[9:][i : i + 4] for i in (0, 4, 8)]
-        unread = UNREAD.get(model, ("0.00",) * 3)
-        printed[model, {"b0": "B0", "cot": "CoT-B0"}[prompt]] = [
-            [*cells, rate] for cells, rate in zip(protocols, unread, strict=True)
-        ]
-    found = {(row[0], row[1]): [row[2:][i : i + 5] for i in (0, 5, 10)] for row in rows_of(external_report, "Table 9")}
-    assert found.keys() == printed.keys()
-    for variant, protocols in found.items():
-        for (base, verified, delta, errors, unread), paper in zip(protocols, printed[variant], strict=True):
-            assert [base, verified, errors, unread] == [paper[0], paper[1], f"{paper[3]} → 0", paper[4]]
+    found = {(row[0], row[1]): row[2:] for row in rows_of(external_report, "Table 9")}
+    assert [*found] == [
+        ("LLaVA-Med", "B0"), ("MedGemma", "B0"), ("MedGemma", "CoT-B0"), ("MedGemma-27B", "B0"),
+    ]  # fmt: skip
+    for model, prompt, *printed in lines_of(MATRIX):
+        cells = found[model, {"b0": "B0", "cot": "CoT-B0"}[prompt]]
+        for i, rate in enumerate(UNREAD.get(model, ("0.00",) * 3)):
+            before, after, gain, errors = printed[9 + 4 * i :][:4]
+            base, verified, delta, *rest = cells[5 * i :][:5]
+            assert [base, verified, *rest] == [before, after, f"{errors} → 0", rate]
             # The paper's deltas are partly the counts' and partly differences of the rounded accuracies.
-            assert float(delta) == pytest.approx(float(paper[2]), abs=0.0101)
+            assert float(delta) == pytest.approx(float(gain), abs=0.0101)
     assert "CheXpert presence (n = 235): Base | Verified" in external_report
-    assert next(iter(found)) == ("CheXagent", "B0"), "models in alphabetical order"
-    assert list(found).index(("MedGemma", "B0")) + 1 == list(found).index(("MedGemma", "CoT-B0"))
 
 
 # Table 4, as printed: model, prompt, protocol | B0 | M1 | contradictions | p < 0.001 (paired; see the metric's card)
 INTERVALS = """
 MedGemma   B0     CheXpert 24.06 20.51 27.81 93.29 91.12 95.47   351 331 370  yes
 MedGemma   B0     OpenI    70.47 65.74 75.21 86.91 83.57 90.25   79 64 95     yes
-MedGemma   CoT-B0 CheXpert 32.54 28.60 36.69 88.17 85.40 90.93   282 261 303  yes
 LLaVA-Med  B0     CheXpert 67.06 63.31 71.20 75.35 71.60 79.09   42 30 54     yes
 LLaVA-Med  B0     OpenI    49.03 43.73 54.04 49.58 44.57 54.87   4 1 8        no
-CheXagent  B0     OpenI    2.51 1.11 4.18    30.08 25.35 34.83   189 170 208  yes
 """
 
 
@@ -177,7 +170,6 @@ STRESS = {  # title: (column, protocol, n, rows)
 MedGemma original  122 351  24.06 351 93.29 0   93.29 0 0
 MedGemma p1        115 283  22.68 283 22.68 283 78.50 0 0
 MedGemma p2        96  381  18.93 381 94.08 0   94.08 0 0
-MedGemma p3        125 379  24.65 379 24.65 379 99.41 0 0
 """),
     "Table 13": ("layout", "chexpert_absence", 507, """
 MedGemma original 122 351 351  24.06 351 93.29 0 93.29 0
@@ -188,15 +180,11 @@ Qwen     shuffled 84  420 256  16.57 420 67.06 0 99.41 0
     "Table 20": ("negation_form", "chexpert_presence", 235, """
 MedGemma canonical_no    74 153  31.49 153 96.60 0   96.60 0 0 0
 MedGemma absence_of      51 178  21.70 178 21.70 178 97.45 0 0 0
-MedGemma clear_of        19 214  8.09  214 8.09  214 99.15 0 0 0
-MedGemma no_evidence_of  18 215  7.66  215 7.66  215 99.15 0 0 0
 MedGemma not_present     92 124  39.15 124 39.15 124 91.91 0 0 0
 """),
     "Table 21": ("negation_form", "chexpert_absence", 507, """
 Qwen     canonical_no    1   505  0.20  505 99.80 0   99.80  0 0 0
-Qwen     absence_of      0   507  0.00  507 0.00  507 100.00 0 0 0
 Qwen     clear_of        77  377  15.19 377 89.55 0   89.55  0 0 0
-Qwen     no_evidence_of  1   506  0.20  506 100.00 0  100.00 0 0 0
 Qwen     not_present     0   505  0.00  505 0.00  505 99.61  0 0 0
 """),
 }  # fmt: skip
@@ -269,7 +257,9 @@ def test_tables_14_and_15(tmp_path):
 # Table 16. model | right and "No X" on the paired direct questions, right on the control | printed cells after n
 CONTROL = """
 GPT-4o        131 20  96   62.38 45.71 -16.67 20  9.52
+MedGemma-27B  107 95  128  50.95 60.95 +10.00 95  45.24
 MedGemma-4B   63  139 119  30.00 56.67 +26.67 139 66.19
+Qwen2.5-VL    63  136 97   30.00 46.19 +16.19 136 64.76
 """
 
 

@@ -90,6 +90,7 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("heal", "doc.answer", put("doc", answer=-1)),
     ("heal", "doc.original_id", put("doc", kind="original", original_id="x")),
     ("heal", "doc.diseases", put("doc", kind="abnormal", question_type="open", diseases=["Gout"])),
+    ("heal", "'yes_no_f1.dice': 1.5 is not a number from 0 to 1", put(yes_no_f1={"dice": 1.5})),
     ("frames", "cannot be read", put("f1", video=KeyError)),
     ("frames", "f1.video", put("f1", video="x")),
     ("frames", "f1.gold", put("f1", gold="hook")),

@@ -1,4 +1,4 @@
-"""Decoders beside the model without one, and beside a shift to yes."""
+"""Decoders beside the model without one and beside a shift to yes, and what their answers cost (HEAL Table 6)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from medfaith.cli import main
 from tests.report.heal_logs import question, write_heal
 from tests.report.report_logs import csv_rows
 
+pytestmark = pytest.mark.usefixtures("tables_only")
+
 POSITIVE = [question(n, "positive") for n in range(10)]
 NEGATIVE = [question(n, "hallucinated") for n in range(10)]
 RUNS = {  # arguments, how many of the positive and of the negative questions are answered yes
@@ -22,7 +24,7 @@ RUNS = {  # arguments, how many of the positive and of the negative questions ar
 }
 
 
-def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path):
     for name, (arguments, *n_yes) in RUNS.items():
         answers = [
             (doc, "Yes" if number < n else "No")
@@ -43,7 +45,6 @@ def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path, capsy
     assert float(vcd["to_greedy_low"]) < 0.2 < float(vcd["to_greedy_high"])
     printed = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "| org/vlm + VCD, alpha 2 |" in printed.split("## HEAL Table 2")[1]
-    capsys.readouterr()
 
 
 def test_lobas_parts_and_weights_have_tables_of_their_own(tmp_path: Path):
@@ -66,7 +67,33 @@ def test_lobas_parts_and_weights_have_tables_of_their_own(tmp_path: Path):
     assert float(weights["org/vlm + LobA, weight 0.5"]) == pytest.approx(2 * recall / (1 + recall))
 
 
-def test_runs_without_a_decoder_have_no_such_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    write_heal(tmp_path / "runs", "closed", [(doc, "Yes") for doc in POSITIVE])
-    assert main(["report", str(tmp_path / "runs"), "--markdown"]) == 0
-    assert "Decoders" not in capsys.readouterr().out
+YES = [(doc, "Yes") for doc in POSITIVE[:4]]
+GPU = "NVIDIA A100"
+COSTS: list[tuple[dict[str, Any], dict[str, Any] | None, Any]] = [  # arguments, work, batch size
+    ({}, {"answers": 4, "seconds": 2.0, "peak_memory": 1000.0, "on": GPU}, 8),
+    ({"decoding": "vcd"}, {"answers": 2, "seconds": 1.5, "peak_memory": 1500.0, "on": GPU}, 8),
+    ({"decoding": "crg"}, {"answers": 4, "seconds": 4.0, "peak_memory": None, "on": "cpu"}, 8),
+    ({"decoding": "icd"}, {"answers": 4, "seconds": 4.0, "peak_memory": 1000.0, "on": GPU}, 1),
+    ({"decoding": "m3id"}, {"answers": 0, "seconds": 0.0, "peak_memory": 9.0, "on": GPU}, 8),
+    ({"decoding": "loba"}, {"answers": "many", "seconds": []}, 8),
+    ({"decoding": "cutoff"}, None, 8),
+]
+
+
+def test_each_run_has_its_cost_and_a_decoder_that_of_its_model_beside_it(tmp_path: Path):
+    for number, (arguments, work, batch_size) in enumerate(COSTS):
+        given = {"pretrained": "org/vlm"} | arguments
+        told = {"batch_size": batch_size, **({} if work is None else {"work": work})}
+        write_heal(tmp_path / "runs" / str(number), "closed", YES, model_args=given, config=told)
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
+    rows = {row["model"]: row for row in csv_rows(tmp_path / "out" / "heal_table_06_costs.csv")}
+    columns = ("answers", "seconds_of_100", "seconds_ratio", "peak_memory", "memory_ratio", "device", "batch_size")
+    assert {name: tuple(row[column] for column in columns) for name, row in rows.items()} == {
+        "org/vlm": ("4", "50.0", "", "1000.0", "", GPU, "8"),
+        "org/vlm + VCD": ("2", "75.0", "1.5", "1500.0", "1.5", GPU, "8"),
+        "org/vlm + CRG": ("4", "100.0", "", "", "", "cpu", "8"),  # no plain run on a CPU
+        "org/vlm + ICD": ("4", "100.0", "", "1000.0", "", GPU, "1"),  # nor one by one
+    }
+    assert "| org/vlm + VCD | medfaith_heal_vindr_closed | 2 | 75.0 | 1.50 | 1,500 | 1.50 | NVIDIA A100 | 8 |" in (
+        tmp_path / "out" / "report.md"
+    ).read_text(encoding="utf-8")

@@ -17,7 +17,6 @@ from medfaith.cli import main
 from medfaith.report.write import read_results
 from tests.report.report_logs import csv_rows, rows_of
 
-ANSWERED = ("medfaith_contrabench", "medfaith_heal_vindr", "medfaith_heal_mimic")
 LOOKED = (
     "medfaith_surgx", "medfaith_surgx_triplets_t50",
     *(f"medfaith_wrong_lung_{config}"
@@ -25,7 +24,8 @@ LOOKED = (
 )  # fmt: skip
 KINDS = ("box", "mirror")  # of heatmaps that people judge
 MODELS = {
-    "negation_attracted": ("negation_attracted", {}, ANSWERED), "random": ("random", {}, ANSWERED),
+    "negation_attracted": ("negation_attracted", {}, ("medfaith_contrabench", "medfaith_heal_vindr")),
+    "random": ("random", {}, ("medfaith_contrabench", "medfaith_heal_mimic")),
     "oracle (heatmap=box)": ("oracle", {"heatmap": "box"}, LOOKED),
     "oracle (heatmap=uniform)": ("oracle", {"heatmap": "uniform"}, LOOKED),
     "oracle (heatmap=mirror)": ("oracle", {"heatmap": "mirror"}, ("medfaith_wrong_lung_gold",)),
@@ -84,7 +84,9 @@ def evaluated(
 def reported(evaluated, tmp_path_factory) -> tuple[str, dict[str, list[dict[str, str]]]]:
     """What `medfaith report` prints of all logs, and its CSV files."""
     out = tmp_path_factory.mktemp("reports") / "out"
-    assert main(["report", str(evaluated.logs), "--out", str(out)]) == 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("medfaith.report.write.files", lambda figures: {})  # no pictures, which take longest
+        assert main(["report", str(evaluated.logs), "--out", str(out)]) == 0
     tables = {path.stem: csv_rows(path) for path in out.glob("*.csv")}
     return (out / "report.md").read_text(encoding="utf-8"), tables
 
@@ -112,7 +114,8 @@ def heal(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator
     for name, asks in (("02_accuracy", ("closed", "open")), ("03_tpt", ("tpt",)), ("04_vpt", ("vpt",))):
         for row in tables[f"heal_table_{name}"]:
             for config, ask in ((config, ask) for config in ("vindr", "mimic") for ask in asks):
-                yield from same_names(row, scores[row["model"]][f"medfaith_heal_{config}_{ask}"], f"{config}_")
+                of = scores[row["model"]].get(f"medfaith_heal_{config}_{ask}", {})
+                yield from same_names(row, of, f"{config}_")
 
 
 def surgx(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
@@ -160,7 +163,7 @@ def wrong_lung(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> It
 
 
 @pytest.mark.parametrize(
-    ("pairs", "at_least"), [(contrabench, 2 * 15), (heal, 2 * 2 * 22), (surgx, 2 * 50), (wrong_lung, 2 * 180)]
+    ("pairs", "at_least"), [(contrabench, 2 * 15), (heal, 2 * 22), (surgx, 2 * 50), (wrong_lung, 2 * 180)]
 )
 def test_every_figure_that_both_have_is_the_same(evaluated, reported, pairs, at_least):
     n_compared = 0
@@ -175,7 +178,7 @@ def test_reference_models_are_the_floor_and_the_ceiling(evaluated, reported):
     report, tables = reported
     control = {row[0]: row for row in rows_of(report, "Table 16")}
     assert control["negation_attracted"][4] == "0.00"
-    assert {row[0]: row[1:3] for row in rows_of(report, "HEAL Table 4")}["negation_attracted"] == ["–", "0"]
+    assert {row[0]: row[5:7] for row in rows_of(report, "HEAL Table 4")}["negation_attracted"] == ["–", "0"]
     auroc = {row["model"]: row["auroc"] for row in tables["wrong_lung_table_01_03_localization"]}
     assert [*auroc] == [f"oracle (heatmap={kind})" for kind in ("box", "mirror", "uniform")]
     assert len([name for name in tables if "17_24_correlations" in name]) == len(auroc)
@@ -202,6 +205,7 @@ def annotate(wanted: start.Wanted, out: Path) -> None:
                 session.judge(place.alias, session.prompt(place), random.integers(1, 6, size=3).tolist(), 1.0)
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_what_people_say_of_the_heatmaps_is_joined_with_the_values(evaluated, tmp_path):
     """Two people judge the heatmaps of both models; `annotate/test_annotate_correlations.py` has the figures."""
     logs = [path for kind in KINDS for path in (evaluated.logs / f"oracle (heatmap={kind})").rglob("*lung_gold*")]

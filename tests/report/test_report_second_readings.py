@@ -111,18 +111,20 @@ def test_closed_answers_are_read_a_second_time(tmp_path, capsys):
     assert not any(word in str(requests) for word in ("gold", "chexpert/validation", "patient0"))
 
 
-@pytest.mark.parametrize(
-    ("variables", "key"),
-    [({"OPENAI_API_KEY": "a"}, "Bearer a"), ({"OPENAI_API_KEY": "a", "MEDFAITH_EXTRACTOR_KEY": "b"}, "Bearer b")],
-)
-def test_the_key_comes_from_the_environment(logs, monkeypatch, capsys, variables, key):
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+def test_the_key_comes_from_the_environment(logs, monkeypatch, capsys):
     with server() as (url, requests):
-        assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]) == 0
-    assert {request["key"] for request in requests} == {key}
-    captured = capsys.readouterr()
-    assert key not in captured.out + captured.err
+        command = ["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]
+        for variable, key in (("OPENAI_API_KEY", "key-a"), ("MEDFAITH_EXTRACTOR_KEY", "key-b")):
+            monkeypatch.setenv(variable, key)
+            assert main(command) == 0
+            assert {request["key"] for request in requests} == {f"Bearer {key}"}
+            requests.clear()
+        captured = capsys.readouterr()
+        assert "key-" not in captured.out + captured.err
+        monkeypatch.setenv("MEDFAITH_EXTRACTOR_KEY", "“key”")
+        assert main(command) == 2, "no header takes such a key"
+    assert requests == []
+    assert "and the key" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
@@ -154,11 +156,10 @@ def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
         (["--extractor-cache", "replies"], "--extractor-cache names no language model"),
         (["--extractor-model", "m", "--extractor-url", "127.0.0.1:1/v1"], "check --extractor-url"),
         (["--extractor-model", "no/such-model"], "give --extractor-model a chat model's folder or name"),
-        (
-            ["--extractor-model", "m", "--extractor-cache", "no/such/folder/replies"],
-            "give --extractor-cache another name",
+        *(
+            (["--extractor-model", "m", "--extractor-cache", name], "give --extractor-cache another name")
+            for name in ("no/such/folder/replies", __file__)
         ),
-        (["--extractor-model", "m", "--extractor-cache", __file__], "give --extractor-cache another name"),
     ],
 )
 def test_options_that_cannot_work_exit_with_2(logs, capsys, options, words):
@@ -166,14 +167,6 @@ def test_options_that_cannot_work_exit_with_2(logs, capsys, options, words):
     captured = capsys.readouterr()
     assert words in captured.err
     assert captured.out == ""
-
-
-def test_a_key_that_no_header_takes(logs, monkeypatch, capsys):
-    monkeypatch.setenv("OPENAI_API_KEY", "“key”")
-    with server() as (url, requests):
-        assert main(["report", str(logs), "--extractor-url", url, "--extractor-model", "llama"]) == 2
-    assert requests == []
-    assert "and the key" in capsys.readouterr().err
 
 
 def test_without_such_answers_nothing_is_asked(tmp_path, capsys):

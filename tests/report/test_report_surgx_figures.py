@@ -45,32 +45,18 @@ SHOWN = digest_of(b"a frame")
 SCORES = [float(number) for number in range(100)]  # of the triplets, where they are asked for
 
 
-def pixels(content: bytes) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
-
-
 def drawn(figure: Any) -> np.ndarray:
     """The figure as PNG has it."""
-    return pixels(pictures.saved(figure, ["png"])["png"])
+    return np.asarray(Image.open(io.BytesIO(pictures.saved(figure, ["png"])["png"])).convert("RGB"))
 
 
-def names(folder: Path) -> list[str]:
-    return [path.name for path in sorted(folder.glob("*.png"))]
-
-
+@pytest.mark.usefixtures("png_only")
 def test_pictures_stand_beside_the_tables(tmp_path):
     write_surgx(tmp_path / "logs", FRAMES)
     write_surgx(tmp_path / "logs", ACTIONS)
     write_report([tmp_path / "logs"], tmp_path / "out")
-    assert names(tmp_path / "out") == ["figure_surgx_03.png", "figure_surgx_04.png"]
-    before = {name: (tmp_path / "out" / name).read_bytes() for name in names(tmp_path / "out")}
-    assert [pixels(picture).shape for picture in before.values()] == [(1025, 1200, 3), (425, 1200, 3)]
-    frames = [*FRAMES[:3], instruments(3, ["grasper"], [look("grasper", "tp", 0.75, 0.75)], video=42)]
-    write_surgx(tmp_path / "logs", frames)
-    write_report([tmp_path / "logs"], tmp_path / "out")
-    after = {name: (tmp_path / "out" / name).read_bytes() for name in names(tmp_path / "out")}
-    assert before["figure_surgx_03.png"] != after["figure_surgx_03.png"]
-    assert before["figure_surgx_04.png"] == after["figure_surgx_04.png"], "the same data give the same bytes"
+    sizes = {path.name: Image.open(path).size for path in (tmp_path / "out").glob("*.png")}
+    assert sizes == {"figure_surgx_03.png": (1200, 1025), "figure_surgx_04.png": (1200, 425)}
 
 
 def medians(axes: Any) -> list[float]:
@@ -219,18 +205,27 @@ def test_long_names_keep_their_end(name, expected):
 
 
 class Shown(NamedTuple):
-    """A log with heatmaps, and what its contact sheet is drawn from, as arguments of the command."""
+    """A log with heatmaps, and what its contact sheet is drawn from."""
 
     logs: Path
     store: Path
     data: Path
-    roots: Sequence[str]
+    roots: dict[str, Path]
 
     def command(self, out: Path, **other: Any) -> list[str]:
         use = self._replace(**other)
-        rooted = [word for root in use.roots for word in ("--root", root)]
+        rooted = [word for name, root in use.roots.items() for word in ("--root", f"{name}={root}")]
         where = ["--heatmaps", str(use.store), "--data", str(use.data), "--out", str(out)]
         return ["report", str(use.logs), *where, *rooted]
+
+    @property
+    def sheet(self) -> Sheet:
+        return Sheet(self.store, str(self.data), self.roots)
+
+    def run(self, ask: str) -> Any:
+        """The run of the log that asks for instruments, or for triplets."""
+        (run,) = [run for run in read_results([self.logs]).surgx if run.setting.ask == ask]
+        return run
 
 
 @pytest.fixture(scope="module")
@@ -251,8 +246,7 @@ def shown(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> Shown:
     records = [seen(GRASP, "ivt", 0.5), seen(CUT, "missed", 0.25)]
     sample = triplets(action["frame"], [GRASP], records, video=action["video"])
     write_surgx(folder / "logs", [sample], heatmaps=store.reference(SHOWN))
-    roots = [f"{name}={root}" for name, root in phantom_surgx_roots.items()]
-    return Shown(folder / "logs", folder / "store", phantom_surgx_build, roots)
+    return Shown(folder / "logs", folder / "store", phantom_surgx_build, phantom_surgx_roots)
 
 
 def rows_of_build(data: Path, config: str) -> list[dict[str, Any]]:
@@ -261,10 +255,11 @@ def rows_of_build(data: Path, config: str) -> list[dict[str, Any]]:
     return list(rows)
 
 
+@pytest.mark.usefixtures("png_only")
 def test_the_command_draws_a_contact_sheet(shown, tmp_path, capsys):
     assert main(shown.command(tmp_path / "out")) == 0
     assert "Note: " not in capsys.readouterr().out
-    sheet = pixels((tmp_path / "out" / "figure_surgx_overlays.png").read_bytes())
+    sheet = np.asarray(Image.open(tmp_path / "out" / "figure_surgx_overlays.png").convert("RGB"))
     frame = np.zeros((120, 214, 3))
     size, found = places([overlay(frame=frame, title=["a line"] * n) for n in (2, 2, 3, 4)])
     assert sheet.shape[1::-1] == size
@@ -273,9 +268,7 @@ def test_the_command_draws_a_contact_sheet(shown, tmp_path, capsys):
 
 def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(shown, tmp_path):
     """The mean over the boxes of the frame that lie in it."""
-    roots = {name: Path(root) for name, root in (given.split("=", 1) for given in shown.roots)}
-    sheet = Sheet(shown.store, str(shown.data), roots)
-    (run,) = [run for run in read_results([shown.logs]).surgx if run.setting.ask == "instruments"]
+    run = shown.run("instruments")
     label = run.rows[0].gold[0]
     sample = instruments(int(run.rows[0].id[-6:]), [label], run.records, video=run.videos[0])
     for boxes, said in (
@@ -285,7 +278,7 @@ def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(sho
         ([], []),
     ):
         write_surgx(tmp_path, [saw(sample, *boxes)], heatmaps=run.rows[0].heatmaps)
-        drawn = contact_sheet(read_results([tmp_path]).surgx, sheet)
+        drawn = contact_sheet(read_results([tmp_path]).surgx, shown.sheet)
         assert drawn is not None
         texts = [text.get_text() for text in drawn.texts]
         assert [text for text in texts if "could see" in text] == said * 2
@@ -297,8 +290,8 @@ def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(sho
     [
         ({"store": Path("/nowhere")}, "no such folder"),
         ({"data": Path("/nowhere")}, "cannot be loaded"),
-        ({"roots": []}, "cholec80_boxes"),
-        ({"roots": ["cholec80_boxes=/nowhere"]}, "/nowhere"),
+        ({"roots": {}}, "cholec80_boxes"),
+        ({"roots": {"cholec80_boxes": "/nowhere"}}, "/nowhere"),
     ],
 )
 def test_what_is_missing_is_a_message_and_nothing_is_written(shown, tmp_path, capsys, missing, found, monkeypatch):
@@ -315,11 +308,10 @@ def test_heatmaps_and_rows_of_another_run_are_refused(shown, tmp_path, capsys):
         path.unlink()
     assert main(shown.command(tmp_path / "out", store=store)) == 2
     assert "no heatmaps of row" in capsys.readouterr().err
-    (run,) = [run for run in read_results([shown.logs]).surgx if run.setting.ask == "instruments"]
-    other = HeatmapStore(store, {"model": "m"})
-    other.write(run.rows[0].id, SHOWN, {"irrigator": np.eye(3)}, Geometry.whole((120, 214)))
+    row, other = shown.run("instruments").rows[0], HeatmapStore(store, {"model": "m"})
+    other.write(row.id, SHOWN, {"irrigator": np.eye(3)}, Geometry.whole((120, 214)))
     assert main(shown.command(tmp_path / "out", store=store)) == 2
-    assert f"the heatmaps of row {run.rows[0].id} have none of" in capsys.readouterr().err
+    assert f"the heatmaps of row {row.id} have none of" in capsys.readouterr().err
     absent = instruments(999, ["hook"], [look("hook", "tp", 0.5, 0.5)])
     write_surgx(tmp_path / "logs", [absent], heatmaps=other.reference(SHOWN))
     assert main(shown.command(tmp_path / "out", logs=tmp_path / "logs")) == 2
@@ -327,14 +319,14 @@ def test_heatmaps_and_rows_of_another_run_are_refused(shown, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_frames_of_another_size_are_refused(shown, tmp_path, phantom_surgx_roots):
-    root = tmp_path / "boxes"
-    shutil.copytree(phantom_surgx_roots["cholec80_boxes"], root)
-    for path in root.rglob("*.png"):
-        Image.new("RGB", (50, 40)).save(path)
-    roots = phantom_surgx_roots | {"cholec80_boxes": root}
+def test_frames_of_another_size_are_refused(shown, tmp_path):
+    for path in shown.roots["cholec80_boxes"].rglob("*.png"):
+        small = tmp_path / path.relative_to(shown.roots["cholec80_boxes"])
+        small.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (50, 40)).save(small)
+    other = shown._replace(roots=shown.roots | {"cholec80_boxes": tmp_path})
     with pytest.raises(InputError, match=r"50 x 40 pixels(.|\n)*expected: 214 x 120"):
-        write_report([shown.logs], tmp_path / "out", sheet=Sheet(shown.store, str(shown.data), roots))
+        contact_sheet(read_results([shown.logs]).surgx, other.sheet)
 
 
 @pytest.mark.parametrize("left_out", ["--heatmaps", "--data", "--out"])
@@ -344,15 +336,14 @@ def test_a_contact_sheet_needs_all_of_its_arguments(shown, tmp_path, capsys, lef
     assert main(command[:at] + command[at + 2 :]) == 2
     assert "a contact sheet needs" in capsys.readouterr().err
     with pytest.raises(MedfaithError, match="needs a place"):
-        write_report([shown.logs], sheet=Sheet(shown.store, str(shown.data), {}))
+        write_report([shown.logs], sheet=shown.sheet)
 
 
 def test_without_matplotlib_the_tables_are_written_and_a_note_says_so(shown, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: None)
-    sheet = Sheet(shown.store, str(shown.data), {})
-    report = write_report([shown.logs], tmp_path / "out", sheet=sheet)
+    report = write_report([shown.logs], tmp_path / "out", sheet=shown.sheet)
     assert "pictures of SurgXBench need matplotlib and are left out: uv pip install 'medfaith[explain]'" in report
-    assert names(tmp_path / "out") == []
+    assert not [*(tmp_path / "out").glob("*.png")]
     assert (tmp_path / "out" / "surgx_runs.csv").exists()
     monkeypatch.undo()
     assert "need matplotlib" not in write_report([shown.logs])
@@ -393,13 +384,12 @@ def test_which_painted_frames_are_shown(tmp_path):
 
 
 def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_there(shown, tmp_path):
-    (action,) = [run.rows[0] for run in read_results([shown.logs]).surgx if run.setting.ask == "triplets"]
+    action = shown.run("triplets").rows[0]
     row = next(row for row in rows_of_build(shown.data, "triplets") if row["id"] == action.id)
     doc, answer = frame_of_occlusion(row["frame"], GRASP, 0.25, [CLIP, PACK])
     sample = (doc | {"id": row["id"], "video": row["video"]}, answer | {"video": row["video"]})
     run = occlusion_run(tmp_path, [sample], heatmaps=action.heatmaps)
-    roots = {name: Path(root) for name, root in (given.split("=", 1) for given in shown.roots)}
-    figure, notes = occlusion_figure([run], Sheet(shown.store, str(shown.data), roots))
+    figure, notes = occlusion_figure([run], shown.sheet)
     assert notes == [
         "the picture of SurgXBench's occlusion lacks frames of m: no frame with a box that it saw keeps it although at "
         "least half is"

@@ -81,6 +81,7 @@ def test_a_folder_of_mixed_runs_is_grouped_by_task(mixed, capsys):
     assert f"medfaith report {mixed} --html report.html" in lines[-2]
 
 
+@pytest.mark.usefixtures("tables_only")
 def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
     for number in range(12):
         name = f"group-of-{number}/a-model-with-a-name-that-is-very-long-indeed-and-ends-in-{number:02}"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 from datasets import config
 
@@ -13,19 +9,9 @@ from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.rows import read
 from medfaith.tasks.run import run_baselines
+from tests.full_disk import no_file_above
 
 TASK = "medfaith_contrabench_chexpert_presence"
-
-
-@contextmanager
-def no_file_above(n_bytes: int) -> Iterator[None]:
-    """The kernel refuses a longer file, as a full disk does."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(("n_bytes", "stays"), [(100, []), (60_000, ["results"])])

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from tqdm import tqdm
 
 from ....builders.write import RECORD
 from ....loaders.errors import InputError
+from ....loaders.progress import Progress
 from ... import examples, policy
 from ...publication import MANIFEST, Publication
 from . import again, columns, identifiers, paths, pixels, quotes, record, secrets, words
@@ -92,7 +92,7 @@ def _leaks(
     yield from words.leaks(publication)
     rules, quotable = _rules(staged, publication, machine), Quotable(short=publication.policy == policy.RECIPE)
     of_build = [partial(secrets.find_name, names=machine.names)]  # authors on a card may be called as its user is
-    for value in tqdm(list(_values(staged, publication)), desc=f"guard {publication.name}", disable=None, leave=False):
+    for value in Progress(list(_values(staged, publication)), title=f"guard: reading {publication.name}", unit="texts"):
         found_by = [*rules, *(of_build if value.where.endswith(RECORD) else [])]
         if found := next((found for rule in found_by if (found := rule(value.text))), None):
             yield refusal(value, found)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from medfaith.compare.answers import Answers
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+from medfaith.loaders.progress import Progress
 
 from ..tables import SEED, interval
 from .cases import IMAGE
@@ -58,7 +59,7 @@ def _by(answers: Sequence[Answers], kinds_of: KindsOf) -> dict[str, list[Forest]
         if "control" not in of.how:
             runs_of[of.task, of.metric].append(of)
     found: dict[str, list[Forest]] = {}
-    for (task, metric), runs in runs_of.items():
+    for (task, metric), runs in Progress(runs_of.items(), title="intervals of the page, by kind", unit="tasks"):
         n_rows = Counter(kind for of in runs for kinds in kinds_of(of) for kind in {*kinds})
         if len(n_rows) > 1:
             kinds = sorted(kind for kind, _ in n_rows.most_common(MOST_KINDS))
@@ -115,7 +116,7 @@ def forests(answers: Sequence[Answers]) -> list[Forest]:
     Intervals draw whole patients, studies, images or videos (95%, 2,000 resamples). Rows without a value are left out.
     """
     plots: dict[tuple[str, str], list[Line]] = defaultdict(list)
-    for of in _told_apart(answers):
+    for of in Progress(_told_apart(answers), title="intervals of the page", unit="runs"):
         line = _line(of, of.how.get("control", IMAGE))
         if line is not None:
             plots[of.task, of.metric].append(line)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
-from tqdm import tqdm
 
 from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders import images, rle
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.progress import Progress
 from medfaith.logs.lines import responses
 from medfaith.tasks.controls import TARGET
 from medfaith.tasks.heal.localization import read_reply as read_localized
@@ -95,17 +95,19 @@ def pictures(cases: Sequence[Case], results: Results, given: Pixels) -> tuple[di
             wanted[cases[place].task, shown].append(place)
     heat = _references(results, {cases[place].id for place in chosen}) if given.heatmaps else {}
     found: dict[int, list[Picture]] = defaultdict(list)
-    for (task, shown), places in tqdm(sorted(wanted.items(), key=_by_shown), desc="open images", disable=None):
-        documents, raw = _rows(task, shown, given)
-        numbers = {row_id: number for number, row_id in enumerate(raw["id"])}
-        for place in places:
-            number = numbers.get(cases[place].id)
-            if number is not None:  # --rows or a control left it out
-                of_case = heat.get((task, shown, cases[place].id), {})
-                found[place] += _of_row(shown, documents[number], raw[number], of_case, given)
-            elif shown == IMAGE:
-                action = "give the build that the models were asked about"
-                raise InputError(given.data, f"has no row {cases[place].id} of {task}", action=action)
+    with Progress(title="opening images", total=sum(map(len, wanted.values())), unit="images") as bar:
+        for (task, shown), places in sorted(wanted.items(), key=_by_shown):
+            documents, raw = _rows(task, shown, given)
+            numbers = {row_id: number for number, row_id in enumerate(raw["id"])}
+            for place in places:
+                number = numbers.get(cases[place].id)
+                if number is not None:  # --rows or a control left it out
+                    of_case = heat.get((task, shown, cases[place].id), {})
+                    found[place] += _of_row(shown, documents[number], raw[number], of_case, given)
+                elif shown == IMAGE:
+                    action = "give the build that the models were asked about"
+                    raise InputError(given.data, f"has no row {cases[place].id} of {task}", action=action)
+                bar.update()
     return dict(found), [f"No picture of {task}: {reason}" for task, reason in sorted(reasons.items())]
 
 

@@ -15,7 +15,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import whole_folder
 from medfaith.tasks.decoding.loba.model import Loba
 
-from ..checkpoints import claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
+from ..checkpoints import ShowProgress, claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
 from ..settings import Settings
 from .losses import objective
 from .rows import Examples
@@ -98,6 +98,7 @@ def train(
         args=trainer_arguments(checkpoints, options, device=loba.device.type),
         train_dataset=examples,
         data_collator=loba.encoder,
+        callbacks=[ShowProgress()],
     )
     trainer.remove_callback(transformers.PrinterCallback)
     done = trainer.train(resume_from_checkpoint=last_whole(checkpoints))

@@ -18,7 +18,7 @@ from medfaith.loaders.whole import whole_folder
 from medfaith.tasks.models.answered import Tensors, answer, batch_of, question, with_answer
 from medfaith.tasks.models.trainable import linear_layers
 
-from ..checkpoints import claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
+from ..checkpoints import ShowProgress, claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
 from ..settings import Lora, Settings
 from .rows import Example, Examples
 
@@ -90,7 +90,7 @@ def train(
     claim(checkpoints, arguments)
     trainer = transformers.Trainer(
         model=model, args=trainer_arguments(checkpoints, settings, device=device), train_dataset=examples,
-        data_collator=Collator(processor, model.config), callbacks=[_Finite()],
+        data_collator=Collator(processor, model.config), callbacks=[_Finite(), ShowProgress()],
     )  # fmt: skip
     trainer.remove_callback(transformers.PrinterCallback)
     done = trainer.train(resume_from_checkpoint=last_whole(checkpoints))

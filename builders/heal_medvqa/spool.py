@@ -1,0 +1,52 @@
+"""Regions of many images on the disk: those of all of MIMIC-CXR would take several GB of memory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from ...loaders import rle
+from .relations import Regions
+
+
+class Spool:
+    """A file without a name in the folder for temporary files (TMPDIR). It is gone with the last of its regions."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open as long as its regions are read
+        self._end = 0
+        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def keep(self, regions: Mapping[str, rle.Rle]) -> Regions:
+        """The same regions; only their names and where they lie stay in memory.
+
+        Raises OSError where the disk is full.
+        """
+        regions = regions if isinstance(regions, Regions) else Regions(regions)
+        parts = [regions.part(number) for number in range(len(regions))]
+        ends = array("Q", accumulate(map(len, parts), initial=self._end))
+        data = memoryview(b"".join(parts))
+        while data:  # one write may take less than it is given
+            written = os.pwrite(self._file.fileno(), data, self._end)
+            data, self._end = data[written:], self._end + written
+        names = self._known.setdefault(regions.names, regions.names)
+        return _Spooled(self, names, regions.size, ends)
+
+    def read(self, begin: int, end: int) -> bytes:
+        """What lies there. Several threads may read."""
+        return os.pread(self._file.fileno(), end - begin, begin)
+
+
+class _Spooled(Regions):
+    """The regions of one image, read when they are asked for."""
+
+    __slots__ = ("_ends", "_spool")
+
+    def __init__(self, spool: Spool, names: tuple[str, ...], size: tuple[int, int], ends: Sequence[int]) -> None:
+        self.names, self.size, self._spool, self._ends = names, size, spool, ends
+
+    def part(self, number: int) -> bytes:
+        return self._spool.read(self._ends[number], self._ends[number + 1])

@@ -1,0 +1,41 @@
+"""Every job says how far it is, also where stderr is a file; here each item is worth a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from medfaith.cli import main
+from medfaith.loaders import progress
+
+
+@pytest.fixture
+def titles(monkeypatch, capsys):
+    """Runs a command; returns the titles of its lines, in order."""
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+
+    def run(*words) -> list[str]:
+        assert main([str(word) for word in words]) == 0
+        written = capsys.readouterr()
+        assert "\r" not in written.err
+        assert "/s" not in written.out
+        lines = [line for line in written.err.splitlines() if line.endswith("left") or "/s" in line]
+        return list(dict.fromkeys(line.partition(": ")[0] for line in lines))
+
+    return run
+
+
+def test_each_job(titles, phantom_heal_build, phantom_heal_roots, tmp_path):
+    roots = [word for name, root in phantom_heal_roots.items() for word in ("--root", f"{name}={root}")]
+    name, task = "heal-medvqa-vindr_cxr", "medfaith_heal_vindr_closed"
+    built = titles("build", "heal-medvqa", "--config", "vindr", *roots, "--out", tmp_path / "data")
+    assert built[:3] == ["reading masks of vindr/train", "reading masks of vindr/test", "searching donors"]
+    verified = [f"verifying {name}", f"comparing the splits of {name}"]
+    assert set(built[3:]) == {"hashing files", f"writing {name}", *verified}
+    assert titles("verify", phantom_heal_build / name) == verified
+
+    how = ["--data", phantom_heal_build, *roots, "--model", "looks", "--limit", 2]
+    evaluated = titles("eval", *how, "--tasks", task, "--output_path", tmp_path / "runs", "--log_samples")
+    expected = ["looking for images", f"reading rows of {task}", "working", "looking", f"scoring rows of {task}"]
+    assert [title for title in evaluated if title in expected] == expected  # beside those of datasets
+    reported = titles("report", tmp_path / "runs", "--html", tmp_path / "page.html")
+    assert {"reading samples", "making tables", "drawing figures", "intervals of the page"} <= {*reported}

@@ -1,0 +1,436 @@
+"""Shards that are merged are the run without shards, to the digit. What does not fit together is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
+from lm_eval._cli import HarnessCLI
+from lm_eval.config.evaluate_config import EvaluatorConfig
+
+from medfaith import merge
+from medfaith.cli import main
+from medfaith.loaders.row_ids import write_ids
+from medfaith.tasks import shard_marker
+from medfaith.tasks.listing import listed
+from medfaith.tasks.logged import aggregations
+from medfaith.tasks.preflight import task_index
+from medfaith.tasks.rows import read
+from medfaith.tasks.shards import Shard, patients_of, positions
+from tests.tasks.evaluating import load, root_words
+from tests.tasks.server_scene import serving
+from tests.tasks.test_saved import no_file_above
+
+PRESENCE, SCORES = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_option_scores"
+PAIRS = "medfaith_heal_vindr_tpt,medfaith_heal_vindr_vpt"
+SURGX = "medfaith_surgx_instruments,medfaith_surgx_triplets,medfaith_surgx_occlusion"
+WRONG_LUNG = "medfaith_wrong_lung_random_sentences"
+OF_A_RUN = ("date", "total_evaluation_time_seconds", "start_time", "end_time")
+
+
+BENCHMARKS = {"contrabench": "", "heal": "_heal", "surgx": "_surgx", "wrong_lung": "_wrong_lung"}
+
+
+@pytest.fixture(scope="module")
+def scenes(request) -> Callable[[str], list[str]]:
+    """Benchmark -> the words of the command that name its data and roots."""
+
+    def words(benchmark: str) -> list[str]:
+        data, roots = (request.getfixturevalue(f"phantom{BENCHMARKS[benchmark]}_{of}") for of in ("build", "roots"))
+        return ["--data", str(data), *root_words(roots)]
+
+    return words
+
+
+def ask(words: list[str], out: Path, shard: str = "") -> int:
+    more = ["--shard", shard] if shard else []
+    return main(["eval", *words, "--output_path", str(out), "--log_samples", *more])
+
+
+def results_in(folder: Path) -> dict:
+    """Of the one run in a folder, without what differs from run to run."""
+    (path,) = folder.rglob("results_*.json")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for config in content["configs"].values():
+        del config["metadata"]["command"]
+    return {name: value for name, value in content.items() if name not in OF_A_RUN}
+
+
+def logs_in(folder: Path) -> dict[str, bytes]:
+    return {path.name.rpartition("_")[0]: path.read_bytes() for path in folder.rglob("samples_*.jsonl")}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "of", "words"),
+    [
+        ("contrabench", 3, ["--tasks", f"{SCORES},{PRESENCE}", "--model", "random"]),
+        ("contrabench", 3, ["--tasks", PRESENCE, "--model", "random", "--control", "other"]),
+        ("heal", 3, ["--tasks", PAIRS, "--model", "random"]),
+        ("surgx", 6, ["--tasks", SURGX, "--model", "looks", "--heatmaps", "MAPS"]),  # of five videos
+        ("wrong_lung", 3, ["--tasks", WRONG_LUNG, "--model", "oracle", "--heatmaps", "MAPS"]),
+    ],
+)  # fmt: skip
+def test_merged_shards_are_the_run_without_shards(benchmark, of, words, scenes, tmp_path, capsys):
+    """In the results with all intervals, and in the sample logs to the byte."""
+    given = [*scenes(benchmark), *(str(tmp_path / word) if word == "MAPS" else word for word in words)]
+    assert ask(given, tmp_path / "whole") == 0
+    whole = capsys.readouterr().out
+    for number in range(of, 0, -1):
+        assert ask(given, tmp_path / "shards" / str(number), f"{number}/{of}") == 0
+    parts = [logs_in(tmp_path / "shards" / str(number)) for number in range(1, of + 1)]
+    assert ({} in parts) == (benchmark == "surgx")
+    capsys.readouterr()
+    assert main(["merge", str(tmp_path / "shards"), "--out", str(tmp_path / "merged")]) == 0
+    assert logs_in(tmp_path / "merged") == logs_in(tmp_path / "whole")
+    found, expected = results_in(tmp_path / "merged"), results_in(tmp_path / "whole")
+    assert any("_ci_low," in name for scores in expected["results"].values() for name in scores)
+    assert found == expected
+    assert [*found["results"]] == [*expected["results"]]
+    merged = capsys.readouterr().out.replace("/merged", "/whole")
+    assert merged in whole, "the summary, with its scores and intervals, which medfaith report reads"
+    if benchmark != "wrong_lung":  # medfaith compare reads no random sentences alone
+        assert main(["compare", str(tmp_path / "whole"), str(tmp_path / "merged")]) == 0
+
+
+@pytest.fixture(scope="module")
+def halves(scenes, tmp_path_factory) -> Path:
+    """The folders 1 and 2 of two shards. Do not change them."""
+    folder = tmp_path_factory.mktemp("halves")
+    for number in (1, 2):
+        words = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
+        assert ask(words, folder / str(number), f"{number}/2") == 0
+    return folder
+
+
+def changed(*names: str, to):
+    """Changes an entry of the second marker."""
+
+    def change(folder: Path) -> None:
+        path = folder / "2" / shard_marker.NAME
+        marker = json.loads(path.read_text())
+        inner = marker
+        for name in names[:-1]:
+            inner = inner[name]
+        inner[names[-1]] = to
+        path.write_text(json.dumps(marker))
+
+    return change
+
+
+def log_of(folder: Path) -> Path:
+    (path,) = (folder / "2").rglob("samples_*.jsonl")
+    return path
+
+
+BROKEN = "is no marker of a shard"
+REFUSED = [  # what is done to two shards, and what is said then
+    (lambda folder: shutil.rmtree(folder / "2"), ["shard 2/2 is missing", "medfaith eval --shard 2/2"]),
+    (lambda folder: shutil.copytree(folder / "2", folder / "3"), ["/3: holds shard 2/2, and so does", "/2\n"]),
+    (lambda folder: (folder / "2/shard.json").unlink(), ["shard 2/2 is missing; there is no shard.json in", "/2\n"]),
+    (changed("shard", to=[2, 3]), ["/2: is of another run than", "the number of shards is 3 here and 2 there"]),
+    (changed("asked", "--model", to="looks"), ["/2: is of", "--model is 'looks' here and 'oracle' there"]),
+    (changed("asked", "tau in --model_args", to=2), ["/2: is of", "tau in --model_args is 2 here and None there"]),
+    (changed("asked", "--seed", to=[1, 1, 1, 1]), ["/2: is of", "--seed is [1, 1, 1, 1] here and [0, 1234, "]),
+    (changed("asked", "the version of medfaith", to="9"), ["/2: is of", "the version of medfaith is '9' here"]),
+    (
+        changed("asked", "the option control", to="blank"),
+        ["/2: is of", "control is 'blank' here and None there"],
+    ),
+    (changed("asked", "the build cxr-contrabench-chexpert", to="0"), ["/2: is of", "chexpert is '0' here and '"]),
+    (changed("rows", PRESENCE, to=[57, "0"]), ["/2: is of", f"{PRESENCE} is '57 rows, digest 0' here and '57 rows,"]),
+    (changed("rows", "another", to=[1, "0"]), ["/2: is of", "what is known of another is '1 rows, digest 0' here"]),
+    (changed("shard", to=[0, 2]), ["shard.json: ", BROKEN]),
+    (changed("shard", to="x"), ["shard.json: ", BROKEN]),
+    (changed("rows", to=[]), ["shard.json: ", BROKEN]),
+    (changed("results", to=["/etc/passwd", "0"]), ["shard.json: ", "outside of the folder"]),
+    (changed("results", to=["../1/shard.json", "0"]), ["shard.json: ", "outside of the folder"]),
+    (lambda folder: (folder / "2/shard.json").write_text("{"), ["shard.json: cannot be read as JSON"]),
+    (lambda folder: log_of(folder).unlink(), ["samples_medfaith", "cannot be read (No such file"]),
+    (lambda folder: log_of(folder).write_text("x\n"), ["samples_medfaith", "is not what the shard wrote"]),
+    (changed("samples", to={}), ["samples_medfaith", "not each of its 57 rows once"]),
+    (lambda folder: (folder / "out").mkdir() or (folder / "out/mine").touch(), ["/out: holds other files"]),
+]
+
+
+@pytest.mark.parametrize(("do", "words"), REFUSED, ids=[words[-1].split("\n")[0][:30] for _, words in REFUSED])
+def test_what_is_no_whole_run_is_refused(do, words, halves, tmp_path, capsys):
+    """With a message that names the folder and says what to do; nothing is written."""
+    folder = tmp_path / "shards"
+    shutil.copytree(halves, folder)
+    do(folder)
+    before = {*folder.rglob("*")}
+    assert main(["merge", str(folder), "--out", str(folder / "out")]) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in [*words, str(folder), "\n  what to do: "]), said
+    assert {*folder.rglob("*")} == before
+
+
+def test_a_folder_without_a_shard_is_refused(halves, tmp_path, capsys):
+    for folder, words in ((tmp_path / "none", "there is no such folder"), (tmp_path, "no shard has ended here")):
+        assert main(["merge", str(halves / "1"), str(folder), "--out", str(tmp_path / "out")]) == 2
+        assert f"medfaith: {folder}: {words}" in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_merge_may_be_repeated(halves, tmp_path):
+    written = []
+    for _ in range(2):
+        assert main(["merge", str(halves / "2"), str(halves / "1"), "--out", str(tmp_path / "out")]) == 0
+        written.append({path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()})
+    assert written[0] == written[1]
+
+
+def test_no_answer_of_another_shard_is_counted_twice(halves, tmp_path):
+    """Of logs whose rows overlap or lack one, as no shard of this version leaves them."""
+    logs = [path for number in "12" for path in (halves / number).rglob("samples_*.jsonl")]
+    rows = shard_marker.Rows(57, "")
+    assert len(merge.lines_of(logs, PRESENCE, rows)) == 4 * 57
+    short = tmp_path / "short.jsonl"
+    short.write_bytes(b"".join(logs[1].read_bytes().splitlines(keepends=True)[1:]))
+    for others in ([*logs, logs[0]], logs[:1], [logs[0], short]):
+        with pytest.raises(merge.InputError, match="not each of its 57 rows once"):
+            merge.lines_of(others, PRESENCE, rows)
+    short.write_bytes(b'{"filter": "b0"}\n')
+    with pytest.raises(merge.InputError, match=r"short\.jsonl, row 1: cannot be read"):
+        merge.lines_of([short], PRESENCE, rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x", "expected I/N, such as 1/4 for the first of four shards, got 'x'"),
+        ("3", "expected I/N"), ("1/4/2", "expected I/N"), ("-1/4", "expected I/N"), ("1/", "expected I/N"),
+        ("1.5/4", "expected I/N"), ("0/4", "expected one of 1/4 to 4/4, got '0/4'"),
+        ("5/4", "expected one of 1/4 to 4/4, got '5/4'"), ("1/0", "expected at least one shard, such as 1/1"),
+    ],
+)  # fmt: skip
+def test_what_is_no_shard_is_told(text, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["eval", f"--shard={text}"])
+    assert ended.value.code == 2
+    assert f"argument --shard: {said}" in capsys.readouterr().err
+
+
+SAVED = ["--output_path", "OUT", "--log_samples"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--model", "oracle", "--tasks", PRESENCE], "--shard 1/2: sample logs are what is merged"),
+        (["--model", "oracle", "--tasks", PRESENCE, *SAVED[:2]], "sample logs are what is merged"),
+        (["--model", "oracle", "--tasks", PRESENCE, *SAVED, "--limit", "5"], "--limit takes the first rows"),
+        (
+            ["--model", "oracle", "--tasks", PRESENCE, *SAVED, "--samples", f'{{"{PRESENCE}": [0]}}'],
+            "--samples chooses",
+        ),
+        (["--model", "oracle", "--tasks", PRESENCE, *SAVED, "--predict_only"], "--predict_only computes no figures"),
+        (["--model", "oracle", "--tasks", f"{PRESENCE},arc_easy", *SAVED], "only medfaith's tasks have patients"),
+        (["--model", "mirage", "--tasks", PRESENCE, *SAVED], "the answers of mirage depend on the other rows"),
+        (["--model", "oracle", "--model_args", "threshold=per_class", "--tasks", PRESENCE, *SAVED], "per_class needs"),
+        (["--model", "oracle", "--model_args", "states_path=x", "--tasks", PRESENCE, *SAVED], "states_path keeps"),
+    ],
+)
+def test_a_run_that_has_no_shards_is_refused(words, said, scenes, tmp_path, capsys):
+    given = [str(tmp_path / "out") if word == "OUT" else word for word in words]
+    assert main(["eval", *scenes("contrabench"), *given, "--shard", "1/2"]) == 2
+    found = capsys.readouterr().err
+    assert said in found
+    assert "\n  what to do: " in found
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_audit_has_no_shards(scenes, tmp_path, capsys):
+    words = ["--model", "oracle", "--shard", "1/2", "--out", str(tmp_path / "out")]
+    assert main(["audit", *scenes("contrabench"), *words]) == 2
+    assert "medfaith: --shard: an audit compares answers of all rows" in capsys.readouterr().err
+
+
+def test_two_shards_do_not_share_a_folder(scenes, halves, tmp_path, capsys):
+    shutil.copytree(halves / "1", tmp_path / "1")
+    words = [*scenes("contrabench"), "--tasks", PRESENCE, "--model"]
+    for model, shard in (("oracle", "2/2"), ("oracle", "1/3"), ("always_yes", "1/2")):
+        assert ask([*words, model], tmp_path / "1", shard) == 2
+        assert "/1: holds shard 1/2 of another run, or another shard of this one" in capsys.readouterr().err
+    assert ask([*words, "oracle"], tmp_path / "1", "1/2") == 0
+    assert shard_marker.read(tmp_path / "1").results.name == max(
+        path.relative_to(tmp_path / "1").as_posix() for path in tmp_path.rglob("results_*.json")
+    ), "the marker is of the newer run"
+
+
+def test_a_shard_that_could_not_be_saved_has_no_marker(scenes, halves, tmp_path, capsys):
+    words = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
+    with no_file_above(60_000):
+        assert ask(words, tmp_path, "1/2") == 2
+    assert "could not all be saved: File too large" in capsys.readouterr().err
+    assert not (tmp_path / shard_marker.NAME).exists()
+
+
+def test_what_a_server_takes_is_summed(scenes, tmp_path, capsys):
+    """Of 180 rows one has no answer: more than 1% of its shard, and less of all."""
+    words = [*scenes("contrabench"), "--tasks", "medfaith_contrabench_chexpert_absence_train", "--images", "first"]
+    words += ["--model", "medfaith-server", "--apply_chat_template", "--model_args"]
+
+    def fault(request):
+        lost = len(server.requests) == 3
+        return (lambda handler: handler.send(500, {"error": {"message": "oh"}})) if lost else None
+
+    with serving(lambda messages: "A", fault=fault, usage={"prompt_tokens": 300, "completion_tokens": 2}) as server:
+        words += [f"base_url={server.url},model=m,concurrency=1,max_retries=0,prompt_price=10,answer_price=1000"]
+        statuses = [ask(words, tmp_path / "shards" / n, f"{n}/2") for n in "12"]
+    assert main(["merge", str(tmp_path / "shards"), "--out", str(tmp_path / "out")]) == 0
+    assert "Of these 1 have no answer." in capsys.readouterr().out
+    assert statuses == [3, 0]
+    usage = results_in(tmp_path / "out")["config"]["usage"]
+    assert usage.pop("price") == pytest.approx(179 * 0.005)
+    assert usage == {
+        "rows": 180, "rows_answered_before": 0, "outcomes": {"answered": 179, "unanswered": 1},
+        "prompt_tokens": 300 * 179, "answer_tokens": 2 * 179, "answers_without_token_counts": 0,
+    }  # fmt: skip
+    (path,) = (tmp_path / "shards/1").rglob("results_*.json")
+    path.write_text(path.read_text().replace('"unanswered": 1', '"unanswered": 2'))
+    marker = json.loads((tmp_path / "shards/1/shard.json").read_text())
+    marker["results"][1] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "shards/1/shard.json").write_text(json.dumps(marker))
+    assert main(["merge", str(tmp_path / "shards"), "--out", str(tmp_path / "out")]) == 3
+    assert "2 of 181 rows (1.1%) have no answer" in capsys.readouterr().err
+
+
+def test_sums_of_what_runs_took():
+    def of(seconds, memory, device, price):
+        work = {"answers": 2, "seconds": seconds, "peak_memory": memory, "on": device}
+        tables = {name: {} for name in ("versions", "configs", "higher_is_better", "n-shot", "results")}
+        return {**tables, "config": {"work": work, "usage": {"price": price}}, "total_evaluation_time_seconds": "1.5"}
+
+    found = merge.together([of(1.5, None, "cpu", None), of(2.0, 70.0, "H100", 0.5), of(0.0, 80.0, "H100", 0.5)], 3)
+    work = {"answers": 6, "seconds": 3.5, "peak_memory": 80.0, "on": "cpu, H100"}
+    assert found["config"] == {"work": work, "usage": {"price": None}}
+    assert found["total_evaluation_time_seconds"] == "4.5"
+
+
+@given(st.lists(st.sampled_from([f"p{n}" for n in range(12)]), min_size=1), st.integers(1, 20))
+def test_every_patient_is_in_one_shard(patients, of):
+    """As many as in every other shard, but for one; and where the rows stand does not matter."""
+    found = [positions(patients, Shard(number, of)) for number in range(1, of + 1)]
+    assert sorted(place for places in found for place in places) == [*range(len(patients))]
+    sets = [{patients[place] for place in places} for places in found]
+    assert sum(map(len, sets)) == len(set(patients))
+    assert max(map(len, sets)) - min(map(len, sets)) <= 1
+    turned = [positions(patients[::-1], Shard(number, of)) for number in range(1, of + 1)]
+    assert [{patients[::-1][place] for place in places} for places in turned] == sets
+
+
+def test_more_processes_than_rows_are_refused(halves, scenes, tmp_path, monkeypatch, capsys):
+    """lm-eval would wait for ever for the process without a row."""
+    monkeypatch.setattr("medfaith.tasks.models.baselines.Oracle.world_size", 29)
+    words = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
+    assert ask(words, tmp_path, "1/2") == 2
+    assert f"medfaith: {PRESENCE}: this shard has 28 rows, and 29 processes would share them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "cluster"),
+    [
+        (PRESENCE, "study_id"), ("medfaith_heal_mimic_tpt", "image_id"), ("medfaith_heal_mimic_vpt", "image_id"),
+        ("medfaith_heal_vindr_closed", "image_id"), ("medfaith_surgx_instruments", "video"),
+        ("medfaith_wrong_lung_random_sentences", "patient_id"), ("medfaith_wrong_lung_shuffle_in_report", "patient_id"),
+    ],
+)  # fmt: skip
+def test_pairs_and_what_intervals_draw_are_of_one_patient(task, cluster, scenes):
+    (benchmark,) = (name for name in BENCHMARKS if f"medfaith_{name}" in task)
+    (loaded,) = load([task], Path(scenes(benchmark)[1]))["tasks"].values()
+    rows = loaded.eval_docs.with_format(None)
+    patient = dict(zip(rows["id"], patients_of(loaded), strict=True))
+    of_cluster: dict[str, set[str]] = {}
+    for row in rows:
+        of_cluster.setdefault(row[cluster], set()).add(patient[row["id"]])
+        assert patient[row.get("original_id") or row["id"]] == patient[row["id"]]
+    assert {len(found) for found in of_cluster.values()} == {1}
+    assert ("original_id" in rows.column_names) == (benchmark in ("heal", "wrong_lung"))
+
+
+def test_every_task_has_its_aggregations():
+    """As its own file says; lm-eval lets a group change the tasks that it names, which no group of ours does here."""
+    index = task_index()
+    for task in {task.name for of in listed() for task in of.tasks}:
+        assert aggregations(task, index), task
+    for entry in index.values():
+        members = (entry.cfg or {}).get("task", ())
+        if not isinstance(members, str) and any(isinstance(member, str) for member in members):
+            assert "metric_list" not in entry.cfg, entry.name
+
+
+BASE = ["--model", "m", "--model_args", "pretrained=a", "--tasks", "t", "--seed", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "differs"),
+    [
+        (["--model", "n"], {}, "--model"), (["--model_args", "pretrained=b"], {}, "pretrained in --model_args"),
+        (["--model_args", "peft=c"], {}, "peft in --model_args"), (["--seed", "2"], {}, "--seed"),
+        (["--gen_kwargs", "do_sample=True"], {}, "--gen_kwargs"),
+        (["--apply_chat_template"], {}, "--apply_chat_template"), (["--num_fewshot", "1"], {}, "--num_fewshot"),
+        (["--system_instruction", "x"], {}, "--system_instruction"),
+        ([], {"control": "blank"}, "the option control"), ([], {"images": "first"}, "the option images"),
+        ([], {"builds": {"b": "1"}}, "the build b"), ([], {"data": "ORG"}, "the option data"),
+        # Where things lie, and how fast it goes:
+        (["--batch_size", "9", "--device", "cpu", "--output_path", "o"], {"roots": {"s": "/r"}, "command": "c"}, ""),
+        (["--model_args", "answers=x,store=y,base_url=z,concurrency=3,api_key=k"], {"heatmaps": "/h"}, ""),
+    ],
+)  # fmt: skip
+def test_what_two_shards_have_in_common(words, options, differs):
+    def asked(words, metadata):
+        config = EvaluatorConfig.from_cli(HarnessCLI()._parser.parse_args(["run", *words]))
+        return shard_marker.asked(config, metadata)
+
+    found = shard_marker.difference(asked([*BASE, *words], options), asked(BASE, {}))
+    assert found.partition(" is ")[0] == differs
+
+
+def test_other_rows_have_another_digest():
+    def rows(**columns):
+        return shard_marker.rows_of(SimpleNamespace(eval_docs=Dataset.from_dict(columns)))
+
+    found = rows(id=["1", "2"], question=["a", "b"])
+    assert found == rows(id=["1", "2"], question=["a", "b"])
+    for other in (rows(id=["1", "3"], question=["a", "b"]), rows(id=["1", "2"], question=["a", "c"])):
+        assert (other.n, other.digest != found.digest) == (2, True)
+
+
+def test_where_the_data_lie_does_not_matter_where_their_builds_are_known():
+    config = EvaluatorConfig(model="m", tasks=["t"])
+    one, other = (shard_marker.asked(config, {"data": data, "builds": {"b": "1"}}) for data in ("/here", "/there"))
+    assert one == other
+
+
+@pytest.mark.full
+def test_shards_of_two_processes_each(vlms, scenes, phantom_build, tmp_path):
+    """As docs/clusters.md has it: each shard by `accelerate launch` with two processes."""
+    samples = read("cxr-contrabench-chexpert", "chexpert_presence", "validation", str(phantom_build))
+    write_ids(tmp_path / "rows.csv", [{"id": row_id} for row_id in samples["id"][:12]])
+    words = [
+        *("eval", *scenes("contrabench"), "--rows", str(tmp_path / "rows.csv"), "--tasks", PRESENCE),
+        *("--model", "medfaith-hf-vlm", "--model_args", f"pretrained={vlms['llava']},dtype=float32"),
+        *("--apply_chat_template", "--gen_kwargs", "max_gen_toks=4", "--batch_size", "1", "--device", "cpu"),
+    ]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "-m", "medfaith"]
+    for number in "12":
+        more = ["--shard", f"{number}/2", "--output_path", str(tmp_path / "shards" / number), "--log_samples"]
+        environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+        result = subprocess.run([*launch, *words, *more], env=environment, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr[-3000:]
+    assert ask(words[1:], tmp_path / "whole") == 0
+    assert main(["merge", str(tmp_path / "shards"), "--out", str(tmp_path / "merged")]) == 0
+    assert logs_in(tmp_path / "merged") == logs_in(tmp_path / "whole")
+    assert results_in(tmp_path / "merged")["results"] == results_in(tmp_path / "whole")["results"]
