@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import json
 import os
 import random
 import re
@@ -283,6 +284,10 @@ def _content(path: Path) -> Any:
             with contextlib.closing(sqlite3.connect(Path(copy_in) / path.name)) as database:
                 return tuple(sorted(database.execute("SELECT key, outcome FROM answers").fetchall()))
     content = path.read_bytes()
+    if path.name.startswith("results_"):
+        results = json.loads(content)
+        results["config"].pop("work", None)  # of this run alone: answers that were kept took none
+        content = json.dumps(results).encode()
     with_dates = path.suffix in (".json", ".html", ".jsonl") and b"\0" not in content
     if with_dates:
         content = TIMING.sub(r"\1", DATE.sub("DATE", content.decode())).encode()
