@@ -82,6 +82,12 @@ def scratch_folder(where: Path | None = None) -> Iterator[Path]:
         yield folder
 
 
+def require_writable(folder: Path) -> None:
+    """Raises OSError for a folder that may not be written: hours later would be late."""
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
 def is_partial(path: Path) -> bool:
     """Whether a file is a part of what somebody writes, or was killed while writing."""
     return any(name.startswith(".") and name.endswith(".partial") for name in path.parts)

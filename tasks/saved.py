@@ -7,7 +7,6 @@ import errno
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from ..loaders.errors import MedfaithError
-from ..loaders.whole import scratch_folder
+from ..loaders.whole import require_writable, scratch_folder
 
 
 def output_folder(output: str | Path | None) -> Path | None:
@@ -42,8 +41,7 @@ def saved(output: str | Path | None) -> Iterator[list[Path]]:
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    with tempfile.TemporaryFile(dir=there):  # hours later would be late
-        pass
+    require_writable(there)
     with contextlib.ExitStack() as last:
         saving = _Saving(folder, last)
         for name in ("save_results_aggregated", "save_results_samples"):

@@ -136,7 +136,7 @@ def _run(order: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, name in enumerate((os.devnull, *order["told"][:2])):
         os.dup2(os.open(name, os.O_RDWR), number)
-    os.environ["TMPDIR"], tempfile.tempdir = order["tmp"], None
+    os.environ["TMPDIR"] = tempfile.tempdir = order["tmp"]
     for module, name, value in order["set"]:
         setattr(importlib.import_module(module), name, value)
     before = {*sys.modules}

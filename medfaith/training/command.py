@@ -10,6 +10,7 @@ from typing import Any
 from medfaith import build
 from medfaith.builders.options import whole
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.whole import require_writable
 from medfaith.tasks.models.clinical_bert import TEXT_MODEL
 
 from .loba.command import add_loba
@@ -135,6 +136,7 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             "is not a file in a folder that exists",
             action="make the folder, or name another file",
         )
+    require_writable(arguments.out.parent)
     if arguments.init and (arguments.image_encoder or arguments.text_encoder):
         raise InputError(
             f"--init {arguments.init}",

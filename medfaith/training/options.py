@@ -144,6 +144,7 @@ def _remove_left(out: Path, checkpoints: Path) -> None:
     try:
         arguments = json.loads((checkpoints / "arguments.json").read_bytes()) if states else {}
         record = json.loads(next(out.glob("*record.json"), out / "medfaith.json").read_bytes())
+        arguments.pop("steps", None)  # which were asked for; the record has those that were done
         ended = all(record.get(name) == value for name, value in arguments.items())
     except (OSError, ValueError, AttributeError):
         return

@@ -83,7 +83,11 @@ def run(
         "auroc": means,
     }
     with whole_file(out) as checkpoint:
-        model.save_checkpoint(checkpoint)
+        try:
+            model.save_checkpoint(checkpoint)
+        except RuntimeError as error:  # what torch makes of a full disk
+            action = "make space, and train again"
+            raise InputError(out, f"cannot be written ({error}); nothing was changed", action=action) from error
         record["checkpoint"] = digest_of(checkpoint)
         # Before it: without a record it would count as a model that has seen no gold patient.
         with whole_file(_record_of(out)) as partial:

@@ -187,7 +187,7 @@ def test_checkpoints_go_with_the_training_that_ended_and_no_other(rank, stays, t
     step = tmp_path / "adapter.checkpoints" / "checkpoint-2"
     for folder, name, content in (
         (tmp_path / "adapter", "medfaith.json", {"rank": 8, "steps": 2}),
-        (step.parent, "arguments.json", {"rank": rank}),
+        (step.parent, "arguments.json", {"rank": rank, "steps": None}),
         (step, "trainer_state.json", {}),
     ):
         folder.mkdir(parents=True, exist_ok=True)
