@@ -10,7 +10,6 @@ import errno
 import gzip
 import hashlib
 import json
-import os
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -255,8 +254,8 @@ class _PlainDumper(yaml.SafeDumper):
 
 def _explain(error: OSError, out: Path) -> MedfaithError:
     """Of an error while a build is made and written: most often `out` is at fault, else a source."""
-    named = error.filename if isinstance(error.filename, str | os.PathLike) else None
-    if named is not None and not Path(named).is_relative_to(out) and not Path(named).is_relative_to(out.resolve()):
+    named = Path(error.filename) if isinstance(error.filename, str) else None
+    if named is not None and not named.is_relative_to(out) and not named.is_relative_to(out.resolve()):
         action = "check that the disk or share it lies on is still there, and build again"
         return InputError(named, f"cannot be read ({error.strerror}); nothing was changed", action=action)
     action = (

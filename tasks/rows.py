@@ -306,8 +306,9 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
     except (DatasetNotFoundError, HfHubHTTPError) as error:
         raise _withheld(path, error) from error
     except (ValueError, OSError, DatasetsError) as error:
-        cause = str(error.__cause__ or error).splitlines()[0]
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_SPACE:
+        first = error.__cause__ or error.__context__  # datasets may hide it behind "Cannot find data file"
+        cause = str(first if isinstance(first, OSError) else error.__cause__ or error).splitlines()[0]
+        if isinstance(first, OSError) and first.errno in NO_SPACE:
             action = "make space, or name another folder in the environment variable HF_DATASETS_CACHE"
             raise InputError(datasets_config.HF_DATASETS_CACHE, cause, action=action) from error
         if f"Available: ['{RECIPE}']" in cause:

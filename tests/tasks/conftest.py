@@ -11,6 +11,7 @@ from typing import Any
 import datasets
 import lm_eval.tasks
 import pytest
+from datasets import config as datasets_config
 from lm_eval.tasks._index import TaskIndex
 
 from medfaith.builders import cxr_contrabench
@@ -50,7 +51,7 @@ def _keeping(load: Callable[..., Any]) -> Callable[..., Any]:
     def load_dataset(path: str, *names: str, **how: Any) -> Any:
         found = sorted(Path(path).rglob("*.*"))  # on the Hub, none
         files = [(str(file), of.st_size, of.st_mtime_ns) for file in found for of in [file.lstat()]]
-        key = str((path, names, how, datasets.config.HF_DATASETS_CACHE, files))
+        key = str((path, names, how, datasets_config.HF_DATASETS_CACHE, files))
         if not files or key not in kept:
             kept[key] = load(path, *names, **how)
         return kept[key]

@@ -115,6 +115,7 @@ def test_prompts_and_order_are_those_without_a_control(given, scene):
 
 
 def test_without_an_image_the_text_alone_arrives_or_the_run_says_what_to_do(lm, given, scene, rows):
+    placeholder = PLACEHOLDER[lm.name]
     if not isinstance(lm, HFVisionLM):
         with pytest.raises(InputError, match=r"cannot answer without an image(.|\n)*blank(.|\n)*medfaith-hf-vlm"):
             asked(lm, scene, "none", rows)
@@ -127,8 +128,8 @@ def test_without_an_image_the_text_alone_arrives_or_the_run_says_what_to_do(lm, 
     pad = lm.tokenizer.pad_token_id
     tokens = [[token for token in ids if token != pad] for of_batch in inputs for ids in of_batch["input_ids"].tolist()]
     prompts = [prompt for of_task in given[PLAIN].values() for prompt, _ in of_task.values()]
-    assert all(PLACEHOLDER[lm.name] in prompt for prompt in prompts)
-    expected = [lm.tokenizer(prompt.replace(PLACEHOLDER[lm.name], ""))["input_ids"] for prompt in prompts]
+    assert all(placeholder in prompt for prompt in prompts)
+    expected = [lm.tokenizer(prompt.replace(placeholder, ""))["input_ids"] for prompt in prompts]
     assert sorted(tokens) == sorted(expected)
 
 
