@@ -91,7 +91,9 @@ def _in_lines(bar: Any, clock: Callable[[], float]) -> None:
 
 def _is_terminal(bar: Any) -> bool:
     isatty = getattr(bar.fp, "isatty", None)
-    return isatty is not None and isatty()
+    with suppress(ValueError):  # the file is closed, and the bar of a library outlived it
+        return isatty is not None and isatty()
+    return False
 
 
 def _show(bar: Any, msg: str | None = None, pos: int | None = None) -> Any:

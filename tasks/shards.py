@@ -50,7 +50,7 @@ def positions(patients: Sequence[str], shard: Shard) -> list[int]:
     have equally many, but for one. More shards than patients leave some without any.
 
     >>> [positions(["a", "b", "a", "c"], Shard(number, 2)) for number in (1, 2)]
-    [[3], [0, 1, 2]]
+    [[0, 1, 2], [3]]
     """
     order = sorted(set(patients), key=lambda patient: hashlib.blake2b(patient.encode()).digest())
     mine = {*order[shard.number - 1 :: shard.of]}

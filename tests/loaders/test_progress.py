@@ -173,3 +173,12 @@ def test_a_log_that_cannot_be_written_ends_no_work(monkeypatch):
     with Progress(title="reading", clock=clock) as bar:
         clock.seconds += 60
         assert bar.update()
+
+
+def test_a_bar_of_before_ends_in_silence_where_its_file_is_closed():
+    """As when garbage is collected: a traceback from there would disturb whatever runs."""
+    file = io.StringIO()
+    bar = tqdm.tqdm(total=2, file=file)
+    file.close()
+    with libraries_in_lines():
+        bar.close()
