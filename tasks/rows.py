@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
 
@@ -302,7 +302,7 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
     try:
         for part in Path(path).rglob("*.parquet"):  # none of data on the Hub
             limits.require_file(part)
-        rows = datasets.load_dataset(path, config, split=split)
+        rows = _loaded(path, config, split, str(datasets_config.HF_DATASETS_CACHE), _state(path))
     except (DatasetNotFoundError, HfHubHTTPError) as error:
         raise _withheld(path, error) from error
     except (ValueError, OSError, DatasetsError) as error:
@@ -329,6 +329,21 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
         return rows
     first, feature = [of_row[:1] for of_row in rows["images"]], rows.features["images"]
     return rows.remove_columns("images").add_column("images", first, feature=feature)
+
+
+@lru_cache(maxsize=32)
+def _loaded(path: str, config: str, split: str, cache: str, state: object) -> Any:
+    """`load_dataset`, once a process for the same files: to parse a build's card takes longer than to read its rows.
+
+    cache: the folder that it keeps rows in. state: of the build's files, see `_state`.
+    """
+    return datasets.load_dataset(path, config, split=split)
+
+
+def _state(path: str) -> object:
+    """Names, sizes and times of the files of a local build; of data on the Hub something that equals nothing else."""
+    files = sorted(file for file in Path(path).rglob("*") if file.is_file())
+    return tuple((str(file), of.st_size, of.st_mtime_ns) for file in files for of in [file.stat()]) or object()
 
 
 def _withheld(path: str, error: DatasetNotFoundError | HfHubHTTPError) -> InputError:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import lm_eval.tasks
 import pytest
-from datasets import config as datasets_config
 from lm_eval.tasks._index import TaskIndex
 
 from medfaith.builders import cxr_contrabench
@@ -39,24 +37,8 @@ def quick_lm_eval() -> Iterator[None]:
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TaskIndex, "build", staticmethod(quick))
-        patch.setattr(datasets, "load_dataset", _keeping(datasets.load_dataset))
         yield
     gc.unfreeze()
-
-
-def _keeping(load: Callable[..., Any]) -> Callable[..., Any]:
-    """datasets parses the card of a build for each load, which takes longer than to read the rows: once is enough."""
-    kept: dict[str, Any] = {}
-
-    def load_dataset(path: str, *names: str, **how: Any) -> Any:
-        found = sorted(Path(path).rglob("*.*"))  # on the Hub, none
-        files = [(str(file), of.st_size, of.st_mtime_ns) for file in found for of in [file.lstat()]]
-        key = str((path, names, how, datasets_config.HF_DATASETS_CACHE, files))
-        if not files or key not in kept:
-            kept[key] = load(path, *names, **how)
-        return kept[key]
-
-    return load_dataset
 
 
 @pytest.fixture(scope="session")

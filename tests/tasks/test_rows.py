@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
 from medfaith.tasks.contrabench.rows import facts
-from medfaith.tasks.rows import LazyImages, load, repository_path
+from medfaith.tasks.rows import LazyImages, load, read, repository_path
 
 REPOSITORY = "cxr-contrabench-chexpert"
 WHICH = {"config": "chexpert_presence", "split": "validation"}
@@ -79,6 +80,18 @@ def test_a_document_names_the_views_of_the_images_that_are_shown(ask, roots):
 def test_data_may_be_the_build_or_one_repository_and_metadata_of_lm_eval_is_accepted(ask, phantom_build):
     rows = ask(version=1.0, config_source="x", pretrained="y")
     assert len(ask(data=str(phantom_build / REPOSITORY))) == len(rows) > 10
+
+
+def test_rows_are_read_once_for_the_same_files_and_again_for_others(phantom_build, tmp_path):
+    shutil.copytree(phantom_build / "cxr-contrabench-chexpert", tmp_path / "cxr-contrabench-chexpert")
+    of = ("cxr-contrabench-chexpert", "chexpert_presence", "validation", str(tmp_path))
+    before = read(*of)
+    assert read(*of) is before
+    (file,) = (tmp_path / of[0] / of[1]).glob("validation-*.parquet")
+    pq.write_table(pq.read_table(file).slice(1), file)
+    card = tmp_path / of[0] / "README.md"
+    card.write_text(card.read_text().replace("description: rows ", "description: other rows "))
+    assert read(*of)["id"] == before["id"][1:]
 
 
 def test_the_first_image_alone_can_be_shown(ask, roots):
