@@ -24,7 +24,7 @@ from ..verify import arguments, read_split
 from ..write import Family, Split
 from . import mimic, perturbations, vindr
 from .checks import pair_violations, question_violations, tpt_violations, vpt_violations
-from .questions import questions
+from .questions import Mask, questions
 from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
 from .spool import Spool
@@ -206,7 +206,11 @@ def _splits(
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: datasets.Features) -> pa.Table:
-    batches = (pa.RecordBatch.from_pylist(some, schema=schema.arrow_schema) for some in pieces(rows, 10_000))
+    whole = (
+        [{name: of.read() if isinstance(of, Mask) else of for name, of in row.items()} for row in some]
+        for some in pieces(rows, 10_000)
+    )
+    batches = (pa.RecordBatch.from_pylist(some, schema=schema.arrow_schema) for some in whole)
     return pa.Table.from_batches(batches, schema=schema.arrow_schema)
 
 

@@ -23,7 +23,7 @@ from scipy.spatial import KDTree
 
 from ...loaders.progress import Progress
 from ..hashing import pick, weighted_pick
-from .questions import cooccurring, mask, plausible_absences, reference
+from .questions import Mask, cooccurring, plausible_absences, reference
 from .relations import Scene
 from .wording import closed_question
 
@@ -91,7 +91,7 @@ def vpt(
                         "original_id": row["id"],
                         "region": row["region"],
                         "donor": reference(donor),
-                        "donor_region": mask(donor.regions[anatomy]),
+                        "donor_region": Mask(donor.regions, anatomy),
                         "donor_diseases": sorted(donor.picture.diseases),
                     }
                 bar.update()

@@ -150,7 +150,7 @@ def _row(
         "kind": kind,
         "question_type": question_type,
         "diseases": list(diseases),
-        "region": mask(scene.regions[anatomy]),
+        "region": Mask(scene.regions, anatomy),
         "boxes": [{"label": boxes.labels[box], "xywh": boxes.xywh[box].tolist()} for box in shown],
         "template": template,
     }
@@ -161,6 +161,24 @@ def reference(scene: Scene) -> dict[str, str]:
     return {"source": scene.picture.source, "key": scene.picture.key, "view": scene.picture.view}
 
 
-def mask(region: Mapping[str, Any]) -> dict[str, Any]:
-    """A COCO RLE as rows have it."""
-    return {"size": list(region["size"]), "counts": region["counts"]}
+class Mask(Mapping[str, Any]):
+    """The region of an anatomy as rows have it, a COCO RLE. It is read when it is asked for: many rows wait at once."""
+
+    __slots__ = ("_anatomy", "_regions")
+
+    def __init__(self, regions: Mapping[str, Mapping[str, Any]], anatomy: str) -> None:
+        self._regions, self._anatomy = regions, anatomy
+
+    def read(self) -> dict[str, Any]:
+        """Size and counts."""
+        region = self._regions[self._anatomy]
+        return {"size": list(region["size"]), "counts": region["counts"]}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("size", "counts"))
+
+    def __len__(self) -> int:
+        return 2
