@@ -89,6 +89,7 @@ def test_a_line_that_says_something_else_is_refused(change: dict[str, Any], word
         read_errors([tmp_path / "a.jsonl"])
 
 
+@pytest.mark.full
 def test_a_person_sorts_in_a_browser(logs: Path, tmp_path: Path):
     out = tmp_path / "answers.jsonl"
     command = [sys.executable, "-m", "medfaith", "annotate", str(logs), "--errors", "--cases", "2", "--port", "0"]

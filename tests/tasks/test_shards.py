@@ -78,7 +78,9 @@ def logs_in(folder: Path) -> dict[str, bytes]:
         ("contrabench", 3, ["--tasks", PRESENCE, "--model", "random", "--control", "other"]),
         ("heal", 3, ["--tasks", PAIRS, "--model", "random"]),
         ("surgx", 6, ["--tasks", SURGX, "--model", "looks", "--heatmaps", "MAPS"]),  # of five videos
-        ("wrong_lung", 3, ["--tasks", WRONG_LUNG, "--model", "oracle", "--heatmaps", "MAPS"]),
+        pytest.param(
+            "wrong_lung", 3, ["--tasks", WRONG_LUNG, "--model", "oracle", "--heatmaps", "MAPS"], marks=pytest.mark.full
+        ),
     ],
 )  # fmt: skip
 def test_merged_shards_are_the_run_without_shards(benchmark, of, words, scenes, tmp_path, capsys):
