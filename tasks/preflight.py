@@ -311,7 +311,7 @@ def _check_rows(
     """The data are there, the roots of what the model looks at are known, and it gets every image of each row."""
     from .contrabench.fewshot import SHOTS
     from .models import server_access
-    from .rows import read
+    from .stored import read
 
     roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())
     host = _third_party(model, kind, given) if kind.client else None

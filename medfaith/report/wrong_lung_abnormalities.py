@@ -39,13 +39,13 @@ def read_affirmed(data: str, judgements: Sequence[Judgement]) -> tuple[dict[str,
         data: the build on which the heatmaps were made, or a Hub organisation.
 
     Raises:
-        InputError: as `tasks.rows.read`; a row whose sentence is another than the judged one.
+        InputError: as `tasks.stored.read`; a row whose sentence is another than the judged one.
     """
     from medfaith.annotate.start import CONFIG, REPOSITORY, SPLIT
-    from medfaith.tasks import rows
+    from medfaith.tasks.stored import read
 
     asked = {one.row_id: one.sentence for one in judgements if not one.custom and one.row_id is not None}
-    stored = rows.read(REPOSITORY, CONFIG, SPLIT, data).select_columns(["id", "sentence", "labels"])
+    stored = read(REPOSITORY, CONFIG, SPLIT, data).select_columns(["id", "sentence", "labels"])
     found = {}
     for row in cast(Any, stored):
         if row["id"] not in asked:

@@ -14,7 +14,7 @@ import torch
 from medfaith.evaluate_metrics.localization.view import mask
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
-from medfaith.tasks import rows
+from medfaith.tasks import stored
 from medfaith.tasks.models.gloria_text import clean
 
 from .recipes import GOLD, SHOTS, SILVER, Recipe
@@ -93,11 +93,11 @@ def read(
     patients: set[str] = set()
     n_without_words = 0
     for split in SPLITS[config]:
-        stored: Any = rows.read(REPOSITORY, config, split, str(data))
+        rows: Any = stored.read(REPOSITORY, config, split, str(data))
         if config == GOLD:
-            whose = stored.select_columns(["patient_id", "sentence"])
+            whose = rows.select_columns(["patient_id", "sentence"])
             patients |= {row["patient_id"] for row in whose if clean(row["sentence"])}
-        asked = stored if limit is None else stored.select(range(min(limit, len(stored))))
+        asked = rows if limit is None else rows.select(range(min(limit, len(rows))))
         examples = splits[split] = []
         for row in Progress(asked, title=f"reading {config}, {split}", unit="sentences"):
             if not clean(row["sentence"]):

@@ -13,7 +13,7 @@ from PIL import Image
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
-from medfaith.tasks import rows
+from medfaith.tasks import rows, stored
 from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.heal.transplant import transplant
@@ -64,7 +64,7 @@ def load(
         if single:
             chosen = [doc for doc in asked if doc["question_type"] == ask]
         else:
-            partners = rows.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
+            partners = stored.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
             perturb = _swapped if ask == "tpt" else _edited
             chosen = _with_partners(asked, cast(Iterable[dict[str, Any]], partners), perturb)
             if ask == "vpt":

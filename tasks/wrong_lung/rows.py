@@ -8,7 +8,7 @@ from typing import Any, cast
 import datasets
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks import rows
+from medfaith.tasks import rows, stored
 from medfaith.tasks.controls import REGIONS, TARGET, Facts
 from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
@@ -70,7 +70,7 @@ def load(
     for name, value in scoring.items():
         if value not in SCORING[name]:
             raise InputError(f"option {name}", f"is {value!r}", expected=" or ".join(SCORING[name]))
-    originals = None if config == GOLD else rows.read(
+    originals = None if config == GOLD else stored.read(
         repository, ORIGINALS.get(config, GOLD), options["split"], options.get("data")
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
-from medfaith.tasks.rows import read
+from medfaith.tasks.stored import read
 from tests.report.report_logs import csv_rows, rows_of
 from tests.report.surgx_logs import shown
 from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.loaders.images import open_image
-from medfaith.tasks import rows
 from medfaith.tasks.models import gloria_image
+from medfaith.tasks.stored import read
 from medfaith.training import views as training_views
 from medfaith.training.data import REPOSITORY, SILVER, SPLITS, Example, by_patient
 from medfaith.training.views import BYTES, Views
@@ -35,7 +35,7 @@ def opened(monkeypatch) -> Counter[str]:
 
 
 def stored(scene, config: str, split: str = "test") -> list[Any]:
-    return list(rows.read(REPOSITORY, config, split, str(scene.build)))
+    return list(read(REPOSITORY, config, split, str(scene.build)))
 
 
 def references(scene) -> list[Any]:
