@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Sequence
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -47,7 +46,7 @@ class Seen(NamedTuple):
 class Looks(Baseline):
     """Answers from the pixels of the request. Where it sees nothing, it denies, or takes option A.
 
-    CXR-ContraBench: the options' findings by their evidence in the study's frontal images (`phantom_sight.Chests`).
+    CXR-ContraBench: the options' findings by their evidence in the study's frontal images (`phantom_sight.chests`).
     HEAL-MedVQA: the finding with the most evidence in the anatomy that the question names. SurgXBench: tools by their
     colour; what a tool does cannot be seen, so it names all that the phantom lets the tool do. That's the Wrong Lung!:
     attention to structure, in the place that the sentence names.
@@ -59,10 +58,6 @@ class Looks(Baseline):
     def __init__(self, store: str | None = None, **_: Any) -> None:
         super().__init__()
         self._store = HeatmapStore(store, self._identity(), exact=True) if store else None
-
-    @cached_property
-    def _chests(self) -> phantom_sight.Chests:
-        return phantom_sight.Chests()
 
     def choose(self, docs: list[Document]) -> list[int]:
         """What it says without looking."""
@@ -130,13 +125,13 @@ class Looks(Baseline):
         In the presence protocol another option is present, too. The question is about the finding whose negation stands
         among the options: if that is seen, it is the answer.
         """
-        frontals = [image for image in images if self._chests.is_frontal(image)]
+        frontals = [image for image in images if phantom_sight.chests().is_frontal(image)]
         options = {place: text for place, text in enumerate(doc["options"]) if place != doc["negated"]}
         drawings = {place: phantom_sight.in_whole_chest(text) for place, text in options.items()}
         if not frontals or not all(drawings.values()) or doc["polarity"] not in ("presence", "absence"):
             return None
         evidence = {
-            place: np.mean([self._chests.evidence(image, names).max() for image in frontals])
+            place: np.mean([phantom_sight.chests().evidence(image, names).max() for image in frontals])
             for place, names in drawings.items()
         }
         if doc["polarity"] == "absence":
@@ -146,10 +141,10 @@ class Looks(Baseline):
 
     def _anatomy(self, doc: Document, image: Image.Image) -> Seen | None:
         """What is found in the anatomy that a question names; closed questions name one disease."""
-        region, drawings = self._chests.region(doc["anatomy"]), phantom_sight.in_anatomy(doc["anatomy"])
+        region, drawings = phantom_sight.chests().region(doc["anatomy"]), phantom_sight.in_anatomy(doc["anatomy"])
         if region is None or not drawings or not phantom_sight.is_structured(image, _enlarged(region, image)):
             return None
-        evidence = self._chests.evidence(image, list(drawings.values()), doc["anatomy"])
+        evidence = phantom_sight.chests().evidence(image, list(drawings.values()), doc["anatomy"])
         found = list(drawings)[int(evidence.argmax())] if evidence.max() > 0 else ""
         if doc["question_type"] == "closed":
             return Seen(doc["options"][0 if found in doc["diseases"] else doc["negated"]], {})
@@ -165,7 +160,7 @@ class Looks(Baseline):
         names = [region for word, region in ABOUT.items() if word in text] or [f"{side} lung" for side in sides]
         place = np.zeros(found.shape, dtype=bool)
         for name in names:
-            region = self._chests.region(name)
+            region = phantom_sight.chests().region(name)
             place |= _enlarged(_extent(region), image) if region is not None else place
         attention = found * np.where(place, 1, BESIDE)
         return Seen(doc["options"][0], {ATTENTION: (attention / attention.sum()).astype(np.float32)})

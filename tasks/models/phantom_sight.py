@@ -6,6 +6,7 @@ It knows how the phantom draws (loaders.phantom), and nothing of real images.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +79,12 @@ class Chests:
         noise = residuals.T @ residuals / len(residuals) + SPREAD**2 * np.eye(where.sum())
         weights = np.linalg.solve(noise, templates)
         return _Filter(where, weights, (weights * templates).sum(0) / 2)
+
+
+@cache
+def chests() -> Chests:
+    """Learnt once a process, whichever models look."""
+    return Chests()
 
 
 class _Filter(NamedTuple):
