@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,22 @@ from medfaith.loaders.phantom import surgery  # noqa: E402
 from tests.hub.fixture import hub  # noqa: E402, F401
 
 Once = Callable[[str, Callable[[Path], Any]], Path]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """One process of a run imports first: in a fresh clone each would compile the same libraries and tests beside it."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return (yield)
+    place = Path(tempfile.gettempdir()) / f"medfaith-tests-{run}"
+    with FileLock(f"{place}.lock"):
+        first = not place.exists()
+        if first:
+            found = yield
+            place.touch()
+            return found
+    return (yield)
 
 
 @pytest.fixture(scope="session")
