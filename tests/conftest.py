@@ -40,7 +40,7 @@ Once = Callable[[str, Callable[[Path], Any]], Path]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """One process of a run imports first: in a fresh clone each would compile the same libraries and tests beside it."""
+    """One process of a run imports first: in a fresh clone all would compile the same libraries and tests."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if run is None:
         return (yield)
