@@ -24,6 +24,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # What the imported libraries made stays until the end. To look through it again and again took a tenth of the time.
 gc.set_threshold(100_000, 10, 10)
+# lm-eval collects for every batch and statsmodels for every table: what is young is enough.
+gc.collect = lambda generation=1, collect=gc.collect: collect(generation)
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test is timed: a busy machine fails none
 hypothesis.settings.load_profile("untimed")
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:

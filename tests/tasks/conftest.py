@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,8 @@ from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_lm_eval() -> Iterator[None]:
-    """lm-eval reads the 13,000 files of its tasks, or ours, for every command, and collects garbage for every batch.
-
-    Within one process once is enough, and the young garbage.
-    """
-    build, known, collect = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}, gc.collect
+    """lm-eval reads the 13,000 files of its tasks, or ours, for every command. Within one process once is enough."""
+    build, known = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
     read_once = functools.cache(lambda path: build([path]))
 
     def quick(paths: Iterable[Path], **how: Any) -> dict[str, Any]:
@@ -34,7 +30,6 @@ def quick_lm_eval() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TaskIndex, "build", staticmethod(quick))
-        patch.setattr(gc, "collect", lambda generation=1: collect(generation))
         yield
 
 
