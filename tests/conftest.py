@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +148,14 @@ def phantom_wrong_lung_roots(once: Once) -> dict[str, Path]:
 def phantom_wrong_lung_build(phantom_wrong_lung_roots: dict[str, Path], once: Once) -> Path:
     """That's the Wrong Lung! built from the phantom sources, all configs."""
     return once("wrong-lung-data", lambda out: wrong_lung.build(phantom_wrong_lung_roots, out))
+
+
+@pytest.fixture
+def png_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report saves its pictures as PNG alone: each further format takes longer than that."""
+    from medfaith.report.pictures import saved
+
+    def files(figures: Mapping[str, Any]) -> dict[str, bytes]:
+        return {f"{name}.png": saved(figure, ["png"])["png"] for name, figure in figures.items()}
+
+    monkeypatch.setattr("medfaith.report.write.files", files)
