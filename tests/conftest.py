@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # What the imported libraries made stays until the end. To look through it again and again took a tenth of the time.
 gc.set_threshold(100_000, 10, 10)
+# lm-eval collects for every batch and statsmodels for every table: what is young is enough.
+gc.collect = lambda generation=1, collect=gc.collect: collect(generation)
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test is timed: a busy machine fails none
 hypothesis.settings.load_profile("untimed")
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
@@ -36,6 +38,22 @@ from medfaith.loaders.phantom import surgery  # noqa: E402
 from tests.hub.fixture import hub  # noqa: E402, F401
 
 Once = Callable[[str, Callable[[Path], Any]], Path]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """One process of a run imports first: in a fresh clone all would compile the same libraries and tests."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return (yield)
+    place = Path(tempfile.gettempdir()) / f"medfaith-tests-{run}"
+    with FileLock(f"{place}.lock"):
+        first = not place.exists()
+        if first:
+            found = yield
+            place.touch()
+            return found
+    return (yield)
 
 
 @pytest.fixture(scope="session")
@@ -130,3 +148,14 @@ def phantom_wrong_lung_roots(once: Once) -> dict[str, Path]:
 def phantom_wrong_lung_build(phantom_wrong_lung_roots: dict[str, Path], once: Once) -> Path:
     """That's the Wrong Lung! built from the phantom sources, all configs."""
     return once("wrong-lung-data", lambda out: wrong_lung.build(phantom_wrong_lung_roots, out))
+
+
+@pytest.fixture
+def png_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report saves its pictures as PNG alone: each further format takes longer than that."""
+    from medfaith.report.pictures import saved
+
+    def files(figures: Mapping[str, Any]) -> dict[str, bytes]:
+        return {f"{name}.png": saved(figure, ["png"])["png"] for name, figure in figures.items()}
+
+    monkeypatch.setattr("medfaith.report.write.files", files)

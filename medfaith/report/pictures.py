@@ -31,8 +31,10 @@ FORMATS: Mapping[str, Mapping[str, None]] = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
     "svg": {"Creator": None, "Date": None},
 }
-# Publishers refuse Type 3 fonts (42 is TrueType); the ids in an SVG are random without a salt.
-_SETTINGS: Any = {"pdf.fonttype": 42, "svg.hashsalt": "medfaith"}
+# Publishers refuse Type 3 fonts (42 is TrueType); the ids in an SVG are random without a salt; layout: see `saved`.
+_SETTINGS: Any = {
+    "pdf.fonttype": 42, "svg.hashsalt": "medfaith", "figure.autolayout": False, "figure.constrained_layout.use": False,
+}  # fmt: skip
 _NAME = 44  # characters of a model's name that a legend has room for
 _LABEL = 0.07  # the least share of a bar that has room for its label
 Drawn = tuple[dict[str, "Figure"], list[str]]  # figures by the name of their files, notes on what is not drawn
@@ -65,9 +67,9 @@ def saved(figure: Figure, kinds: Collection[str] = tuple(FORMATS), **more: Any) 
     from matplotlib import rc_context
 
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
     found = {}
     with rc_context(_SETTINGS | more):
+        figure.set_layout_engine(None)  # not "none", for which each format is laid out once more
         for kind in kinds:
             file = io.BytesIO()
             figure.savefig(file, format=kind, dpi=DPI, metadata={**FORMATS[kind]})

@@ -50,6 +50,18 @@ def forge(repository: Path, config: str, change: Callable[[list[dict]], Any], sp
     (repository / "build.json").write_text(json.dumps(record))
 
 
+def edited(
+    repository: Path, folder: Path, config: str, change: Callable[[pa.Table], pa.Table], split: str = "test"
+) -> Path:
+    """A copy in a folder with another table of a split. Its header differs, too: datasets caches by the header."""
+    copy = Path(shutil.copytree(repository, folder / repository.name))
+    (path,) = copy.glob(f"{config}/{split}-*.parquet")
+    pq.write_table(change(pq.read_table(path)), path)
+    card = copy / "README.md"
+    card.write_text(card.read_text("utf-8").replace("description: rows", f"description: of {folder}, rows"), "utf-8")
+    return copy
+
+
 def copied(roots: Mapping[str, Path], source: str, folder: Path) -> dict[str, Path]:
     """The roots, with a copy of one source below `folder` in place of its own, to be changed."""
     return {**roots, source: Path(shutil.copytree(roots[source], folder / source))}

@@ -32,11 +32,11 @@ from medfaith.builders import cxr_contrabench
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import is_partial
 from medfaith.tasks.wrong_lung.held_out import read_seen
+from tests.builders.files import root_words
 from tests.chat import chat_server
 from tests.hub.server import Hub
 from tests.interrupting import Commands, Ended
 from tests.report.report_logs import answered, write_log
-from tests.tasks.evaluating import root_words
 from tests.tasks.tiny_models import save_llava
 from tests.training.conftest import make_scene
 

@@ -251,8 +251,10 @@ def _parse_inspect(job: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_shows_works(page, place, monkeypatch):
+def test_what_a_page_shows_works(page, place, monkeypatch, request):
     folder, here, done = place
+    if page.stem != "README":
+        request.getfixturevalue("png_only")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "dask_jobqueue", Mock())  # there is no Slurm here
     for language, text in blocks(page):

@@ -18,7 +18,7 @@ from medfaith.cli import main
 from medfaith.report.pictures import DPI, PIXELS
 from medfaith.tasks.run import answer, load_tasks, reference_model
 from tests.browser import browser
-from tests.tasks.evaluating import root_words
+from tests.builders.files import root_words
 
 VPT, CLOSED, INSTRUMENTS = "medfaith_heal_vindr_vpt", "medfaith_heal_vindr_closed", "medfaith_surgx_instruments"
 GOLD = "medfaith_wrong_lung_gold"

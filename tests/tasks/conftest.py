@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,32 +12,25 @@ import pytest
 from lm_eval.tasks._index import TaskIndex
 
 from medfaith.builders import cxr_contrabench
+from medfaith.tasks import include_path
 from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
 
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_lm_eval() -> Iterator[None]:
-    """lm-eval reads the 13,000 files of its own tasks for every command, and collects garbage for every batch.
-
-    Within one process once is enough, and what the process has loaded by then is no garbage.
-    """
-    build, own = TaskIndex.build, Path(lm_eval.tasks.__file__).parent
-
-    @functools.cache
-    def read_once() -> dict[str, Any]:
-        index = build([own])
-        gc.freeze()
-        return index
+    """lm-eval reads the 13,000 files of its tasks, or ours, for every command. Within one process once is enough."""
+    build, known = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
+    read_once = functools.cache(lambda path: build([path]))
 
     def quick(paths: Iterable[Path], **how: Any) -> dict[str, Any]:
-        others = [path for path in paths if path != own]
-        return {**(read_once() if own in paths else {}), **build(others, **how)}
+        found: dict[str, Any] = {}
+        for path in paths:
+            found |= read_once(path) if path in known else build([path], **how)
+        return found
 
-    gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TaskIndex, "build", staticmethod(quick))
         yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

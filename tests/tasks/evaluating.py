@@ -101,11 +101,6 @@ def by_filter(name: str, data: Path, roots: Mapping[str, Path], limit: int | Non
     return found
 
 
-def root_words(roots: Mapping[str, Path]) -> list[str]:
-    """The command's options for the roots."""
-    return [word for name, root in roots.items() for word in ("--root", f"{name}={root}")]
-
-
 def results_of(folder: Path) -> dict[str, dict[str, Any]]:
     """Task -> metric and filter -> figure, of the one results file below a folder."""
     (file,) = folder.rglob("results_*.json")

@@ -155,7 +155,7 @@ def test_intervals_are_clustered_by_study():
 def results(phantom_build, phantom_roots):
     loaded = load(["medfaith_contrabench", "medfaith_contrabench_original"], phantom_build, phantom_roots)
     models = ("oracle", "negation_attracted", "always_yes", "majority", "random")
-    runs = {model: evaluate(model, loaded, limit=60) for model in models}
+    runs = {model: evaluate(model, loaded, limit=30) for model in models}
     return lambda model, task: runs[model][f"medfaith_contrabench_{task}"]
 
 

@@ -126,7 +126,6 @@ def test_what_is_there_before_the_first_batch_is_left_out_of_lm_evals_collection
             counts.append(gc.get_freeze_count())
             return requests
 
-    gc.unfreeze()
     monkeypatch.setitem(sys.modules, "lm_eval.models.hf_vlms", SimpleNamespace(HFMultimodalLM=Asked))
     with _quick_collections():
         assert [Asked().generate_until(["A"]) for _ in range(2)] == [["A"]] * 2
@@ -134,7 +133,8 @@ def test_what_is_there_before_the_first_batch_is_left_out_of_lm_evals_collection
     assert min(counts[:2]) > 10_000
     assert counts[2] == gc.get_freeze_count() == 0
     monkeypatch.delitem(sys.modules, "lm_eval.models.hf_vlms")
-    gc.freeze()  # as tests/tasks does for its session
+    gc.freeze()
     with _quick_collections():
         assert Asked().generate_until(["A"]) == ["A"]
-    assert gc.get_freeze_count()
+    assert gc.get_freeze_count(), "what another has frozen stays"
+    gc.unfreeze()

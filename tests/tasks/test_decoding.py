@@ -44,7 +44,7 @@ PLAIN: dict[str, dict[str, Any]] = {  # with these a decoder is greedy search
 
 class Scene(NamedTuple):
     lm: Any
-    placeholder: str
+    copies: tuple[Any, Any]  # of its model
 
 
 @pytest.fixture(scope="module", params=kinds(DECODED, full=(*ALIKE, "llava_onevision")))
@@ -58,7 +58,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         text.sliding_window = 512  # the tiny one's is shorter than a prompt
     for part in (highlight.VISION, highlight.TEXT):
         highlight.use(lm.model, part)
-    return Scene(lm, TINY[file].PLACEHOLDER)
+    return Scene(lm, (copy.deepcopy(lm.model), copy.deepcopy(lm.model)))
 
 
 def block(image: Image.Image) -> np.ndarray:
@@ -153,17 +153,16 @@ def test_a_decoder_is_an_obvious_loop_over_two_models(scene: Scene, name: str):
     """In one batch of prompts of unequal lengths, each step's scores and the tokens."""
     lm, requests = under(scene.lm, name), asked()
     tokens, scores = driven(lm, requests)
-    models = copy.deepcopy(lm.model), copy.deepcopy(lm.model)
     for request, of_row, made in zip(requests, tokens, scores, strict=True):
-        with lm._asking([request]):
-            inputs = dict(lm.tok_batch_multimodal_encode(*([part] for part in parts(request))))
-            light = lm._light
         text, images = parts(request)
+        with lm._asking([request]):
+            lm.tok_batch_multimodal_encode([text], [images])
+            light = lm._light
         inputs = dict(scene.lm.tok_batch_multimodal_encode([text], [images]))
         other = contrast_of(scene.lm, name, request)
         for step in range(N_TOKENS):
-            own = under_light(name, light, partial(alone, models[0], inputs, of_row[:step]))
-            expected = combined(name, own, alone(models[1], other, of_row[:step]), step + 1)
+            own = under_light(name, light, partial(alone, scene.copies[0], inputs, of_row[:step]))
+            expected = combined(name, own, alone(scene.copies[1], other, of_row[:step]), step + 1)
             near = np.isclose(made[step], expected, atol=2e-3, rtol=1e-3) | (np.isinf(made[step]) & np.isinf(expected))
             assert near.mean() > 0.99, "a token at the edge of the cutoff may fall on either side"
             assert expected[of_row[step]] >= expected.max() - 1e-3

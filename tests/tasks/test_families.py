@@ -39,7 +39,7 @@ PROMPTS = [
     ("Now look: <image>Edema?", 1),
     ("No picture. Edema?", 0),
 ]
-BLOCKS = (4, 3)  # columns and rows that a picture is cut into, to see where each of them lands
+BLOCKS = (3, 2)  # columns and rows that a picture is cut into, to see where each of them lands
 
 
 def kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]:

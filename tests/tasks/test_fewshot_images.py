@@ -12,8 +12,8 @@ from medfaith.cli import main
 from medfaith.loaders import images
 from medfaith.tasks.contrabench import fewshot, prompts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
-from tests.builders.files import rows_of
-from tests.tasks.evaluating import evaluate, given_to, load, root_words
+from tests.builders.files import root_words, rows_of
+from tests.tasks.evaluating import evaluate, given_to, load
 from tests.tasks.tiny_models import PLACEHOLDER
 
 POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "fewshot_absence")}

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pydicom
 import pytest
 from pycocotools import mask as coco
@@ -25,7 +23,7 @@ from medfaith.tasks.heal import prompts
 from medfaith.tasks.heal.rows import DOCUMENT, load
 from medfaith.tasks.heal.transplant import FEATHER
 from medfaith.tasks.rows import LazyImages
-from tests.builders.files import rows_of
+from tests.builders.files import edited, rows_of
 
 REPOSITORIES = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}
 ASKED = ("closed", "open", "tpt", "vpt")
@@ -214,20 +212,10 @@ def test_a_resized_copy_serves_questions_without_masks(ask, phantom_heal_build, 
     assert all(len(doc["images"][:]) == 1 for doc in docs)
 
 
-def thinned(data: Path, folder: Path, config: str, kept: Callable[[pa.Table], pa.Table]) -> Path:
-    """A copy of the VinDr-CXR repository, with the test split of one config reduced to what `kept` gives."""
-    copy = Path(shutil.copytree(data / REPOSITORIES["vindr"], folder / REPOSITORIES["vindr"]))
-    (path,) = copy.glob(f"{config}/test-*.parquet")
-    pq.write_table(kept(pq.read_table(path)), path)
-    card = copy / "README.md"  # what the library's cache knows a config by, in whatever folder it lies
-    says = f"description: of {folder}, rows"
-    card.write_text(card.read_text(encoding="utf-8").replace("description: rows", says), encoding="utf-8")
-    return copy
-
-
 def test_a_split_without_questions_of_a_kind_says_so(phantom_heal_build, tmp_path):
     only_closed = pc.equal(pc.field("question_type"), "closed")
-    copy = thinned(phantom_heal_build, tmp_path, "vindr", lambda table: table.filter(only_closed))
+    build = phantom_heal_build / REPOSITORIES["vindr"]
+    copy = edited(build, tmp_path, "vindr", lambda table: table.filter(only_closed))
     assert len(documents("vindr", "closed", copy)) > 10
     with pytest.raises(InputError, match="has no open question"):
         documents("vindr", "open", copy)
@@ -235,6 +223,7 @@ def test_a_split_without_questions_of_a_kind_says_so(phantom_heal_build, tmp_pat
 
 def test_a_positive_question_without_a_partner_is_not_asked(phantom_heal_build, tmp_path):
     before = list(documents("vindr", "vpt", phantom_heal_build))
-    copy = thinned(phantom_heal_build, tmp_path, "vindr_vpt", lambda table: table.slice(1))
+    build = phantom_heal_build / REPOSITORIES["vindr"]
+    copy = edited(build, tmp_path, "vindr_vpt", lambda table: table.slice(1))
     after = documents("vindr", "vpt", copy)
     assert [doc["id"] for doc in after] == [doc["id"] for doc in before[2:]]

@@ -21,9 +21,10 @@ from medfaith.report.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from medfaith.tasks.rows import LazyImages
+from tests.builders.files import root_words
 from tests.report.report_logs import rows_of
 from tests.tasks.asking import asked, noise, scored
-from tests.tasks.evaluating import results_of, root_words, samples_of
+from tests.tasks.evaluating import results_of, samples_of
 from tests.tasks.tiny_models import PLACEHOLDER
 
 OPTIONS = [" No edema", " Edema", " Consolidation of the left lower lobe", " A", " Pleural effusion,\nsmall"]

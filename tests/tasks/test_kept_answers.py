@@ -28,9 +28,10 @@ from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from medfaith.tasks.models.weights import weights_digest
+from tests.builders.files import root_words
 from tests.tasks import asking
 from tests.tasks.asking import scored, shade
-from tests.tasks.evaluating import root_words, samples_of
+from tests.tasks.evaluating import samples_of
 from tests.tasks.tiny_models import PLACEHOLDER
 
 CUT = "medfaith: WARNING: the first 20 answers are all cut at the limit of tokens, such as"

@@ -19,8 +19,9 @@ from medfaith.eval import with_host
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
 from medfaith.tasks.models import server_access
+from tests.builders.files import root_words
 from tests.chat import chat_server
-from tests.tasks.evaluating import load, root_words
+from tests.tasks.evaluating import load
 
 PRESENCE, OPENI = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_openi_report_absence"
 HF = ["--model", "hf-multimodal", "--model_args"]

@@ -22,8 +22,9 @@ from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models import server_access
 from medfaith.tasks.models.tally import tally, too_many_unanswered
 from medfaith.tasks.rows import LazyImages
+from tests.builders.files import root_words
 from tests.tasks.asking import asked, shade
-from tests.tasks.evaluating import evaluate, load, root_words, samples_of
+from tests.tasks.evaluating import evaluate, load, samples_of
 from tests.tasks.server_scene import echo, kept, pictures_of, questions, serving, texts_of
 
 WRONG_LUNG = "medfaith_wrong_lung_gold"

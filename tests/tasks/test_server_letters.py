@@ -15,9 +15,10 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.report.write import write_report
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models.tally import tally
+from tests.builders.files import root_words
 from tests.report.report_logs import rows_of
 from tests.tasks.asking import asked, scored, shade
-from tests.tasks.evaluating import results_of, root_words, samples_of
+from tests.tasks.evaluating import results_of, samples_of
 from tests.tasks.server_scene import kept, pictures_of, serving, texts_of
 
 LETTERS = "medfaith_contrabench_letter_scores"

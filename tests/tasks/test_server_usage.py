@@ -9,9 +9,10 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.report.write import write_report
+from tests.builders.files import root_words
 from tests.report.report_logs import rows_of
 from tests.tasks.asking import asked, shade
-from tests.tasks.evaluating import root_words, samples_of
+from tests.tasks.evaluating import samples_of
 from tests.tasks.server_scene import serving
 
 TASK = "medfaith_contrabench_chexpert_presence"

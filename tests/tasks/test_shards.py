@@ -28,7 +28,8 @@ from medfaith.tasks.logged import aggregations
 from medfaith.tasks.preflight import task_index
 from medfaith.tasks.shards import Shard, patients_of, positions
 from medfaith.tasks.stored import read
-from tests.tasks.evaluating import load, root_words
+from tests.builders.files import root_words
+from tests.tasks.evaluating import load
 from tests.tasks.server_scene import serving
 from tests.tasks.test_saved import no_file_above
 

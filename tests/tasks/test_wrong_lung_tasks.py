@@ -22,8 +22,8 @@ from medfaith.tasks.models.sentence_maps import KINDS, attention
 from medfaith.tasks.rows import LazyImages
 from medfaith.tasks.wrong_lung import adapter
 from medfaith.tasks.wrong_lung import rows as documents
-from tests.builders.files import rows_of
-from tests.tasks.evaluating import baseline, evaluate, figures, load, results_of, root_words, samples_of
+from tests.builders.files import root_words, rows_of
+from tests.tasks.evaluating import baseline, evaluate, figures, load, results_of, samples_of
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
 N_ROWS = 42  # where a report ends; of a task of pairs as many pairs

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from lm_eval.api.instance import Instance
@@ -29,6 +28,7 @@ from medfaith.tasks.models.answered import IGNORED
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from medfaith.training.loba import losses, rows, train
 from medfaith.training.loba.rows import Examples
+from tests.builders.files import edited
 from tests.tasks import tiny_models
 from tests.training import tiny_sam
 
@@ -232,14 +232,11 @@ def test_a_region_that_does_not_fit_is_refused(region, message):
 
 
 def test_a_build_with_a_row_without_a_mask_is_refused(phantom_heal_build, phantom_heal_roots, tmp_path):
-    copy = Path(shutil.copytree(phantom_heal_build / REPOSITORY, tmp_path / REPOSITORY))
-    (file,) = copy.glob("vindr/train*.parquet")
-    table = pq.read_table(file)
-    regions = pa.array([None, *table["region"].to_pylist()[1:]], table.field("region").type)
-    pq.write_table(table.set_column(table.column_names.index("region"), table.field("region"), regions), file)
-    card = copy / "README.md"  # what the library's cache knows a config by, in whatever folder it lies
-    says = f"description: of {tmp_path}, rows"
-    card.write_text(card.read_text(encoding="utf-8").replace("description: rows", says), encoding="utf-8")
+    def without_the_first(table: pa.Table) -> pa.Table:
+        regions = pa.array([None, *table["region"].to_pylist()[1:]], table.field("region").type)
+        return table.set_column(table.column_names.index("region"), table.field("region"), regions)
+
+    edited(phantom_heal_build / REPOSITORY, tmp_path, "vindr", without_the_first, split="train")
     with pytest.raises(InputError, match=rf"{REPOSITORY}, row .*, column 'region': has no mask"):
         Examples(str(tmp_path), "vindr", "train", phantom_heal_roots)
 
