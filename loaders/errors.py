@@ -80,9 +80,9 @@ def exit_status(job: Callable[[], int | None]) -> int:
     except MedfaithError as error:
         _say(str(error))
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         _say("interrupted")
-        return 130
+        raise SystemExit(130) from interrupt
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
