@@ -109,7 +109,8 @@ def resolve_roots(
     """Where each source lies: `given` first, then `environ`, then the user's sources.toml (`config`).
 
     The value `torchxrayvision` stands for the label files inside the installed package of that name.
-    Raises InputError for an unknown source, a root that does not exist, or a broken configuration file.
+    Raises InputError for an unknown source, a root that does not exist or is of an unknown user (~name), or a broken
+    configuration file.
     """
     named: dict[str, tuple[str, str]] = {}
     if config is not None and config.is_file():
@@ -120,7 +121,7 @@ def resolve_roots(
         except (ValueError, OSError) as error:
             expected = '[roots] with lines like chexpert = "PATH"'
             raise InputError(config, f"not valid ({error})", expected=expected, action="mend or remove it") from None
-        named |= {source_id: (str(value), str(config)) for source_id, value in table.items()}
+        named |= {source_id: (str(value), f"{config}, [roots], {source_id}") for source_id, value in table.items()}
     for source_id in all_sources():
         variable = ENVIRONMENT_PREFIX + source_id.upper()
         if environ.get(variable):
@@ -132,7 +133,11 @@ def resolve_roots(
         if value == PACKAGE_DATA and not Path(value).exists():
             roots[source_id] = package_data(entry)
             continue
-        roots[source_id] = Path(value).expanduser().absolute()
+        try:
+            roots[source_id] = Path(value).expanduser().absolute()
+        except RuntimeError:
+            action = "name a user of this machine behind ~, or write the whole path"
+            raise InputError(origin, f"{value} begins with a user that is not known here", action=action) from None
         # A standing root that has gone matters only to a job that needs it; one named here and now is a mistake.
         if source_id in (given or {}) and not roots[source_id].exists():
             raise _no_such_root(entry, origin, value)
