@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +19,7 @@ from types import ModuleType
 
 import platformdirs
 
-from .errors import InputError, MedfaithError, MissingSourceError
+from .errors import STILL_THERE, InputError, MedfaithError, MissingSourceError
 
 ENVIRONMENT_PREFIX = "MEDFAITH_ROOT_"
 PACKAGE_DATA = "torchxrayvision"
@@ -188,6 +190,34 @@ def root_of(source_id: str, roots: Mapping[str, Path]) -> Path:
     if not root.exists():
         raise _no_such_root(entry, f"root of {source_id}", root)
     return root
+
+
+@contextmanager
+def reading(roots: Mapping[str, Path]) -> Iterator[None]:
+    """While it lasts, the roots are read: if one goes away, this is the error, and not what was looked for in it.
+
+    Raises InputError for a root that was there at the beginning and is not there when something cannot be read.
+    """
+    there = [root for root in roots.values() if _is_there(root)]
+    try:
+        yield
+    except (MedfaithError, OSError) as error:
+        for root in there:
+            if not _is_there(root):
+                found = f"has gone while it was read ({str(error).splitlines()[0]})"
+                raise InputError(root, found, action=STILL_THERE) from error
+        raise
+
+
+def _is_there(root: Path) -> bool:
+    """Whether it holds anything: where a share was mounted, an empty folder stays."""
+    try:
+        if root.is_file():
+            return True
+        with os.scandir(root) as found:
+            return any(found)
+    except OSError:
+        return False
 
 
 def status(source_id: str, roots: Mapping[str, Path]) -> Status:

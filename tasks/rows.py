@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -20,7 +19,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from ..loaders import images, limits, sources
-from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
+from ..loaders.errors import NO_SPACE, ImageError, InputError, MedfaithError, end_as_ours
 from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
@@ -34,7 +33,6 @@ WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
 IMAGES = ("all", "first")  # of a row that are shown to the model
 UNLOGGED = ("edit", TARGET, PLACE)  # columns: a sample log has no use for masks
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # what a file system says when it is full
 
 Reference = Mapping[str, str]
 Opener = Callable[[Reference], Image.Image]
