@@ -12,7 +12,8 @@ def main() -> int:
     """The command's exit status."""
     interrupts = _Interrupts()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # or it is ignored, as of jobs in the background
-        signal.signal(signal.SIGINT, interrupts.interrupt)
+        signal.default_int_handler = interrupts.interrupt  # asyncio asks for it, and only then ends in order itself
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.unraisablehook = _unraisable
     try:
         try:

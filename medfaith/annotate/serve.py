@@ -9,7 +9,6 @@ import errno
 import logging
 import os
 import secrets
-import signal
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -95,7 +94,6 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
             await super().shutdown(sockets)
 
     print(f"open http://{HOST}:{port}/?token={token} in a browser; Ctrl+C ends", flush=True)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # here Ctrl-C is no interruption
     with suppress(KeyboardInterrupt):
         Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listening])
 

@@ -23,9 +23,10 @@ raise SystemExit(main())
 """
 
 
-# Each moment is swallowed: by `except:`, by Python in `__del__`, and where the command has no more to do.
+# Each moment is swallowed: by `except:`, by Python in `__del__`, and where the command has no more to do. The last one
+# is asyncio's, which cancels what it runs.
 SWALLOWED = """
-import os, signal, threading
+import asyncio, os, signal, threading
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 def bare():
@@ -36,6 +37,13 @@ def bare():
 class Deleted:
     def __del__(self):
         interrupt()
+async def loop():
+    try:
+        interrupt()
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print("cancelled")
+        raise
 def work():
     threading.Event().wait(60)
     print("done")
@@ -51,7 +59,12 @@ raise SystemExit(main())
 
 @pytest.mark.parametrize(
     ("moment", "said"),
-    [("bare() or work()", "swallowed\n"), ("Deleted() and work()", ""), ("bare()", "swallowed\nNone\n")],
+    [
+        ("bare() or work()", "swallowed\n"),
+        ("Deleted() and work()", ""),
+        ("bare()", "swallowed\nNone\n"),
+        ("asyncio.run(loop())", "cancelled\n"),
+    ],
 )
 def test_an_interrupt_that_is_swallowed_ends_the_command_all_the_same(moment, said):
     ended = subprocess.run(
