@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import json
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from ..loaders import sources
-from ..loaders.errors import InputError, MedfaithError
+from ..loaders.errors import NO_SPACE, STILL_THERE, InputError, MedfaithError
 from ..loaders.whole import whole_folder
 from .parallel import HERE, Workers, pieces
 from .rowset import rowset_sha256, value_counts
@@ -256,12 +255,6 @@ def _explain(error: OSError, out: Path) -> MedfaithError:
     """Of an error while a build is made and written: most often `out` is at fault, else a source."""
     named = Path(error.filename) if isinstance(error.filename, str) else None
     if named is not None and not named.is_relative_to(out) and not named.is_relative_to(out.resolve()):
-        action = "check that the disk or share it lies on is still there, and build again"
-        return InputError(named, f"cannot be read ({error.strerror}); nothing was changed", action=action)
-    action = (
-        "free some space or choose another --out" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
-    )
-    reason = error.strerror or str(error)
-    return InputError(
-        out, f"cannot be written ({reason}); nothing was changed", action=action or "choose another --out"
-    )
+        return InputError(named, f"cannot be read ({error.strerror}); nothing was changed", action=STILL_THERE)
+    action = "free some space or choose another --out" if error.errno in NO_SPACE else "choose another --out"
+    return InputError(out, f"cannot be written ({error.strerror or error}); nothing was changed", action=action)

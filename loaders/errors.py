@@ -80,9 +80,9 @@ def exit_status(job: Callable[[], int | None]) -> int:
     except MedfaithError as error:
         _say(str(error))
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         _say("interrupted")
-        return 130
+        raise SystemExit(130) from interrupt
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -117,7 +117,8 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
 _NETWORK = ("aiohttp", "httpcore", "httpx", "httpx2", "huggingface_hub", "openai", "requests", "tenacity", "urllib3")
 
 
-_STILL_THERE = "check that the disk or share it lies on is still there, and run it again"
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what a file system says when it is full
+STILL_THERE = "check that the disk or share it lies on is still there, and run it again"
 _AWAY = (errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ESTALE, errno.EHOSTDOWN)
 
 _PATHS = {  # what pathlib says of a path, and what to do
@@ -142,4 +143,4 @@ def _advice(error: Exception) -> str | None:
     if error.errno is None:  # a library's own words, such as transformers' about a model without weights
         return "check the name or folder of what could not be loaded, and that it is complete"
     is_away = error.errno in _AWAY
-    return _STILL_THERE if is_away else "check that the folder exists, may be written and has space left"
+    return STILL_THERE if is_away else "check that the folder exists, may be written and has space left"

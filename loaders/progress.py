@@ -23,7 +23,7 @@ class Progress(tqdm):
         items: what is iterated over; None: `update` counts.
         title: what is done, as in "reading reports". total: None is the length of `items`, if they have one.
         unit: what is counted; "B" are bytes. done: how many are done before this begins. quiet: show nothing.
-        clock: seconds from any beginning, for the lines.
+        clock: seconds from any beginning, which never goes back.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Progress(tqdm):
     ) -> None:
         named: dict[str, Any] = {"unit": "B", "unit_scale": True} if unit == "B" else {"unit": f" {unit or 'done'}"}
         super().__init__(items, desc=title, total=total, initial=done, leave=False, disable=quiet, **named)
-        _in_lines(self, clock)
+        _prepare(self, clock)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> Any:
         return _show(self, msg, pos)
@@ -61,7 +61,7 @@ def libraries_in_lines(clock: Callable[[], float] = time.monotonic) -> Iterator[
         if "disable" in named and named["disable"] is None:  # tqdm's word for none where there is no terminal
             named["disable"] = False
         _begin(bar, *given, **named)
-        _in_lines(bar, clock)
+        _prepare(bar, clock)
 
     own = {"__init__": begin, "display": _show, "clear": _clear}
     before = {name: getattr(tqdm, name) for name in own}
@@ -78,15 +78,17 @@ def _set(methods: Mapping[str, Callable[..., Any]]) -> None:
         setattr(tqdm, name, method)
 
 
-def _in_lines(bar: Any, clock: Callable[[], float]) -> None:
-    """Makes a bar that is on no terminal one of lines: tqdm still counts, and says when a minute is over."""
-    if bar.disable or _is_terminal(bar):
+def _prepare(bar: Any, clock: Callable[[], float]) -> None:
+    """Gives a bar the clock. One that is on no terminal becomes one of lines: tqdm counts, and says when it is time."""
+    if bar.disable:
+        return
+    bar._time = clock  # tqdm's own may jump
+    bar.start_t = bar.last_print_t = bar.said = clock()
+    if _is_terminal(bar):
         return
     bar.gui, bar.sp = True, None  # tqdm draws, erases and ends no line of its own
     bar.mininterval = EVERY  # over which the rate is measured
     bar.miniters, bar.dynamic_miniters = 1, False  # after quick items a slow one may come
-    bar._time = clock  # tqdm's own may jump
-    bar.start_t = bar.last_print_t = bar.said = clock()
 
 
 def _is_terminal(bar: Any) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,7 +19,7 @@ from types import ModuleType
 
 import platformdirs
 
-from .errors import InputError, MedfaithError, MissingSourceError
+from .errors import STILL_THERE, InputError, MedfaithError, MissingSourceError
 
 ENVIRONMENT_PREFIX = "MEDFAITH_ROOT_"
 PACKAGE_DATA = "torchxrayvision"
@@ -109,7 +111,8 @@ def resolve_roots(
     """Where each source lies: `given` first, then `environ`, then the user's sources.toml (`config`).
 
     The value `torchxrayvision` stands for the label files inside the installed package of that name.
-    Raises InputError for an unknown source, a root that does not exist, or a broken configuration file.
+    Raises InputError for an unknown source, a root that does not exist or is of an unknown user (~name), or a broken
+    configuration file.
     """
     named: dict[str, tuple[str, str]] = {}
     if config is not None and config.is_file():
@@ -120,7 +123,7 @@ def resolve_roots(
         except (ValueError, OSError) as error:
             expected = '[roots] with lines like chexpert = "PATH"'
             raise InputError(config, f"not valid ({error})", expected=expected, action="mend or remove it") from None
-        named |= {source_id: (str(value), str(config)) for source_id, value in table.items()}
+        named |= {source_id: (str(value), f"{config}, [roots], {source_id}") for source_id, value in table.items()}
     for source_id in all_sources():
         variable = ENVIRONMENT_PREFIX + source_id.upper()
         if environ.get(variable):
@@ -132,7 +135,11 @@ def resolve_roots(
         if value == PACKAGE_DATA and not Path(value).exists():
             roots[source_id] = package_data(entry)
             continue
-        roots[source_id] = Path(value).expanduser().absolute()
+        try:
+            roots[source_id] = Path(value).expanduser().absolute()
+        except RuntimeError:
+            action = "name a user of this machine behind ~, or write the whole path"
+            raise InputError(origin, f"{value} begins with a user that is not known here", action=action) from None
         # A standing root that has gone matters only to a job that needs it; one named here and now is a mistake.
         if source_id in (given or {}) and not roots[source_id].exists():
             raise _no_such_root(entry, origin, value)
@@ -183,6 +190,34 @@ def root_of(source_id: str, roots: Mapping[str, Path]) -> Path:
     if not root.exists():
         raise _no_such_root(entry, f"root of {source_id}", root)
     return root
+
+
+@contextmanager
+def reading(roots: Mapping[str, Path]) -> Iterator[None]:
+    """While it lasts, the roots are read: if one goes away, this is the error, and not what was looked for in it.
+
+    Raises InputError for a root that was there at the beginning and is not there when something cannot be read.
+    """
+    there = [root for root in roots.values() if _is_there(root)]
+    try:
+        yield
+    except (MedfaithError, OSError) as error:
+        for root in there:
+            if not _is_there(root):
+                found = f"has gone while it was read ({str(error).splitlines()[0]})"
+                raise InputError(root, found, action=STILL_THERE) from error
+        raise
+
+
+def _is_there(root: Path) -> bool:
+    """Whether it holds anything: where a share was mounted, an empty folder stays."""
+    try:
+        if root.is_file():
+            return True
+        with os.scandir(root) as found:
+            return any(found)
+    except OSError:
+        return False
 
 
 def status(source_id: str, roots: Mapping[str, Path]) -> Status:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .errors import InputError
+from .errors import NO_SPACE, InputError
 
 _SCRATCH = ".medfaith-"
 
@@ -66,6 +66,8 @@ def scratch_folder(where: Path | None = None) -> Iterator[Path]:
     """Gives an empty folder, which is gone when the block ends. Those of killed processes are removed, too.
 
     where: the folder that it lies in; None: the system's for temporary files.
+
+    Raises InputError where the latter is full.
     """
     from filelock import FileLock, Timeout
 
@@ -79,7 +81,13 @@ def scratch_folder(where: Path | None = None) -> Iterator[Path]:
         FileLock(Path(made) / ".lock"),
     ):
         (folder := Path(made) / "files").mkdir()
-        yield folder
+        try:
+            yield folder
+        except OSError as error:
+            if where is not None or error.errno not in NO_SPACE or not _may_be_in(folder, error):
+                raise
+            action = "make space, or name another folder in the environment variable TMPDIR"
+            raise InputError(lies_in, f"cannot be written ({os.strerror(error.errno)})", action=action) from error
 
 
 def require_writable(folder: Path) -> None:
@@ -99,6 +107,12 @@ def _partial(path: Path) -> Path:
 
 def _old(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
+
+
+def _may_be_in(folder: Path, error: OSError) -> bool:
+    """Whether it is of a file in the folder, as far as it says: one of a write names no file."""
+    named = error.filename2 or error.filename  # what is copied is named before its copy
+    return named is None or Path(str(named)).is_relative_to(folder)
 
 
 def _is_ours(folder: Path) -> bool:

@@ -1,20 +1,69 @@
 """`medfaith` and `python -m medfaith`. It imports nothing heavy, so that Ctrl-C is one line from the first moment."""
 
+import _thread
+import os
 import signal
 import sys
+import time
+import weakref
 
 
 def main() -> int:
     """The command's exit status."""
+    interrupts = _Interrupts()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # or it is ignored, as of jobs in the background
+        signal.default_int_handler = interrupts.interrupt  # asyncio asks for it, and only then ends in order itself
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.unraisablehook = _unraisable
     try:
-        from medfaith.cli import main as command
+        try:
+            from medfaith.cli import main as command
 
-        status = command()
-    except KeyboardInterrupt:  # while modules are imported; a running command says so itself (loaders.errors)
+            status = command()
+            if interrupts.came:
+                raise KeyboardInterrupt
+        finally:  # from here on Ctrl-C ends Python, which would show tracebacks of it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except KeyboardInterrupt:  # of the imports, or swallowed; a running command says so itself (loaders.errors)
         print("medfaith: interrupted", file=sys.stderr)
         status = 130
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on Ctrl-C ends Python, which would show tracebacks of it
     return status
+
+
+class _Interrupts:
+    """What Ctrl-C does: it raises KeyboardInterrupt, and raises it again while one is swallowed.
+
+    Libraries swallow it by `except:`, and Python does in `__del__` and where C code asks it something.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def interrupt(self, *_: object) -> None:
+        raised = _Interrupt()
+        self._last = weakref.ref(raised)
+        if not self.came:
+            self.came = True
+            _thread.start_new_thread(self._watch, ())
+        try:
+            raise raised
+        finally:
+            del raised  # it lives as long as it is on its way
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(0.1)
+            if self._last() is None and signal.getsignal(signal.SIGINT) == self.interrupt:  # `main` has not ended
+                os.kill(os.getpid(), signal.SIGINT)  # wakes a main thread that waits for others, too
+
+
+class _Interrupt(KeyboardInterrupt):
+    """One that can be watched."""
+
+
+def _unraisable(swallowed: "sys.UnraisableHookArgs") -> None:
+    if not issubclass(swallowed.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(swallowed)
 
 
 if __name__ == "__main__":

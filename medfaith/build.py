@@ -149,16 +149,17 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]
     options = options_of(arguments, benchmark.options)
     check(options)
     found = roots(arguments)
-    folders = benchmark.build(
-        found,
-        arguments.out,
-        configs=arguments.config,
-        seed=arguments.seed,
-        options=options,
-        workers=arguments.workers,
-        dask=arguments.dask,
-        card=cards.body,
-    )
+    with sources.reading(found):
+        folders = benchmark.build(
+            found,
+            arguments.out,
+            configs=arguments.config,
+            seed=arguments.seed,
+            options=options,
+            workers=arguments.workers,
+            dask=arguments.dask,
+            card=cards.body,
+        )
     for config, lacking in () if arguments.config else benchmark.incomplete(found).items():
         print(f"{config} was not built: it also needs {', '.join(lacking)}")
     sound = print_verdicts(folders)

@@ -7,7 +7,6 @@ not used.
 
 from __future__ import annotations
 
-import errno
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from medfaith.annotate.answers import read_errors, read_files
 from medfaith.compare.answers import all_answers
 from medfaith.compare.tables import compare
 from medfaith.extractor import Extractor
-from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.progress import Progress
 from medfaith.loaders.visible import in_markdown
 from medfaith.loaders.whole import whole_folder
@@ -290,5 +289,5 @@ def _save(out: Path, files: Mapping[str, str | bytes]) -> None:
             for name, content in files.items():
                 (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
-        action = "free some space or choose another --out" if error.errno == errno.ENOSPC else "choose another --out"
+        action = "free some space or choose another --out" if error.errno in NO_SPACE else "choose another --out"
         raise InputError(out, f"cannot be written ({error.strerror or error})", action=action) from error

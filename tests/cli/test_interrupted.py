@@ -23,6 +23,56 @@ raise SystemExit(main())
 """
 
 
+# Each moment is swallowed: by `except:`, by Python in `__del__`, and where the command has no more to do. The last one
+# is asyncio's, which cancels what it runs.
+SWALLOWED = """
+import asyncio, os, signal, threading
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+def bare():
+    try:
+        interrupt()
+    except:
+        print("swallowed")
+class Deleted:
+    def __del__(self):
+        interrupt()
+async def loop():
+    try:
+        interrupt()
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print("cancelled")
+        raise
+def work():
+    threading.Event().wait(60)
+    print("done")
+import medfaith.task_list
+medfaith.task_list.text = lambda: {moment}
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import sys
+sys.argv = ["medfaith", "tasks", "--list"]
+from medfaith.__main__ import main
+raise SystemExit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "said"),
+    [
+        ("bare() or work()", "swallowed\n"),
+        ("Deleted() and work()", ""),
+        ("bare()", "swallowed\nNone\n"),
+        ("asyncio.run(loop())", "cancelled\n"),
+    ],
+)
+def test_an_interrupt_that_is_swallowed_ends_the_command_all_the_same(moment, said):
+    ended = subprocess.run(
+        [sys.executable, "-c", SWALLOWED.format(moment=moment)], check=False, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, said, "medfaith: interrupted\n")
+
+
 @pytest.mark.parametrize("module", ["medfaith.cli", "argparse", "medfaith.loaders.sources", "medfaith.task_list"])
 def test_ctrl_c_during_an_import_is_one_line(module):
     ended = subprocess.run(

@@ -286,7 +286,8 @@ def _content(path: Path) -> Any:
     content = path.read_bytes()
     if path.name.startswith("results_"):
         results = json.loads(content)
-        results["config"].pop("work", None)  # of this run alone: answers that were kept took none
+        for of_this_run in ("work", "usage"):  # answers that were kept took none
+            results["config"].pop(of_this_run, None)
         content = json.dumps(results).encode()
     with_dates = path.suffix in (".json", ".html", ".jsonl") and b"\0" not in content
     if with_dates:

@@ -228,8 +228,24 @@ def test_replies_of_models_that_align(text):
 
 
 @pytest.mark.parametrize(
-    "words", [["sources", "--root", "openi=~nosuchuser/x"], ["report", "x", "--data", "~nosuchuser"]]
+    ("words", "variable", "config", "named"),
+    [
+        (["--root", "openi=~nosuchuser/x"], "", "", "--root openi: ~nosuchuser/x"),
+        ([], "~nosuchuser/x", "", "MEDFAITH_ROOT_OPENI: ~nosuchuser/x"),
+        ([], "", '[roots]\nopeni = "~nosuchuser/x"', "sources.toml, [roots], openi: ~nosuchuser/x"),
+    ],
 )
-def test_a_home_that_does_not_exist(words, capsys):
-    assert main(words) == 2
+def test_a_root_of_an_unknown_user_is_named_with_where_it_comes_from(
+    words, variable, config, named, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "sources.toml").write_text(config or "[roots]")
+    monkeypatch.setattr("medfaith.loaders.sources.user_config", lambda: tmp_path / "sources.toml")
+    monkeypatch.setenv("MEDFAITH_ROOT_OPENI", variable)
+    assert main(["sources", *words]) == 2
+    said = capsys.readouterr().err
+    assert f"{named} begins with a user that is not known here\n  what to do: name a user" in said
+
+
+def test_a_home_that_does_not_exist(capsys):
+    assert main(["report", "x", "--data", "~nosuchuser"]) == 2
     assert "what to do: " in capsys.readouterr().err
