@@ -189,8 +189,8 @@ def sha256_of_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str,
     Files that share a name go by their folder's name, too. What is hashed does not depend on the packing: a .gz counts
     as the file inside, a .tgz as the files inside.
     """
-    times = Counter(path.name for path in files)
-    alone = (path.name if times[path.name] == 1 else f"{path.parent.name}/{path.name}" for path in sorted(files))
+    shared = {name for name, times in Counter(path.name for path in files).items() if times > 1}
+    alone = (f"{path.parent.name}/{path.name}" if path.name in shared else path.name for path in sorted(files))
     named = pieces(list(zip(sorted(files), alone, strict=True)), FILES_A_TASK)
     with workers.each(_hashes, named, title="hashing files", unit="files", total=len(files), small=True) as hashed:
         hashes = {name: digest for of_task in hashed for name, digest in of_task}

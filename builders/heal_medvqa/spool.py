@@ -19,7 +19,6 @@ class Spool:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open as long as its regions are read
         self._end = 0
-        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def keep(self, regions: Mapping[str, rle.Rle]) -> Regions:
         """The same regions; only their names and where they lie stay in memory.
@@ -30,8 +29,7 @@ class Spool:
         parts = [regions.part(number) for number in range(len(regions))]
         ends = array("Q", accumulate(map(len, parts), initial=self._end))
         self._write(b"".join(parts))
-        names = self._known.setdefault(regions.names, regions.names)
-        return _Spooled(self, names, regions.size, ends)
+        return _Spooled(self, regions.names, regions.size, ends)
 
     def _write(self, data: bytes) -> None:
         left = memoryview(data)
