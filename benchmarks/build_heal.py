@@ -150,12 +150,12 @@ def relation_table(located: Sequence[Scene]) -> str:
 def donor_table(located: Sequence[Scene]) -> str:
     """Donors by rule, as a Markdown table. located: scenes of all images, under the default rule."""
     lines = ["| donor diagnosis | donors | may have the disease | no donor |", "|---|---|---|---|"]
-    rows = questions(located, "vindr", "train", seed=0)
-    asked = {row["id"]: row["diseases"][0] for row in rows if row["kind"] == "positive"}
+    asked = questions(located, "vindr", "train", seed=0)
+    n_positive = sum(1 for _ in asked.positive())
     for rule in perturbations.DONOR_DIAGNOSES:
-        pairs = perturbations.vpt(rows, located, seed=0, donor_diagnosis=rule)
-        sick = sum(asked[pair["original_id"]] in pair["donor_diseases"] for pair in pairs)
-        lines.append(f"| {rule} | {len(pairs):,} | {sick:,} | {len(asked) - len(pairs):,} |")
+        lent = perturbations.donors(asked, rule)
+        sick = sum(one.disease in donor.picture.diseases for one, donor in lent)
+        lines.append(f"| {rule} | {len(lent):,} | {sick:,} | {n_positive - len(lent):,} |")
     return "\n".join(lines)
 
 

@@ -4,15 +4,54 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+Parts = Callable[[], Iterable[Any]]  # the arrays of a column one after another, each time from the first
 
 
-def rowset_sha256(table: pa.Table) -> str:
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Rows in Parquet files of one schema, of which a part of one column is in memory at a time."""
+
+    files: Sequence[Path]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return pq.read_schema(self.files[0])
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return sum(pq.read_metadata(path).num_rows for path in self.files)
+
+    def parts(self, column: str) -> Iterator[pa.Array]:
+        """A column, a row group at a time."""
+        for path in self.files:
+            with pq.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    yield from file.read_row_group(group, [column])[column].chunks
+
+
+Rows = pa.Table | Stored
+
+
+def parts_of(rows: Rows, column: str) -> Iterable[pa.Array]:
+    """The arrays that a column is made of, in order."""
+    return rows[column].chunks if isinstance(rows, pa.Table) else rows.parts(column)
+
+
+def rowset_sha256(rows: Rows) -> str:
     """SHA-256 over the columns in order: name, type, and for each column its values in a canonical form.
 
     Canonical form: number of values and validity (one byte a value, where any is null); then text as byte lengths
@@ -20,9 +59,9 @@ def rowset_sha256(table: pa.Table) -> str:
     little-endian bytes with zero in place of null.
     """
     digest = hashlib.sha256()
-    for field, column in zip(table.schema, table.columns, strict=True):
+    for field in rows.schema:
         digest.update(f"{field.name}\0{_type_name(field.type)}\0".encode())
-        _update(digest, column.combine_chunks())
+        _update(digest, field.type, partial(parts_of, rows, field.name))
     return digest.hexdigest()
 
 
@@ -41,14 +80,13 @@ def row_json(table: pa.Table) -> Iterator[bytes]:
             yield text.encode()
 
 
-def value_counts(column: pa.ChunkedArray) -> dict[str, int]:
-    """How often each value occurs, by value in sorted order. Lists count each of their values."""
-    values = column.combine_chunks()
-    if pa.types.is_list(values.type):
-        values = values.flatten()
-    counts = pc.value_counts(values)
-    pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
-    return {str(value): count for value, count in sorted(pairs, key=lambda pair: str(pair[0]))}
+def value_counts(parts: Iterable[pa.Array]) -> dict[str, int]:
+    """How often each value of a column occurs, by value in sorted order. Lists count each of their values."""
+    counts: Counter[Any] = Counter()
+    for part in parts:
+        found = pc.value_counts(part.flatten() if pa.types.is_list(part.type) else part)
+        counts.update(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
+    return {str(value): count for value, count in sorted(counts.items(), key=lambda pair: str(pair[0]))}
 
 
 def _type_name(kind: pa.DataType) -> str:
@@ -59,33 +97,44 @@ def _type_name(kind: pa.DataType) -> str:
     return str(kind)
 
 
-def _update(digest: Any, values: Any) -> None:
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    digest.update(len(values).to_bytes(8, "little"))
-    if values.null_count:
-        digest.update(values.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8).tobytes())
-    kind = values.type
+def _update(digest: Any, kind: pa.DataType, parts: Parts) -> None:
+    n_values = n_nulls = 0
+    for part in parts():
+        n_values, n_nulls = n_values + len(part), n_nulls + part.null_count
+    digest.update(n_values.to_bytes(8, "little"))
+    if n_nulls:
+        for part in parts():
+            digest.update(part.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8).tobytes())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        _update_text(digest, values)
+        for part in parts():
+            _update_numbers(digest, pc.binary_length(part), "<i8")
+        for part in parts():
+            digest.update(_text(part))
     elif pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-        digest.update(lengths.astype("<i8").tobytes())
-        _update(digest, values.flatten())
+        for part in parts():
+            _update_numbers(digest, pc.list_value_length(part), "<i8")
+        _update(digest, kind.value_type, lambda: (part.flatten() for part in parts()))
     elif pa.types.is_struct(kind):
-        for child in values.flatten():
-            _update(digest, child)
+        for number, field in enumerate(kind):
+            _update(digest, field.type, lambda number=number: (part.flatten()[number] for part in parts()))
     else:
-        zero = False if pa.types.is_boolean(kind) else 0
-        numbers = pc.fill_null(values, zero).to_numpy(zero_copy_only=False)
-        digest.update(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes())
+        for part in parts():
+            _update_numbers(digest, part)
 
 
-def _update_text(digest: Any, values: pa.Array) -> None:
+def _update_numbers(digest: Any, values: Any, kind: str | None = None) -> None:
+    """kind: numpy's type of the bytes, that of the values where it is None."""
+    zero = False if pa.types.is_boolean(values.type) else 0
+    numbers = pc.fill_null(values, zero).to_numpy(zero_copy_only=False)
+    digest.update(numbers.astype(kind or numbers.dtype.newbyteorder("<")).tobytes())
+
+
+def _text(values: Any) -> Any:
+    """The bytes of all texts, without those below nulls."""
     values = pc.fill_null(values, "")
-    digest.update(pc.binary_length(values).to_numpy(zero_copy_only=False).astype("<i8").tobytes())
     _, offsets, data = values.buffers()
-    if len(values) and data is not None:
-        width = np.int64 if pa.types.is_large_string(values.type) else np.int32
-        bounds = np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1]
-        digest.update(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
+    if not len(values) or data is None:
+        return b""
+    width = np.int64 if pa.types.is_large_string(values.type) else np.int32
+    bounds = np.frombuffer(offsets, width)[values.offset : values.offset + len(values) + 1]
+    return memoryview(data)[int(bounds[0]) : int(bounds[-1])]

@@ -11,10 +11,11 @@ import hashlib
 import json
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,7 +29,7 @@ from ..loaders import sources
 from ..loaders.errors import NO_SPACE, STILL_THERE, InputError, MedfaithError
 from ..loaders.whole import whole_folder
 from .parallel import HERE, Workers, pieces
-from .rowset import rowset_sha256, value_counts
+from .rowset import Rows, Stored, parts_of, rowset_sha256, value_counts
 
 FEW = 20  # label files that build.json lists one by one
 FILES_A_TASK = 20
@@ -48,11 +49,14 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One split of one config, made when it is called, so that only what is being written is in memory."""
+    """One split of one config, made when it is called, so that only what is being written is in memory.
+
+    make: gives all rows, or, where they would fill the memory, tables of some of them one after another, one at least.
+    """
 
     config: str
     name: str
-    make: Callable[[], pa.Table]
+    make: Callable[[], pa.Table | Iterable[pa.Table]]
 
 
 def write_repository(
@@ -106,40 +110,70 @@ def write_repository(
 def _write_split(folder: Path, families: Callable[[str], Family], task: Sequence[Split]) -> dict[str, Any]:
     (split,) = task
     family = families(split.config)
-    table = split.make().cast(family.features.arrow_schema)
+    schema, rows = family.features.arrow_schema, split.make()
+    write = partial(write_split, folder, split.config, split.name)
+    if not isinstance(rows, pa.Table):
+        return summarise(Stored(write(part.cast(schema) for part in rows)), family.counted)
+    table = rows.cast(schema)
     with ThreadPoolExecutor(1) as beside:  # both leave Python's lock: to compress, and to hash
         summary = beside.submit(summarise, table, family.counted)
-        write_split(folder, split.config, split.name, table)
+        write([table])
         return summary.result()
 
 
-def write_split(folder: Path, config: str, split: str, table: pa.Table) -> None:
-    """The Parquet files of one split, `<config>/<split>-00000-of-0000N.parquet` below a folder."""
+def write_split(folder: Path, config: str, split: str, tables: Iterable[pa.Table]) -> list[Path]:
+    """The Parquet files of one split, `<config>/<split>-00000-of-0000N.parquet` below a folder.
+
+    Their bytes depend on the rows and pyarrow's version alone, and not on how many tables, one at least, the rows are
+    in.
+    """
     (folder / config).mkdir(exist_ok=True)
-    n_files = max(1, -(-table.num_rows // ROWS_PER_FILE))
-    for i in range(n_files):
-        part = table.slice(i * ROWS_PER_FILE, ROWS_PER_FILE)
-        write_part(part, folder / config / f"{split}-{i:05d}-of-{n_files:05d}.parquet")
+    written = []
+    groups = enumerate(_row_groups(tables))
+    for number, numbered in groupby(groups, lambda pair: pair[0] * ROWS_PER_GROUP // ROWS_PER_FILE):
+        written.append(folder / config / f"{split}-{number:05d}")
+        of_file = (group for _, group in numbered)
+        first = next(of_file)
+        with pq.ParquetWriter(written[-1], first.schema, write_page_index=True) as file:
+            for group in chain([first], of_file):
+                file.write_table(group)
+    return [path.rename(f"{path}-of-{len(written):05d}.parquet") for path in written]
 
 
-def write_part(rows: pa.Table, file: Any) -> None:
-    """One Parquet file, or what is open for writing. Its bytes depend on the rows and pyarrow's version alone."""
-    # Pages end where Arrow's chunks do, which are whatever the rows were put together of.
-    pq.write_table(rows.combine_chunks(), file, row_group_size=ROWS_PER_GROUP, write_page_index=True)
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, ROWS_PER_GROUP at a time; one empty table where there are none.
+
+    Pages end where Arrow's chunks do, which are whatever the rows were put together of: here a column is one chunk.
+    """
+    waiting: pa.Table | None = None
+    for table in tables:
+        waiting = table if waiting is None else pa.concat_tables([waiting, table])
+        while waiting.num_rows > ROWS_PER_GROUP:
+            yield waiting.slice(0, ROWS_PER_GROUP).combine_chunks()
+            waiting = waiting.slice(ROWS_PER_GROUP)
+    if waiting is not None:
+        yield waiting.combine_chunks()
 
 
-def summarise(table: pa.Table, counted: Sequence[str]) -> dict[str, Any]:
+def summarise(rows: Rows, counted: Sequence[str]) -> dict[str, Any]:
     """What build.json records of a split: rows, studies or images where rows have them, value counts, a hash."""
-    summary: dict[str, Any] = {"rows": table.num_rows}
-    if "study_id" in table.column_names:
-        summary["studies"] = len(table["study_id"].unique())
-    if "images" in table.column_names:
-        summary["multi_image"] = pc.sum(pc.greater(pc.list_value_length(table["images"]), 1)).as_py() or 0
-    if "image" in table.column_names:
-        summary["images"] = len(pc.struct_field(table["image"], "key").unique())
-    summary["counts"] = {column: value_counts(table[column]) for column in counted}
-    summary["sha256"] = rowset_sha256(table)
+    summary: dict[str, Any] = {"rows": rows.num_rows}
+    names = rows.schema.names
+    if "study_id" in names:
+        summary["studies"] = _distinct(parts_of(rows, "study_id"))
+    if "images" in names:
+        lengths = map(pc.list_value_length, parts_of(rows, "images"))
+        summary["multi_image"] = sum(pc.sum(pc.greater(of_part, 1)).as_py() or 0 for of_part in lengths)
+    if "image" in names:
+        summary["images"] = _distinct(pc.struct_field(part, "key") for part in parts_of(rows, "image"))
+    summary["counts"] = {column: value_counts(parts_of(rows, column)) for column in counted}
+    summary["sha256"] = rowset_sha256(rows)
     return summary
+
+
+def _distinct(parts: Iterable[pa.Array]) -> int:
+    """How many values there are."""
+    return len(pa.chunked_array([part.unique() for part in parts], pa.string()).unique())
 
 
 def source_record(source_id: str, files: Sequence[Path], workers: Workers = HERE) -> dict[str, Any]:
@@ -154,8 +188,8 @@ def sha256_of_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str,
     Files that share a name go by their folder's name, too. What is hashed does not depend on the packing: a .gz counts
     as the file inside, a .tgz as the files inside.
     """
-    times = Counter(path.name for path in files)
-    alone = (path.name if times[path.name] == 1 else f"{path.parent.name}/{path.name}" for path in sorted(files))
+    shared = {name for name, times in Counter(path.name for path in files).items() if times > 1}
+    alone = (f"{path.parent.name}/{path.name}" if path.name in shared else path.name for path in sorted(files))
     named = pieces(list(zip(sorted(files), alone, strict=True)), FILES_A_TASK)
     with workers.each(_hashes, named, title="hashing files", unit="files", total=len(files), small=True) as hashed:
         hashes = {name: digest for of_task in hashed for name, digest in of_task}

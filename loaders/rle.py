@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 from pycocotools import mask as coco
@@ -17,6 +17,7 @@ from pycocotools import mask as coco
 MAX_PIXELS = 2**31 - 1  # the library counts pixels in 32 bits
 MAX_CHARACTERS = 7  # of one run, 5 bits each
 
+Arrays = TypeVar("Arrays", bound=tuple[np.ndarray, ...])
 Size = tuple[int, int]
 Box = tuple[int, int, int, int]
 
@@ -190,15 +191,19 @@ def _spans(rle: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 # A build asks several things of each of an image's few masks: the last ones stay parsed.
 @lru_cache(maxsize=64)
 def _spans_of_text(counts: str, size: Size) -> tuple[np.ndarray, np.ndarray]:
-    spans = _spans_of_runs(_decompressed(counts), size)
-    for ends in spans:
-        ends.flags.writeable = False
-    return spans
+    return _fixed(_spans_of_runs(_decompressed(counts), size))
 
 
 @lru_cache(maxsize=64)
 def _checked_text(counts: str, size: Size) -> str:
     return _from_spans(*_spans_of_text(counts, size), size)["counts"]
+
+
+def _fixed(arrays: Arrays) -> Arrays:
+    """The same arrays, which nobody can change from now on."""
+    for one in arrays:
+        one.flags.writeable = False
+    return arrays
 
 
 def _spans_of_runs(runs: np.ndarray, size: Size) -> tuple[np.ndarray, np.ndarray]:
@@ -251,8 +256,16 @@ def _decompressed(counts: str | bytes) -> np.ndarray:
 
 def _column_spans(rle: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The runs of set pixels, cut at the columns' ends: column, first row and row after the last, in order."""
-    height, _ = size_of(rle)
-    starts, stops = _spans(rle)
+    size, counts = size_of(rle), rle.get("counts")
+    return _columns_of_text(counts, size) if isinstance(counts, str) else _cut(*_spans(rle), size[0])
+
+
+@lru_cache(maxsize=64)
+def _columns_of_text(counts: str, size: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return _fixed(_cut(*_spans_of_text(counts, size), size[0]))
+
+
+def _cut(starts: np.ndarray, stops: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     first = starts // height
     columns = (stops - 1) // height - first + 1
     column = _ranges(first, columns)
@@ -270,12 +283,13 @@ def _from_spans(starts: np.ndarray, stops: np.ndarray, size: Size) -> Rle:
     kept = stops > starts
     starts, stops = starts[kept], stops[kept]
     apart = starts[1:] > stops[:-1]
-    edges = np.empty(2 * (int(apart.sum()) + bool(starts.size)), dtype=np.int64)
-    if starts.size:
-        edges[0::2] = starts[np.concatenate([[True], apart])]
-        edges[1::2] = stops[np.concatenate([apart, [True]])]
     height, width = size
-    runs = np.diff(edges, prepend=0, append=height * width)
-    if edges.size and not runs[-1]:
+    edges = np.zeros(2 + 2 * (int(apart.sum()) + bool(starts.size)), dtype=np.int64)  # and the mask's two ends
+    edges[-1] = height * width
+    if starts.size:
+        edges[1:-1:2] = starts[np.concatenate([[True], apart])]
+        edges[2:-1:2] = stops[np.concatenate([apart, [True]])]
+    runs = edges[1:] - edges[:-1]
+    if starts.size and not runs[-1]:
         runs = runs[:-1]
     return _text(coco.frPyObjects({"size": [height, width], "counts": runs.tolist()}, height, width))

@@ -5,9 +5,10 @@ Multimodal LLMs"): questions about diseases at anatomies, and their perturbed pa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ from ...loaders import anatomy_masks, detections, mimic_cxr, vindr_cxr
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
 from ..options import option
-from ..parallel import Workers, pieces
+from ..parallel import Workers
 from ..schemas.heal import QUESTION, TPT, VPT
 from ..verify import arguments, read_split
 from ..write import Family, Split
 from . import mimic, perturbations, vindr
 from .checks import pair_violations, question_violations, tpt_violations, vpt_violations
-from .questions import Mask, questions
+from .questions import questions
 from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
 from .spool import Spool
@@ -35,6 +36,7 @@ NEEDS = {
     "vindr": (vindr.SOURCE, vindr.MASKS),
     "mimic": (mimic.SOURCE, mimic.MASKS, mimic.DETECTIONS),
 }
+ROWS_A_TABLE = 1_000
 QUESTIONS = Family(QUESTION, ("kind", "question_type", "anatomy", "diseases"), question_violations)
 PARTNERS = {
     "tpt": Family(TPT, ("kind", "anatomy", "disease"), tpt_violations),
@@ -185,37 +187,30 @@ def _splits(
     config: str, split: str, of_split: Sequence[Scene], seed: int, donor_diagnosis: str
 ) -> tuple[list[Split], Counter[str]]:
     """The questions of one split and their partners, as far as there are any, and how many of what is in none."""
-    rows = questions(of_split, config, split, seed=seed)
-    transplants = perturbations.vpt(rows, of_split, seed=seed, donor_diagnosis=donor_diagnosis)
-    n_positive, n_used = sum(row["kind"] == "positive" for row in rows), len({row["image"]["key"] for row in rows})
+    asked = questions(of_split, config, split, seed=seed)
+    lent = perturbations.donors(asked, donor_diagnosis)
+    n_used, n_positive = len({one.scene for one in asked.asked}), sum(1 for _ in asked.positive())
     unused = Counter(
         {
             "images in no question (nothing to ask for, or beyond the balance of Yes and No)": len(of_split) - n_used,
-            "positive questions for which no image can lend a region (VPT)": n_positive - len(transplants),
+            "positive questions for which no image can lend a region (VPT)": n_positive - len(lent),
         }
     )
-    tables = {
-        config: (rows, QUESTION),
-        f"{config}_tpt": (perturbations.tpt(rows, of_split, seed=seed), TPT),
-        f"{config}_vpt": (transplants, VPT),
+    makers: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
+        config: partial(iter, asked),
+        f"{config}_tpt": partial(perturbations.tpt, asked),
+        f"{config}_vpt": partial(perturbations.vpt, asked, lent),
     }
     # A split without a row cannot be loaded, and would take the others of its config with it.
-    # As tables they are half as large.
-    made = {name: _table(of_name, schema) for name, (of_name, schema) in tables.items() if of_name}
-    return [Split(name, split, partial(_as_it_is, table)) for name, table in made.items()], unused
+    kept = {name: make for name, make in makers.items() if any(True for _ in make())}
+    return [Split(name, split, partial(_tables, make, family(name).features)) for name, make in kept.items()], unused
 
 
-def _table(rows: Sequence[Mapping[str, Any]], schema: datasets.Features) -> pa.Table:
-    whole = (
-        [{name: of.read() if isinstance(of, Mask) else of for name, of in row.items()} for row in some]
-        for some in pieces(rows, 10_000)
-    )
-    batches = (pa.RecordBatch.from_pylist(some, schema=schema.arrow_schema) for some in whole)
-    return pa.Table.from_batches(batches, schema=schema.arrow_schema)
-
-
-def _as_it_is(table: pa.Table) -> pa.Table:
-    return table
+def _tables(make: Callable[[], Iterable[dict[str, Any]]], schema: datasets.Features) -> Iterator[pa.Table]:
+    """The rows, some at a time: as Python's objects they are large."""
+    rows = iter(make())
+    while some := list(islice(rows, ROWS_A_TABLE)):
+        yield pa.Table.from_pylist(some, schema=schema.arrow_schema)
 
 
 def _files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Path]]:

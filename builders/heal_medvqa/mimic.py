@@ -14,14 +14,16 @@ report can confirm, are kept, since they keep an anatomy from being called norma
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...loaders import detections, mimic_cxr
 from ...loaders.errors import InputError
@@ -201,7 +203,6 @@ def pictures(
         raise InputError(
             f"--view {', '.join(views)}", "no image has this ViewPosition", expected="values such as AP, PA"
         )
-    labels = _labels_by_study(mimic_cxr.read_labels(roots[SOURCE], labeler))
     image_ids = images["dicom_id"].to_pylist()
     width_height = zip(images["width"].to_pylist(), images["height"].to_pylist(), strict=True)
     sizes = dict(zip(image_ids, width_height, strict=True))
@@ -211,14 +212,13 @@ def pictures(
     skipped = Counter({f"detected boxes: {reason.replace('_', ' ')}": n for reason, n in found.skipped.items()})
     of_split: dict[str, list[Picture]] = {}
     asked = dict(zip(images["study_id"].to_pylist(), images["subject_id"].to_pylist(), strict=True))
-    tasks = (
-        [(asked[study], study, labels.get(study)) for study in some] for some in pieces(list(asked), STUDIES_A_TASK)
-    )
+    labels = _labels(mimic_cxr.read_labels(roots[SOURCE], labeler), list(asked))
+    tasks = ([(asked[study], study, next(labels)) for study in some] for some in pieces(list(asked), STUDIES_A_TASK))
     places = [roots[source] for source in mimic_cxr.REPORT_SOURCES if source in roots]
     with workers.each(
         partial(_studies, roots=roots), tasks, title="reading reports", unit="studies", total=len(asked), reads=places
     ) as read:
-        known = dict(zip(asked, (study for of_task in read for study in of_task), strict=True))
+        known = dict(zip(asked, _alike(study for of_task in read for study in of_task), strict=True))
     digests = {study: of.digest for study, of in known.items() if of.digest is not None}
     skipped["studies without a report"] += len(known) - len(digests)
     for row, boxes in zip(_rows(images), boxes_by_image(found.boxes, len(image_ids)), strict=True):
@@ -235,7 +235,7 @@ def pictures(
                 image_id=row["dicom_id"],
                 source=SOURCE,
                 key=row["key"],
-                view=row["view"],
+                view=sys.intern(row["view"]),
                 patient=row["subject_id"],
                 size=(row["width"], row["height"]),
                 boxes=boxes.select(kept),
@@ -255,5 +255,14 @@ def _rows(table: pa.Table) -> Iterator[dict]:
         yield from batch.to_pylist()
 
 
-def _labels_by_study(table: pa.Table) -> dict[str, dict[str, float | None]]:
-    return {row["study_id"]: row for row in _rows(table)}
+def _labels(table: pa.Table, studies: Sequence[str]) -> Iterator[dict[str, float | None] | None]:
+    """The labels of each study, None of one that has none."""
+    rows = table.take(pc.index_in(pa.array(studies, pa.string()), value_set=table["study_id"].combine_chunks()))
+    return (None if row["study_id"] is None else row for row in _rows(rows))
+
+
+def _alike(studies: Iterable[Study]) -> Iterator[Study]:
+    """The same studies. Sets that are equal are one: there are many studies and few sets."""
+    known: dict[frozenset[str] | None, frozenset[str] | None] = {}
+    for digest, *sets in studies:
+        yield Study(digest, *(known.setdefault(one, one) for one in sets))

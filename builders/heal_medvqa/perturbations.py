@@ -14,7 +14,7 @@ logarithms) share the choice, by hash, so that no single image lends all regions
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,7 +23,7 @@ from scipy.spatial import KDTree
 
 from ...loaders.progress import Progress
 from ..hashing import pick, weighted_pick
-from .questions import Mask, cooccurring, plausible_absences, reference
+from .questions import Asked, Questions, cooccurring, plausible_absences, reference
 from .relations import Scene
 from .wording import closed_question
 
@@ -31,79 +31,73 @@ NEAREST = 8
 DONOR_DIAGNOSES = ("image", "region")
 
 
-def tpt(rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int) -> list[dict[str, Any]]:
-    """One anatomy swap and one disease swap a positive question, in the schema TPT; none where nothing is logical.
-
-    rows: what `questions` made of `scenes`.
-    """
-    logical = cooccurring(scenes)
-    of_image = {(s.picture.source, s.picture.key): s for s in scenes}
-    swaps = []
-    for row in _positive(rows):
-        absences = plausible_absences(_scene(row, of_image), logical)
-        anatomy, disease = row["anatomy"], row["diseases"][0]
+def tpt(questions: Questions) -> Iterator[dict[str, Any]]:
+    """One anatomy swap and one disease swap a positive question, in the schema TPT; none where nothing is logical."""
+    logical = cooccurring(questions.scenes)
+    for one in questions.positive():
+        absences = plausible_absences(questions.scenes[one.scene], logical)
+        original, template = questions.id(one), questions.template(one)
         for kind, pairs in (
-            ("anatomy", [pair for pair in absences if pair[1] == disease]),
-            ("disease", [pair for pair in absences if pair[0] == anatomy]),
+            ("anatomy", [pair for pair in absences if pair[1] == one.disease]),
+            ("disease", [pair for pair in absences if pair[0] == one.anatomy]),
         ):
             if not pairs:
                 continue
-            row_id = f"{row['id']}/{kind}"
-            new = weighted_pick({pair: logical[pair] for pair in pairs}, row_id, seed)
-            swaps.append(
-                {
-                    "id": row_id,
-                    "original_id": row["id"],
-                    "kind": kind,
-                    "question": closed_question(row["template"], *new),
-                    "anatomy": new[0],
-                    "disease": new[1],
-                    "template": row["template"],
-                }
-            )
-    return swaps
+            row_id = f"{original}/{kind}"
+            anatomy, disease = weighted_pick({pair: logical[pair] for pair in pairs}, row_id, questions.seed)
+            yield {
+                "id": row_id,
+                "original_id": original,
+                "kind": kind,
+                "question": closed_question(template, anatomy, disease),
+                "anatomy": anatomy,
+                "disease": disease,
+                "template": template,
+            }
 
 
-def vpt(
-    rows: Sequence[Mapping[str, Any]], scenes: Sequence[Scene], *, seed: int, donor_diagnosis: str = "image"
-) -> list[dict[str, Any]]:
-    """One donor region a positive question, in the schema VPT; none where no image can lend one.
+def vpt(questions: Questions, lent: Iterable[tuple[Asked, Scene]]) -> Iterator[dict[str, Any]]:
+    """The rows of positive questions and their donors, in the schema VPT."""
+    for one, donor in lent:
+        original = questions.id(one)
+        yield {
+            "id": _lending(original),
+            "original_id": original,
+            "region": questions.scenes[one.scene].regions[one.anatomy],
+            "donor": reference(donor),
+            "donor_region": donor.regions[one.anatomy],
+            "donor_diseases": sorted(donor.picture.diseases),
+        }
+
+
+def donors(questions: Questions, donor_diagnosis: str = "image") -> list[tuple[Asked, Scene]]:
+    """The positive questions, each with the image that lends its region; without those for which no image can.
 
     donor_diagnosis: where a donor must be free of the question's disease, one of DONOR_DIAGNOSES.
     """
-    of_image = {(s.picture.source, s.picture.key): s for s in scenes}
+    scenes = questions.scenes
     in_order = sorted(scenes, key=lambda s: s.picture.image_id)  # equally near ones, whatever the file's order
-    asked: dict[str, list[int]] = {}
-    positive = _positive(rows)
-    for number, row in enumerate(positive):
-        asked.setdefault(row["anatomy"], []).append(number)
-    pairs: dict[int, dict[str, Any]] = {}
+    positive = list(questions.positive())
+    of_anatomy: dict[str, list[int]] = {}
+    for number, one in enumerate(positive):
+        of_anatomy.setdefault(one.anatomy, []).append(number)
+    lent: dict[int, Scene] = {}
     with Progress(title="searching donors", total=len(positive), unit="questions") as bar:
-        for anatomy, numbers in asked.items():  # one after another, so that the donors of one alone are in memory
-            donors = Donors([s for s in in_order if anatomy in s.regions], anatomy, donor_diagnosis)
-            for number in sorted(numbers, key=lambda n: positive[n]["diseases"][0]):
-                row = positive[number]
-                row_id = f"{row['id']}/region"
-                donor = donors.choose(_scene(row, of_image), row["diseases"][0], row_id, seed)
+        for anatomy, numbers in of_anatomy.items():  # one after another, so that the donors of one alone are in memory
+            there = Donors([s for s in in_order if anatomy in s.regions], anatomy, donor_diagnosis)
+            for number in sorted(numbers, key=lambda n: str(positive[n].disease)):
+                one = positive[number]
+                name = _lending(questions.id(one))
+                donor = there.choose(scenes[one.scene], str(one.disease), name, questions.seed)
                 if donor is not None:
-                    pairs[number] = {
-                        "id": row_id,
-                        "original_id": row["id"],
-                        "region": row["region"],
-                        "donor": reference(donor),
-                        "donor_region": Mask(donor.regions, anatomy),
-                        "donor_diseases": sorted(donor.picture.diseases),
-                    }
+                    lent[number] = donor
                 bar.update()
-    return [pairs[number] for number in sorted(pairs)]
+    return [(positive[number], lent[number]) for number in sorted(lent)]
 
 
-def _positive(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [row for row in rows if row["kind"] == "positive"]
-
-
-def _scene(row: Mapping[str, Any], of_image: Mapping[tuple[str, str], Scene]) -> Scene:
-    return of_image[row["image"]["source"], row["image"]["key"]]
+def _lending(question_id: str) -> str:
+    """The id of a VPT row."""
+    return f"{question_id}/region"
 
 
 class Donors:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ..hashing import pick, shuffled, weighted_pick
 from .relations import Pair, Scene
@@ -25,6 +26,15 @@ from .wording import closed_question, open_answer, open_question, templates
 UNASKED = ("Other lesion",)
 MOST = 5
 FEWEST = 2
+
+
+class Asked(NamedTuple):
+    """What a question asks: of the scene of this number; disease: of a closed question."""
+
+    scene: int
+    kind: str
+    anatomy: str
+    disease: str | None = None
 
 
 def slug(name: str) -> str:
@@ -51,47 +61,114 @@ def plausible_absences(scene: Scene, logical: Collection[Pair]) -> list[Pair]:
     return sorted(pair for pair in logical if pair[0] in scene.regions and pair not in scene.touched)
 
 
-def questions(scenes: Sequence[Scene], config: str, split: str, *, seed: int) -> list[dict[str, Any]]:
-    """The rows of one split in the schema QUESTION, in the order of the images."""
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The questions of one split, in the order of the images.
+
+    Their rows are made when they are read: those of all of MIMIC-CXR would take gigabytes.
+    """
+
+    scenes: Sequence[Scene]
+    config: str
+    split: str
+    seed: int
+    asked: Sequence[Asked]
+
+    def __len__(self) -> int:
+        return len(self.asked)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(self.row, self.asked)
+
+    def positive(self) -> Iterator[Asked]:
+        """Those that are answered Yes."""
+        return (one for one in self.asked if one.kind == "positive")
+
+    def id(self, one: Asked) -> str:
+        """The id of its row."""
+        named = slug(one.anatomy) if one.disease is None else f"{slug(one.anatomy)}/{slug(one.disease)}"
+        return f"{_name(self.scenes[one.scene], self.config, self.split)}/{one.kind}/{named}"
+
+    def template(self, one: Asked) -> str:
+        """The id of the text that its words are put into."""
+        names = list(templates()["open" if one.disease is None else "closed"])
+        return names[pick(f"{self.id(one)}/template", len(names), self.seed)]
+
+    def row(self, one: Asked) -> dict[str, Any]:
+        """Its row in the schema QUESTION."""
+        scene, template = self.scenes[one.scene], self.template(one)
+        if one.disease is None:
+            diseases = [disease for anatomy, disease in asked_pairs(scene) if anatomy == one.anatomy]
+            question, answer = open_question(template, one.anatomy), open_answer(one.anatomy, diseases)
+        else:
+            diseases = [one.disease]
+            question = closed_question(template, one.anatomy, one.disease)
+            answer = "Yes" if one.kind == "positive" else "No"
+        boxes = scene.picture.boxes
+        shown = sorted({box for disease in diseases for box in scene.related.get((one.anatomy, disease), ())})
+        return {
+            "id": self.id(one),
+            "image": reference(scene),
+            "width": scene.width,
+            "height": scene.height,
+            "anatomy": one.anatomy,
+            "question": question,
+            "answer": answer,
+            "kind": one.kind,
+            "question_type": "open" if one.disease is None else "closed",
+            "diseases": diseases,
+            "region": scene.regions[one.anatomy],
+            "boxes": [{"label": boxes.labels[box], "xywh": boxes.xywh[box].tolist()} for box in shown],
+            "template": template,
+        }
+
+
+def questions(scenes: Sequence[Scene], config: str, split: str, *, seed: int) -> Questions:
+    """The questions of one split."""
     logical = cooccurring(scenes)
-    of_image: dict[int, list[dict[str, Any]]] = {}
+    of_image: dict[int, list[Asked]] = {}
     wanting = 0
     for number, scene in enumerate(scenes):
         if asked_pairs(scene):
-            rows = list(_with_relations(scene, logical, f"{config}/{split}/{scene.picture.image_id}", seed))
-            if len(rows) >= FEWEST:
-                of_image[number] = rows
-                wanting += sum((row["kind"] == "positive") - (row["kind"] == "hallucinated") for row in rows)
+            plan = _with_relations(scene, number, logical, _name(scene, config, split), seed)
+            if len(plan) >= FEWEST:
+                of_image[number] = plan
+                wanting += sum((one.kind == "positive") - (one.kind == "hallucinated") for one in plan)
     without = {scene.picture.image_id: number for number, scene in enumerate(scenes) if not scene.related}
     for image_id in shuffled(without, f"{config}/{split}/without relations", seed):
         if wanting <= 0:
             break
         number = without[image_id]
-        rows = list(_without_relations(scenes[number], logical, f"{config}/{split}/{image_id}", seed))
-        if len(rows) >= FEWEST:
-            of_image[number] = rows
+        plan = _without_relations(scenes[number], number, logical, _name(scenes[number], config, split), seed)
+        if len(plan) >= FEWEST:
+            of_image[number] = plan
             wanting -= 1
-    return [row for number in sorted(of_image) for row in of_image[number]]
+    return Questions(scenes, config, split, seed, [one for number in sorted(of_image) for one in of_image[number]])
 
 
-def _with_relations(scene: Scene, logical: Mapping[Pair, int], name: str, seed: int) -> Iterator[dict[str, Any]]:
+def _name(scene: Scene, config: str, split: str) -> str:
+    """Where the ids of an image's questions begin."""
+    return f"{config}/{split}/{scene.picture.image_id}"
+
+
+def _with_relations(scene: Scene, number: int, logical: Mapping[Pair, int], name: str, seed: int) -> list[Asked]:
     present = shuffled(asked_pairs(scene), f"{name}/positive", seed)
     abnormal = shuffled({anatomy for anatomy, _ in present}, f"{name}/abnormal", seed)
     plan = [
-        *(_closed(scene, name, "positive", pair, seed) for pair in present[:1]),
-        *(_closed(scene, name, "hallucinated", pair, seed) for pair in _absent(scene, logical, name, seed)),
-        *(_open(scene, name, "abnormal", anatomy, seed) for anatomy in abnormal[:1]),
-        *(_closed(scene, name, "positive", pair, seed) for pair in present[1:2]),
-        *(_open(scene, name, "normal", anatomy, seed) for anatomy in _normal(scene, name, seed)),
+        *(Asked(number, "positive", *pair) for pair in present[:1]),
+        *(Asked(number, "hallucinated", *pair) for pair in _absent(scene, logical, name, seed)),
+        *(Asked(number, "abnormal", anatomy) for anatomy in abnormal[:1]),
+        *(Asked(number, "positive", *pair) for pair in present[1:2]),
+        *(Asked(number, "normal", anatomy) for anatomy in _normal(scene, name, seed)),
     ]
-    yield from plan[: FEWEST + pick(f"{name}/count", MOST - FEWEST + 1, seed)]
+    return plan[: FEWEST + pick(f"{name}/count", MOST - FEWEST + 1, seed)]
 
 
-def _without_relations(scene: Scene, logical: Mapping[Pair, int], name: str, seed: int) -> Iterator[dict[str, Any]]:
-    for pair in _absent(scene, logical, name, seed):
-        yield _closed(scene, name, "hallucinated", pair, seed)
-    for anatomy in _normal(scene, name, seed):
-        yield _open(scene, name, "normal", anatomy, seed)
+def _without_relations(scene: Scene, number: int, logical: Mapping[Pair, int], name: str, seed: int) -> list[Asked]:
+    return [
+        *(Asked(number, "hallucinated", *pair) for pair in _absent(scene, logical, name, seed)),
+        *(Asked(number, "normal", anatomy) for anatomy in _normal(scene, name, seed)),
+    ]
 
 
 def _absent(scene: Scene, logical: Mapping[Pair, int], name: str, seed: int) -> list[Pair]:
@@ -104,81 +181,6 @@ def _normal(scene: Scene, name: str, seed: int) -> list[str]:
     return shuffled(set(scene.regions) - touched, f"{name}/normal", seed)[:1]
 
 
-def _closed(scene: Scene, name: str, kind: str, pair: Pair, seed: int) -> dict[str, Any]:
-    anatomy, disease = pair
-    row_id = f"{name}/{kind}/{slug(anatomy)}/{slug(disease)}"
-    template = _template("closed", row_id, seed)
-    answer = "Yes" if kind == "positive" else "No"
-    question = closed_question(template, anatomy, disease)
-    return _row(scene, row_id, anatomy, question, answer, kind, "closed", [disease], template)
-
-
-def _open(scene: Scene, name: str, kind: str, anatomy: str, seed: int) -> dict[str, Any]:
-    diseases = [disease for of_anatomy, disease in asked_pairs(scene) if of_anatomy == anatomy]
-    row_id = f"{name}/{kind}/{slug(anatomy)}"
-    template = _template("open", row_id, seed)
-    question, answer = open_question(template, anatomy), open_answer(anatomy, diseases)
-    return _row(scene, row_id, anatomy, question, answer, kind, "open", diseases, template)
-
-
-def _template(question_type: str, row_id: str, seed: int) -> str:
-    names = list(templates()[question_type])
-    return names[pick(f"{row_id}/template", len(names), seed)]
-
-
-def _row(
-    scene: Scene,
-    row_id: str,
-    anatomy: str,
-    question: str,
-    answer: str,
-    kind: str,
-    question_type: str,
-    diseases: Sequence[str],
-    template: str,
-) -> dict[str, Any]:
-    boxes = scene.picture.boxes
-    shown = sorted({box for disease in diseases for box in scene.related.get((anatomy, disease), ())})
-    return {
-        "id": row_id,
-        "image": reference(scene),
-        "width": scene.width,
-        "height": scene.height,
-        "anatomy": anatomy,
-        "question": question,
-        "answer": answer,
-        "kind": kind,
-        "question_type": question_type,
-        "diseases": list(diseases),
-        "region": Mask(scene.regions, anatomy),
-        "boxes": [{"label": boxes.labels[box], "xywh": boxes.xywh[box].tolist()} for box in shown],
-        "template": template,
-    }
-
-
 def reference(scene: Scene) -> dict[str, str]:
     """The image as an ImageRef."""
     return {"source": scene.picture.source, "key": scene.picture.key, "view": scene.picture.view}
-
-
-class Mask(Mapping[str, Any]):
-    """The region of an anatomy as rows have it, a COCO RLE. It is read when it is asked for: many rows wait at once."""
-
-    __slots__ = ("_anatomy", "_regions")
-
-    def __init__(self, regions: Mapping[str, Mapping[str, Any]], anatomy: str) -> None:
-        self._regions, self._anatomy = regions, anatomy
-
-    def read(self) -> dict[str, Any]:
-        """Size and counts."""
-        region = self._regions[self._anatomy]
-        return {"size": list(region["size"]), "counts": region["counts"]}
-
-    def __getitem__(self, name: str) -> Any:
-        return self.read()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(("size", "counts"))
-
-    def __len__(self) -> int:
-        return 2

@@ -13,6 +13,8 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -41,6 +43,13 @@ _ALSO = {
     "Pulmonary fibrosis": ("ILD", "Lung Opacity"),
 }
 Pair = tuple[str, str]  # anatomy, disease
+Names = TypeVar("Names", bound=tuple[str, ...])
+
+
+@lru_cache(maxsize=4096)
+def _one(names: Names) -> Names:
+    """Names that are equal are one: there are many images, and few sets of anatomies and pairs."""
+    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,8 @@ class Boxes:
 
     def select(self, which: Sequence[int]) -> Boxes:
         """Some of the boxes, by their indices."""
+        if not which:
+            return NO_BOXES
         return Boxes(tuple(self.labels[i] for i in which), self.xywh[list(which)])
 
 
@@ -107,7 +118,7 @@ class Regions(Mapping[str, rle.Rle]):
     __slots__ = ("_parts", "names", "size")
 
     def __init__(self, regions: Mapping[str, rle.Rle]) -> None:
-        self.names = tuple(regions)
+        self.names = _one(tuple(regions))
         height, width = next((region["size"] for region in regions.values()), (0, 0))
         self.size = (height, width)
         self._parts = [zlib.compress(region["counts"].encode("ascii"), 1) for region in regions.values()]
@@ -193,13 +204,13 @@ def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rl
         if rule.places == "anatomical":
             related = {pair: boxes for pair, boxes in related.items() if pair[0] in _ELSEWHERE.get(pair[1], _LUNGS)}
         touched = set(_related(labels, names, common > 0))
-        touched |= {(name, also) for name, disease in touched for also in _ALSO.get(disease, ())}
-    touched |= {(name, disease) for name in names for disease in picture.unlocated}
+        touched |= {_one((name, also)) for name, disease in touched for also in _ALSO.get(disease, ())}
+    touched |= {_one((name, disease)) for name in names for disease in picture.unlocated}
     return Scene(picture, width, height, packed, extents, related, frozenset(touched))
 
 
 def _related(labels: Sequence[str], names: Sequence[str], holds: np.ndarray) -> dict[Pair, tuple[int, ...]]:
     pairs: dict[Pair, list[int]] = {}
     for box, region in np.argwhere(holds).tolist():
-        pairs.setdefault((names[region], labels[box]), []).append(box)
+        pairs.setdefault(_one((names[region], labels[box])), []).append(box)
     return {pair: tuple(boxes) for pair, boxes in sorted(pairs.items())}

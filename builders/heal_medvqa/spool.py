@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from ...loaders import rle
+from ...loaders.errors import InputError
 from .relations import Regions
 
 
@@ -18,22 +19,28 @@ class Spool:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open as long as its regions are read
         self._end = 0
-        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def keep(self, regions: Mapping[str, rle.Rle]) -> Regions:
         """The same regions; only their names and where they lie stay in memory.
 
-        Raises OSError where the disk is full.
+        Raises InputError where the disk is full.
         """
         regions = regions if isinstance(regions, Regions) else Regions(regions)
         parts = [regions.part(number) for number in range(len(regions))]
         ends = array("Q", accumulate(map(len, parts), initial=self._end))
-        data = memoryview(b"".join(parts))
-        while data:  # one write may take less than it is given
-            written = os.pwrite(self._file.fileno(), data, self._end)
-            data, self._end = data[written:], self._end + written
-        names = self._known.setdefault(regions.names, regions.names)
-        return _Spooled(self, names, regions.size, ends)
+        self._write(b"".join(parts))
+        return _Spooled(self, regions.names, regions.size, ends)
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        try:
+            while left:  # one write may take less than it is given
+                written = os.pwrite(self._file.fileno(), left, self._end)
+                left, self._end = left[written:], self._end + written
+        except OSError as error:
+            found = f"the masks of a build cannot be written there ({error.strerror}); nothing was changed"
+            action = "free some space, or set TMPDIR to a folder on another disk"
+            raise InputError(tempfile.gettempdir(), found, action=action) from None
 
     def read(self, begin: int, end: int) -> bytes:
         """What lies there. Several threads may read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def boxes_by_image(table, n_images: int) -> list[Boxes]:
     image = table["image"].to_numpy()
     order = np.argsort(image, kind="stable")
     bounds = np.searchsorted(image[order], np.arange(n_images + 1))
-    labels = table["label"].to_pylist()
+    labels = list(map(sys.intern, table["label"].to_pylist()))
     xywh = np.column_stack([table[name].to_numpy() for name in ("x", "y", "width", "height")]).reshape(-1, 4)
     return [
         Boxes(tuple(labels[i] for i in order[start:end]), xywh[order[start:end]]) for start, end in pairwise(bounds)

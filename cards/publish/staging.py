@@ -48,9 +48,9 @@ def lay_rows(publication: Publication, into: Path) -> None:
     """Writes the rows of a build into a folder and copies its exports, or writes the hashes where it is a recipe."""
     if publication.policy == policy.ROWS:
         for config, split, rows in publication.tables():  # written anew: a file could hold more than its rows
-            write_split(into, config, split, rows.cast(publication.features[config].arrow_schema))
+            write_split(into, config, split, [rows.cast(publication.features[config].arrow_schema)])
         for name in publication.record.get("exports", {}):
             shutil.copyfile(publication.folder / name, into / name)
     else:
         for config, rows in manifest.tables(publication).items():
-            write_split(into, MANIFEST, config, rows)
+            write_split(into, MANIFEST, config, [rows])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import datasets
@@ -13,10 +15,12 @@ import pytest
 
 from medfaith.builders import heal_medvqa
 from medfaith.builders.heal_medvqa import Options
+from medfaith.cli import main
 from medfaith.loaders import images, rle
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import cases, chest, mimic_cxr_reports, vindr_cxr, vindr_cxr_anatomy
-from tests.builders.files import copied, digests, problems, record_of, rows_of, skipped
+from tests.builders.files import copied, digests, problems, record_of, root_words, rows_of, skipped
+from tests.full_disk import no_file_above
 
 VINDR, MIMIC = "heal-medvqa-vindr_cxr", "heal-medvqa-mimic_cxr"
 
@@ -41,6 +45,17 @@ def test_what_was_left_out_is_what_the_phantom_plants(phantom_heal_build):
         "images without masks": 1,
         "studies without a report": 1,
     }
+
+
+def test_a_full_disk_below_the_masks_is_told_and_changes_nothing(phantom_heal_roots, tmp_path, monkeypatch, capsys):
+    (folder := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    words = ["--config", "vindr", *root_words(phantom_heal_roots), "--out", str(tmp_path / "out")]
+    with no_file_above(4096):
+        assert main(["build", "heal-medvqa", *words]) == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch(rf"medfaith: {folder}: .*File too large.*nothing was changed\n  what to do: .*TMPDIR.*\n", said)
+    assert [path.name for path in tmp_path.rglob("*")] == ["temporary"]
 
 
 def test_rows_are_true_of_what_the_phantom_draws(phantom_heal_build):
