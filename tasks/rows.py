@@ -15,7 +15,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from ..loaders import images, limits, sources
-from ..loaders.errors import NO_SPACE, ImageError, InputError, MedfaithError, end_as_ours
+from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
 from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
