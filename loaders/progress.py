@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 from tqdm import tqdm
 
 EVERY = 60.0  # seconds from the beginning to the first line, and from line to line
+LOOK = 10.0  # seconds after which bars are drawn anew that nobody updates
 _begin, _draw, _erase = tqdm.__init__, tqdm.display, tqdm.clear
 
 
@@ -84,11 +87,26 @@ def _prepare(bar: Any, clock: Callable[[], float]) -> None:
         return
     bar._time = clock  # tqdm's own may jump
     bar.start_t = bar.last_print_t = bar.said = clock()
+    _watch()
     if _is_terminal(bar):
         return
     bar.gui, bar.sp = True, None  # tqdm draws, erases and ends no line of its own
     bar.mininterval = EVERY  # over which the rate is measured
     bar.miniters, bar.dynamic_miniters = 1, False  # after quick items a slow one may come
+
+
+@cache
+def _watch() -> None:
+    """Begins, once a process, to draw also bars that stand still: one item may take an hour."""
+    threading.Thread(target=_look, args=(threading.Event(),), name="progress", daemon=True).start()
+
+
+def _look(end: threading.Event) -> None:
+    while not end.wait(LOOK):
+        with tqdm.get_lock():
+            bars = [bar for bar in tqdm._instances if hasattr(bar, "said")]  # those that have begun
+        for bar in bars:
+            bar.refresh()
 
 
 def _is_terminal(bar: Any) -> bool:
@@ -105,7 +123,7 @@ def _show(bar: Any, msg: str | None = None, pos: int | None = None) -> Any:
     now = bar._time()
     if msg is None and hasattr(bar, "said") and now - bar.said >= EVERY:  # whoever asks for it, and however often
         bar.said = now
-        with suppress(OSError):  # a full disk, or a reader that is gone, must not end the work
+        with suppress(OSError, ValueError):  # a full disk, a reader that is gone, a closed file must not end the work
             bar.fp.write(f"{_line(bar)}\n")
             bar.fp.flush()
     return True
@@ -130,6 +148,8 @@ def _line(bar: Any) -> str:
         parts.append(_rate(rate, amount))
         if total and n <= total:
             parts.append(f"{_duration((total - n) / rate)} left")
+    else:
+        parts.append(f"{_duration(elapsed)} so far")
     if told["postfix"]:
         parts.append(told["postfix"])
     title = (told["prefix"] or "working").removesuffix(": ")

@@ -7,13 +7,22 @@ import importlib
 import io
 import re
 import sys
+import threading
+from typing import Any, cast
 
 import pytest
 import tqdm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medfaith.loaders import progress
 from medfaith.loaders.progress import EVERY, Progress, libraries_in_lines, say
+
+
+@pytest.fixture(autouse=True)
+def no_look(monkeypatch) -> None:
+    """Another thread must not look while a test has put the clock forward."""
+    monkeypatch.setattr(progress, "_watch", lambda: None)
 
 
 class Clock:
@@ -77,6 +86,41 @@ def test_lines(steps, named, lines):
     assert shown(steps, **named) == lines
 
 
+@pytest.mark.parametrize(("total", "amount"), [(3, "0 of 3 (0%)"), (None, "0")])
+def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, capsys):
+    """Nobody updates the bar: who looks after LOOK seconds asks it for a line."""
+    clock = Clock()
+
+    class Looks:
+        seconds = iter((59, 1, 60, 30))
+
+        def wait(self, seconds: float) -> bool:
+            clock.seconds += (later := next(self.seconds, 0))
+            return not later
+
+    with libraries_in_lines(clock), Progress(title="writing rows", total=total, clock=clock):
+        library = tqdm.tqdm(desc="of a library", total=total)
+        progress._look(cast(Any, Looks()))
+        library.close()
+    said = sorted(capsys.readouterr().err.splitlines())
+    assert said == [
+        f"{title}: {amount}, {minutes} min so far" for title in ("of a library", "writing rows") for minutes in (1, 2)
+    ]
+
+
+def test_someone_looks(monkeypatch, capsys):
+    """A thread, once a process. It is asked for by each bar that shows anything."""
+    monkeypatch.undo()
+    progress._watch.cache_clear()
+    looked = threading.Event()
+    monkeypatch.setattr(progress, "_look", lambda end: looked.set())
+    with Progress(title="reading", quiet=True):
+        assert not progress._watch.cache_info().currsize
+    with Progress(title="reading"):
+        assert looked.wait(20)
+    progress._watch.cache_clear()
+
+
 def test_the_rate_follows_what_became_slower():
     """As in a run that begins with answers that are kept."""
     *_, last = shown([(60, 90_000), *[(60, 60)] * 30], total=100_000)
@@ -91,11 +135,10 @@ def test_the_rate_follows_what_became_slower():
 def test_whatever_the_clock_does_lines_are_plain_and_rare(steps, total, unit):
     lines = shown(steps, total=total, unit=unit)
     amount = r"[\d,.]+[kMGT]?B?"
-    left = r"(less than 1 min|\d+ (min|h|days)( \d+ (min|h))?) left"
-    assert all(
-        re.fullmatch(rf"reading reports: {amount}( of {amount} \(\d+%\))?(, {amount}/(s|min|h)(, {left})?)?", line)
-        for line in lines
-    )
+    time = r"(less than 1 min|\d+ (min|h|days)( \d+ (min|h))?)"
+    further = rf"(, {amount}/(s|min|h)(, {time} left)?|, {time} so far)"
+    line_of = rf"reading reports: {amount}( of {amount} \(\d+%\))?{further}?"
+    assert all(re.fullmatch(line_of, line) for line in lines)
     assert len(lines) <= sum(max(seconds, 0) for seconds, _ in steps) / EVERY
 
 
