@@ -19,6 +19,7 @@ from filelock import FileLock
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: more threads only wait for one another
 os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdtemp(prefix="medfaith-hf-")
+os.environ["XDG_CONFIG_HOME"] = os.environ["HF_HOME"]  # no test reads the user's own configuration
 # Each of the many processes would compile torch and lm-eval anew, which costs more than the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
