@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hypothesis
 import numpy as np
@@ -42,17 +42,15 @@ Once = Callable[[str, Callable[[Path], Any]], Path]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """One process of a run imports first: in a fresh clone all would compile the same libraries and tests."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    if run is None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    place = Path(tempfile.gettempdir()) / f"medfaith-tests-{run}"
-    with FileLock(f"{place}.lock"):
-        first = not place.exists()
-        if first:
+    imported = cast(Any, session.config)._tmp_path_factory.getbasetemp().parent / ".imported"
+    with FileLock(f"{imported}.lock"):
+        if not imported.exists():
             found = yield
-            place.touch()
+            imported.touch()
             return found
     return (yield)
 
