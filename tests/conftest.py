@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hypothesis
 import numpy as np
@@ -19,6 +19,7 @@ from filelock import FileLock
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: more threads only wait for one another
 os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdtemp(prefix="medfaith-hf-")
+os.environ["XDG_CONFIG_HOME"] = os.environ["HF_HOME"]  # no test reads the user's own configuration
 # Each of the many processes would compile torch and lm-eval anew, which costs more than the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -41,17 +42,15 @@ Once = Callable[[str, Callable[[Path], Any]], Path]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """One process of a run imports first: in a fresh clone all would compile the same libraries and tests."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    if run is None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
-    place = Path(tempfile.gettempdir()) / f"medfaith-tests-{run}"
-    with FileLock(f"{place}.lock"):
-        first = not place.exists()
-        if first:
+    imported = cast(Any, session.config)._tmp_path_factory.getbasetemp().parent / ".imported"
+    with FileLock(f"{imported}.lock"):
+        if not imported.exists():
             found = yield
-            place.touch()
+            imported.touch()
             return found
     return (yield)
 

@@ -27,11 +27,6 @@ REPOSITORIES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _own_configuration(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 @pytest.mark.parametrize("config", REPOSITORIES)
 def test_rows_say_what_the_clip_shows(phantom_surgx_build, phantom_surgx_roots, config):
     """Boxes, triplets and pictures of each row are those of the drawn video."""

@@ -36,11 +36,6 @@ from tests.builders.files import record_of, root_words, rows_of, skipped
 from tests.builders.surgx_scenes import renumbered, rewrite_boxes
 
 
-@pytest.fixture(autouse=True)
-def _own_configuration(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
 def frames_numbered(*numbers: int) -> list[BoxedFrame]:
     return [BoxedFrame(42, number, f"Images/Video_42/Video_42_{number:05d}.png", ()) for number in numbers]
 

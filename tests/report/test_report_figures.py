@@ -108,7 +108,9 @@ def test_legends_have_no_paths_and_every_format_is_the_same_bytes():
         axes = figure.subplots()
         for place, values in enumerate(([1.0, 1.0], [0.0, 0.5, 1.0], [])):
             box(axes, place, 0.3, values, styles_of(names)["org/b"])
-        return saved(figure)
+        found = saved(figure)
+        assert axes.get_tightbbox().y1 < legend.get_window_extent().y0, "laid out"
+        return found
 
     first = drawn()
     assert {kind: content[:5] for kind, content in first.items()} == {

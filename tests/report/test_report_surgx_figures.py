@@ -294,8 +294,7 @@ def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(sho
         ({"roots": {"cholec80_boxes": "/nowhere"}}, "/nowhere"),
     ],
 )
-def test_what_is_missing_is_a_message_and_nothing_is_written(shown, tmp_path, capsys, missing, found, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_what_is_missing_is_a_message_and_nothing_is_written(shown, tmp_path, capsys, missing, found):
     assert main(shown.command(tmp_path / "out", **missing)) == 2
     assert found in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
