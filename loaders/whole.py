@@ -61,6 +61,16 @@ def whole_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(partial, ignore_errors=True)
 
 
+def remove_lock(path: Path) -> None:
+    """Removes the lock of a file or folder that is whole, which a process left that was killed after its last step.
+
+    For commands that write over nothing: the next writer removes it in any case. That of a living one stays.
+    """
+    if _lock(path).exists():
+        with suppress(InputError), _alone(path, wait=False):
+            pass
+
+
 @contextmanager
 def scratch_folder(where: Path | None = None) -> Iterator[Path]:
     """Gives an empty folder, which is gone when the block ends. Those of killed processes are removed, too.
@@ -105,6 +115,10 @@ def _partial(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
+def _lock(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
 def _old(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
 
@@ -129,7 +143,7 @@ def _alone(path: Path, *, wait: bool) -> Iterator[None]:
     """One process at a time is in here for a path. Its lock is free when it has ended, killed or not."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=-1 if wait else 0)
+    lock = FileLock(_lock(path), timeout=-1 if wait else 0)
     try:
         lock.acquire()
     except Timeout:

@@ -13,6 +13,7 @@ from typing import Any
 from medfaith import build
 from medfaith.builders.options import whole
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.whole import remove_lock
 
 from .settings import Lora, Settings
 
@@ -133,6 +134,7 @@ def check_out(out: Path) -> None:
     """Raises InputError for a folder that is there already, or that would lie in none."""
     if out.exists():
         _remove_left(out, out.with_name(f"{out.name}.checkpoints"))
+        remove_lock(out.resolve())
         raise InputError(f"--out {out}", "is there already", expected="a new folder", action="name another one")
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}", "is in no folder that exists", action="make the folder above it")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...loaders.errors import InputError, exit_status
+from ...loaders.whole import remove_lock
 
 
 def refuse(out: Path, *, new: bool = False) -> None:
@@ -15,6 +16,7 @@ def refuse(out: Path, *, new: bool = False) -> None:
     A build may be published, and `out` will hold pixels or your paths.
     """
     if out.is_dir() or (new and out.exists()):
+        remove_lock(out.resolve())
         raise InputError(out, "exists", action="name a new folder" if new else "name a file in it")
     for folder in out.resolve().parents:
         for record in (folder / "build.json", *folder.glob("*/build.json")):

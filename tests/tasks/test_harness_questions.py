@@ -85,3 +85,11 @@ def test_nothing_is_written_below_a_build(place, phantom_build, tmp_path):
         writing.refuse(phantom_build / place)
     (tmp_path / "build.json").write_text("{}")  # of another tool
     writing.refuse(tmp_path / "x.tsv")
+
+
+def test_the_lock_of_a_writer_that_was_killed_at_the_end_goes(tmp_path):
+    (tmp_path / "out").mkdir()
+    (lock := tmp_path / ".out.lock").touch()
+    with pytest.raises(InputError, match="exists"):
+        writing.refuse(tmp_path / "out", new=True)
+    assert not lock.exists()
