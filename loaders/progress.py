@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from tqdm import tqdm
 
@@ -104,7 +104,7 @@ def _watch() -> None:
 def _look(end: threading.Event) -> None:
     while not end.wait(LOOK):
         with tqdm.get_lock():
-            bars = [bar for bar in tqdm._instances if hasattr(bar, "said")]  # those that have begun
+            bars = [bar for bar in cast(Any, tqdm)._instances if hasattr(bar, "said")]  # those that have begun
         for bar in bars:
             bar.refresh()
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from medfaith.cli import main
+from tests.builders.files import root_words
 from tests.full_disk import no_file_above
-from tests.tasks.evaluating import root_words
 
 _WATCHING: list[Callable[[str], None]] = []  # what is told of each file and folder that is opened; hooks stay for ever
 
