@@ -48,7 +48,7 @@ Rows = pa.Table | Stored
 
 def parts_of(rows: Rows, column: str) -> Iterable[pa.Array]:
     """The arrays that a column is made of, in order."""
-    return rows[column].chunks if isinstance(rows, pa.Table) else rows.parts(column)
+    return rows.parts(column) if isinstance(rows, Stored) else rows[column].chunks
 
 
 def rowset_sha256(rows: Rows) -> str:

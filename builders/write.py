@@ -56,7 +56,7 @@ class Split:
 
     config: str
     name: str
-    make: Callable[[], pa.Table | Iterable[pa.Table]]
+    make: Callable[[], pa.Table | Iterator[pa.Table]]
 
 
 def write_repository(
@@ -112,7 +112,7 @@ def _write_split(folder: Path, families: Callable[[str], Family], task: Sequence
     family = families(split.config)
     schema, rows = family.features.arrow_schema, split.make()
     write = partial(write_split, folder, split.config, split.name)
-    if not isinstance(rows, pa.Table):
+    if isinstance(rows, Iterator):
         return summarise(Stored(write(part.cast(schema) for part in rows)), family.counted)
     table = rows.cast(schema)
     with ThreadPoolExecutor(1) as beside:  # both leave Python's lock: to compress, and to hash
@@ -145,7 +145,7 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
     Pages end where Arrow's chunks do, which are whatever the rows were put together of: here a column is one chunk.
     """
-    waiting: pa.Table | None = None
+    waiting = None
     for table in tables:
         waiting = table if waiting is None else pa.concat_tables([waiting, table])
         while waiting.num_rows > ROWS_PER_GROUP:

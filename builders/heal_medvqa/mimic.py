@@ -263,6 +263,8 @@ def _labels(table: pa.Table, studies: Sequence[str]) -> Iterator[dict[str, float
 
 def _alike(studies: Iterable[Study]) -> Iterator[Study]:
     """The same studies. Sets that are equal are one: there are many studies and few sets."""
-    known: dict[frozenset[str] | None, frozenset[str] | None] = {}
-    for digest, *sets in studies:
-        yield Study(digest, *(known.setdefault(one, one) for one in sets))
+    known: dict[frozenset[str], frozenset[str]] = {}
+    for study in studies:
+        stated = None if study.confirmed is None else known.setdefault(study.confirmed, study.confirmed)
+        open_, absent = (known.setdefault(one, one) for one in (study.doubtful, study.denied))
+        yield Study(study.digest, stated, open_, absent)
