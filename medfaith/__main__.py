@@ -54,7 +54,10 @@ class _Interrupts:
         while True:
             time.sleep(0.1)
             if self._last() is None and signal.getsignal(signal.SIGINT) == self.interrupt:  # `main` has not ended
-                os.kill(os.getpid(), signal.SIGINT)  # wakes a main thread that waits for others, too
+                if os.name == "posix":
+                    os.kill(os.getpid(), signal.SIGINT)  # wakes a main thread that waits for others, too
+                else:  # elsewhere `os.kill` would end the process at once
+                    _thread.interrupt_main()
 
 
 class _Interrupt(KeyboardInterrupt):
