@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from . import BASELINES, LOOKING, preflight
-from .preflight import KINDS, Task
+from . import BASELINES, LOOKING
+from .index import Task, leaves, task_index
+from .preflight import KINDS
 
 _IMAGES_ELSEWHERE = {"chexstruct": "openi", "chest_imagenome": "mimic_cxr"}  # labels -> whose images they are about
 
@@ -33,7 +34,7 @@ class Listed(NamedTuple):
 
 def listed() -> list[Listed]:
     """Every name that lm-eval's `--tasks` takes of this package; of each benchmark groups, then tasks, then tags."""
-    index, kinds = preflight.task_index(), ("GROUP", "TASK", "TAG")
+    index, kinds = task_index(), ("GROUP", "TASK", "TAG")
     benchmark = {name: name.split("_")[1] for name in index}
     names = sorted(index, key=lambda name: (benchmark[name], kinds.index(index[name].kind.name), name))
     return [_listed(name, index) for name in names]
@@ -45,7 +46,7 @@ def scoring_models() -> list[str]:
 
 
 def _listed(name: str, index: Mapping[str, Any]) -> Listed:
-    tasks = list(preflight.leaves(name, index))
+    tasks = list(leaves(name, index))
     # The tasks that a group writes itself have no file, and are as their group.
     own = [_metadata(index, task.name if task.name in index else name) for task in tasks]
     models = [tuple(of.get("only_models", ())) for of in own]

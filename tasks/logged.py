@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..loaders.errors import InputError
-from . import preflight
+from .index import task_index
 
 Values = Mapping[tuple[str, str], Sequence[Any]]
 
@@ -14,7 +14,7 @@ Values = Mapping[tuple[str, str], Sequence[Any]]
 class LoggedTask:
     """What lm-eval's aggregation asks of a task.
 
-    told: results of lm-eval that have the task. n: all its rows. index: of `preflight.task_index`.
+    told: results of lm-eval that have the task. n: all its rows. index: of `index.task_index`.
     """
 
     def __init__(self, name: str, told: Mapping[str, Any], n: int, index: Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ def figures(told: Mapping[str, Any], values: Mapping[str, Values], sizes: Mappin
     from lm_eval.api.group import Group
     from lm_eval.evaluator_utils import _process_results
 
-    index = preflight.task_index()
+    index = task_index()
     tasks = {name: LoggedTask(name, told, sizes[name], index) for name in values}
     groups = {}
     for name, members in told.get("group_subtasks", {}).items():
@@ -57,7 +57,7 @@ def figures(told: Mapping[str, Any], values: Mapping[str, Values], sizes: Mappin
 
 
 def aggregations(name: str, index: Mapping[str, Any]) -> dict[str, Callable[[Sequence[Any]], Any]]:
-    """Metric -> function of the values of all rows, for a task of this package. index: of `preflight.task_index`.
+    """Metric -> function of the values of all rows, for a task of this package. index: of `index.task_index`.
 
     Raises InputError for a task that there is not.
     """

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import difflib
-import fnmatch
 import glob
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,8 @@ import requests
 
 from ..loaders import images, json_text, sources
 from ..loaders.errors import InputError, MedfaithError
-from . import BASELINES, LOOKING, SERVER, include_path
+from . import BASELINES, LOOKING, SERVER
+from .index import Task, chosen
 
 _HF_PACKAGES = ("torch", "torchvision", "transformers", "accelerate")
 _HF = 'uv sync --inexact --extra hf, or pip install "medfaith[hf]"'
@@ -82,14 +82,6 @@ LETTERS = "medfaith_contrabench_letter_scores"
 _ELSEWHERE = {"device": "--device", "batch_size": "--batch_size", "max_batch_size": "--max_batch_size"}
 
 
-class Task(NamedTuple):
-    """One task of this package: its name, where its rows are, and whether it scores options by log-likelihood."""
-
-    name: str
-    rows: Mapping[str, Any]  # its `dataset_kwargs`
-    scores: bool
-
-
 def check(config: Any, metadata: Mapping[str, Any]) -> None:
     """Refuses what cannot work, or would cut or reorder images; warns of a chat template that is left out.
 
@@ -113,47 +105,6 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
         _check_class(config.model)
     if kind.loads:
         _check_loadable(config.model, given)
-
-
-def chosen(names: str | Sequence[str]) -> list[Task]:
-    """This package's tasks among those that are named, groups and tags resolved; files and lm-eval's own are left out.
-
-    Raises MedfaithError for a name that is none, but nearly the name of a task of this package.
-    """
-    index = task_index()
-    asked = names.split(",") if isinstance(names, str) else [part for name in names for part in str(name).split(",")]
-    found: dict[str, Task] = {}
-    for name in (name.strip() for name in asked):
-        matches = fnmatch.filter(index, name)
-        close = difflib.get_close_matches(name, index, n=3, cutoff=0.7)  # lm-eval's own names are further away
-        if not matches and (close or "medfaith" in name) and not Path(name).exists():
-            nearest = f"did you mean {' or '.join(close)}? " if close else ""
-            raise MedfaithError(f"--tasks {name}: there is no such task\n  what to do: {nearest}medfaith tasks --list")
-        found |= {task.name: task for match in matches for task in leaves(match, index)}
-    return list(found.values())
-
-
-def task_index() -> Mapping[str, Any]:
-    """lm-eval's entry of each task, group and tag of this package, by name."""
-    from lm_eval.tasks import TaskManager
-
-    return TaskManager(include_path=str(include_path()), include_defaults=False).task_index
-
-
-def leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
-    """The tasks that an entry of `task_index` stands for."""
-    entry = index[name]
-    for tagged in sorted(entry.tags) if entry.cfg is None else ():
-        yield from leaves(tagged, index)
-    config = entry.cfg or {}
-    members = config.get("task", ())
-    for member in [config] if isinstance(members, str) else members:
-        if isinstance(member, str):
-            yield from leaves(member, index)
-        elif "dataset_kwargs" in member:
-            full = name if member is config else f"{name}::{member['task']}"
-            output = member.get("output_type", config.get("output_type"))
-            yield Task(full, member["dataset_kwargs"], output == "multiple_choice")
 
 
 def _check_known(model: str) -> None:

@@ -22,6 +22,7 @@ from ..loaders.errors import MedfaithError
 from ..loaders.progress import Progress
 from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models, shard_marker
 from .controls import needs_an_image
+from .index import task_index
 from .saved import output_folder, saved
 from .shards import Shard, asking, refuse
 
@@ -357,4 +358,4 @@ def _log(result: dict[str, Any], folder: Path) -> None:
 
 def task_names() -> list[str]:
     """Names of all tasks and groups of this package, as lm-eval lists them."""
-    return sorted(preflight.task_index())
+    return sorted(task_index())

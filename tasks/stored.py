@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError
 
 from ..loaders import limits
-from ..loaders.errors import InputError, MedfaithError
+from ..loaders.errors import NO_SPACE, InputError, MedfaithError
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
 IMAGES = ("all", "first")  # of a row that are shown to the model
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # what a file system says when it is full
 
 
 def read(repository: str, config: str, split: str, data: str | None, images: str = "all") -> datasets.Dataset:

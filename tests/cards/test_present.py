@@ -10,7 +10,7 @@ import pytest
 from medfaith import cards
 from medfaith.builders import registry
 from medfaith.cards import datasheet, dictionary, present, publication
-from medfaith.tasks.preflight import chosen
+from medfaith.tasks.index import chosen
 
 ABOUT = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
 CHOICES = [(source, choice) for about in ABOUT.values() for source, of in about["tasks"].items() for choice in of]

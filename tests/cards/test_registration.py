@@ -6,7 +6,7 @@ import yaml
 
 from medfaith.cards import publication, registration
 from medfaith.cards.publish import staging
-from medfaith.tasks.preflight import chosen
+from medfaith.tasks.index import chosen
 
 FIELDS = {"name", "description", "evaluation_framework", "tasks"}
 

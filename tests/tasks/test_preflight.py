@@ -18,6 +18,7 @@ from medfaith.cli import main
 from medfaith.eval import with_host
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
+from medfaith.tasks.index import chosen
 from medfaith.tasks.models import server_access
 from tests.builders.files import root_words
 from tests.chat import chat_server
@@ -149,7 +150,7 @@ def test_a_model_that_transformers_cannot_load(config, type_, words, refused, tm
 
 
 def test_a_server_scores_letters_alone():
-    letters, texts = preflight.chosen(f"{preflight.LETTERS},medfaith_contrabench_option_scores")[::2]
+    letters, texts = chosen(f"{preflight.LETTERS},medfaith_contrabench_option_scores")[::2]
     preflight._check_scores("medfaith-server", [letters])
     with pytest.raises(MedfaithError, match="--tasks medfaith_contrabench_letter_scores"):
         preflight._check_scores("medfaith-server", [texts])
@@ -168,12 +169,12 @@ def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
 
 def test_a_task_is_found_with_all_its_rows():
     """In groups, in groups of a file, in tags and by patterns; lm-eval's own are left to lm-eval."""
-    names = {task.name: task for task in preflight.chosen("medfaith_contrabench,medfaith_contrabench_3shot*,hellaswag")}
+    names = {task.name: task for task in chosen("medfaith_contrabench,medfaith_contrabench_3shot*,hellaswag")}
     assert PRESENCE in names
     shots = names["medfaith_contrabench_3shot_images::chexpert_absence"]
     assert (shots.rows["pool_repository"], shots.rows["exemplar_images"]) == ("cxr-contrabench-openi", True)
-    assert {task.scores for task in preflight.chosen(["medfaith_contrabench_option_scores"])} == {True}
-    assert set(names) & {task.name for task in preflight.chosen("medfaith_contrabench_all")} == {
+    assert {task.scores for task in chosen(["medfaith_contrabench_option_scores"])} == {True}
+    assert set(names) & {task.name for task in chosen("medfaith_contrabench_all")} == {
         name for name in names if "::" not in name
     }
 

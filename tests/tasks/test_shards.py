@@ -23,9 +23,9 @@ from medfaith import merge
 from medfaith.cli import main
 from medfaith.loaders.row_ids import write_ids
 from medfaith.tasks import shard_marker
+from medfaith.tasks.index import task_index
 from medfaith.tasks.listing import listed
 from medfaith.tasks.logged import aggregations
-from medfaith.tasks.preflight import task_index
 from medfaith.tasks.shards import Shard, patients_of, positions
 from medfaith.tasks.stored import read
 from tests.builders.files import root_words
