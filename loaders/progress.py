@@ -123,7 +123,7 @@ def _show(bar: Any, msg: str | None = None, pos: int | None = None) -> Any:
     now = bar._time()
     if msg is None and hasattr(bar, "said") and now - bar.said >= EVERY:  # whoever asks for it, and however often
         bar.said = now
-        with suppress(OSError, ValueError):  # a full disk, a reader that is gone, a closed file must not end the work
+        with suppress(OSError):  # a full disk, or a reader that is gone, must not end the work
             bar.fp.write(f"{_line(bar)}\n")
             bar.fp.flush()
     return True

@@ -22,7 +22,7 @@ from medfaith.builders import registry
 from medfaith.builders.parallel import Workers
 from medfaith.builders.rowset import rowset_sha256, value_counts
 from medfaith.builders.verify import repositories, verify_repository
-from medfaith.builders.write import Family, Split, sha256_of_files, write_repository
+from medfaith.builders.write import Family, Split, sha256_of_files, write_repository, write_split
 from medfaith.loaders.errors import InputError, MedfaithError
 from tests.builders.files import digests, record_of
 from tests.full_disk import no_file_above
@@ -102,6 +102,15 @@ def test_rows_in_parts_give_the_files_and_the_record_of_all_rows_at_once(tmp_pat
     for i, file in enumerate(files):
         pq.write_table(whole.slice(6 * i, 6), alone := tmp_path / "alone", row_group_size=3, write_page_index=True)
         assert file.read_bytes() == alone.read_bytes()
+
+
+def test_pages_end_where_they_are_full_and_not_where_parts_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("medfaith.builders.write.ROWS_PER_GROUP", 3000)
+    whole = pa.table({"text": [f"question {i} " * 40 for i in range(7000)]})  # above the size of a page in each group
+    for name, size in (("whole", 7000), ("parts", 1000)):
+        (tmp_path / name).mkdir()
+        write_split(tmp_path / name, "c", "train", [whole.slice(i, size) for i in range(0, 7000, size)])
+    assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
 
 
 def test_a_failing_split_leaves_the_old_build_and_no_trace(folder, tmp_path):

@@ -70,8 +70,10 @@ ONLY_PARSED = {
 FAULTS = (AssertionError, ModuleNotFoundError, SystemExit, UsageError, subprocess.CalledProcessError)
 # Options of other programs.
 ELSEWHERE = {*["--phantom", "--no-dev", "--inexact", "--extra", "--full", "--embed", "--use_cache", "--cache_requests"]}
-RUN = """medfaith eval --data medfaith-data --root cholec80_boxes=PATH --root cholect45=PATH --heatmaps heatmaps \
-    --model oracle --tasks medfaith_surgx_triplets --output_path results --log_samples"""
+RUNS = """medfaith eval --data medfaith-data --root cholec80_boxes=PATH --root cholect45=PATH --heatmaps heatmaps \
+    --model oracle --tasks medfaith_surgx_triplets --output_path results --log_samples
+medfaith eval --data medfaith-data --root vindr_cxr=PATH \
+    --model oracle --tasks medfaith_heal_vindr_closed --output_path results --log_samples"""
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:
@@ -152,9 +154,10 @@ def place(
             found.append(f"{source}={places[source]}" if is_root and source in places else word)
         return found
 
-    with pytest.MonkeyPatch.context() as patch:  # a run, for the pages that report one
+    with pytest.MonkeyPatch.context() as patch:  # runs, for the pages that report some, whichever page comes first
         patch.chdir(folder)
-        run(commands(RUN)[0], here)
+        for words in commands(RUNS):
+            run(words, here)
     return folder, here, set()
 
 
