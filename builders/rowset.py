@@ -92,41 +92,50 @@ def value_counts(parts: Iterable[pa.Array]) -> dict[str, int]:
 def _type_name(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return "struct<" + ",".join(f"{f.name}:{_type_name(f.type)}" for f in kind) + ">"
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         return f"list<{_type_name(kind.value_type)}>"
     return str(kind)
 
 
 def _update(digest: Any, kind: pa.DataType, parts: Parts) -> None:
     n_values = n_nulls = 0
+    numbers = []  # kept: eight bytes a row are less than another reading of all parts
     for part in parts():
         n_values, n_nulls = n_values + len(part), n_nulls + part.null_count
+        numbers.append(_numbers(kind, part))
     digest.update(n_values.to_bytes(8, "little"))
     if n_nulls:
         for part in parts():
             digest.update(part.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8).tobytes())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        for part in parts():
-            _update_numbers(digest, pc.binary_length(part), "<i8")
+    for of_part in numbers:
+        digest.update(of_part)
+    if _is_text(kind):
         for part in parts():
             digest.update(_text(part))
-    elif pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        for part in parts():
-            _update_numbers(digest, pc.list_value_length(part), "<i8")
+    elif _is_list(kind):
         _update(digest, kind.value_type, lambda: (part.flatten() for part in parts()))
     elif pa.types.is_struct(kind):
         for number, field in enumerate(kind):
             _update(digest, field.type, lambda number=number: (part.flatten()[number] for part in parts()))
-    else:
-        for part in parts():
-            _update_numbers(digest, part)
 
 
-def _update_numbers(digest: Any, values: Any, kind: str | None = None) -> None:
-    """kind: numpy's type of the bytes, that of the values where it is None."""
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _numbers(kind: pa.DataType, values: pa.Array) -> bytes:
+    """The lengths of texts or lists, or numbers themselves; a struct has none."""
+    if pa.types.is_struct(kind):
+        return b""
+    if _is_text(kind) or _is_list(kind):
+        values = (pc.binary_length if _is_text(kind) else pc.list_value_length)(values).cast(pa.int64())
     zero = False if pa.types.is_boolean(values.type) else 0
     numbers = pc.fill_null(values, zero).to_numpy(zero_copy_only=False)
-    digest.update(numbers.astype(kind or numbers.dtype.newbyteorder("<")).tobytes())
+    return numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
 
 
 def _text(values: Any) -> Any:

@@ -67,24 +67,16 @@ def read(
     """
     names = header(path, delimiter=delimiter, action=action) if has_header else list(types)
     _check_header(names, types, path, action, delimiter)
-    data = b""
-    try:
-        with pa.input_stream(path, compression="detect") as stream:
-            data = stream.read(limits.TABLE_BYTES + 1)
-        if len(data) > limits.TABLE_BYTES:
-            raise InputError(path, f"more than {limits.TABLE_BYTES:,} bytes when unpacked", action=_again(action))
-        rows = b"\n".join([data, delimiter.join([LAST_ROW] * len(names)).encode()])
-        table = _parsed(rows, names, types, delimiter, has_header=has_header)
-    except (pa.ArrowInvalid, OSError, EOFError) as error:
-        expected = f"a complete csv or csv.gz with the columns {delimiter.join(types)}"
-        raise _unreadable(path, error, data, expected, action, has_header=has_header) from None
+    table = _cells(path, names, types, action, delimiter, has_header=has_header)
     if table[0][-1].as_py() != LAST_ROW:
         found = 'a quote (") opens a cell and never closes it'
         raise InputError(path, found, expected="a complete file", action=_again(action))
     table = table.slice(0, table.num_rows - 1)
     if not table.num_rows:
         raise InputError(path, "the file has a header and no rows" if has_header else "is empty", action=action)
-    return pa.table({name: _typed(table[name], kind, path, name, action) for name, kind in types.items()})
+    cells = dict(zip(table.column_names, table.columns, strict=True))
+    del table  # so that a column's text goes when its values are there
+    return pa.table({name: _typed(cells.pop(name), kind, path, name, action) for name, kind in types.items()})
 
 
 def require(
@@ -137,6 +129,23 @@ def _check_header(names: list[str], types: Mapping[str, pa.DataType], path: Path
         if count != 1:
             found = f"the header has the column {count} times" if count else "the column is missing"
             raise InputError(path, found, column=name, expected=expected, action=action)
+
+
+def _cells(
+    path: Path, names: list[str], types: Mapping[str, pa.DataType], action: str, delimiter: str, *, has_header: bool
+) -> pa.Table:
+    """The columns as text, and below them LAST_ROW. The file's bytes, which are as many, are not kept."""
+    data = b""
+    try:
+        with pa.input_stream(path, compression="detect") as stream:
+            data = stream.read(limits.TABLE_BYTES + 1)
+        if len(data) > limits.TABLE_BYTES:
+            raise InputError(path, f"more than {limits.TABLE_BYTES:,} bytes when unpacked", action=_again(action))
+        data = b"\n".join([data, delimiter.join([LAST_ROW] * len(names)).encode()])
+        return _parsed(data, names, types, delimiter, has_header=has_header)
+    except (pa.ArrowInvalid, OSError, EOFError) as error:
+        expected = f"a complete csv or csv.gz with the columns {delimiter.join(types)}"
+        raise _unreadable(path, error, data, expected, action, has_header=has_header) from None
 
 
 def _parsed(

@@ -76,8 +76,9 @@ def studies(images: pa.Table, where: Path | str) -> pa.Table:
 def questions(table: pa.Table, config: str, split: str, *, seed: int = 0, wording: Wording | None = None) -> pa.Table:
     """The rows of one config: `table` is what `studies` returns, the result has the schema QUESTION."""
     protocol = PROTOCOLS[config]
-    labels = np.column_stack([table[finding].to_numpy() for finding in FINDINGS])
-    present, absent = labels == 1.0, labels == 0.0
+    present, absent = (
+        np.column_stack([table[finding].to_numpy() == label for finding in FINDINGS]) for label in (1, 0)
+    )
     match protocol:
         case "presence":
             asked, eligible, n_distractors = present & (present.sum(1, keepdims=True) >= 2), present, 1

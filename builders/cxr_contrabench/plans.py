@@ -25,6 +25,8 @@ from .questions import Wording
 from .variants import SPLIT as VARIANT_SPLIT
 from .variants import VARIANTS, plain_and_wording
 
+STUDIES_AT_A_TIME = 200_000
+
 
 def plan_chexpert(request: Request) -> Repository:
     """Configs of CheXpert. A config whose split the copy lacks has no split in the plan."""
@@ -35,22 +37,24 @@ def plan_chexpert(request: Request) -> Repository:
     read = Progress(files.items(), title="reading chexpert", unit="files")
     tables = {s: chexpert.studies(chexpert_labels.read_labels(path, s), path) for s, path in read}
 
-    def make(config: str, split: str, wording: Wording) -> Callable[[], pa.Table]:
-        return partial(chexpert.questions, tables[split], config, split, seed=request.seed, wording=wording)
+    def make(config: str, split: str, wording: Wording) -> Callable[[pa.Table], pa.Table]:
+        return partial(chexpert.questions, config=config, split=split, seed=request.seed, wording=wording)
 
     splits, exports = [], {}
     for config in request.configs:
         plain, wording = plain_and_wording(config, request.options)
         if config in VARIANTS and VARIANT_SPLIT in tables:
-            splits.append(Split(config, VARIANT_SPLIT, make(plain, VARIANT_SPLIT, wording)))
+            splits.append(_in_parts(config, VARIANT_SPLIT, tables, make(plain, VARIANT_SPLIT, wording)))
         elif config == LORA and LORA_SPLIT in tables:
             held_out = tables["validation"]["study_id"].to_pylist() if "validation" in tables else []
-            presence, absence = (make(f"chexpert_{p}", LORA_SPLIT, request.options)() for p in ("presence", "absence"))
+            studies = tables[LORA_SPLIT]
+            plain_rows = partial(make, split=LORA_SPLIT, wording=request.options)
+            presence, absence = (plain_rows(f"chexpert_{p}")(studies) for p in ("presence", "absence"))
             rows = lora_train(presence, absence, held_out, seed=request.seed)
             splits.append(Split(config, LORA_SPLIT, partial(_same, rows)))
             exports[f"{config}/{LORA_SPLIT}.jsonl"] = chat_jsonl(rows)
         elif config in chexpert.PROTOCOLS:
-            splits += [Split(config, s, make(plain, s, wording)) for s in tables]
+            splits += [_in_parts(config, s, tables, make(plain, s, wording)) for s in tables]
     keyed = {s: partial(_same, table) for s, table in tables.items()}
     return Repository("chexpert", splits, {"chexpert": list(files.values())}, exports=exports, keyed=keyed)
 
@@ -100,6 +104,15 @@ def _with_fewshot(makers: Mapping[str, Callable[[], pa.Table]], request: Request
         else Split(config, "test", makers[config])
         for config in request.configs
     ]
+
+
+def _in_parts(config: str, split: str, tables: Mapping[str, pa.Table], make: Callable[[pa.Table], pa.Table]) -> Split:
+    """The rows of a split's studies; of more than CheXpert has, those of some studies after another."""
+    studies = tables[split]
+    if studies.num_rows <= STUDIES_AT_A_TIME:  # at once: they are hashed while they are written
+        return Split(config, split, partial(make, studies))
+    starts = range(0, studies.num_rows, STUDIES_AT_A_TIME)
+    return Split(config, split, lambda: (make(studies.slice(start, STUDIES_AT_A_TIME)) for start in starts))
 
 
 def _same(rows: pa.Table) -> pa.Table:

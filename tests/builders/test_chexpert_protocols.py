@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexpert
 from medfaith.builders.cxr_contrabench.questions import Wording, violations
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option
 from medfaith.builders.hashing import pick
 from medfaith.loaders.errors import InputError
 from tests.builders.chexpert_scenes import images_table, studies
+from tests.builders.files import digests
 
 CONFIGS = list(chexpert.PROTOCOLS)
 ORIGINAL = Wording(layout="original")  # the target has a known place
@@ -148,3 +150,12 @@ def test_figures_on_the_real_train_labels(real_studies, config, n_rows, n_studie
     assert violations(table) == []
     n_images = np.diff(table["images"].combine_chunks().offsets.to_numpy())
     assert (n_images.min(), n_images.max()) == (1, 3)
+
+
+def test_studies_in_parts_give_the_build_of_all_at_once(phantom_roots, tmp_path, monkeypatch):
+    configs = [*CONFIGS, "chexpert_presence_p1", "chexpert_lora_train"]
+    roots = {"chexpert": phantom_roots["chexpert"]}
+    cxr_contrabench.build(roots, tmp_path / "whole", configs=configs)
+    monkeypatch.setattr("medfaith.builders.cxr_contrabench.plans.STUDIES_AT_A_TIME", 7)
+    cxr_contrabench.build(roots, tmp_path / "parts", configs=configs)
+    assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
