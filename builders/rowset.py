@@ -36,11 +36,11 @@ class Stored:
         return sum(pq.read_metadata(path).num_rows for path in self.files)
 
     def parts(self, column: str) -> Iterator[pa.Array]:
-        """A column, a row group at a time."""
+        """A column, some rows at a time."""
         for path in self.files:
             with pq.ParquetFile(path) as file:
-                for group in range(file.num_row_groups):
-                    yield from file.read_row_group(group, [column])[column].chunks
+                for batch in file.iter_batches(columns=[column]):
+                    yield batch.column(0)
 
 
 Rows = pa.Table | Stored

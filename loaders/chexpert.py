@@ -18,7 +18,7 @@ LABELS = (
     "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
     "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
 )  # fmt: skip
-COLUMNS = ("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *LABELS)
+VIEW = ("Path", "Frontal/Lateral", "AP/PA")
 PREFIXES = ("CheXpert-v1.0-small/", "CheXpert-v1.0/")
 FOLDERS = {"train": "train", "validation": "valid", "test": "test"}
 FILES = {
@@ -67,7 +67,7 @@ def read_labels(path: Path, split: str) -> pa.Table:
     labels as float64 1.0 / 0.0 / -1.0 (uncertain) / null (not mentioned).
     Raises InputError naming file, row and column.
     """
-    table = _read_csv(path, COLUMNS[:5])
+    table = _read_csv(path, VIEW)
     parts = pc.extract_regex(table["Path"], pattern=PREFIX + IMAGE_PATH % FOLDERS[split])
     example = f"CheXpert-v1.0-small/{FOLDERS[split]}/patient00001/study1/view1_frontal.jpg (either prefix, or none)"
     csv_table.require(pc.is_valid(parts), table["Path"], path, "Path", expected=example, action=ACTION)

@@ -33,6 +33,7 @@ TARGETS = {
     "pneumothorax": "Pneumothorax",
 }
 FINDINGS = tuple(TARGETS)
+COLUMNS = ("study_id", "key", "view", "view_number", *TARGETS.values())
 PROTOCOLS = {"chexpert_presence": "presence", "chexpert_absence": "absence", "chexpert_positive_only": "positive_only"}
 
 
@@ -40,7 +41,7 @@ def studies(images: pa.Table, where: Path | str) -> pa.Table:
     """One row a study, in order of first appearance: study_id, images (in view order) and the six target labels.
 
     Args:
-        images: what `loaders.chexpert.read_labels` returns, one row an image.
+        images: COLUMNS of what `loaders.chexpert.read_labels` returns, one row an image.
         where: the label file, for the error when the images of one study carry different labels.
     """
     study = images["study_id"].combine_chunks()

@@ -35,7 +35,8 @@ def plan_chexpert(request: Request) -> Repository:
     if not files:
         raise InputError(root, "holds neither train.csv nor valid.csv", action=chexpert_labels.ACTION)
     read = Progress(files.items(), title="reading chexpert", unit="files")
-    tables = {s: chexpert.studies(chexpert_labels.read_labels(path, s), path) for s, path in read}
+    # Only the columns that are needed, so that the others go before anything is made of these.
+    tables = {s: chexpert.studies(chexpert_labels.read_labels(p, s).select(chexpert.COLUMNS), p) for s, p in read}
 
     def make(config: str, split: str, wording: Wording) -> Callable[[pa.Table], pa.Table]:
         return partial(chexpert.questions, config=config, split=split, seed=request.seed, wording=wording)

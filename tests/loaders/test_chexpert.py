@@ -11,7 +11,7 @@ from medfaith.loaders import chexpert, sources
 from medfaith.loaders.errors import InputError
 from tests.loaders.faults import fault
 
-HEADER = ",".join(chexpert.COLUMNS)
+HEADER = ",".join(("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *chexpert.LABELS))
 GOOD_PATH = "train/patient00001/study1/view1_frontal.jpg"
 
 
