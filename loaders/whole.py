@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .errors import NO_SPACE, InputError
 
-_SCRATCH = ".medfaith-"
+_SCRATCH, _FILES = ".medfaith-", "files"
 
 
 @contextmanager
@@ -83,14 +83,14 @@ def scratch_folder(where: Path | None = None) -> Iterator[Path]:
 
     lies_in = Path(tempfile.gettempdir()) if where is None else where
     for left in lies_in.glob(f"{_SCRATCH}*.partial"):
-        if _is_ours(left):
+        if _is_ours(left) and (left / _FILES).is_dir():  # made below the lock: whose folder has none has just begun
             with suppress(OSError, Timeout), FileLock(left / ".lock", timeout=0):  # whoever lives holds it
                 shutil.rmtree(left)
     with (
         tempfile.TemporaryDirectory(prefix=_SCRATCH, suffix=".partial", dir=lies_in) as made,
         FileLock(Path(made) / ".lock"),
     ):
-        (folder := Path(made) / "files").mkdir()
+        (folder := Path(made) / _FILES).mkdir()
         try:
             yield folder
         except OSError as error:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import json
 import shlex
 import shutil
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from joblib import cpu_count
+from tqdm import tqdm
 
 from medfaith import cards
 from medfaith.audit.figures import audited
 from medfaith.audit.plan import plan
-from medfaith.audit.run import ask
+from medfaith.audit.run import begin, take, unanswered
 from medfaith.audit.tables import Judged, judge, overview
 from medfaith.audit.write import write_tables
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
+from medfaith.builders.parallel import Workers, pieces
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
@@ -33,7 +40,9 @@ CONTRABENCH, HEAL, SURGX = "medfaith_contrabench", "medfaith_heal_vindr", "medfa
 MARGIN = 0.05
 GOLD, SWAPPED = "medfaith_wrong_lung_gold", "medfaith_wrong_lung_swap_left_right"
 
-# The last step: models whose use of the image is known. These tasks and controls take half a minute.
+MOST = 8  # processes: each takes a third of a gigabyte
+
+# The last step: models whose use of the image is known.
 AUDITED = ("looks", "mirage", "looks_elsewhere", "question_prior", "always_yes", "oracle")
 AUDITED_ROWS = 140  # of each task
 AUDITED_TASKS = {
@@ -53,8 +62,9 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     """
     _refuse_others(out / "phantom", phantom.SOURCES)
     _refuse_others(out / "logs", BASELINES)
+    workers = Workers(min(cpu_count(), MOST))
     print("1/5  synthetic sources in the official layouts")
-    roots = _phantom(out / "phantom")
+    roots = _phantom(out / "phantom", workers)
     print("2/5  build")
     options = {cxr_contrabench.NAME: wording}
     folders = [
@@ -69,12 +79,18 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     print("4/5  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
     kept = metadata | {"heatmaps": str(out / "heatmaps")}
+    looking, attending = _looking(out / "heatmaps"), _attending(out / "heatmaps")
+    asked = {
+        CONTRABENCH: (metadata, None), HEAL: (metadata, None), SURGX: (kept, looking), GOLD: (kept, attending),
+        SWAPPED: (kept, attending),
+    }  # fmt: skip
     with whole_folder(out / "logs") as logs:
-        results = {group: run_baselines(group, metadata, logs=logs) for group in (CONTRABENCH, HEAL)}
-        results[SURGX] = run_baselines(SURGX, kept, _looking(out / "heatmaps"), logs)
-        results |= {task: run_baselines(task, kept, _attending(out / "heatmaps"), logs) for task in (GOLD, SWAPPED)}
+        jobs = [partial(run_baselines, task, given, models, logs) for task, (given, models) in asked.items()]
+        how = {"title": "asking the models", "unit": "groups", "total": len(jobs), "length": lambda job: 1}
+        with workers.each(_quietly, jobs, **how) as done:
+            results = dict(zip(asked, done, strict=True))
     print("5/5  audit: which of the models use the image?")
-    judged = _audit(metadata, out)
+    judged = _audit(metadata, out, workers)
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
     return audit_table(judged) + _closing(out)
 
@@ -86,13 +102,20 @@ def _refuse_others(folder: Path, own: Collection[str]) -> None:
         raise InputError(folder, found, action="choose another --out")
 
 
-def _phantom(folder: Path) -> dict[str, Path]:
+def _phantom(folder: Path, workers: Workers) -> dict[str, Path]:
     """Writes fresh synthetic sources to `folder`, which replace those of an earlier quickstart; returns their roots."""
     needed = {source for benchmark in BENCHMARKS.values() for need in benchmark.needs.values() for source in need}
-    with whole_folder(folder) as partial:
-        roots = phantom.write(partial, seed=0, sources=sorted(needed))
-        places = {source_id: root.relative_to(partial) for source_id, root in roots.items()}
+    with whole_folder(folder) as unfinished:
+        write, each = partial(_write_sources, unfinished), pieces(sorted(needed), 1)
+        with workers.each(write, each, title="writing sources", unit="sources", total=len(each)) as written:
+            places = {source_id: place for of_one in written for source_id, place in of_one.items()}
     return {source_id: folder / place for source_id, place in places.items()}
+
+
+def _write_sources(folder: Path, sources: Collection[str]) -> dict[str, Path]:
+    """Where each was written below the folder."""
+    roots = phantom.write(folder, seed=0, sources=sources)
+    return {source_id: root.relative_to(folder) for source_id, root in roots.items()}
 
 
 def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
@@ -108,16 +131,27 @@ def _attending(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
     return {f"oracle, {kind}": ("oracle", {"heatmap": kind, "store": str(store)}) for kind in kinds}
 
 
-def _audit(metadata: Mapping[str, Any], out: Path) -> list[Judged]:
+def _quietly(job: Callable[..., Any], *given: Any) -> Any:
+    """The job's result without what lm-eval shows meanwhile: one bar over all jobs says as much."""
+    tqdm.set_lock(threading.RLock())  # tqdm's own lies between processes, and is told of after Ctrl-C
+    with contextlib.redirect_stderr(io.StringIO()):
+        return job(*given)
+
+
+def _audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Judged]:
     """What the audit says of models whose use of the image is known; writes audit.csv and report.html to `out`.
 
     Its logs are not kept: they ask only some rows.
     """
-    with scratch_folder() as folder, contextlib.redirect_stderr(io.StringIO()):
+    with scratch_folder() as folder:
         kept = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
-        tasks, _ = plan(AUDITED_TASKS, kept, AUDITED_ROWS)
+        tasks, _ = _quietly(plan, AUDITED_TASKS, kept, AUDITED_ROWS)
         models = {name: reference_model(name, store=kept["heatmaps"]) for name in AUDITED}
-        ask(models, tasks, AUDITED_UNDER, kept, folder, say=lambda _: None)
+        given, steps = begin(models, tasks, kept, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
+        work = partial(_quietly, partial(take, models=models, given=given, out=folder, say=lambda line: None))
+        how = {"title": "asking the models", "unit": "answers", "total": steps[0].left, "length": lambda step: step.n}
+        with workers.each(work, steps, **how) as done:
+            collections.deque(done, maxlen=0)
         judged = judge(audited(folder, AUDITED, tasks, MARGIN))
         write_tables(folder, judged, MARGIN)
         shutil.copy(folder / "audit.csv", out)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.loaders.whole import whole_file, whole_folder
+from medfaith.loaders.whole import remove_lock, whole_file, whole_folder
 from medfaith.logs.files import safe_name
 from medfaith.tasks.controls import UnsupportedControlError
 from medfaith.tasks.models.tally import LIMIT, tally
@@ -26,6 +26,19 @@ from .plan import Task, write_rows
 
 IMAGE = "image"  # the folder of the answers without a control
 RECORD = "audit.json"
+
+
+class Step(NamedTuple):
+    """A task under a control, or with the image (None), of which all models are asked.
+
+    place: as a user is told of it. n: how many answers. left: how many there are from here on.
+    """
+
+    task: Task
+    control: str | None
+    place: str
+    n: int
+    left: int
 
 
 def ask(
@@ -45,28 +58,53 @@ def ask(
         InputError: `out` holds an audit of other models or rows, or another way to ask; or as the tasks do.
         MedfaithError: a server leaves more than 1% of the rows of a task without an answer.
     """
+    given = begin(models, tasks, metadata, out)
+    for step in unanswered(models, tasks, controls, out):
+        take(step, models=models, given=given, out=out, say=say)
+
+
+def begin(models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mapping[str, Any], out: Path) -> dict[str, Any]:
+    """Writes to `out` what is asked, and returns what the tasks take. Raises InputError as `ask` does."""
     _record(models, tasks, metadata, out)
-    given = dict(metadata) | {"row_ids": str(write_rows(out, tasks))}
-    steps = [(task, control) for task in tasks for control in (None, *controls)]
-    left = sum(len(task.ids) for task, control in steps if not folder(out, task.name, control).is_dir()) * len(models)
-    for number, (task, control) in enumerate(steps, start=1):
-        if folder(out, task.name, control).is_dir():
-            continue
-        answering = {name: model for name, model in models.items() if can_be_asked(model, control)}
-        place, n = f"[{number}/{len(steps)}] {task.name}, {control or 'with the image'}", len(task.ids) * len(models)
-        if answering:
-            try:
-                loaded = load_tasks(task.name, given | ({"control": control} if control else {}))
-                say(f"{place}: {n:,} answers; {left:,} left")
-                with whole_folder(folder(out, task.name, control)) as logs, tally() as outcomes:
-                    for name, model in answering.items():
-                        answer(loaded, model, logs / name)
-                    _refuse_unanswered(outcomes, place)
-            except UnsupportedControlError as error:
-                say(f"{place}: {error.found}")
+    return dict(metadata) | {"row_ids": str(write_rows(out, tasks))}
+
+
+def unanswered(models: Collection[str], tasks: Sequence[Task], controls: Sequence[str], out: Path) -> list[Step]:
+    """The steps of which `out` has no answers yet; the order in which they are taken does not matter.
+
+    It removes the locks that killed processes left of the others.
+    """
+    pairs = [(task, control) for task in tasks for control in (None, *controls)]
+    left, steps = 0, []
+    for number, (task, control) in reversed([*enumerate(pairs, start=1)]):
+        if (logs := folder(out, task.name, control)).is_dir():
+            remove_lock(logs)
         else:
-            say(f"{place}: the model cannot answer without an image")
-        left -= n
+            n = len(task.ids) * len(models)
+            left += n
+            place = f"[{number}/{len(pairs)}] {task.name}, {control or 'with the image'}"
+            steps.append(Step(task, control, place, n, left))
+    return steps[::-1]
+
+
+def take(
+    step: Step, *, models: Mapping[str, Model], given: Mapping[str, Any], out: Path, say: Callable[[str], None]
+) -> None:
+    """Asks the models what a step of `unanswered` holds. given: what `begin` returned. Raises as `ask` does."""
+    task, control, place = step.task, step.control, step.place
+    answering = {name: model for name, model in models.items() if can_be_asked(model, control)}
+    if not answering:
+        say(f"{place}: the model cannot answer without an image")
+        return
+    try:
+        loaded = load_tasks(task.name, dict(given) | ({"control": control} if control else {}))
+        say(f"{place}: {step.n:,} answers; {step.left:,} left")
+        with whole_folder(folder(out, task.name, control)) as logs, tally() as outcomes:
+            for name, model in answering.items():
+                answer(loaded, model, logs / name)
+            _refuse_unanswered(outcomes, place)
+    except UnsupportedControlError as error:
+        say(f"{place}: {error.found}")
 
 
 def _refuse_unanswered(outcomes: Counter[str], place: str) -> None:

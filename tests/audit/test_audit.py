@@ -144,7 +144,9 @@ def test_what_is_saved_and_printed(asked, capsys):
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     page = before.pop("report.html").decode()  # it says when a log was written
     shutil.rmtree(out / "logs" / OPEN / "noise")  # as a kill leaves it: a folder is whole or absent
+    (out / "logs" / CLOSED / ".image.lock").touch()  # and its lock may be left
     assert main(arguments) == 0
+    assert not [*out.rglob("*.lock")]
     printed = capsys.readouterr().out
     assert [line for line in printed.splitlines() if line.startswith("[")] == [
         "[8/20] medfaith_heal_vindr_open, noise: 15 answers; 15 left"

@@ -104,14 +104,15 @@ def test_a_folder_that_another_process_writes_is_refused_and_left_to_it(tmp_path
 def test_temporary_folders_of_killed_processes_go_and_those_of_others_stay(tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / ".medfaith-link.partial").symlink_to(tmp_path / "precious")
+    (tmp_path / ".medfaith-new.partial").mkdir()  # of a process that has made it, and has no lock in it yet
     killed("scratch_folder", tmp_path)
-    assert len(names(tmp_path)) == 3
+    assert len(names(tmp_path)) == 4
     with busy("scratch_folder", tmp_path):
         with scratch_folder(tmp_path) as folder:
             (folder / "file").touch()
-            assert len(names(tmp_path)) == 4
-        assert len(names(tmp_path)) == 3
-    assert names(tmp_path) == [".medfaith-link.partial", "precious"]
+            assert len(names(tmp_path)) == 5
+        assert len(names(tmp_path)) == 4
+    assert names(tmp_path) == [".medfaith-link.partial", ".medfaith-new.partial", "precious"]
 
 
 def test_logs_that_are_being_written_are_no_results(tmp_path):
