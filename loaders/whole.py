@@ -1,7 +1,7 @@
 """Files and folders that are whole or absent: whoever is killed while writing one leaves what was there before.
 
-What a killed process left of its work has a hidden name that ends in `.partial` or `.lock`, and the next one that does
-the same work removes it.
+What a killed process left of its work has a hidden name that ends in `.partial`, `.old` or `.lock`, and the next one
+that does the same work removes it.
 """
 
 from __future__ import annotations
@@ -106,9 +106,17 @@ def require_writable(folder: Path) -> None:
         pass
 
 
+def require_own(folder: Path, record: str) -> None:
+    """Raises InputError for a folder that holds something, but not `record`, the file that is in all that we write."""
+    if not folder.exists() or (folder / record).exists():
+        return
+    if not folder.is_dir() or not all(is_partial(Path(path.name)) for path in folder.iterdir()):
+        raise InputError(folder, f"holds other files, and no {record}", action="choose an empty or a new folder")
+
+
 def is_partial(path: Path) -> bool:
-    """Whether a file is a part of what somebody writes, or was killed while writing."""
-    return any(name.startswith(".") and name.endswith(".partial") for name in path.parts)
+    """Whether a file belongs to what somebody writes, or was killed while writing."""
+    return any(name.startswith(".") and name.endswith((".partial", ".old", ".lock")) for name in path.parts)
 
 
 def _partial(path: Path) -> Path:

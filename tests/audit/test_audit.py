@@ -203,6 +203,18 @@ def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, asked, cap
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
+def test_what_a_killed_audit_left_is_not_in_the_way(asked, tmp_path):
+    """Killed as it wrote its record, and as it asked under a control that is not asked again."""
+    arguments, _ = asked
+    place = tmp_path / "audit"
+    place.mkdir()
+    (place / ".audit.json.lock").touch()
+    again = [*arguments[: arguments.index("--controls")], "--controls", "none", "--out", str(place)]
+    assert main(again) == 0
+    (folder(place, CLOSED, "other").with_name(".other.partial") / "question_prior").mkdir(parents=True)
+    assert main(again) == 0
+
+
 def test_a_folder_with_other_files_is_not_written_to(asked, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     arguments, _ = asked
