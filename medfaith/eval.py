@@ -17,6 +17,7 @@ from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders.whole import is_partial
 from medfaith.tasks import ABOUT
 from medfaith.tasks.controls import CONTROLS
 from medfaith.tasks.shards import read_shard
@@ -183,8 +184,8 @@ def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def builds_in(data: str | None) -> dict[str, str]:
     """Repository -> the first 16 digits of the SHA-256 of its build.json, and the versions of its sources."""
-    files = Path(data).expanduser().glob("*/build.json") if data else ()
-    return {path.parent.name: _build(path.read_bytes()) for path in sorted(files)}
+    files = sorted(Path(data).expanduser().glob("*/build.json")) if data else ()
+    return {path.parent.name: _build(path.read_bytes()) for path in files if not is_partial(Path(path.parent.name))}
 
 
 def _build(content: bytes) -> str:

@@ -18,15 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from medfaith.builders.verify import repositories
 from medfaith.builders.write import Split
+from medfaith.eval import builds_in
 from medfaith.loaders.errors import InputError, exit_status
 from medfaith.loaders.whole import scratch_folder, whole_file, whole_folder
 from medfaith.logs.files import find_sample_files
 from medfaith.tasks.models.answer_store import AnswerStore, Kept
 from medfaith.tasks.models.chat_form import Reply
+from medfaith.tasks.rows import check_row_ids
 from medfaith.tasks.saved import saved
+from medfaith.tasks.stored import repository_path
 from medfaith.tasks.wrong_lung.held_out import digest_of, read_seen
 from medfaith.training.options import check_out
 from tests.builders.test_write import rows, write
@@ -68,6 +73,22 @@ def busy(within: str, where: Path) -> Iterator[None]:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_a_killed_build_left_is_no_build(tmp_path):
+    """It is not read by `eval --rows`, is not named in results (by which shards are compared), and not offered."""
+    left = tmp_path / ".cxr-contrabench-openi.partial"
+    left.mkdir()
+    for name in ("build.json", "half.parquet"):
+        (left / name).write_text("{}")
+    (tmp_path / "rows.csv").write_text("id\na\n")
+    pq.write_table(pa.table({"id": ["a"]}), tmp_path / "whole.parquet")
+    check_row_ids(tmp_path / "rows.csv", str(tmp_path))
+    assert builds_in(str(tmp_path)) == {}
+    with pytest.raises(InputError, match="but no build"):
+        repository_path("cxr-contrabench-openi", str(tmp_path))
+    with pytest.raises(InputError, match="holds no build"):
+        repositories(tmp_path)
 
 
 def test_the_next_writer_of_a_file_or_folder_removes_what_a_killed_one_left(tmp_path):
