@@ -193,6 +193,19 @@ def test_a_store_of_answers_that_cannot_be_written_says_so(limit, path, message,
         assert database.execute("SELECT key FROM answers").fetchall() == [("first",)]
 
 
+def test_a_store_of_answers_that_is_damaged_says_so(tmp_path):
+    """In its last half, which is not looked at as it is opened."""
+    kept = [Kept(f"{n:064}", Reply("answered", "A" * 200), "t", str(n)) for n in range(200)]
+    with AnswerStore(tmp_path / "store") as store:
+        store.put_all(kept)
+    content = (tmp_path / "store").read_bytes()
+    (tmp_path / "store").write_bytes(content[: len(content) // 2].ljust(len(content), b"7"))
+    uses = (lambda store: store.get(kept[-1].key), lambda store: store.put_all(kept), lambda store: store.mean_tokens())
+    for use in uses:
+        with AnswerStore(tmp_path / "store") as store, pytest.raises(InputError, match="is no store of answers"):
+            use(store)
+
+
 def test_a_record_beside_another_checkpoint_is_refused(tmp_path):
     (tmp_path / "m.ckpt").write_text("earlier")
     record = {"seen": ["p1"], "checkpoint": digest_of(tmp_path / "m.ckpt")}
