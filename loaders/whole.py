@@ -43,9 +43,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
     What an earlier process left of it, killed, is removed. A link to a folder stays a link.
 
-    Raises InputError where another process is writing the same folder.
+    Raises InputError where another process is writing the same folder, and where this one runs in it: whoever stays
+    there would go on seeing the old one.
     """
     path = path.resolve()
+    with suppress(OSError):  # the folder that this runs in is gone
+        if Path.cwd().is_relative_to(path):
+            action = "run the command from another folder, or choose another place"
+            raise InputError(path, "would be replaced, and this command runs in it", action=action)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial, old = _partial(path), _old(path)
     with _alone(path, wait=False):

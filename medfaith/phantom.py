@@ -10,6 +10,7 @@ from typing import Any
 
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.whole import whole_folder
 
 FIRST = ("chexpert", "openi")  # written unasked: those with which the guide begins
 
@@ -46,9 +47,17 @@ def _phantom(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         action = "name a new folder: real and synthetic data must not mix"
         raise InputError(folder, "is not an empty folder", action=action)
     sources = phantom.SOURCES if arguments.all else tuple(dict.fromkeys(arguments.source or FIRST))
-    roots = phantom.write(folder, seed=arguments.seed, sources=sources)
+    roots = write_whole(folder, seed=arguments.seed, sources=sources)
     print("\n".join([*(_root(source_id, roots) for source_id in roots), "", "Next:", *_builds(roots)]))
     return 0
+
+
+def write_whole(folder: Path, *, seed: int, sources: Sequence[str]) -> dict[str, Path]:
+    """Writes synthetic sources to `folder`, all or none, in the place of what it holds; returns their roots."""
+    with whole_folder(folder) as partial:
+        roots = phantom.write(partial, seed=seed, sources=sources)
+        places = {source_id: root.relative_to(partial) for source_id, root in roots.items()}
+    return {source_id: folder / place for source_id, place in places.items()}
 
 
 def _root(source_id: str, roots: Mapping[str, Path]) -> str:

@@ -23,6 +23,7 @@ from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import scratch_folder, whole_folder
+from medfaith.phantom import write_whole
 from medfaith.printing import table
 from medfaith.report.page.write import write_page
 from medfaith.report.write import collect
@@ -89,10 +90,7 @@ def _refuse_others(folder: Path, own: Collection[str]) -> None:
 def _phantom(folder: Path) -> dict[str, Path]:
     """Writes fresh synthetic sources to `folder`, which replace those of an earlier quickstart; returns their roots."""
     needed = {source for benchmark in BENCHMARKS.values() for need in benchmark.needs.values() for source in need}
-    with whole_folder(folder) as partial:
-        roots = phantom.write(partial, seed=0, sources=sorted(needed))
-        places = {source_id: root.relative_to(partial) for source_id, root in roots.items()}
-    return {source_id: folder / place for source_id, place in places.items()}
+    return write_whole(folder, seed=0, sources=sorted(needed))
 
 
 def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:

@@ -23,8 +23,10 @@ import pytest
 
 from medfaith.builders.verify import repositories
 from medfaith.builders.write import Split
+from medfaith.cli import main
 from medfaith.eval import builds_in
 from medfaith.loaders.errors import InputError, exit_status
+from medfaith.loaders.phantom import rexvqa
 from medfaith.loaders.whole import scratch_folder, whole_file, whole_folder
 from medfaith.logs.files import find_sample_files
 from medfaith.tasks.models.answer_store import AnswerStore, Kept
@@ -89,6 +91,28 @@ def test_what_a_killed_build_left_is_no_build(tmp_path):
         repository_path("cxr-contrabench-openi", str(tmp_path))
     with pytest.raises(InputError, match="holds no build"):
         repositories(tmp_path)
+
+
+def test_synthetic_sources_are_written_all_or_none(tmp_path, monkeypatch):
+    words = ["phantom", str(tmp_path / "new"), "--source", "chexstruct", "--source", "rexvqa"]
+
+    def full(folder: Path, *, seed: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rexvqa, "write", full)
+        assert main(words) == 2
+    assert not names(tmp_path)
+    assert main(words) == 0
+    assert names(tmp_path / "new") == ["chexstruct", "rexvqa"]
+
+
+def test_the_folder_that_a_command_runs_in_is_not_replaced(tmp_path, monkeypatch):
+    (tmp_path / "mine").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="this command runs in it"), whole_folder(Path()):
+        pass
+    assert names(tmp_path) == ["mine"]
 
 
 def test_the_next_writer_of_a_file_or_folder_removes_what_a_killed_one_left(tmp_path):
