@@ -143,4 +143,5 @@ def _record(models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mappin
 
 def _described(model: Model) -> dict[str, Any]:
     own = {name: value for name, value in model.arguments.items() if name not in ("store", "answers")}
-    return {"model": model.name, "arguments": own, **model.options, "generation": dict(model.generation)}
+    seeds, generation = list(model.seeds), dict(model.generation)
+    return {"model": model.name, "arguments": own, **model.options, "generation": generation, "seeds": seeds}

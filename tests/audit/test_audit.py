@@ -183,6 +183,7 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_pa
     ("changed", "message"),
     [
         ({"question_prior": "random"}, "holds an audit of something else: models was"),
+        ({"audit": "audit --seed 2"}, "holds an audit of something else: models was"),
         ({"15": "14"}, "medfaith_heal_vindr_closed had 15 rows, and other ones"),
         ({"question_prior": "no_such_model"}, "there is no such model type"),
         ({"15": "0"}, None),
@@ -193,7 +194,7 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_pa
 def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, asked, capsys):
     arguments, out = asked
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    given_ = [changed.get(argument, argument) for argument in arguments]
+    given_ = [word for argument in arguments for word in changed.get(argument, argument).split()]
     if message is None:
         with pytest.raises(SystemExit, match="2"):
             main(given_)
