@@ -37,7 +37,8 @@ def add_jobs(jobs: Any) -> None:
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="score a model with lm_eval run and medfaith's tasks and models",
         description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to\n"
-        "lm_eval run; lm_eval run --help lists those.",
+        "lm_eval run; lm_eval run --help lists those. Exit status 3: a server left more than 1% of the\n"
+        "rows unanswered.",
         epilog=_models(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
