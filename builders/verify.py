@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from ..loaders import json_text, limits
 from ..loaders.errors import InputError
 from ..loaders.progress import Progress
+from ..loaders.whole import is_partial
 from .label_keys import KEYS
 from .write import RECORD, Family, summarise
 
@@ -44,8 +45,7 @@ def repositories(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise InputError(folder, "is not a folder", expected="what medfaith build wrote", action="check the path")
     inside = (path.parent for path in folder.glob(f"*/{RECORD}"))
-    # A build that was killed may have left the folder that it wrote, or the older one, under a hidden name.
-    found = [folder] if (folder / RECORD).is_file() else sorted(p for p in inside if not p.name.startswith("."))
+    found = [folder] if (folder / RECORD).is_file() else sorted(p for p in inside if not is_partial(Path(p.name)))
     if not found:
         raise InputError(folder, f"holds no build ({RECORD} is missing)", action=REBUILD)
     return found

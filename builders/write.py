@@ -27,7 +27,7 @@ import yaml
 
 from ..loaders import sources
 from ..loaders.errors import NO_SPACE, STILL_THERE, InputError, MedfaithError
-from ..loaders.whole import whole_folder
+from ..loaders.whole import is_partial, whole_folder
 from .parallel import HERE, Workers, pieces
 from .rowset import Rows, Stored, parts_of, rowset_sha256, value_counts
 
@@ -288,7 +288,8 @@ class _PlainDumper(yaml.SafeDumper):
 def _explain(error: OSError, out: Path) -> MedfaithError:
     """Of an error while a build is made and written: most often `out` is at fault, else a source."""
     named = Path(error.filename) if isinstance(error.filename, str) else None
-    if named is not None and not named.is_relative_to(out) and not named.is_relative_to(out.resolve()):
+    # `out` may hold links to other disks: what is written there is known by its name.
+    if named is not None and not is_partial(named) and not any(map(named.is_relative_to, (out, out.resolve()))):
         return InputError(named, f"cannot be read ({error.strerror}); nothing was changed", action=STILL_THERE)
     action = "free some space or choose another --out" if error.errno in NO_SPACE else "choose another --out"
     return InputError(out, f"cannot be written ({error.strerror or error}); nothing was changed", action=action)

@@ -1,7 +1,7 @@
 """Files and folders that are whole or absent: whoever is killed while writing one leaves what was there before.
 
-What a killed process left of its work has a hidden name that ends in `.partial` or `.lock`, and the next one that does
-the same work removes it.
+What a killed process left of its work has a hidden name that ends in `.partial`, `.old` or `.lock`, and the next one
+that does the same work removes it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
     What an earlier process left of it, killed, is removed. A link to a folder stays a link.
 
-    Raises InputError where another process is writing the same folder.
+    Raises InputError where another process is writing the same folder, and where this one runs in it: whoever stays
+    there would go on seeing the old one.
     """
     path = path.resolve()
+    with suppress(OSError):  # the folder that this runs in is gone
+        if Path.cwd().is_relative_to(path):
+            action = "run the command from another folder, or choose another place"
+            raise InputError(path, "would be replaced, and this command runs in it", action=action)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial, old = _partial(path), _old(path)
     with _alone(path, wait=False):
@@ -106,9 +111,17 @@ def require_writable(folder: Path) -> None:
         pass
 
 
+def require_own(folder: Path, record: str) -> None:
+    """Raises InputError for a folder that holds something, but not `record`, the file that is in all that we write."""
+    if not folder.exists() or (folder / record).exists():
+        return
+    if not folder.is_dir() or not all(is_partial(Path(path.name)) for path in folder.iterdir()):
+        raise InputError(folder, f"holds other files, and no {record}", action="choose an empty or a new folder")
+
+
 def is_partial(path: Path) -> bool:
-    """Whether a file is a part of what somebody writes, or was killed while writing."""
-    return any(name.startswith(".") and name.endswith(".partial") for name in path.parts)
+    """Whether a file belongs to what somebody writes, or was killed while writing."""
+    return any(name.startswith(".") and name.endswith((".partial", ".old", ".lock")) for name in path.parts)
 
 
 def _partial(path: Path) -> Path:

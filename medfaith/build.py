@@ -62,12 +62,13 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
         job.add_argument("--seed", type=int, default=0, help=f"{benchmark.draws} (default: %(default)s)")
         job.add_argument(
             "--workers", type=whole(above=0), default=1,
-            help="how much is done at a time (default: %(default)s); the bytes written do not depend on it",
+            help="how many processes or threads of this machine work at a time (default: %(default)s); the bytes "
+            "written do not depend on it",
         )  # fmt: skip
         job.add_argument(
             "--dask", metavar="ADDRESS",
             help="let the workers of the Dask scheduler at this address, such as tcp://HOST:8786, read images, masks, "
-            "videos and scene graphs (default: processes of this machine)",
+            "reports, videos and scene graphs (default: processes of this machine)",
         )  # fmt: skip
         add_options(job, benchmark.options)
         job.set_defaults(job=partial(_build, benchmark))

@@ -1,7 +1,8 @@
 """The `medfaith` command: arguments in, one call into a room, a table or a path out.
 
 Exit status 0 when the job is done, 2 when the input or the environment has to be mended first; the message says how.
-`medfaith eval` and `merge` end with 3 where a server has left more than 1% of the rows unanswered.
+`medfaith eval` and `merge` end with 3 where a server has left more than 1% of the rows unanswered. The help of `verify`
+and `compare` lists those of their own.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def parser() -> argparse.ArgumentParser:
         "--against",
         metavar="ORG/NAME",
         help="compare the rows with those that this data set on the Hub publishes (default: with the references); exit "
-        "status 0: all rows are equal, 3: some are missing, 4: some are extra, 5: some are different",
+        "status 0: all rows are equal, 3: some are missing, 4: some are extra, 5: some are different, 6: only masks "
+        "are different",
     )
     job.set_defaults(job=_verify)
 

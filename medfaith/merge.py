@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from medfaith import eval as evaluation
 from medfaith.loaders import json_text
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import whole_folder
+from medfaith.loaders.whole import require_own, whole_folder
 from medfaith.tasks import shard_marker
 from medfaith.tasks.shard_marker import Ended, Rows
 
@@ -72,8 +72,7 @@ def _merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.tasks.models.tally import too_many_unanswered
 
     out: Path = arguments.out
-    if out.exists() and not (out / RECORD).exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(out, "holds other files", action="choose an empty or a new folder")
+    require_own(out, RECORD)
     shards = find(arguments.shards)
     results = merge(shards, out)
     evaluation.print_summary([*out.rglob("samples_*.jsonl")], out)

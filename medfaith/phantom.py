@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from medfaith.builders.parallel import HERE, Workers, pieces
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.whole import whole_folder
 
 FIRST = ("chexpert", "openi")  # written unasked: those with which the guide begins
 
@@ -46,9 +49,24 @@ def _phantom(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         action = "name a new folder: real and synthetic data must not mix"
         raise InputError(folder, "is not an empty folder", action=action)
     sources = phantom.SOURCES if arguments.all else tuple(dict.fromkeys(arguments.source or FIRST))
-    roots = phantom.write(folder, seed=arguments.seed, sources=sources)
+    roots = write_whole(folder, seed=arguments.seed, sources=sources)
     print("\n".join([*(_root(source_id, roots) for source_id in roots), "", "Next:", *_builds(roots)]))
     return 0
+
+
+def write_whole(folder: Path, *, seed: int, sources: Sequence[str], workers: Workers = HERE) -> dict[str, Path]:
+    """Writes synthetic sources to `folder`, all or none, in the place of what it holds; returns their roots."""
+    with whole_folder(folder) as unfinished:
+        write, each = partial(_write, unfinished, seed), pieces(sources, 1)
+        with workers.each(write, each, title="writing sources", unit="sources", total=len(each)) as written:
+            places = {source_id: place for of_one in written for source_id, place in of_one.items()}
+    return {source_id: folder / place for source_id, place in places.items()}
+
+
+def _write(folder: Path, seed: int, sources: Sequence[str]) -> dict[str, Path]:
+    """Where each was written below the folder."""
+    roots = phantom.write(folder, seed=seed, sources=sources)
+    return {source_id: root.relative_to(folder) for source_id, root in roots.items()}
 
 
 def _root(source_id: str, roots: Mapping[str, Path]) -> str:

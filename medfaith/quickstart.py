@@ -25,11 +25,12 @@ from medfaith.audit.tables import Judged, judge, overview
 from medfaith.audit.write import write_tables
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
-from medfaith.builders.parallel import Workers, pieces
+from medfaith.builders.parallel import Workers
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.whole import scratch_folder, whole_folder
+from medfaith.phantom import write_whole
 from medfaith.printing import table
 from medfaith.report.page.write import write_page
 from medfaith.report.write import collect
@@ -105,17 +106,7 @@ def _refuse_others(folder: Path, own: Collection[str]) -> None:
 def _phantom(folder: Path, workers: Workers) -> dict[str, Path]:
     """Writes fresh synthetic sources to `folder`, which replace those of an earlier quickstart; returns their roots."""
     needed = {source for benchmark in BENCHMARKS.values() for need in benchmark.needs.values() for source in need}
-    with whole_folder(folder) as unfinished:
-        write, each = partial(_write_sources, unfinished), pieces(sorted(needed), 1)
-        with workers.each(write, each, title="writing sources", unit="sources", total=len(each)) as written:
-            places = {source_id: place for of_one in written for source_id, place in of_one.items()}
-    return {source_id: folder / place for source_id, place in places.items()}
-
-
-def _write_sources(folder: Path, sources: Collection[str]) -> dict[str, Path]:
-    """Where each was written below the folder."""
-    roots = phantom.write(folder, seed=0, sources=sources)
-    return {source_id: root.relative_to(folder) for source_id, root in roots.items()}
+    return write_whole(folder, seed=0, sources=sorted(needed), workers=workers)
 
 
 def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:

@@ -86,11 +86,12 @@ def _read(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     if reader:
         again = read_again([result.row for result in results], reader.ask)
         results = [result._replace(model_read=read) for result, read in zip(results, again, strict=True)]
+    # First what may have taken a model hours: where the folder cannot be written, this is there.
+    print(json.dumps(counts(results)) if arguments.json else tables(results, reader.name if reader else None))
     if arguments.out:
         write_failures(arguments.out, results)
-    print(json.dumps(counts(results)) if arguments.json else tables(results, reader.name if reader else None))
-    if arguments.out and not arguments.json:
-        print(f"\nfailures: {arguments.out / 'failures.jsonl'}")
+        if not arguments.json:
+            print(f"\nfailures: {arguments.out / 'failures.jsonl'}")
     return 0
 
 

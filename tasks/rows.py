@@ -18,6 +18,7 @@ from ..loaders import images, limits, sources
 from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
 from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
+from ..loaders.whole import is_partial
 from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
 from .controls.rows import OF_OTHERS, PLACE, change, controlled
 from .outcomes import OUTCOME
@@ -238,7 +239,8 @@ def check_row_ids(file: Path, data: str | None) -> None:
     if folder is None or not folder.is_dir():
         read_ids(file)
         return
-    columns = [_ids(path) for path in sorted(folder.rglob("*.parquet"))]
+    files = sorted(path for path in folder.rglob("*.parquet") if not is_partial(path.relative_to(folder)))
+    columns = [_ids(path) for path in files]
     require_known(file, {row_id for column in columns for row_id in column.to_pylist()}, str(folder))
 
 

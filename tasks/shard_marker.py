@@ -98,10 +98,23 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return ""
 
 
+def refuse_others(folder: Path, shard: tuple[int, int], asked: Mapping[str, Any]) -> None:
+    """Raises InputError for a folder in which another shard has ended, of this run or of another."""
+    if not (folder / NAME).exists():
+        return
+    before = read(folder)
+    if before.shard != shard or difference(before.asked, asked):
+        found = f"holds shard {before.shard[0]}/{before.shard[1]} of another run, or another shard of this one"
+        raise InputError(folder, found, action="give each shard of each run an --output_path of its own")
+
+
 def write(
     folder: Path, shard: tuple[int, int], asked: Mapping[str, Any], rows: Mapping[str, Rows], files: Iterable[Path]
 ) -> None:
-    """Writes the marker of a shard whose results and sample logs are `files`, which stand on the disk."""
+    """Writes the marker of a shard whose results and sample logs are `files`, which stand on the disk.
+
+    Raises InputError where another shard, which was asked at the same time, has ended here before.
+    """
     hashed = {path.name: _hashed(path, folder) for path in files}
     results = next(name for name in hashed if not name.endswith(".jsonl"))
     date = results.rpartition("_")[2].removesuffix(".json")
@@ -114,6 +127,7 @@ def write(
         "samples": {task: hashed[name] for task, name in logs.items() if name in hashed},
     }
     with whole_file(folder / NAME) as partial:
+        refuse_others(folder, shard, asked)
         partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

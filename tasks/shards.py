@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 from unittest import mock
 
-from ..loaders.errors import InputError, MedfaithError
+from ..loaders.errors import MedfaithError
 from . import COUNTING, shard_marker
 from .saved import output_folder
 from .shard_marker import Rows
@@ -86,11 +86,8 @@ def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool
         if is_so:
             raise MedfaithError(f"--shard {shard}: {found}\n  what to do: {action}")
     folder = output_folder(config.output_path)
-    if folder is not None and (folder / shard_marker.NAME).exists():
-        before = shard_marker.read(folder)
-        if before.shard != shard or shard_marker.difference(before.asked, shard_marker.asked(config, metadata)):
-            found = f"holds shard {before.shard[0]}/{before.shard[1]} of another run, or another shard of this one"
-            raise InputError(folder, found, action="give each shard of each run an --output_path of its own")
+    if folder is not None:
+        shard_marker.refuse_others(folder, shard, shard_marker.asked(config, metadata))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from ..loaders import limits
 from ..loaders.errors import NO_SPACE, InputError, MedfaithError
+from ..loaders.whole import is_partial
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
@@ -108,7 +109,8 @@ def repository_path(repository: str, data: str | None) -> str:
         if not inside.is_dir():
             if folder.name == repository:
                 return str(folder)
-            held = ", ".join(sorted(path.name for path in folder.iterdir() if (path / "build.json").is_file()))
+            builds = (path.parent.name for path in folder.glob("*/build.json"))
+            held = ", ".join(sorted(name for name in builds if not is_partial(Path(name))))
             action = "build it: run medfaith build with its source's root"
             raise InputError(folder, f"holds no {repository} (but {held or 'no build'})", action=action)
         return str(inside)

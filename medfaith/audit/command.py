@@ -13,7 +13,7 @@ from medfaith import eval as evaluation
 from medfaith.builders.options import whole
 from medfaith.compare.command import points
 from medfaith.loaders.errors import MedfaithError
-from medfaith.loaders.whole import scratch_folder
+from medfaith.loaders.whole import require_own, scratch_folder
 from medfaith.tasks import BASELINES, EXPLAINED
 from medfaith.tasks.controls import BLIND
 from medfaith.tasks.controls import CONTROLS as ALL_CONTROLS
@@ -80,9 +80,9 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     if name is None:
         raise MedfaithError("--model: none is named\n  what to do: name a type of model, as --model hf-multimodal")
     from .plan import plan
-    from .run import refuse_others
+    from .run import RECORD
 
-    refuse_others(arguments.out)
+    require_own(arguments.out, RECORD)
     store = str(arguments.out / "heatmaps") if name in EXPLAINED else None
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
     benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]

@@ -13,6 +13,7 @@ from medfaith.compare.answers import Answers, all_answers
 from medfaith.evaluate_metrics.confidence.paired import Difference, paired_difference
 from medfaith.evaluate_metrics.confidence.reliance import Reliance, Share, reliance, share
 from medfaith.loaders.progress import Progress
+from medfaith.loaders.whole import is_partial
 from medfaith.report.results import read_results
 from medfaith.report.tables import SEED
 from medfaith.tasks.controls import BLIND
@@ -96,7 +97,8 @@ def blind_right(found: Audited) -> set[Key]:
 def _answers(out: Path, model: str, task: Task) -> dict[str, Answers]:
     """Control, or IMAGE -> the model's answers."""
     places = sorted(folder(out, task.name, None).parent.iterdir())
-    found = {place.name: place / model for place in places if (place / model).is_dir()}
+    whole = [place for place in places if not is_partial(Path(place.name))]  # an audit that was killed leaves others
+    found = {place.name: place / model for place in whole if (place / model).is_dir()}
     return {name: all_answers(read_results([place]))[0][0] for name, place in found.items()}
 
 

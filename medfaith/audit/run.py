@@ -130,12 +130,6 @@ def folder(out: Path, task: str, control: str | None) -> Path:
     return out / "logs" / task / (control or IMAGE)
 
 
-def refuse_others(out: Path) -> None:
-    """Raises InputError for a folder that holds something, and no audit."""
-    if out.exists() and not (out / RECORD).exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(out, "holds other files, and no audit", action="choose an empty or a new folder")
-
-
 def read_record(out: Path) -> dict[str, Any]:
     """What an audit asked: the content of its audit.json.
 
@@ -187,4 +181,5 @@ def _record(models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mappin
 
 def _described(model: Model) -> dict[str, Any]:
     own = {name: value for name, value in model.arguments.items() if name not in ("store", "answers")}
-    return {"model": model.name, "arguments": own, **model.options, "generation": dict(model.generation)}
+    seeds, generation = list(model.seeds), dict(model.generation)
+    return {"model": model.name, "arguments": own, **model.options, "generation": generation, "seeds": seeds}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -86,9 +87,7 @@ class AnswerStore:
         """The reply under a key; None where there is none, or only the reason why the question was not answered."""
         if self._database is None:
             return None
-        row = self._database.execute(
-            "SELECT reply FROM answers WHERE key = ? AND outcome != ?", (key, UNANSWERED)
-        ).fetchone()
+        row = self._one("SELECT reply FROM answers WHERE key = ? AND outcome != ?", key, UNANSWERED)
         return Reply(**json.loads(row[0])) if row else None
 
     @property
@@ -104,7 +103,10 @@ class AnswerStore:
         return Tokens(prompt or 0.0, answer or 0.0, n)
 
     def _one(self, query: str, *given: str) -> Any:
-        return self._database.execute(query, given).fetchone() if self._database is not None else (0, 0, 0)
+        if self._database is None:
+            return 0, 0, 0
+        with _told_of(self._path):
+            return self._database.execute(query, given).fetchone()
 
     def put(self, key: str, reply: Reply, task: str, row: str) -> None:
         """Keeps a reply in the place of an earlier one."""
@@ -117,43 +119,35 @@ class AnswerStore:
                 (key, task, row, reply.outcome, json.dumps(reply._asdict(), ensure_ascii=False))
                 for key, reply, task, row in batch
             ]
-            try:
-                with self._database:
-                    self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
-            except sqlite3.OperationalError as error:
-                raise _unusable(self._path, error) from error
+            with _told_of(self._path), self._database:
+                self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        database = sqlite3.connect(path, timeout=_WAIT_S)
-    except sqlite3.OperationalError as error:
-        raise _unusable(path, error) from error
-    try:
+    with _told_of(path), contextlib.ExitStack() as failed:
+        database = failed.enter_context(contextlib.closing(sqlite3.connect(path, timeout=_WAIT_S)))
         _log_ahead(database)
         database.execute("PRAGMA synchronous = NORMAL")
         with database:
             columns = "key TEXT PRIMARY KEY, task TEXT, row TEXT, outcome TEXT NOT NULL, reply TEXT NOT NULL"
             database.execute(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
         database.execute("SELECT key, task, row, outcome, reply FROM answers LIMIT 1")
+        failed.pop_all()
+        return database
+
+
+@contextlib.contextmanager
+def _told_of(path: Path | None) -> Iterator[None]:
+    """SQLite's errors as InputErrors: a full disk, say, a folder that may not be written, or a file that is damaged."""
+    try:
+        yield
     except sqlite3.OperationalError as error:
-        database.close()
-        raise _unusable(path, error) from error
+        action = "make space, or let the folder be written, and run it again; answers that are in it are not asked for"
+        raise InputError(str(path), f"cannot be used ({error})", action=f"{action} again") from error
     except sqlite3.DatabaseError as error:
-        database.close()
-        raise InputError(
-            path, f"is no store of answers ({error})", action="name another file with answers=FILE in --model_args"
-        ) from error
-    return database
-
-
-def _unusable(path: Path | None, error: sqlite3.OperationalError) -> InputError:
-    """The disk is full, say, or the folder may not be written."""
-    action = (
-        "make space, or let the folder be written, and run it again; answers that are in it are not asked for again"
-    )
-    return InputError(str(path), f"cannot be used ({error})", action=action)
+        action = "move it away, and its answers are asked for again; or name another with answers=FILE in --model_args"
+        raise InputError(str(path), f"is no store of answers ({error})", action=action) from error
 
 
 def _log_ahead(database: sqlite3.Connection) -> None:

@@ -185,6 +185,7 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_pa
     ("changed", "message"),
     [
         ({"question_prior": "random"}, "holds an audit of something else: models was"),
+        ({"audit": "audit --seed 2"}, "holds an audit of something else: models was"),
         ({"15": "14"}, "medfaith_heal_vindr_closed had 15 rows, and other ones"),
         ({"question_prior": "no_such_model"}, "there is no such model type"),
         ({"15": "0"}, None),
@@ -195,7 +196,7 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_pa
 def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, asked, capsys):
     arguments, out = asked
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    given_ = [changed.get(argument, argument) for argument in arguments]
+    given_ = [word for argument in arguments for word in changed.get(argument, argument).split()]
     if message is None:
         with pytest.raises(SystemExit, match="2"):
             main(given_)
@@ -203,6 +204,18 @@ def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, asked, cap
         assert main(given_) == 2
         assert message in capsys.readouterr().err
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_what_a_killed_audit_left_is_not_in_the_way(asked, tmp_path):
+    """Killed as it wrote its record, and as it asked under a control that is not asked again."""
+    arguments, _ = asked
+    place = tmp_path / "audit"
+    place.mkdir()
+    (place / ".audit.json.lock").touch()
+    again = [*arguments[: arguments.index("--controls")], "--controls", "none", "--out", str(place)]
+    assert main(again) == 0
+    (folder(place, CLOSED, "other").with_name(".other.partial") / "question_prior").mkdir(parents=True)
+    assert main(again) == 0
 
 
 def test_a_folder_with_other_files_is_not_written_to(asked, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import shutil
@@ -179,6 +180,18 @@ def test_a_full_disk_is_an_error_and_changes_nothing(folder, tmp_path):
         write(tmp_path, Split("c", "train", lambda: rows(20_000)))
     assert digests(folder) == before
     assert not (tmp_path / ".toy-none.partial").exists()
+
+
+def test_a_full_disk_behind_a_link_is_not_taken_for_a_source(tmp_path):
+    (tmp_path / "disk" / "there").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "toy-none").symlink_to(tmp_path / "disk" / "there")
+
+    def full() -> pa.Table:
+        raise OSError(errno.ENOSPC, "No space left", str(tmp_path / "disk" / ".there.partial" / "c" / "train-00000"))
+
+    with pytest.raises(InputError, match=r"out: cannot be written .*(.|\n)*free some space"):
+        write(tmp_path / "out", Split("c", "train", full))
 
 
 @pytest.mark.parametrize(

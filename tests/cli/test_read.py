@@ -67,6 +67,11 @@ def test_the_tables_name_kinds_sources_and_models_and_failures_are_written(answe
     ]
 
 
+def test_the_tables_are_printed_also_where_the_failures_cannot_be_written(answers, capsys):
+    assert main(["read", str(answers), "--out", str(answers)]) == 2
+    assert "Not counted: 3 answers" in capsys.readouterr().out
+
+
 def test_a_language_model_reads_the_same_answers(answers, tmp_path, capsys):
     """It takes the first letter or word of an answer for its meaning: "A or B" is A; of yes and no it tells nothing."""
 

@@ -18,15 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from medfaith.builders.verify import repositories
 from medfaith.builders.write import Split
+from medfaith.cli import main
+from medfaith.eval import builds_in
 from medfaith.loaders.errors import InputError, exit_status
+from medfaith.loaders.phantom import rexvqa
 from medfaith.loaders.whole import scratch_folder, whole_file, whole_folder
 from medfaith.logs.files import find_sample_files
 from medfaith.tasks.models.answer_store import AnswerStore, Kept
 from medfaith.tasks.models.chat_form import Reply
+from medfaith.tasks.rows import check_row_ids
 from medfaith.tasks.saved import saved
+from medfaith.tasks.stored import repository_path
 from medfaith.tasks.wrong_lung.held_out import digest_of, read_seen
 from medfaith.training.options import check_out
 from tests.builders.test_write import rows, write
@@ -68,6 +75,44 @@ def busy(within: str, where: Path) -> Iterator[None]:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_a_killed_build_left_is_no_build(tmp_path):
+    """It is not read by `eval --rows`, is not named in results (by which shards are compared), and not offered."""
+    left = tmp_path / ".cxr-contrabench-openi.partial"
+    left.mkdir()
+    for name in ("build.json", "half.parquet"):
+        (left / name).write_text("{}")
+    (tmp_path / "rows.csv").write_text("id\na\n")
+    pq.write_table(pa.table({"id": ["a"]}), tmp_path / "whole.parquet")
+    check_row_ids(tmp_path / "rows.csv", str(tmp_path))
+    assert builds_in(str(tmp_path)) == {}
+    with pytest.raises(InputError, match="but no build"):
+        repository_path("cxr-contrabench-openi", str(tmp_path))
+    with pytest.raises(InputError, match="holds no build"):
+        repositories(tmp_path)
+
+
+def test_synthetic_sources_are_written_all_or_none(tmp_path, monkeypatch):
+    words = ["phantom", str(tmp_path / "new"), "--source", "chexstruct", "--source", "rexvqa"]
+
+    def full(folder: Path, *, seed: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rexvqa, "write", full)
+        assert main(words) == 2
+    assert not names(tmp_path)
+    assert main(words) == 0
+    assert names(tmp_path / "new") == ["chexstruct", "rexvqa"]
+
+
+def test_the_folder_that_a_command_runs_in_is_not_replaced(tmp_path, monkeypatch):
+    (tmp_path / "mine").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="this command runs in it"), whole_folder(Path()):
+        pass
+    assert names(tmp_path) == ["mine"]
 
 
 def test_the_next_writer_of_a_file_or_folder_removes_what_a_killed_one_left(tmp_path):
@@ -171,6 +216,19 @@ def test_a_store_of_answers_that_cannot_be_written_says_so(limit, path, message,
         store.put_all(many)
     with sqlite3.connect(tmp_path / "store") as database:
         assert database.execute("SELECT key FROM answers").fetchall() == [("first",)]
+
+
+def test_a_store_of_answers_that_is_damaged_says_so(tmp_path):
+    """In its last half, which is not looked at as it is opened."""
+    kept = [Kept(f"{n:064}", Reply("answered", "A" * 200), "t", str(n)) for n in range(200)]
+    with AnswerStore(tmp_path / "store") as store:
+        store.put_all(kept)
+    content = (tmp_path / "store").read_bytes()
+    (tmp_path / "store").write_bytes(content[: len(content) // 2].ljust(len(content), b"7"))
+    uses = (lambda store: store.get(kept[-1].key), lambda store: store.put_all(kept), lambda store: store.mean_tokens())
+    for use in uses:
+        with AnswerStore(tmp_path / "store") as store, pytest.raises(InputError, match="is no store of answers"):
+            use(store)
 
 
 def test_a_record_beside_another_checkpoint_is_refused(tmp_path):

@@ -266,6 +266,10 @@ def test_two_shards_do_not_share_a_folder(scenes, halves, tmp_path, capsys):
     for model, shard in (("oracle", "2/2"), ("oracle", "1/3"), ("always_yes", "1/2")):
         assert ask([*words, model], tmp_path / "1", shard) == 2
         assert "/1: holds shard 1/2 of another run, or another shard of this one" in capsys.readouterr().err
+    ended, marker = shard_marker.read(tmp_path / "1"), (tmp_path / "1" / shard_marker.NAME).read_bytes()
+    with pytest.raises(merge.InputError, match="holds shard 1/2"):  # two that were asked at the same time
+        shard_marker.write(ended.folder, (2, 2), ended.asked, ended.rows, [ended.path(ended.results)])
+    assert (tmp_path / "1" / shard_marker.NAME).read_bytes() == marker
     assert ask([*words, "oracle"], tmp_path / "1", "1/2") == 0
     assert shard_marker.read(tmp_path / "1").results.name == max(
         path.relative_to(tmp_path / "1").as_posix() for path in tmp_path.rglob("results_*.json")

@@ -91,22 +91,22 @@ def train(
         raise InputError("the rows", "are none", action="choose another split or a higher limit")
     arguments = {**(about or {}), **loba.about, **asdict(options), "rows": {"n": len(ids), "sha256": digest(ids)}}
     checkpoints = out.with_name(f"{out.name}.checkpoints")
-    claim(checkpoints, arguments)
-    trainer = LobaTrainer(
-        weight=options.weight,
-        model=loba,
-        args=trainer_arguments(checkpoints, options, device=loba.device.type),
-        train_dataset=examples,
-        data_collator=loba.encoder,
-        callbacks=[ShowProgress()],
-    )
-    trainer.remove_callback(transformers.PrinterCallback)
-    done = trainer.train(resume_from_checkpoint=last_whole(checkpoints))
-    require_finite(loba, done.training_loss, options.lr)
-    losses = [{k: log[k] for k in ("step", "loss", *PARTS)} for log in trainer.state.log_history if "loss" in log]
-    record = {**arguments, "steps": trainer.state.global_step, "losses": losses}
-    record |= {"versions": versions()}
-    with whole_folder(out) as partial:
+    with whole_folder(out) as partial:  # from here on a second training of the same name is refused
+        claim(checkpoints, arguments)
+        trainer = LobaTrainer(
+            weight=options.weight,
+            model=loba,
+            args=trainer_arguments(checkpoints, options, device=loba.device.type),
+            train_dataset=examples,
+            data_collator=loba.encoder,
+            callbacks=[ShowProgress()],
+        )
+        trainer.remove_callback(transformers.PrinterCallback)
+        done = trainer.train(resume_from_checkpoint=last_whole(checkpoints))
+        require_finite(loba, done.training_loss, options.lr)
+        losses = [{k: log[k] for k in ("step", "loss", *PARTS)} for log in trainer.state.log_history if "loss" in log]
+        record = {**arguments, "steps": trainer.state.global_step, "losses": losses}
+        record |= {"versions": versions()}
         loba.save(partial)
         (partial / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     remove(checkpoints)

@@ -87,18 +87,19 @@ def train(
         raise InputError("the rows", "are none", action="choose another source or a higher limit")
     arguments = {**about, **asdict(settings), "rows": {"n": len(examples.ids), "sha256": digest(examples.ids)}}
     checkpoints = out.with_name(f"{out.name}.checkpoints")
-    claim(checkpoints, arguments)
-    trainer = transformers.Trainer(
-        model=model, args=trainer_arguments(checkpoints, settings, device=device), train_dataset=examples,
-        data_collator=Collator(processor, model.config), callbacks=[_Finite(), ShowProgress()],
-    )  # fmt: skip
-    trainer.remove_callback(transformers.PrinterCallback)
-    done = trainer.train(resume_from_checkpoint=last_whole(checkpoints))
-    require_finite(model, done.training_loss, settings.lr)
-    losses = [{name: log[name] for name in ("step", "loss")} for log in trainer.state.log_history if "loss" in log]
-    seen = sorted(examples.ids) if len(examples.ids) <= MOST_IDS else None
-    record = {**arguments, "seen": seen, "steps": trainer.state.global_step, "losses": losses, "versions": versions()}
-    with whole_folder(out) as partial:
+    with whole_folder(out) as partial:  # from here on a second training of the same name is refused
+        claim(checkpoints, arguments)
+        trainer = transformers.Trainer(
+            model=model, args=trainer_arguments(checkpoints, settings, device=device), train_dataset=examples,
+            data_collator=Collator(processor, model.config), callbacks=[_Finite(), ShowProgress()],
+        )  # fmt: skip
+        trainer.remove_callback(transformers.PrinterCallback)
+        done = trainer.train(resume_from_checkpoint=last_whole(checkpoints))
+        require_finite(model, done.training_loss, settings.lr)
+        losses = [{name: log[name] for name in ("step", "loss")} for log in trainer.state.log_history if "loss" in log]
+        seen = sorted(examples.ids) if len(examples.ids) <= MOST_IDS else None
+        record = {**arguments, "seen": seen, "steps": trainer.state.global_step, "losses": losses}
+        record |= {"versions": versions()}
         model.save_pretrained(partial)
         if not isinstance(model, peft.PeftModel):
             processor.save_pretrained(partial)
