@@ -149,7 +149,7 @@ def read_record(out: Path) -> dict[str, Any]:
 
 def _record(models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mapping[str, Any], out: Path) -> None:
     """Writes what is asked; an audit that is resumed has to ask the same."""
-    told = ("images", "skip_missing_images", "patients", "upsampling", "precision_ties")
+    told = ("images", "model_name", "skip_missing_images", "patients", "upsampling", "precision_ties")
     record: dict[str, Any] = {
         "medfaith": importlib.metadata.version("medfaith"),
         "models": {name: _described(model) for name, model in models.items()},

@@ -186,6 +186,7 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_pa
     [
         ({"question_prior": "random"}, "holds an audit of something else: models was"),
         ({"audit": "audit --seed 2"}, "holds an audit of something else: models was"),
+        ({"audit": "audit --model_name other"}, "holds an audit of something else: asked was"),
         ({"15": "14"}, "medfaith_heal_vindr_closed had 15 rows, and other ones"),
         ({"question_prior": "no_such_model"}, "there is no such model type"),
         ({"15": "0"}, None),
