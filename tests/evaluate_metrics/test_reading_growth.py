@@ -29,9 +29,10 @@ REPEATED = [
     "no ", "not ", "neither ", "is not ", "the heart is ", "and the ", "a is, ", "which may ", "commonly ", "if ",
     "hook ", "hook, ", "no hook, ", "hook not ", "hook: no, ", "hook? no. ", "- hook\n", "- absent:\n", "✗ hook ", "✓",
     "hook is the ", "hook cut liver. ", "tools ", "edema ", "no edema, ", "edema is not seen, ", "A. ", "A or B or ",
-    "(A) ", "the answer is ", "((((", "[[", '{"a": ', '"a": [', '"a", ', '[{"a":1},', "<think>", "</think>", "**", "$\\boxed{", "\n",
-    " ", "1", "1. ", "?", "a", "🙂", "没有",
+    "(A) ", "the answer is ", "((((", "[[", '{"a": ', '"a": [', '"a", ', '[{"a":1},', "<think>", "</think>", "**", "$\\boxed{",
+    "\n", " ", "1", "1. ", "?", "a", "🙂", "没有",
 ]  # fmt: skip
+RUNS = [".", "\n", "_", " ", "-", "#", "!", "*", "1"]
 SIZE = 2_000  # characters; what takes under 5 ms at four times as many stays small even if it grew with the square
 GROWTH = 8  # of the time for four times the text: between 4 and 16, which is the square
 
@@ -56,6 +57,12 @@ def grows_too_fast(read, unit):
 def test_time_grows_with_the_text(name):
     READERS[name]("Yes.")  # patterns are compiled once
     assert [unit for unit in REPEATED if grows_too_fast(READERS[name], unit)] == []
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_time_grows_with_a_run_of_one_sign_inside_the_text(name):
+    READERS[name]("Yes.")
+    assert [sign for sign in RUNS if grows_too_fast(lambda text: READERS[name](f"Seen{text}没"), sign)] == []
 
 
 def test_growth_with_the_square_is_seen():
