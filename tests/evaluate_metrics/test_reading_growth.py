@@ -29,8 +29,8 @@ REPEATED = [
     "no ", "not ", "neither ", "is not ", "the heart is ", "and the ", "a is, ", "which may ", "commonly ", "if ",
     "hook ", "hook, ", "no hook, ", "hook not ", "hook: no, ", "hook? no. ", "- hook\n", "- absent:\n", "✗ hook ", "✓",
     "hook is the ", "hook cut liver. ", "tools ", "edema ", "no edema, ", "edema is not seen, ", "A. ", "A or B or ",
-    "(A) ", "the answer is ", "((((", "[[", '{"a": ', '"a": [', '"a", ', '[{"a":1},', "<think>", "</think>", "**", "$\\boxed{",
-    "\n", " ", "1", "1. ", "?", "a", "🙂", "没有",
+    "(A) ", "the answer is ", "((((", "[[", '{"a": ', '"a": [', '"a", ', '[{"a":1},', "<think>", "</think>", "**",
+    "$\\boxed{", "\n", " ", "1", "1. ", "?", "a", "🙂", "没有",
 ]  # fmt: skip
 RUNS = [".", "\n", "_", " ", "-", "#", "!", "*", "1"]
 SIZE = 2_000  # characters; what takes under 5 ms at four times as many stays small even if it grew with the square
