@@ -218,7 +218,7 @@ def _dataset(path: Path, **part: Any) -> Dataset:
     from pydicom.filereader import read_file_meta_info
     from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-    most = 4 * limits.IMAGE_PIXELS  # bytes: of grey of 16 bits, or of colour, and a header
+    most = 4 * limits.IMAGE_PIXELS + (1 << 16)  # bytes: of grey of 16 bits, or of colour, and a header
     meta, size = read_file_meta_info(path), path.stat().st_size
     if meta.get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
         size = _unpacked_size(path, 144 + meta.FileMetaInformationGroupLength, most)  # behind DICM and the length

@@ -63,11 +63,11 @@ def test_a_dicom_without_pixels_is_refused(tmp_path):
 
 @pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, DeflatedExplicitVRLittleEndian])
 def test_a_dicom_that_holds_more_than_an_image_is_not_unpacked(tmp_path, monkeypatch, syntax):
-    write_dicom(tmp_path / "a.dcm", RAMP_8, syntax=syntax, ImageComments="x" * 2000)
+    write_dicom(tmp_path / "a.dcm", RAMP_8, syntax=syntax, DataSetTrailingPadding=bytes(70_000))
     assert open_key(tmp_path, "a.dcm").size == (16, 16)
     monkeypatch.setattr(limits, "IMAGE_PIXELS", RAMP_8.size)
     for read in (images.open_image, images.image_size):
-        with pytest.raises(ImageError, match="a DICOM of more than 1,024 bytes"):
+        with pytest.raises(ImageError, match="a DICOM of more than 66,560 bytes"):
             read({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
 
 
