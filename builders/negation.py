@@ -21,11 +21,12 @@ XXXX represents scarring"); where it can be one, it counts as one.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise, takewhile
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 Status = Literal["present", "absent", "uncertain", "historical"]
 
@@ -41,7 +42,8 @@ class Mention:
     end: int
 
 
-# In all tables a space means any white space, and of phrases that begin alike the longest comes first.
+# In all tables a space means any white space, (...)* means up to nine times, so that a phrase is tried in little time
+# whatever is repeated, and of phrases that begin alike the longest comes first.
 
 # Display name -> phrases. The first four are the targets of CXR-ContraBench section 3.2 (any consolidation counts as
 # "focal consolidation"), the others what reports mention beside them. Decoys ("") only take their words.
@@ -260,6 +262,8 @@ LIMITS = (
     r"(?:left|right)(?:-sided)?|xxxx(?!\s+of))"
 )
 
+_BESIDE = 200  # characters before a finding in which such a word stands
+
 _OR = r"(?P<cue>\b(?:and/or|or|versus|vs\.?)(?!\w)|/)"
 # After these the alternative is another one: "opacity which may be atelectasis or scarring" asserts the opacity.
 _VERBS = (
@@ -305,38 +309,61 @@ def _sentence_mentions(text: str, start: int, end: int, patterns: _Patterns) -> 
     if not findings:
         return []
     cues = [_Cue(*patterns.rules[match.lastgroup], *match.span()) for match in patterns.cues.finditer(text, start, end)]
+    starts, ends = [cue.start for cue in cues], [cue.end for cue in cues]
+    before, after = _reaching(cues, "before"), _reaching(cues[::-1], "after")
     mentions = []
     for match in findings:
-        status, cue = _status(text, *match.span(), cues, patterns)
+        n_before, n_after = bisect_right(ends, match.start()), len(cues) - bisect_left(starts, match.end())
+        status, cue = _status(text, *match.span(), before[n_before], after[n_after], patterns)
         phrase = "" if cue is None else " ".join(text[cue.start : cue.end].split())
         mentions.append(Mention(patterns.names[match.lastgroup], status, phrase, *match.span()))
     return _alternatives(text, mentions, patterns, start, end)
 
 
-def _status(text: str, start: int, end: int, cues: list[_Cue], patterns: _Patterns) -> tuple[Status, _Cue | None]:
+class _Reach(NamedTuple):
+    """What reaches a finding from one side: the nearest cue that decides, the nearest that does so whatever it stands
+    beside (not "suggests"), and whether one says "still there".
+    """
+
+    nearest: _Cue | None = None
+    firm: _Cue | None = None
+    persists: bool = False
+
+
+def _reaching(cues: Iterable[_Cue], side: str) -> list[_Reach]:
+    """What reaches a finding beside the first 0, 1, 2, ... cues of a side, of which each is nearer than the last.
+
+    Each is found from the one before, so that a sentence takes time in proportion to its length.
+    """
+    found = [reach := _Reach()]
+    for cue in cues:
+        if cue.effect == "stop":
+            reach = _Reach()
+        elif cue.effect == "persists":
+            # "X has increased and Y is not seen": a predicate of its own keeps X from the next one.
+            reach = _Reach(persists=True) if side == "after" else reach._replace(persists=True)
+        elif cue.effect in _DECIDE and cue.side in (side, "either"):
+            reach = reach._replace(nearest=cue, firm=reach.firm if cue.effect == "suggests" else cue)
+        found.append(reach)
+    return found
+
+
+def _status(
+    text: str, start: int, end: int, before: _Reach, after: _Reach, patterns: _Patterns
+) -> tuple[Status, _Cue | None]:
     """The status of the finding at `text[start:end]` and the cue that decided (steps 3 and 4 above)."""
-    before = _until((cue for cue in reversed(cues) if cue.end <= start), "stop")  # nearest first
-    after = _until((cue for cue in cues if cue.start >= end), "stop")
-    # "X has increased and Y is not seen": a predicate of its own keeps X from the next one.
-    deciding = [cue for cue in _until(after, "persists") if cue.side != "before" and cue.effect in _DECIDE]
-    deciding += [cue for cue in before if cue.side != "after" and cue.effect in _DECIDE]
-    if not deciding:
+    cue = after.nearest or before.nearest
+    if cue is None:
         return "present", None
-    cue = deciding[0]
     if cue.effect == "suggests":
-        cue = next((other for other in deciding if other.effect != "suggests"), cue)
+        cue = after.firm or before.firm or cue
         return ("absent" if cue.effect == "absent" else "uncertain"), cue
     if cue.effect == "absent":
-        between = text[cue.end : start] if cue.end <= start else ""
-        return ("uncertain" if patterns.limited.search(between) else "absent"), cue
+        limited = cue.end <= start and patterns.limited.search(text, max(cue.end, start - _BESIDE), start)
+        return ("uncertain" if limited else "absent"), cue
     if cue.effect == "historical":
-        still = any(other.effect == "persists" for other in (*before, *after))
-        return ("present", None) if still else ("historical", cue)
+        return ("present", None) if before.persists or after.persists else ("historical", cue)
     return "uncertain", cue
-
-
-def _until(cues: Iterable[_Cue], effect: str) -> list[_Cue]:
-    return list(takewhile(lambda cue: cue.effect != effect, cues))
 
 
 def _alternatives(text: str, mentions: list[Mention], patterns: _Patterns, start: int, end: int) -> list[Mention]:
@@ -393,4 +420,5 @@ def _patterns(findings: tuple[tuple[str, tuple[str, ...]], ...]) -> _Patterns:
 def _alternation(prefix: str, tables: Iterable[Iterable[str]]) -> re.Pattern[str]:
     """One pattern of whole words; the group that matched is named by the prefix and the number of its table."""
     groups = "|".join(f"(?P<{prefix}{number}>{'|'.join(phrases)})" for number, phrases in enumerate(tables))
-    return re.compile(rf"(?:(?<![\w-])|(?=[,:]))(?:{groups})(?![\w-])".replace(" ", r"(?:\s+)"))
+    words = rf"(?:(?<![\w-])|(?=[,:]))(?:{groups})(?![\w-])"
+    return re.compile(words.replace(" ", r"(?:\s+)").replace(")*", "){0,9}"))

@@ -15,10 +15,11 @@ InputError; its `image_paths` answers with the video.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -153,6 +154,8 @@ def _image_error(ref: Mapping[str, str], found: str, action: str) -> ImageError:
 
 
 def _check_size(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise _CannotOpenError(f"{width} x {height} pixels", DOWNLOAD_AGAIN)
     if width * height > limits.IMAGE_PIXELS:
         limit = f"{limits.IMAGE_PIXELS // 10**6} megapixels"
         raise _CannotOpenError(
@@ -207,10 +210,35 @@ def _size_of_frame(reader: ModuleType, path: Path, number: int) -> tuple[int, in
     return reader.frame_size(path, number)
 
 
-def _size_of_dicom(path: Path) -> tuple[int, int]:
+def _dataset(path: Path, **part: Any) -> Dataset:
+    """What a DICOM file holds, or the part that pydicom is asked for. Files that unpack to more than an image are not
+    read: pydicom would unpack a deflated one whole, also for its header.
+    """
     import pydicom
+    from pydicom.filereader import read_file_meta_info
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-    dataset = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=["Columns", "Rows"])
+    most = 4 * limits.IMAGE_PIXELS + (1 << 16)  # bytes: of grey of 16 bits, or of colour, and a header
+    meta, size = read_file_meta_info(path), path.stat().st_size
+    if meta.get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
+        size = _unpacked_size(path, 144 + meta.FileMetaInformationGroupLength, most)  # behind DICM and the length
+    if size > most:
+        raise _CannotOpenError(f"a DICOM of more than {most:,} bytes", "no radiograph is that large: check the file")
+    return pydicom.dcmread(path, **part)
+
+
+def _unpacked_size(path: Path, start: int, most: int) -> int:
+    """Of what is deflated in a file from `start` on, in bytes; counting ends soon after `most`."""
+    size, stream = 0, zlib.decompressobj(-zlib.MAX_WBITS)
+    with path.open("rb") as file:
+        file.seek(start)
+        while size <= most and (piece := stream.unconsumed_tail or file.read(1 << 16)):
+            size += len(stream.decompress(piece, 1 << 20))
+    return size
+
+
+def _size_of_dicom(path: Path) -> tuple[int, int]:
+    dataset = _dataset(path, stop_before_pixels=True, specific_tags=["Columns", "Rows"])
     size = int(dataset.Columns), int(dataset.Rows)
     _check_size(*size)
     return size
@@ -218,10 +246,9 @@ def _size_of_dicom(path: Path) -> tuple[int, int]:
 
 def _read_dicom(path: Path) -> Image.Image:
     """A single-frame DICOM image as 8-bit L or RGB, shown as its header asks (DICOM PS3.3 C.11 and C.7.6.3)."""
-    import pydicom
     from pydicom.pixels import apply_color_lut, pixel_array  # pyright: ignore[reportPrivateImportUsage]
 
-    dataset = pydicom.dcmread(path)
+    dataset = _dataset(path)
     if int(dataset.get("NumberOfFrames") or 1) > 1:
         found = f"a DICOM of {dataset.NumberOfFrames} frames"
         raise _CannotOpenError(found, "reference single-frame images: which frame a row means is not recorded")
@@ -319,4 +346,6 @@ def _range_used(values: np.ndarray) -> tuple[int, int]:
 
 def _to_unit(values: np.ndarray, span: tuple[float, float]) -> np.ndarray:
     low, high = span
+    if low == high:
+        raise ValueError(f"the levels from {low} to {high} are one")
     return (values - low) / (high - low)

@@ -9,7 +9,8 @@ import re
 import unicodedata
 
 _MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they turn the text around them
-_HTML = re.compile(r"<(?=[A-Za-z/!?])")  # other signs of "less than" begin no tag
+# Other signs of "less than" begin no tag, and one behind an odd number of backslashes is a text already.
+_HTML = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
 
 
 def visible(text: str) -> str:
@@ -22,12 +23,12 @@ def visible(text: str) -> str:
 
 
 def in_markdown(text: str) -> str:
-    r"""`visible` text that is neither HTML nor a link in Markdown.
+    r"""`visible` text that is neither HTML nor a link, nor says where one leads, in Markdown.
 
     >>> print(in_markdown("<img src=x> [a](javascript:b) p < 0.05, [0.1, 0.2]"))
     \<img src=x> [a]\(javascript:b) p < 0.05, [0.1, 0.2]
     """
-    return _HTML.sub(r"\<", visible(text)).replace("](", r"]\(")
+    return _HTML.sub(r"\1\<", visible(text)).replace("](", r"]\(").replace("]:", r"]\:")
 
 
 def _visible(character: str) -> str:

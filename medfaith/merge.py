@@ -25,6 +25,7 @@ from medfaith.tasks import shard_marker
 from medfaith.tasks.shard_marker import Ended, Rows
 
 RECORD = "merge.json"  # in a folder that this wrote
+_WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # what data of another type raises
 _SHARDS = "all shards of one run: the same model, arguments, data, tasks, controls, seeds and versions"
 _LINE = "a sample as lm-eval writes it for a task of medfaith"
 _ALL = ("versions", "configs", "higher_is_better", "n-shot", "results")  # by task and group; a shard may lack some
@@ -134,7 +135,8 @@ def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
 
     from medfaith.tasks.logged import figures
 
-    told = together([_results(shard) for shard in shards], shards[0].shard[1])
+    with _named(shards):
+        told = together([_results(shard) for shard in shards], shards[0].shard[1])
     rows = shards[0].rows
     date = max(_date(shard.results.name) for shard in shards)
     values, hashes = {}, {}
@@ -146,13 +148,24 @@ def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
             lines = lines_of(logs, task, of_task)
             values[task] = _values(lines)
             hashes[task] = _write(lines, folder / f"samples_{task}_{date}.jsonl")
-        computed = figures(told, values, {task: of_task.n for task, of_task in rows.items()})
+        with _named(shards):
+            computed = figures(told, values, {task: of_task.n for task, of_task in rows.items()})
         results = told | computed | {"task_hashes": hashes}
         dumped = json.dumps(results, indent=2, default=handle_non_serializable, ensure_ascii=False)
         (folder / f"results_{date}.json").write_text(dumped, encoding="utf-8")
         record = {"shards": [str(shard.folder) for shard in shards], "asked": shards[0].asked}
         (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return results
+
+
+@contextlib.contextmanager
+def _named(shards: Sequence[Ended]) -> Iterator[None]:
+    """What shards hold of another type than they should ends in an InputError that names them."""
+    try:
+        yield
+    except _WRONG as error:
+        found = f"the shards' results cannot be put together ({type(error).__name__}: {str(error)[:100]})"
+        raise InputError(", ".join(str(one.folder) for one in shards), found, action="run the shards again") from error
 
 
 def _results(shard: Ended) -> dict[str, Any]:
@@ -223,7 +236,7 @@ def _read(log: Path, filters: dict[str, int]) -> Iterator[Line]:
                 name, hashes = sample["filter"], "".join(sample[name] for name in _HASHES)
                 place = (filters.setdefault(name, len(filters)), int(sample["doc_id"]), log, start, len(text))
                 yield Line(*place, name, logged_values(sample), hashes)
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
+            except _WRONG as error:
                 found = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
                 raise InputError(log, found, row=number, expected=_LINE, action="run the shard again") from None
             start += len(text)

@@ -147,7 +147,7 @@ def read(folder: Path) -> Ended:
         rows = {str(task): Rows(int(n), str(digest)) for task, (n, digest) in content["rows"].items()}
         samples = {task: _file(of_task) for task, of_task in content["samples"].items() if task in rows}
         found = Ended(folder, (number, of), dict(content["asked"]), rows, _file(content["results"]), samples)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         found = f"is no marker of a shard ({type(error).__name__}: {str(error)[:100]})"
         raise InputError(path, found, expected=expected, action=_AGAIN) from None
     return found
@@ -155,6 +155,6 @@ def read(folder: Path) -> Ended:
 
 def _file(of: Any) -> File:
     name, digest = map(str, of)
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ValueError(f"{name} is outside of the folder")
+    if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+        raise ValueError(f"{name!r} is no file of the folder")
     return File(name, digest)

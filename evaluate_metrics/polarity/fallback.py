@@ -67,6 +67,7 @@ class PacketResponse(NamedTuple):
 _MISSING = Confidence(None, "missing")
 _PACKET_KEY = re.compile(r"""["']packet["']\s*:""", re.IGNORECASE)
 _VALUE_OF_A_KEY = re.compile(r"""["']\s*:\s*\Z""")
+_BEFORE = 100  # characters before an object in which its key ends
 _NUMBER = re.compile(r"(?P<number>\d{1,3}(?:\.\d+)?|\.\d+)\s*(?P<percent>%|percent)?", re.IGNORECASE)
 
 
@@ -201,9 +202,11 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         end = start + 1
         try:
             found, end = decoder.raw_decode(text, start)
-        except (ValueError, InvalidOperation, RecursionError):
+        except (ValueError, InvalidOperation):
             found = None
-        if found is not None and not _VALUE_OF_A_KEY.search(text, 0, start):
+        except RecursionError:  # whatever begins before the first end is nested in it
+            found, end = None, text.find("}", start) + 1 or len(text)
+        if found is not None and not _VALUE_OF_A_KEY.search(text, max(0, start - _BEFORE), start):
             yield found
         start = text.find("{", end)
 

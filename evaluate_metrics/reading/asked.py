@@ -166,7 +166,7 @@ _HEALTHY = {  # sentences that deny a disease without its name
         r"\baorta (?:is|appears) (?:\w+ly )?(?:normal|unremarkable)|\bnormal(?: size of the)? aorta\b"
     ),
 }
-_SENTENCE_END = re.compile(r"[.;!\n]+(?=\s|$)|(?<=\?)|[。！；]")
+SENTENCE_END = re.compile(r"(?<![.;!\n])[.;!\n]+(?=\s|$)|(?<=\?)|[。！；]")
 _MOST = 40  # mentions in a clause that are looked at; one with more is noise
 _WINDOW = 200  # characters around a mention that are looked at
 
@@ -249,7 +249,7 @@ def _region(said: list[str], names: dict[str, frozenset[str]]) -> frozenset[str]
 
 def _says_unwell(text: str) -> bool:
     """Whether a sentence says "not normal" or "abnormal" and leaves nothing open."""
-    return any(_NOT_WELL.search(one) and not leaves_open(one) for one in _SENTENCE_END.split(folded(text)))
+    return any(_NOT_WELL.search(one) and not leaves_open(one) for one in SENTENCE_END.split(folded(text)))
 
 
 def _of_clause(clause: str, asked: Asked) -> Iterator[Saying]:

@@ -20,7 +20,7 @@ _COMMAND = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|rm|bf|left|right|quad|qquad|displaystyle)\b|\\[()\[\],;!: ]"
 )
 _BRACES = re.compile(r"[{}]")
-_EMPHASIS = re.compile(r"(?<!\w)_+|_+(?!\w)")
+_EMPHASIS = re.compile(r"(?<!\w)_+|(?<!_)_++(?!\w)")
 _QUOTE = re.compile(r"(?<!\w)['‘’]|['‘’](?!\w)")  # an apostrophe within a word stays
 _BLANKS = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" ?\n ?")

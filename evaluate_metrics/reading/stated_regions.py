@@ -27,16 +27,17 @@ LONGEST = 100_000  # characters of an answer that are read
 MOST = 1_000  # beginnings of JSON that are tried
 
 _PAIRS = re.compile(
-    r"(?:<\|object_ref_start\|>(?P<label>[^<]{0,200})<\|object_ref_end\|>)?\s*(?:<\|box_start\|>)?"
+    r"(?:<\|object_ref_start\|>(?P<label>[^<]{0,200})<\|object_ref_end\|>\s*)?(?:<\|box_start\|>)?"
     r"\(\s*(\d{1,6})\s*,\s*(\d{1,6})\s*\)\s*,\s*\(\s*(\d{1,6})\s*,\s*(\d{1,6})\s*\)"
 )
 _INTERNVL = re.compile(
-    r"(?:<ref>(?P<label>[^<]{0,200})</ref>)?\s*<box>\s*(?P<boxes>\[[\[\]\d\s.,-]{0,2000}\])\s*</box>"
+    r"(?:<ref>(?P<label>[^<]{0,200})</ref>\s*)?<box>\s*(?P<boxes>\[[\[\]\d\s.,-]{0,2000}\])\s*</box>"
 )
 _PALIGEMMA = re.compile(r"((?:<loc\d{4}>){4})(?:<seg\d{3}>)*(?P<label>[^<;\n]{0,200})")
 _FLORENCE = re.compile(r"(?P<label>[^<>]{0,200})((?:<loc_\d{1,4}>){4,2000})")
 _NUMBERS = re.compile(r"\d+")
-_PLAIN = re.compile(r"\[\s*(-?\d*\.?\d+)\s*,\s*(-?\d*\.?\d+)\s*,\s*(-?\d*\.?\d+)\s*,\s*(-?\d*\.?\d+)\s*\]")
+_SHARE = r"\s*(-?(?:\d++(?:\.\d++)?+|\.\d++))\s*"  # no digit is tried twice, however many there are
+_PLAIN = re.compile(rf"\[{_SHARE},{_SHARE},{_SHARE},{_SHARE}\]")
 
 
 class Shape(NamedTuple):

@@ -51,7 +51,7 @@ _ANSWER = re.compile(
 _FINAL_BARE = re.compile(
     r"\bfinal (?:answer|choice)\b(?! (?:is|was|would|should|must|will)\b)(?=[\s(\[])", re.IGNORECASE
 )
-_HEADING = re.compile(r"^[#>\s]*(?:final )?(?:answer|conclusion) ?:?\n\s*", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(r"^[#> ]*(?:final )?(?:answer|conclusion) ?:?\n\s*", re.IGNORECASE | re.MULTILINE)
 _AT_START = re.compile(r"\A\W*answer\s", re.IGNORECASE)
 _OTHER_LANGUAGES = re.compile(
     r"(?:(?:正确|最终|最佳|最合适的?)?(?:答案|选项)(?:应该|应)?(?:是|为|选|[:：])|故选|应选|我?选择?(?=\s?[:：(]?\s?[A-Z](?![a-z]))"

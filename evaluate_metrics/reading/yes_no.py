@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from .asked import Saying, asked_by, contradicts, leaves_open, says_about
+from .asked import SENTENCE_END, Saying, asked_by, contradicts, leaves_open, says_about
 from .markup import readable
 from .reasoning import answer_span
 from .statements import Statement, fields, statements
@@ -65,7 +65,6 @@ _TABLE_LINE = re.compile(r"^ ?\|.*$", re.MULTILINE)  # its cells belong to rows 
 _LONE_LETTER = re.compile(r"\W*(?P<letter>[yn])\W*", re.IGNORECASE)
 _INTERJECTION = re.compile(r"^\W*(?:oh|well|hm+|indeed|sure),? ")
 _DOUBT = re.compile(r"\b(?:wait|hmm+|maybe|perhaps|let me|let's|alternatively|not sure|unsure)\b|\?")
-_SENTENCE_END = re.compile(r"[.;!\n]+(?=\s|$)|(?<=\?)|[。！；]")
 
 _SEEN = (
     r"(?:present|visible|seen|evident|visualized|visualised|identified|noted|observed|detected|found|apparent"
@@ -195,7 +194,7 @@ def _replied(text: str) -> set[Saying]:
 
 def _short(text: str) -> set[Saying]:
     """Of the first sentence, if it is a short one."""
-    said = words(_SENTENCE_END.split(_INTERJECTION.sub("", text), maxsplit=1)[0])
+    said = words(SENTENCE_END.split(_INTERJECTION.sub("", text), maxsplit=1)[0])
     if len(said) > 80:
         return set()
     return {"no"} if _SHORT_NO.fullmatch(said) else {"yes"} if _SHORT_YES.fullmatch(said) else set()
@@ -204,7 +203,7 @@ def _short(text: str) -> set[Saying]:
 def _described(text: str) -> set[Saying]:
     """What sentences state or deny, whatever it is."""
     found: set[Saying] = set()
-    for sentence in _SENTENCE_END.split(text):
+    for sentence in SENTENCE_END.split(text):
         if _OPEN.search(sentence) or leaves_open(sentence):
             continue
         said = sentence

@@ -9,6 +9,8 @@ from typing import Any
 
 import gradio as gr
 
+from medfaith.report.page.text import shown
+
 from .app import EVENT, Update
 from .errors import ErrorSession
 from .wording import CATEGORIES, ERRORS, ERRORS_TITLE, FIXES
@@ -22,13 +24,13 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
         progress = gr.HTML(elem_classes="progress")
         with gr.Column(visible=False, elem_classes="judging") as group, gr.Row():
             with gr.Column(scale=3, min_width=320):
-                shown = gr.HTML()
+                text = gr.HTML()
             with gr.Column(scale=2, min_width=320):
                 category = gr.Radio([(text, name) for name, text in CATEGORIES.items()], label="What went wrong?")
                 fix = gr.Radio([(text, name) for name, text in FIXES.items()], label="What could mend it?")
                 with gr.Row(elem_classes="steps"):
                     back, following = gr.Button("Back"), gr.Button("Next", variant="primary")
-        outputs = [place, since, progress, group, shown, category, fix, back]
+        outputs = [place, since, progress, group, text, category, fix, back]
 
         def at(where: int | None) -> Update:
             n = len(session.failures)
@@ -39,7 +41,7 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
             return {
                 place: where, since: time.monotonic(), group: gr.update(visible=True),
                 progress: f"<b>Case {where + 1}</b> · {numbers}",
-                shown: _shown(session, where, pictures.get(where, ())),
+                text: case_html(session, where, pictures.get(where, ())),
                 category: said.category if said else None, fix: said.fix if said else None,
                 back: gr.update(interactive=where > 0),
             }  # fmt: skip
@@ -61,7 +63,7 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
     return page
 
 
-def _shown(session: ErrorSession, where: int, pictures: Sequence[str]) -> str:
+def case_html(session: ErrorSession, where: int, pictures: Sequence[str]) -> str:
     """The case, as text that is never markup, with its images."""
     case, number = session.failures[where]
     answer = case.answers[number]
@@ -70,7 +72,7 @@ def _shown(session: ErrorSession, where: int, pictures: Sequence[str]) -> str:
         ("Right answer", case.gold), ("The model said", answer.raw), ("Read as", answer.read or "nothing"),
         ("After the verifier", answer.ended or "the same"), ("Model", answer.model), ("Case", case.id),
     ]  # fmt: skip
-    options = "".join(f"<li>{escape(option)}</li>" for option in case.options)
-    rows = "".join(f"<p><b>{name}:</b> {escape(str(value))}</p>" for name, value in facts)
-    question = f'<div class="prompt">{escape(case.question)}</div>'
+    options = "".join(f"<li>{escape(shown(option))}</li>" for option in case.options)
+    rows = "".join(f"<p><b>{name}:</b> {escape(shown(str(value)))}</p>" for name, value in facts)
+    question = f'<div class="prompt">{escape(shown(case.question))}</div>'
     return f'{question}<ul>{options}</ul>{rows}<div class="pictures">{figures}</div>'

@@ -94,6 +94,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
             if not settings and not kind.holds(sample):
                 return []
             try:
+                response = _response(sample)  # so that `responses` finds one in each line
                 if file.rows is not None and not _counts(sample["doc"], file.rows):
                     left_out.add(sample["doc"]["id"])
                     continue
@@ -103,11 +104,11 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
                     views.setdefault(setting, {})[sample["doc"]["id"]] = sys.intern(str(shown))
                 if sample["doc"].get(OUTCOME) == UNANSWERED:
                     unanswered.setdefault(setting, set()).add(sample["doc"]["id"])
-                if len(line) > LIMIT and is_cut(_response(sample)):
+                if len(line) > LIMIT and is_cut(response):
                     cut.setdefault(setting, set()).add(sample["doc"]["id"])
             except SampleError as error:
                 raise _broken(file.path, number, error.found, column=error.column) from error
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
+            except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 found = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
                 raise _broken(file.path, number, found) from error
     n = sum(len(kept.rows) for kept in settings.values()) + len(left_out)
@@ -211,7 +212,7 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
 
 def responses(path: Path) -> Iterator[tuple[str, str]]:
     """(question id, what the model answered) of each line of a log that `read_lines` has read; filters repeat them."""
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:  # as there: a text may begin with a mark, and end its lines in other ways
         for line in lines:
             sample = json.loads(line)
             yield sample["doc"]["id"], _response(sample)

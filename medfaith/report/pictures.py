@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from medfaith.loaders.progress import Progress
+from medfaith.loaders.visible import visible
 
 from .page.text import without_paths
 
@@ -65,7 +66,10 @@ def for_page(figure: Figure) -> str:
 def saved(figure: Figure, kinds: Collection[str] = tuple(FORMATS), **more: Any) -> dict[str, bytes]:
     """The figure in each format, always the same bytes; it is laid out once. more: settings of matplotlib."""
     from matplotlib import rc_context
+    from matplotlib.text import Text
 
+    for text in figure.findobj(Text):  # a name with two dollars is no formula
+        text.set_parse_math(False)  # pyright: ignore[reportAttributeAccessIssue]
     figure.draw_without_rendering()
     found = {}
     with rc_context(_SETTINGS | more):
@@ -196,7 +200,7 @@ def short(name: str, length: int) -> str:
 
     A path on a machine is cut to its last part.
     """
-    name = without_paths(name)
+    name = visible(without_paths(name))
     if len(name) <= length:
         return name
     tail = name[1 - length :]

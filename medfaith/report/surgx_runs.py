@@ -219,6 +219,8 @@ def _check_state(record: Mapping[str, Any], score: str, unscored: tuple[str, ...
     state, value = record["state"], record[score]
     if not isinstance(record["video"], str):
         raise SampleError(column, f"the video {record['video']!r} is not a text")
+    if not isinstance(record.get("cut_at_zero", False), bool):  # logs of earlier versions lack it
+        raise SampleError(column, f"cut_at_zero is {record['cut_at_zero']!r}, not true or false")
     if state != "scored" and state not in unscored:
         raise SampleError(column, f"the state {state!r} is none of scored, {', '.join(unscored)}")
     known = isinstance(value, float | int) and not math.isnan(value)

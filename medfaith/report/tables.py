@@ -25,10 +25,11 @@ _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$",
     "–": "--", "→": r"$\to$", "Δ": r"$\Delta$", "κ": r"$\kappa$", "×": r"$\times$", "±": r"$\pm$", "·": r"$\cdot$",
     "≥": r"$\geq$", "≤": r"$\leq$", "−": "$-$", "|": r"\textbar{}", "…": r"\ldots{}", "“": "``",
-    "”": "''", "\n": " ", "\r": " ",
+    "”": "''", "\n": " ", "⟨": r"$\langle$", "⟩": r"$\rangle$",
+    **dict.fromkeys(map(chr, range(0x2400, 0x2420)), "?"), "␍": " ",  # as `visible` shows control characters
 })  # fmt: skip
 _LONG = 40  # characters of a text from which its column breaks lines
-_FORMULA = re.compile(r"[=+\-@\t]")  # how a cell begins that a spreadsheet runs (OWASP, CSV Injection)
+_FORMULA = re.compile(r"[=+\-@\t\n＝＋－＠]")  # how a cell begins that a spreadsheet runs (OWASP, CSV Injection)
 SEED = 42  # of all resampling, as in Appendix B.5 of CXR-ContraBench
 
 
@@ -150,7 +151,7 @@ class Table:
         titles, rows = self.cells()
         shown = [column for column in self.columns if column.title is not None]
         layout = "".join(_alignment(column, [row[at] for row in rows]) for at, column in enumerate(shown))
-        title, *notes = (part.translate(_LATEX) for part in (self.title, *self._all_notes()))
+        title, *notes = map(_latex, (self.title, *self._all_notes()))
         lines = [
             r"% \usepackage{booktabs}",
             r"\begin{table}",
@@ -206,8 +207,12 @@ def _alignment(column: Column, cells: Sequence[str]) -> str:
     return r"p{0.3\linewidth}" if max(map(len, cells), default=0) > _LONG else "l"
 
 
+def _latex(words: str) -> str:
+    return visible(words).translate(_LATEX)
+
+
 def _latex_row(cells: Sequence[str]) -> str:
-    row = " & ".join(cell.translate(_LATEX) for cell in cells)
+    row = " & ".join(map(_latex, cells))
     return ("{}" if row.startswith(("[", "*")) else "") + row + r" \\"  # the \\ of the line above would take these
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,6 +19,7 @@ from medfaith.evaluate_metrics.localization.pairs import candidate_accuracy, del
 from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.evaluate_metrics.localization.score import score_row, symmetric_kl
 from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
+from medfaith.loaders import limits
 from medfaith.tasks.scoring import SKIPPED, Scorer
 
 Records = Sequence[Mapping[str, Any]]
@@ -111,8 +113,11 @@ def packed(grid: np.ndarray) -> dict[str, Any]:
 
 
 def unpacked(kept: Mapping[str, Any]) -> np.ndarray:
-    """The grid of `packed`, float32."""
-    numbers = zlib.decompress(base64.b64decode(kept["float32"]))
+    """The grid of `packed`, float32. Raises ValueError for more numbers than `limits.MASK_PIXELS` or another shape."""
+    n = math.prod(kept["shape"])
+    if n > limits.MASK_PIXELS:
+        raise ValueError(f"a grid of {n:,} numbers")
+    numbers = zlib.decompressobj().decompress(base64.b64decode(kept["float32"]), 4 * n + 1)  # more are not of it
     return np.frombuffer(numbers, dtype="<f4").reshape(kept["shape"])
 
 

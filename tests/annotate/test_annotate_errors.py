@@ -14,6 +14,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from medfaith.annotate.answers import open_answers, read_errors
 from medfaith.annotate.errors import ErrorSession, failures
+from medfaith.annotate.errors_page import case_html
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
 from medfaith.report.page.cases import cases
@@ -119,6 +120,14 @@ def test_a_person_sorts_in_a_browser(logs: Path, tmp_path: Path):
     assert [(one.annotator, one.category, one.fix) for one in read_errors([out])] == [
         ("annotator", "distractor", "image")
     ] * 2
+
+
+def test_what_a_model_says_is_a_text_on_the_page(tmp_path: Path):
+    evil = "<b>\x1b[31m\u202ered"
+    write_log(tmp_path, evil, [(row, evil) for row, _ in answered("chexpert_presence", 4, 1, 1)])
+    with open_answers(tmp_path / "out.jsonl") as (answers, _):
+        case = case_html(session_of(tmp_path, answers, n=1), 0, ())
+    assert case.count("&lt;b&gt;␛[31m⟨U+202E⟩red") == 2
 
 
 def test_what_cannot_be_sorted_is_refused(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from PIL import Image
+from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian
 
+from medfaith.loaders import images, limits
 from medfaith.loaders.errors import ImageError
-from tests.loaders.image_files import RAMP_8, RAMP_12, open_key, write_dicom
+from tests.loaders.image_files import RAMP_8, RAMP_12, SOURCE, open_key, write_dicom
 
 
 def _write(name, path):
@@ -56,4 +58,28 @@ def test_a_dicom_without_pixels_is_refused(tmp_path):
     del dataset.PixelData
     dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
     with pytest.raises(ImageError, match=r"a\.dcm is truncated, corrupt or unreadable \(\w+: .+\)"):
+        open_key(tmp_path, "a.dcm")
+
+
+@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, DeflatedExplicitVRLittleEndian])
+def test_a_dicom_that_holds_more_than_an_image_is_not_unpacked(tmp_path, monkeypatch, syntax):
+    write_dicom(tmp_path / "a.dcm", RAMP_8, syntax=syntax, DataSetTrailingPadding=bytes(70_000))
+    assert open_key(tmp_path, "a.dcm").size == (16, 16)
+    monkeypatch.setattr(limits, "IMAGE_PIXELS", RAMP_8.size)
+    for read in (images.open_image, images.image_size):
+        with pytest.raises(ImageError, match="a DICOM of more than 66,560 bytes"):
+            read({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
+
+
+def test_a_size_of_nothing_is_none(tmp_path):
+    dataset = write_dicom(tmp_path / "a.dcm", RAMP_8)
+    dataset.Rows = 0
+    dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    with pytest.raises(ImageError, match="16 x 0 pixels"):
+        images.image_size({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
+
+
+def test_levels_that_are_shown_as_one_are_no_image(tmp_path):
+    write_dicom(tmp_path / "a.dcm", RAMP_8, RescaleSlope=0, RescaleIntercept=0)
+    with pytest.raises(ImageError, match=r"the levels from 0\.0 to 0\.0 are one"):
         open_key(tmp_path, "a.dcm")

@@ -72,6 +72,8 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("contrabench", "cannot be read (KeyError: 'id'", put("doc", id=KeyError)),
     ("contrabench", "cannot be read", put("doc", id=7)),
     ("contrabench", "cannot be read (KeyError: 'filter'", put(filter=KeyError)),
+    ("contrabench", "cannot be read (KeyError: 0", put(resps=[{"a": 1}])),
+    ("contrabench", "cannot be read (OverflowError", put("doc", n_rows_skipped=math.inf)),
     ("contrabench", "column 'doc.answer': 3 is no index", put("doc", answer=3)),
     ("contrabench", "column 'doc.negated': '1' is no index", put("doc", negated="1")),
     ("contrabench", "column 'doc.options'", put("doc", options=[1, 2, 3])),
@@ -103,6 +105,8 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("frames", "ac is nan in the state scored", put(LOOK, ac=NAN)),
     ("frames", "aa is 1.5", put(LOOK, aa=1.5)),
     ("frames", "ac is 'high'", put(LOOK, ac="high")),
+    ("frames", "cannot be read (OverflowError", put(LOOK, ac=10**400)),
+    ("frames", "cut_at_zero is None", put(LOOK, cut_at_zero=None)),
     ("frames", "the video 41 is not a text", put(LOOK, video=41)),
     ("frames", "f1", put(f1="")),
     ("frames", "cannot be read", put(filtered_resps=[])),
@@ -119,6 +123,7 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("actions", "the rank 0 of the level missed", put(SEEN, level="missed")),
     ("actions", "coverage.seen", put(SEEN, triplet=CLIP)),
     ("actions", "is not a record of RAS", put(SEEN, null="no")),
+    ("actions", "cut_at_zero is -inf", put(SEEN, cut_at_zero=-math.inf)),
     ("actions", "ras is -0.5", put(SEEN, ras=-0.5)),
     ("actions", "0 numbers; expected one for each of the 100", put("coverage", scores=[NAN])),
     ("actions", "is none of the frame's triplets", occluded(triplet=NULL)),
@@ -143,8 +148,10 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("wrong_lung", "auroc is True", put(VALUES, auroc=True)),
     ("wrong_lung", "auroc is 0.5 in the state without_map", put(ROW, state="without_map")),
     ("wrong_lung", "'delta_auroc.attention': cannot be read", attention("everywhere")),
-    ("wrong_lung", "cannot be read (Error", attention({"shape": [1, 1], "float32": "eJwL"})),
+    ("wrong_lung", "cannot be read (cannot reshape", attention({"shape": [1, 1], "float32": "eJwL"})),
     ("wrong_lung", "cannot be read (cannot", attention(packed(np.ones((1, 2))) | {"shape": [3]})),
+    ("wrong_lung", "a grid of 10,000,000,000 numbers", attention(packed(np.ones((1, 2))) | {"shape": [10**5, 10**5]})),
+    ("wrong_lung", "cannot be read (buffer size", attention(packed(np.ones((5000, 1))) | {"shape": [1, 1]})),
     ("wrong_lung", "attention that sums to 2", attention(packed(np.ones((1, 2))))),
     ("wrong_lung", "'delta_auroc': '' is not the row", put(delta_auroc="")),
     ("wrong_lung", "cannot be read (KeyError: 'id')", put("doc", id=KeyError)),
@@ -189,6 +196,13 @@ LINES: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
 def test_broken_lines_are_named(tmp_path, case):
     change, words = LINES[case]
     refused(change_lines(WRITE["contrabench"](tmp_path), change), words, "what to do")
+
+
+def test_other_ends_of_lines_and_a_byte_order_mark_are_read(tmp_path):
+    path = write_log(tmp_path, "m", answered("chexpert_presence", 5, 1, 2, unread=1))
+    said = write_report([path])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b'{"doc"', b'{\r"doc"').replace(b"\n", b"\r\n"))
+    assert write_report([path], html=tmp_path / "page.html") == said
 
 
 @pytest.mark.parametrize("log", WRITE)

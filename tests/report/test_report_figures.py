@@ -134,6 +134,15 @@ def chart_logs(folder: Path) -> None:
     write_wrong_lung(folder / "b", "random_boxes", [row, changed(row, "random_boxes", auroc=0.75)], model="b")
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")  # the font has no signs for control characters
+def test_a_name_is_a_text_and_no_formula():
+    figure = figure_of(2, styles_of(["$no{$\x1b\0"]))
+    figure.subplots().set_yticks([0], ["a$\\no{$"])
+    svg = saved(figure, ["svg"], **{"svg.fonttype": "none"})["svg"].decode()
+    assert ">$no{$␛␀</text>" in svg
+    assert r">a$\no{$</text>" in svg
+
+
 def test_bars_show_the_changes(tmp_path):
     chart_logs(tmp_path)
     models = score_models(read_results([tmp_path]).wrong_lung)

@@ -54,6 +54,18 @@ def test_markdown_has_neither_html_nor_links_of_others_and_csv_no_formula(evil, 
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t"))]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (r"\<img src=x>", r"\<img src=x>"),  # it is escaped, as it comes
+        (r"\\<img src=x>", r"\\\<img src=x>"),
+        ("x\n\n[a]: javascript:alert(1)\n\n[a]", "x\n\n[a]\\: javascript:alert(1)\n\n[a]"),
+    ],
+)
+def test_markdown_escapes_what_its_own_signs_would_set_free(text, shown):
+    assert in_markdown(text) == shown
+
+
 @pytest.mark.parametrize("text", ["a < b, p<0.05", "[0.1, 0.2] (n=3)", "Größe ≥ 5 – “x”", "two\nlines"])
 def test_what_is_harmless_stays_as_it_is(text):
     assert visible(text) == in_markdown(text) == text

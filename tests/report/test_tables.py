@@ -46,6 +46,7 @@ def test_latex_shows_what_markdown_shows():
         ("“X” → Δ < 1 | a\nb", r"``X'' $\to$ $\Delta$ $<$ 1 \textbar{} a b"),
         ("[x] m", "{}[x] m"),  # the end of the line above would take it for an option
         ("*m", "{}*m"),
+        ("a\x1b[31m\u202e\rb", r"a?[31m$\langle$U+202E$\rangle$ b"),  # what a terminal would run
     ],
 )
 def test_latex_takes_no_text_for_a_command(name, cell):
@@ -56,7 +57,8 @@ def test_latex_takes_no_text_for_a_command(name, cell):
     ("value", "cell"),
     [
         ("=1+2", "'=1+2"), ("@cf/meta/llama", "'@cf/meta/llama"), ("+cmd", "'+cmd"), ("-2+3", "'-2+3"),
-        ("\ta", "'\ta"), ("a\r\nb\rc", "a\nb\nc"), ("m=1", "m=1"), ("'=1", "'=1"), ("", ""),
+        ("\ta", "'\ta"), ("\n=1", "'\n=1"), ("＝1", "'＝1"),
+        ("a\r\nb\rc", "a\nb\nc"), ("m=1", "m=1"), ("'=1", "'=1"), ("", ""),
         ("-0.5", "-0.5"), ("+2", "+2"), (-0.5, "-0.5"), (-3, "-3"), (None, ""), (float("nan"), ""),
     ],
 )  # fmt: skip

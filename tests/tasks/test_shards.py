@@ -136,6 +136,21 @@ def log_of(folder: Path) -> Path:
     return path
 
 
+def forged(pattern: str, change):
+    """Changes a file of each shard, and its SHA-256 in the marker."""
+
+    def forge(folder: Path) -> None:
+        for number in "12":
+            (path,) = (folder / number).rglob(pattern)
+            marker, before = folder / number / shard_marker.NAME, hashlib.sha256(path.read_bytes()).hexdigest()
+            path.write_text(change(path.read_text()))
+            after = hashlib.sha256(path.read_bytes()).hexdigest()
+            assert after != before
+            marker.write_text(marker.read_text().replace(before, after))
+
+    return forge
+
+
 BROKEN = "is no marker of a shard"
 REFUSED = [  # what is done to two shards, and what is said then
     (lambda folder: shutil.rmtree(folder / "2"), ["shard 2/2 is missing", "medfaith eval --shard 2/2"]),
@@ -156,8 +171,18 @@ REFUSED = [  # what is done to two shards, and what is said then
     (changed("shard", to=[0, 2]), ["shard.json: ", BROKEN]),
     (changed("shard", to="x"), ["shard.json: ", BROKEN]),
     (changed("rows", to=[]), ["shard.json: ", BROKEN]),
-    (changed("results", to=["/etc/passwd", "0"]), ["shard.json: ", "outside of the folder"]),
-    (changed("results", to=["../1/shard.json", "0"]), ["shard.json: ", "outside of the folder"]),
+    (changed("results", to=["/etc/passwd", "0"]), ["shard.json: ", "is no file of the folder"]),
+    (changed("results", to=["../1/shard.json", "0"]), ["shard.json: ", "is no file of the folder"]),
+    (changed("results", to=["\0", "0"]), ["shard.json: ", "is no file of the folder"]),
+    (changed("shard", to=[float("inf"), 2]), ["shard.json: ", BROKEN, "OverflowError"]),
+    (
+        forged("results_*", lambda text: text.replace('"config": {', '"config": [], "": {', 1)),
+        ["/2: the shards' results"],
+    ),
+    (
+        forged("samples_*", lambda text: text.replace('"n_improved": ', '"n_improved": "x", "": ')),
+        ["cannot be put together"],
+    ),
     (lambda folder: (folder / "2/shard.json").write_text("{"), ["shard.json: cannot be read as JSON"]),
     (lambda folder: log_of(folder).unlink(), ["samples_medfaith", "cannot be read (No such file"]),
     (lambda folder: log_of(folder).write_text("x\n"), ["samples_medfaith", "is not what the shard wrote"]),

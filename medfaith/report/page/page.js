@@ -45,7 +45,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 const rowsOf = (table) => [table.tHead.rows[0], ...table.tBodies[0].rows].map(cellsOf);
 // A spreadsheet would run a cell that begins like a formula.
 const csvCell = (text) => {
-  const safe = /^[=+\-@\t\r]/.test(text) && !/^[+\-]?[\d.,]+$/.test(text) ? "'" + text : text;
+  const safe = /^[=+\-@\t\r\n＝＋－＠]/.test(text) && !/^[+\-]?[\d.,]+$/.test(text) ? "'" + text : text;
   return /[",\n]/.test(safe) ? '"' + safe.replace(/"/g, '""') + '"' : safe;
 };
 // As tables.py writes them.
@@ -53,12 +53,15 @@ const LATEX = {
   "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "–": "--",
   "→": "$\\to$", "Δ": "$\\Delta$", "κ": "$\\kappa$", "×": "$\\times$", "±": "$\\pm$", "·": "$\\cdot$", "≥": "$\\geq$",
   "≤": "$\\leq$", "−": "$-$", "|": "\\textbar{}", "…": "\\ldots{}", "“": "``", "”": "''", "\n": " ", "\r": " ",
+  "⟨": "$\\langle$", "⟩": "$\\rangle$",
 };
 const latexCell = (text) => [...text].map((sign) => LATEX[sign] || ("{}$&#_%".includes(sign) ? "\\" + sign : sign)).join("");
 
+const markdownCell = (text) => text.replace(/\\/g, "\\\\").replace(/\||<(?=[A-Za-z\/!?])/g, "\\$&").replace(/\](?=[(:])/g, "]\\").replace(/\n/g, " ");
+
 const WRITE = {
   markdown(rows) {
-    const line = (cells) => "| " + cells.map((cell) => cell.replace(/\\/g, "\\\\").replace(/\|/g, "\\|").replace(/\n/g, " ")).join(" | ") + " |";
+    const line = (cells) => "| " + cells.map(markdownCell).join(" | ") + " |";
     return [line(rows[0]), "|" + "---|".repeat(rows[0].length), ...rows.slice(1).map(line)].join("\n");
   },
   csv: (rows) => rows.map((cells) => cells.map(csvCell).join(",")).join("\n"),
