@@ -94,12 +94,13 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
             if not settings and not kind.holds(sample):
                 return []
             try:
-                response = _response(sample)  # so that `responses` finds one in each line
                 if file.rows is not None and not _counts(sample["doc"], file.rows):
                     left_out.add(sample["doc"]["id"])
+                    _response(sample)  # `responses` finds one in each line
                     continue
                 setting = kind.setting(sample["doc"], file.task)
                 settings.setdefault(setting, kind()).add(sample)
+                response = _response(sample)
                 if shown := sample["doc"].get(VIEWS):
                     views.setdefault(setting, {})[sample["doc"]["id"]] = sys.intern(str(shown))
                 if sample["doc"].get(OUTCOME) == UNANSWERED:
