@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 from ..loaders.errors import InputError, MedfaithError
 from ..loaders.progress import Progress
@@ -20,6 +23,7 @@ from ..loaders.progress import Progress
 WITHIN = 20  # seconds in which a scheduler answers and has a worker
 IDLE = 20  # seconds after which a process without work ends, also where this one was killed
 GPU = {"GPU": 1}
+_QUIET = "ignore:resource_tracker:UserWarning"  # of processes: it tells of what one had that Ctrl-C has ended
 _PROCESSES = threading.Lock()  # they serve one job at a time: threads that write splits may ask for them at once
 
 Task = TypeVar("Task")
@@ -121,15 +125,39 @@ def _by_processes(work: Callable[[Any], Any], tasks: Iterator[Any], count: int) 
     from joblib.externals.loky.process_executor import TerminatedWorkerError
     from joblib.parallel import LokyBackend
 
-    with _PROCESSES:
+    with _PROCESSES, mock.patch.dict(os.environ, PYTHONWARNINGS=_QUIET):
         try:
-            # Level 0 below threads, too: joblib fears a fork there, which this is not, and would do the tasks in turn.
-            yield _parallel(work, tasks, n_jobs=count, backend=LokyBackend(nesting_level=0, idle_worker_timeout=IDLE))
+            with _deaf_to_ctrl_c():
+                # Level 0 below threads, too: joblib fears a fork there, which this is not, and would do the tasks in
+                # turn.
+                backend = LokyBackend(nesting_level=0, idle_worker_timeout=IDLE)
+                results = _parallel(work, tasks, n_jobs=count, backend=backend)
+            with closing(results):
+                yield results
         except TerminatedWorkerError:
             raise MedfaithError(
                 "a worker process was ended from outside; nothing was changed\n  what to do: most often memory was "
                 f"short: give fewer than --workers {count}, and build again"
             ) from None
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that are started in here do not hear Ctrl-C, of which each would show a traceback: this one ends them.
+
+    It hears of Ctrl-C afterwards itself.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing.resource_tracker import ensure_running
+
+    ensure_running()  # before: its start lets Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -8,14 +8,12 @@ import io
 import json
 import shlex
 import shutil
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from joblib import cpu_count
-from tqdm import tqdm
 
 from medfaith import cards
 from medfaith.audit.figures import audited
@@ -124,7 +122,6 @@ def _attending(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
 
 def _quietly(job: Callable[..., Any], *given: Any) -> Any:
     """The job's result without what lm-eval shows meanwhile: one bar over all jobs says as much."""
-    tqdm.set_lock(threading.RLock())  # tqdm's own lies between processes, and is told of after Ctrl-C
     with contextlib.redirect_stderr(io.StringIO()):
         return job(*given)
 

@@ -52,6 +52,10 @@ def pid(task: range) -> list[int]:
     return [os.getpid()] * len(task)
 
 
+def deaf(task: range) -> list[int]:
+    return [signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())] * len(task)
+
+
 def scenes_or_killed(marker: Path, task: Any, **how: Any) -> Any:
     """In the place of `_scenes`: ends its process at a task of 4 pictures, once."""
     if len(task[0]) == 4 and not marker.exists():
@@ -63,6 +67,11 @@ def scenes_or_killed(marker: Path, task: Any, **how: Any) -> Any:
 def done(workers: Workers, work: Callable[[range], list[int]] = squares, **how: Any) -> list[int]:
     with workers.each(work, iter(TASKS), title="squares", unit="numbers", total=23, **how) as results:
         return [square for of_task in results for square in of_task]
+
+
+def test_only_the_process_that_gives_the_work_hears_ctrl_c():
+    """Else each of the others shows a traceback."""
+    assert (done(Workers(2), deaf), done(Workers(1), deaf)) == ([True] * 23, [False] * 23)
 
 
 @pytest.mark.parametrize("count", [1, 2])
