@@ -27,6 +27,7 @@ class Verdict:
     """One split, verified.
 
     problems: what is wrong with the rows themselves or differs from build.json; empty when the split is sound.
+    summary: as `summarise` gives it; of a split whose columns are not the schema's only how many rows there are.
     reference: "equal", "differs", or "none" where no reference was built with the same arguments.
     same_labels: whether the reference was made from the very same label files, so that "differs" is a fault.
     """
@@ -67,7 +68,7 @@ def verify_repository(
         config, split = key.split("/")
         family = families(config)
         table, problems = _read_split(folder, config, split, family)
-        summary = summarise(table, family.counted) if not problems else recorded
+        summary = {"rows": table.num_rows} if problems else summarise(table, family.counted)
         problems += [
             f"{k}: {recorded.get(k)} recorded, {summary[k]} found" for k in summary if summary[k] != recorded.get(k)
         ]
@@ -81,7 +82,7 @@ def verify_repository(
                 split,
                 summary,
                 tuple(problems),
-                "none" if expected is None else "equal" if expected["sha256"] == summary["sha256"] else "differs",
+                "none" if expected is None else "equal" if expected["sha256"] == summary.get("sha256") else "differs",
                 reference is not None and _label_hashes(reference) <= _label_hashes(record),
             )
         )
@@ -174,7 +175,7 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
     files = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
     if not files:
         raise InputError(folder / config, f"no Parquet file of split {split!r}", action=REBUILD)
-    expected = int(total) if (total := files[0].stem.rsplit("-", 1)[1]).isdigit() else 0
+    expected = int(total) if (total := files[0].stem.rsplit("-", 1)[1]).isdecimal() else 0
     if len(files) != expected:
         raise InputError(
             folder / config, f"{len(files)} of {expected} Parquet files of split {split!r}", action=REBUILD
@@ -184,6 +185,7 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
         for path in files:
             limits.require_file(path)
         table = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
+        table.validate(full=True)  # a text may be no UTF-8
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(files[0], f"is no readable Parquet ({str(error).splitlines()[0]})", action=REBUILD) from None
     if not table.schema.equals(schema, check_metadata=False):
