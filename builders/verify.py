@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from .write import RECORD, Family, summarise
 
 REBUILD = "build it again with medfaith build"
 _KEY = re.compile("[0-9a-f]{64}")
+_EXPORT = re.compile(r"[\w-]+/[\w-]+\.jsonl")  # below the folder, whoever copies it
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,20 @@ def verify_repository(
     extra = {f"{p.parent.name}/{p.name.split('-')[0]}" for p in folder.glob("*/*.parquet")} - listed
     if extra:
         raise InputError(folder, f"holds {', '.join(sorted(extra))}, which {RECORD} does not list", action=REBUILD)
+    for name, digest in record.get("exports", {}).items():
+        _check_export(folder / name, digest)
     return verdicts
+
+
+def _check_export(path: Path, digest: str) -> None:
+    try:
+        limits.require_file(path)
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
+    if found != digest:
+        raise InputError(path, f"is not what {RECORD} lists", expected=f"SHA-256 {digest}", action=REBUILD)
 
 
 def _shown(folder: Path, splits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -126,20 +141,27 @@ def arguments(folder: Path) -> Mapping[str, Any]:
 def faults_of_record(record: Any) -> list[str]:
     """What of a build.json is missing or not as medfaith build writes it: the names of its entries; none if all is.
 
-    >>> faults_of_record({"benchmark": "b", "source": "s", "seed": 0, "arguments": {}, "sources": {"s": {"files": {}}}})
+    >>> about = {"benchmark": "b", "source": "s", "seed": 0, "arguments": {}}
+    >>> faults_of_record(about | {"sources": {"s": {"version": "1", "files": {}}}})
     ['splits']
     """
     shape = {"benchmark": str, "source": str, "seed": int, "arguments": dict, "sources": dict, "splits": dict}
     wrong = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
     if not wrong:
+        wrong += [k for k in ("skipped", "exports") if not isinstance(record.get(k, {}), dict)]
+        wrong += [] if wrong else [f"exports/{k}" for k in record.get("exports", {}) if not _EXPORT.fullmatch(k)]
+        wrong += ["arguments/motion"] if not isinstance(record["arguments"].get("motion") or {}, dict) else []
         described = {record["source"]: None} | record["sources"]
-        wrong += [f"sources/{k}" for k, v in described.items() if not _has_dict(v, "files")]
-        listed = {k: v["files"] for k, v in described.items() if _has_dict(v, "files")}
+        wrong += [f"sources/{k}" for k, v in described.items() if not _has(v, "files", dict)]
+        wrong += [f"sources/{k}/version" for k, v in record["sources"].items() if not _has(v, "version", str)]
+        listed = {k: v["files"] for k, v in described.items() if _has(v, "files", dict)}
         wrong += [
             f"sources/{k}/files" for k, v in listed.items() if not all(isinstance(one, str) for one in v.values())
         ]
         wrong += [] if _are_keys(record.get(KEYS, {})) else [KEYS]
-        wrong += [f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_dict(v, "counts")]
+        wrong += [
+            f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has(v, "counts", dict)
+        ]
     return wrong
 
 
@@ -159,8 +181,8 @@ def _are_keys(keys: Any) -> bool:
     return isinstance(keys, dict) and all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys.values())
 
 
-def _has_dict(value: Any, key: str) -> bool:
-    return isinstance(value, dict) and isinstance(value.get(key), dict)
+def _has(value: Any, key: str, kind: type) -> bool:
+    return isinstance(value, dict) and isinstance(value.get(key), kind)
 
 
 def _comparable(reference: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
