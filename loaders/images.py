@@ -185,6 +185,9 @@ def _size_of_picture(path: Path) -> tuple[int, int]:
 def _read_picture(path: Path) -> Image.Image:
     """A jpg or png as 8-bit L or RGB."""
     with _open_picture(path) as image:
+        if image.format != "PNG" and _n_scans(path) > limits.JPEG_SCANS:
+            found = f"a jpg of more than {limits.JPEG_SCANS} scans"
+            raise _CannotOpenError(found, "no program writes so many: check the file")
         if image.mode.startswith("I"):  # 16-bit grey
             values = np.asarray(image)
             return Image.fromarray(_map_levels(values, lambda levels: _to_unit(levels, _range_used(levels))))
@@ -192,6 +195,12 @@ def _read_picture(path: Path) -> Image.Image:
             black = Image.new("RGBA", image.size, (0, 0, 0, 255))
             return Image.alpha_composite(black, image.convert("RGBA")).convert("RGB")
         return image.convert("RGB")
+
+
+def _n_scans(path: Path) -> int:
+    """How often a jpg goes over its pixels, at most: the mark of a scan stands in no compressed data."""
+    with path.open("rb") as file:
+        return sum(piece.count(b"\xff\xda") for piece in iter(lambda: file.read(1 << 20), b""))
 
 
 def _frame_of(ref: Mapping[str, str]) -> tuple[ModuleType, int] | None:

@@ -71,6 +71,17 @@ def test_a_dicom_that_holds_more_than_an_image_is_not_unpacked(tmp_path, monkeyp
             read({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
 
 
+def test_a_jpg_of_scans_without_end_is_refused(tmp_path):
+    path = tmp_path / "a.jpg"
+    Image.fromarray(RAMP_8).save(path, progressive=True)
+    assert open_key(tmp_path, "a.jpg").size == (16, 16)
+    whole = path.read_bytes()
+    last = whole[whole.rindex(b"\xff\xda") : -2]
+    path.write_bytes(whole[:-2] + last * limits.JPEG_SCANS + whole[-2:])
+    with pytest.raises(ImageError, match="a jpg of more than 200 scans"):
+        open_key(tmp_path, "a.jpg")
+
+
 def test_a_size_of_nothing_is_none(tmp_path):
     dataset = write_dicom(tmp_path / "a.dcm", RAMP_8)
     dataset.Rows = 0
