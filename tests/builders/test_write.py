@@ -262,7 +262,7 @@ def test_verify_refuses_a_broken_build(folder, change, words):
         ({"benchmark": []}, "benchmark"), ({"splits": []}, "splits"), ({"splits": {"x": {}}}, "splits/x"),
         ({"splits": {"a/b/c": {}}}, "splits/a/b/c"), ({"splits": {"c/train": 5}}, "splits/c/train"),
         ({"sources": []}, "sources"), ({"sources": {"s": {}}}, "sources/s"),
-        ({"source": "s", "sources": {"s": {"files": {}}}}, "sources/s/version"), ({"skipped": None}, "skipped"),
+        ({"source": "s", "sources": {"s": {"files": {}}}}, "sources/s/version"), ({"skipped": None}, "skipped"), ({"skipped": {"x": None}}, "skipped/x"),
         ({"arguments": {"motion": "raft"}}, "arguments/motion"), ({"exports": []}, "exports"),
         ({"exports": {"../../a.jsonl": "0" * 64}}, "exports/../../a.jsonl"),
     ],
