@@ -163,6 +163,10 @@ def test_a_brand_that_is_no_text_matters_nothing_and_another_format_or_frames_wi
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"ftypisom", b"ftyp\xff\xff\xff\xff"))
     assert (cholec80.count_frames(path), cholec80.open_frame(path, 0).size) == (3, SIZE)
+    path.write_bytes(whole.replace(b"avc1", b"????"))
+    with pytest.raises(InputError, match=DAMAGED):
+        cholec80.count_frames(path)
+    path.write_bytes(whole)
     monkeypatch.setattr(limits, "IMAGE_PIXELS", SIZE[0] * SIZE[1] - 1)
     for read in (cholec80.open_frame, cholec80.frame_size):
         with pytest.raises(InputError, match=rf"video01\.mp4: frames of {SIZE[0]} x {SIZE[1]} pixels"):
