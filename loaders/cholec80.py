@@ -186,9 +186,7 @@ def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoS
         with av.open(path, format="mp4", metadata_errors="replace") as container:
             # A stream of a codec that is not known has no context, whatever PyAV's types say.
             if not container.streams.video or not container.streams.video[0].codec_context:
-                raise InputError(
-                    path, "holds no video that decodes", expected="an mp4 of Cholec80", action=ACTION
-                )
+                raise InputError(path, "holds no video that decodes", expected="an mp4 of Cholec80", action=ACTION)
             stream = container.streams.video[0]
             rate = stream.average_rate
             if rate is None or abs(rate - FPS) > FPS_TOLERANCE:
