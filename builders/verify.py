@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from .write import RECORD, Family, summarise
 
 REBUILD = "build it again with medfaith build"
 _KEY = re.compile("[0-9a-f]{64}")
+_EXPORT = re.compile(r"[\w-]+/[\w-]+\.jsonl")  # below the folder, whoever copies it
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Verdict:
     """One split, verified.
 
     problems: what is wrong with the rows themselves or differs from build.json; empty when the split is sound.
+    summary: as `summarise` gives it; of a split whose columns are not the schema's only how many rows there are.
     reference: "equal", "differs", or "none" where no reference was built with the same arguments.
     same_labels: whether the reference was made from the very same label files, so that "differs" is a fault.
     """
@@ -67,7 +70,7 @@ def verify_repository(
         config, split = key.split("/")
         family = families(config)
         table, problems = _read_split(folder, config, split, family)
-        summary = summarise(table, family.counted) if not problems else recorded
+        summary = {"rows": table.num_rows} if problems else summarise(table, family.counted)
         problems += [
             f"{k}: {recorded.get(k)} recorded, {summary[k]} found" for k in summary if summary[k] != recorded.get(k)
         ]
@@ -81,7 +84,7 @@ def verify_repository(
                 split,
                 summary,
                 tuple(problems),
-                "none" if expected is None else "equal" if expected["sha256"] == summary["sha256"] else "differs",
+                "none" if expected is None else "equal" if expected["sha256"] == summary.get("sha256") else "differs",
                 reference is not None and _label_hashes(reference) <= _label_hashes(record),
             )
         )
@@ -89,7 +92,20 @@ def verify_repository(
     extra = {f"{p.parent.name}/{p.name.split('-')[0]}" for p in folder.glob("*/*.parquet")} - listed
     if extra:
         raise InputError(folder, f"holds {', '.join(sorted(extra))}, which {RECORD} does not list", action=REBUILD)
+    for name, digest in record.get("exports", {}).items():
+        _check_export(folder / name, digest)
     return verdicts
+
+
+def _check_export(path: Path, digest: str) -> None:
+    try:
+        limits.require_file(path)
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
+    if found != digest:
+        raise InputError(path, f"is not what {RECORD} lists", expected=f"SHA-256 {digest}", action=REBUILD)
 
 
 def _shown(folder: Path, splits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -125,20 +141,27 @@ def arguments(folder: Path) -> Mapping[str, Any]:
 def faults_of_record(record: Any) -> list[str]:
     """What of a build.json is missing or not as medfaith build writes it: the names of its entries; none if all is.
 
-    >>> faults_of_record({"benchmark": "b", "source": "s", "seed": 0, "arguments": {}, "sources": {"s": {"files": {}}}})
+    >>> about = {"benchmark": "b", "source": "s", "seed": 0, "arguments": {}}
+    >>> faults_of_record(about | {"sources": {"s": {"version": "1", "files": {}}}})
     ['splits']
     """
     shape = {"benchmark": str, "source": str, "seed": int, "arguments": dict, "sources": dict, "splits": dict}
     wrong = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
     if not wrong:
+        wrong += [k for k in ("skipped", "exports") if not isinstance(record.get(k, {}), dict)]
+        wrong += [] if wrong else [f"exports/{k}" for k in record.get("exports", {}) if not _EXPORT.fullmatch(k)]
+        wrong += ["arguments/motion"] if not isinstance(record["arguments"].get("motion") or {}, dict) else []
         described = {record["source"]: None} | record["sources"]
-        wrong += [f"sources/{k}" for k, v in described.items() if not _has_dict(v, "files")]
-        listed = {k: v["files"] for k, v in described.items() if _has_dict(v, "files")}
+        wrong += [f"sources/{k}" for k, v in described.items() if not _has(v, "files", dict)]
+        wrong += [f"sources/{k}/version" for k, v in record["sources"].items() if not _has(v, "version", str)]
+        listed = {k: v["files"] for k, v in described.items() if _has(v, "files", dict)}
         wrong += [
             f"sources/{k}/files" for k, v in listed.items() if not all(isinstance(one, str) for one in v.values())
         ]
         wrong += [] if _are_keys(record.get(KEYS, {})) else [KEYS]
-        wrong += [f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_dict(v, "counts")]
+        wrong += [
+            f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has(v, "counts", dict)
+        ]
     return wrong
 
 
@@ -148,7 +171,8 @@ def _read_record(folder: Path) -> dict[str, Any]:
         record = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES).decode())
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
-    if wrong := faults_of_record(record):
+    wrong = faults_of_record(record)  # a published one may have signs in place of counts
+    if wrong := wrong or [f"skipped/{k}" for k, n in record.get("skipped", {}).items() if not isinstance(n, int)]:
         raise InputError(path, f"{', '.join(wrong)} is missing or not what medfaith build writes", action=REBUILD)
     return record
 
@@ -158,8 +182,8 @@ def _are_keys(keys: Any) -> bool:
     return isinstance(keys, dict) and all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys.values())
 
 
-def _has_dict(value: Any, key: str) -> bool:
-    return isinstance(value, dict) and isinstance(value.get(key), dict)
+def _has(value: Any, key: str, kind: type) -> bool:
+    return isinstance(value, dict) and isinstance(value.get(key), kind)
 
 
 def _comparable(reference: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
@@ -174,7 +198,7 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
     files = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
     if not files:
         raise InputError(folder / config, f"no Parquet file of split {split!r}", action=REBUILD)
-    expected = int(total) if (total := files[0].stem.rsplit("-", 1)[1]).isdigit() else 0
+    expected = int(total) if (total := files[0].stem.rsplit("-", 1)[1]).isdecimal() else 0
     if len(files) != expected:
         raise InputError(
             folder / config, f"{len(files)} of {expected} Parquet files of split {split!r}", action=REBUILD
@@ -184,6 +208,7 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
         for path in files:
             limits.require_file(path)
         table = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
+        table.validate(full=True)  # a text may be no UTF-8
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(files[0], f"is no readable Parquet ({str(error).splitlines()[0]})", action=REBUILD) from None
     if not table.schema.equals(schema, check_metadata=False):

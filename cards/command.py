@@ -43,9 +43,9 @@ def roots(record: Mapping[str, Any]) -> list[str]:
 
 def _motion(recorded: Mapping[str, Any] | None) -> Iterator[str]:
     """Of `MotionOptions.recorded`: what the flow was is recorded, and where its files lay is not."""
-    if recorded is None:
+    if not recorded:
         return
-    yield from ("--flow", "FLOW" if recorded["flow"] == "files" else "raft")
+    yield from ("--flow", "FLOW" if recorded.get("flow") == "files" else "raft")
     for name, one in declared(MotionOptions).items():
         yield from _option(one.flag, recorded.get(name) if name != "flow" else None)
 

@@ -76,7 +76,7 @@ def sections(publication: Publication, repo_id: str) -> dict[str, str]:
         "Maintenance": f"{MAINTENANCE} {issues()}.",
         "Citation": _citation(publication.record["benchmark"]),
         "Contact": f"Questions, errors, requests to take something down: {issues()}. Rows were built by medfaith "
-        f"{publication.record['medfaith']}, this card was written by medfaith {version()}.",
+        f"{publication.record.get('medfaith')}, this card was written by medfaith {version()}.",
     }
 
 

@@ -182,14 +182,20 @@ def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoS
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", action=ACTION) from None
     try:
-        with av.open(path) as container:
-            if not container.streams.video:
-                raise InputError(path, "holds no video", expected="an mp4 of Cholec80", action=ACTION)
+        # No other format, as a playlist that names further files; and what a title is written in does not matter.
+        with av.open(path, format="mp4", metadata_errors="replace") as container:
+            # A stream of a codec that is not known has no context, whatever PyAV's types say.
+            if not container.streams.video or not container.streams.video[0].codec_context:
+                raise InputError(path, "holds no video that decodes", expected="an mp4 of Cholec80", action=ACTION)
             stream = container.streams.video[0]
             rate = stream.average_rate
             if rate is None or abs(rate - FPS) > FPS_TOLERANCE:
                 found = f"runs at {float(rate):.2f} frames a second" if rate else "does not say how fast it runs"
                 raise InputError(path, found, expected=f"{FPS} frames a second", action=ACTION)
+            if stream.width * stream.height > limits.IMAGE_PIXELS:
+                found, most = f"frames of {stream.width} x {stream.height} pixels", f"at most {limits.IMAGE_PIXELS:,}"
+                raise InputError(path, found, expected=most, action=ACTION)
+            stream.codec_context.options = {"max_pixels": str(limits.IMAGE_PIXELS)}  # whatever its frames say then
             yield container, stream
     except av.FFmpegError as error:  # pyright: ignore[reportPrivateImportUsage]
         raise InputError(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -185,6 +186,8 @@ def _size_of_picture(path: Path) -> tuple[int, int]:
 def _read_picture(path: Path) -> Image.Image:
     """A jpg or png as 8-bit L or RGB."""
     with _open_picture(path) as image:
+        if image.format != "PNG":
+            _check_scans(path)
         if image.mode.startswith("I"):  # 16-bit grey
             values = np.asarray(image)
             return Image.fromarray(_map_levels(values, lambda levels: _to_unit(levels, _range_used(levels))))
@@ -192,6 +195,15 @@ def _read_picture(path: Path) -> Image.Image:
             black = Image.new("RGBA", image.size, (0, 0, 0, 255))
             return Image.alpha_composite(black, image.convert("RGBA")).convert("RGB")
         return image.convert("RGB")
+
+
+def _check_scans(path: Path) -> None:
+    """Of a jpg, or of a DICOM with one inside. The mark of a scan stands in no compressed data."""
+    with path.open("rb") as file:
+        n_scans = sum(piece.count(b"\xff\xda") for piece in iter(lambda: file.read(1 << 20), b""))
+    if n_scans > limits.JPEG_SCANS:
+        found = f"a jpg of more than {limits.JPEG_SCANS} scans"
+        raise _CannotOpenError(found, "no program writes so many: check the file")
 
 
 def _frame_of(ref: Mapping[str, str]) -> tuple[ModuleType, int] | None:
@@ -257,6 +269,7 @@ def _read_dicom(path: Path) -> Image.Image:
         raise _CannotOpenError(found, "radiographs have at most 16: check that the file is one")
     _check_size(int(dataset.Columns), int(dataset.Rows))
     _check_decoder(dataset)
+    _check_inside(dataset, path)
     stored = pixel_array(dataset)  # YBR colour arrives here as RGB
     if dataset.PhotometricInterpretation == "PALETTE COLOR":
         stored = apply_color_lut(stored, dataset)[..., :3]
@@ -281,6 +294,20 @@ def _check_decoder(dataset: Dataset) -> None:
         needed = "; ".join(decoder.missing_dependencies)
         found = f"compressed as {syntax.name}, and no decoder for that is installed ({needed})"
         raise _CannotOpenError(found, "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg")
+
+
+def _check_inside(dataset: Dataset, path: Path) -> None:
+    """What is compressed inside a DICOM has a size of its own, and the decoder of JPEG 2000 goes by that."""
+    from pydicom.encaps import get_frame
+    from pydicom.uid import JPEG2000TransferSyntaxes, JPEGTransferSyntaxes
+
+    syntax = dataset.file_meta.TransferSyntaxUID
+    if syntax in JPEG2000TransferSyntaxes:
+        frame = get_frame(dataset.PixelData, 0, number_of_frames=1)
+        with Image.open(BytesIO(frame), formats=("JPEG2000",)) as image:
+            _check_size(*image.size)
+    elif syntax in JPEGTransferSyntaxes:
+        _check_scans(path)
 
 
 def _map_levels(stored: np.ndarray, display: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -17,6 +17,7 @@ TABLE_BYTES = 1 << 32  # of an unpacked csv: the largest, of CheXpert and MIMIC-
 MASK_PIXELS = 1 << 24  # of a mask in an array, of which there are 159
 # Of an image. Below Pillow's own warning (89 megapixels), five times the largest radiographs (about 4,300 x 3,600).
 IMAGE_PIXELS = 80_000_000
+JPEG_SCANS = 200  # of a jpg, each over all of its pixels; programs that write them make about ten
 
 
 def require_file(path: Path) -> None:

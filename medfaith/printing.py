@@ -63,7 +63,7 @@ def verdict_table(verdicts: Sequence[Any], published: Mapping[str, Mapping[str, 
             if v.reference == "differs":
                 why = "the same label files gave others there" if v.same_labels else "its label files are others"
                 notes.append(f"{name}: these are not the rows of the reference; {why}")
-            notes += _beside_the_paper(name, v.summary, paper)
+            notes += [] if v.problems else _beside_the_paper(name, v.summary, paper)
     return "\n".join([table(header, rows), *notes])
 
 

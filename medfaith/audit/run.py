@@ -142,9 +142,14 @@ def read_record(out: Path) -> dict[str, Any]:
         raise InputError(path, f"cannot be read ({error.strerror})", expected="an audit", action=action) from error
     except ValueError as error:
         raise InputError(path, "is not JSON", expected="what medfaith audit wrote", action=action) from error
-    if not isinstance(record, dict) or not {"medfaith", "models", "asked", "rows"} <= set(record):
+    is_ours = isinstance(record, dict) and {"medfaith", "models", "asked", "rows"} <= set(record)
+    if not is_ours or not isinstance(record["rows"], dict) or not all(map(_is_counted, record["rows"].values())):
         raise InputError(path, "is no record of an audit", expected="what medfaith audit wrote", action=action)
     return record
+
+
+def _is_counted(rows: Any) -> bool:
+    return isinstance(rows, dict) and "n" in rows
 
 
 def _record(models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mapping[str, Any], out: Path) -> None:

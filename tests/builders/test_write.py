@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -25,12 +26,14 @@ from medfaith.builders.rowset import rowset_sha256, value_counts
 from medfaith.builders.verify import repositories, verify_repository
 from medfaith.builders.write import Family, Split, sha256_of_files, write_repository, write_split
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.printing import verdict_table
 from tests.builders.files import digests, record_of
 from tests.full_disk import no_file_above
 
 FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
 FAMILY = Family(FEATURES, ("n",), lambda table: [])
-RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sources": {"none": {"files": {}}}}
+SOURCES = {"none": {"version": "1", "files": {}}}
+RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sources": SOURCES}
 
 
 def rows(n: int, start: int = 0) -> pa.Table:
@@ -48,6 +51,16 @@ def write(out: Path, *splits: Split, workers: int = 1) -> Path:
         card="# toy\n",
         workers=Workers(workers),
     )
+
+
+def no_utf8() -> pa.Table:
+    """Rows whose ids are no text."""
+    ids = pa.Array.from_buffers(pa.string(), 5, pa.array([b"\xff"] * 5).buffers())
+    return rows(5).set_column(0, FEATURES.arrow_schema.field("id"), ids)
+
+
+def listed(folder: Path, export: str) -> None:
+    (folder / "build.json").write_text(json.dumps(record_of(folder) | {"exports": {export: "0" * 64}}))
 
 
 @pytest.fixture
@@ -209,6 +222,19 @@ def test_verify_finds_a_changed_build(folder, change, words):
     assert any(words in problem for problem in verdict.problems), verdict.problems
 
 
+@pytest.mark.parametrize("recorded", [None, [], "5", {}])
+def test_of_rows_with_other_columns_nothing_is_shown_that_the_record_claims(folder, recorded):
+    path = next(folder.glob("c/*.parquet"))
+    pq.write_table(rows(4).drop_columns(["images"]), path)
+    (folder / "build.json").write_text(
+        json.dumps(RECORD | {"splits": {"c/train": {"rows": recorded, "studies": recorded, "counts": {}}}})
+    )
+    paper = {"c/train": {"rows": 7, "findings": {"edema": 7}, "multi_image": 1}}
+    shown = verdict_table(verify_repository(folder, lambda config: FAMILY, []), paper)
+    assert re.search(r"^c +train +4 +– +FAULTY ", shown, re.MULTILINE)
+    assert f"{recorded} recorded, 4 found" in shown
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -216,6 +242,11 @@ def test_verify_finds_a_changed_build(folder, change, words):
         (lambda folder, path: path.write_bytes(path.read_bytes()[:50]), "no readable Parquet"),
         (lambda folder, path: path.unlink(), "no Parquet file"),
         (lambda folder, path: path.rename(path.with_name("train-00000-of-00002.parquet")), "1 of 2 Parquet files"),
+        (lambda folder, path: path.rename(path.with_name("train-00000-of-²2.parquet")), "1 of 0 Parquet files"),
+        (lambda folder, path: listed(folder, "c/a.jsonl"), "a.jsonl: cannot be read"),
+        (lambda folder, path: (folder / "c/a.jsonl").mkdir() or listed(folder, "c/a.jsonl"), "it is no regular file"),
+        (lambda folder, path: (folder / "c/a.jsonl").touch() or listed(folder, "c/a.jsonl"), "is not what build.json"),
+        (lambda folder, path: pq.write_table(no_utf8(), path), "no readable Parquet .*UTF8"),
         (lambda folder, path: shutil.copy(path, folder / "c/more-00000-of-00001.parquet"), "holds c/more, which build"),
     ],
 )
@@ -231,6 +262,10 @@ def test_verify_refuses_a_broken_build(folder, change, words):
         ({"benchmark": []}, "benchmark"), ({"splits": []}, "splits"), ({"splits": {"x": {}}}, "splits/x"),
         ({"splits": {"a/b/c": {}}}, "splits/a/b/c"), ({"splits": {"c/train": 5}}, "splits/c/train"),
         ({"sources": []}, "sources"), ({"sources": {"s": {}}}, "sources/s"),
+        ({"source": "s", "sources": {"s": {"files": {}}}}, "sources/s/version"),
+        ({"skipped": None}, "skipped"), ({"skipped": {"x": None}}, "skipped/x"),
+        ({"arguments": {"motion": "raft"}}, "arguments/motion"), ({"exports": []}, "exports"),
+        ({"exports": {"../../a.jsonl": "0" * 64}}, "exports/../../a.jsonl"),
     ],
 )  # fmt: skip
 def test_verify_refuses_a_record_of_another_shape(folder, change, words):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medfaith.loaders import cholec80, images
+from medfaith.loaders import cholec80, images, limits
 from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
 from tests.loaders.faults import fault
 
@@ -153,6 +153,26 @@ def test_what_is_no_video_is_refused(tmp_path, content, words):
     path = tmp_path / "video01.mp4"
     write_sound(path) if content is None else path.write_bytes(content)
     with pytest.raises(InputError, match=rf"video01\.mp4: ({words})"):
+        cholec80.open_frame(path, 0)
+
+
+def test_a_brand_that_is_no_text_matters_nothing_and_another_format_or_frames_without_end_are_refused(
+    tmp_path, monkeypatch
+):
+    path = write_video(tmp_path / "video01.mp4", count=3)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"ftypisom", b"ftyp\xff\xff\xff\xff"))
+    assert (cholec80.count_frames(path), cholec80.open_frame(path, 0).size) == (3, SIZE)
+    path.write_bytes(whole.replace(b"avc1", b"????"))
+    with pytest.raises(InputError, match=DAMAGED):
+        cholec80.count_frames(path)
+    path.write_bytes(whole)
+    monkeypatch.setattr(limits, "IMAGE_PIXELS", SIZE[0] * SIZE[1] - 1)
+    for read in (cholec80.open_frame, cholec80.frame_size):
+        with pytest.raises(InputError, match=rf"video01\.mp4: frames of {SIZE[0]} x {SIZE[1]} pixels"):
+            read(path, 0)
+    path.write_bytes(b"YUV4MPEG2 W8 H8 F25:1 Cmono\nFRAME\n" + bytes(64))
+    with pytest.raises(InputError, match=DAMAGED):
         cholec80.open_frame(path, 0)
 
 

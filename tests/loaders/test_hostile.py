@@ -148,6 +148,8 @@ WRONG = {
                                   "sources": {"s": {"files": {"a": [1]}}}}),
     "list as an id": json.dumps({"kind": "error", "annotator": [], "model": [], "row_id": [], "category": []}),
     "list as a kind": '{"kind": []}',
+    "list as rows": json.dumps({"medfaith": "1", "models": {}, "asked": {}, "rows": []}),
+    "number as rows of a task": json.dumps({"medfaith": "1", "models": {}, "asked": {}, "rows": {"task": 5}}),
 }  # fmt: skip
 
 

@@ -1,9 +1,17 @@
 """Opening files that are cut, damaged or no image at all: refused by name, never opened as another image."""
 
+from io import BytesIO
+
 import numpy as np
 import pytest
 from PIL import Image
-from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian
+from pydicom.encaps import encapsulate
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRLittleEndian,
+    JPEG2000Lossless,
+    JPEGBaseline8Bit,
+)
 
 from medfaith.loaders import images, limits
 from medfaith.loaders.errors import ImageError
@@ -69,6 +77,43 @@ def test_a_dicom_that_holds_more_than_an_image_is_not_unpacked(tmp_path, monkeyp
     for read in (images.open_image, images.image_size):
         with pytest.raises(ImageError, match="a DICOM of more than 66,560 bytes"):
             read({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
+
+
+def test_a_jpg_of_scans_without_end_is_refused(tmp_path):
+    path = tmp_path / "a.jpg"
+    Image.fromarray(RAMP_8).save(path, progressive=True)
+    assert open_key(tmp_path, "a.jpg").size == (16, 16)
+    whole = path.read_bytes()
+    last = whole[whole.rindex(b"\xff\xda") : -2]
+    path.write_bytes(whole[:-2] + last * limits.JPEG_SCANS + whole[-2:])
+    with pytest.raises(ImageError, match="a jpg of more than 200 scans"):
+        open_key(tmp_path, "a.jpg")
+
+
+def test_what_is_compressed_inside_a_dicom_has_the_limits_of_an_image(tmp_path, monkeypatch):
+    def put(data, syntax):
+        dataset = write_dicom(tmp_path / "a.dcm", RAMP_8)
+        dataset.file_meta.TransferSyntaxUID = syntax
+        dataset.PixelData = encapsulate([data])
+        dataset["PixelData"].is_undefined_length = True
+        dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+
+    def saved(pixels, kind, **options):
+        Image.fromarray(pixels).save(data := BytesIO(), kind, **options)
+        return data.getvalue()
+
+    monkeypatch.setattr(limits, "IMAGE_PIXELS", RAMP_8.size)
+    put(saved(RAMP_8, "JPEG2000", no_jp2=True), JPEG2000Lossless)
+    assert open_key(tmp_path, "a.dcm").size == (16, 16)
+    put(saved(np.zeros((20, 20), np.uint8), "JPEG2000", no_jp2=True), JPEG2000Lossless)
+    with pytest.raises(ImageError, match="20 x 20 pixels, more than"):
+        open_key(tmp_path, "a.dcm")
+    jpg = saved(RAMP_8, "JPEG")
+    put(jpg, JPEGBaseline8Bit)
+    assert open_key(tmp_path, "a.dcm").size == (16, 16)
+    put(jpg[:-2] + jpg[jpg.rindex(b"\xff\xda") : -2] * limits.JPEG_SCANS + jpg[-2:], JPEGBaseline8Bit)
+    with pytest.raises(ImageError, match="a jpg of more than 200 scans"):
+        open_key(tmp_path, "a.dcm")
 
 
 def test_a_size_of_nothing_is_none(tmp_path):

@@ -35,7 +35,7 @@ def leaks(publication: Publication) -> Iterator[InputError]:
 
 def _faults(publication: Publication, record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Path, what is wrong there, and what was expected."""
-    for name, value in record.items():
+    for name, value in ({name: None for name, form in FORMS.items() if form} | dict(record)).items():
         if name not in FORMS:
             yield name, "is an entry that medfaith build does not write", ", ".join(FORMS)
         elif FORMS[name] and not re.fullmatch(FORMS[name], str(value)):

@@ -207,6 +207,7 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "a long term": (CHEXPERT, lambda r: term(r, "word " * 9), ".counts."),
     "a long reason": (CHEXPERT, lambda r: reason(r, "word " * 30), "skipped."),
     "no count": (CHEXPERT, lambda r: next(iter(r["splits"].values())).update(studies="Jane"), "studies"),
+    "no medfaith": (CHEXPERT, lambda r: r.pop("medfaith"), "medfaith"),
     "another medfaith": (CHEXPERT, lambda r: r.update(medfaith="of Jane Doe"), "medfaith"),
 }  # fmt: skip
 
