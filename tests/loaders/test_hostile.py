@@ -156,10 +156,11 @@ WRONG = {
 @pytest.mark.parametrize("reader", READERS)
 def test_json(reader, tmp_path):
     name, read = READERS[reader]
+    folder = tmp_path / "folder"  # not below that of all tests, some of which look for builds there
     for text in (NO_JSON | WRONG).values():
-        write(tmp_path / name, text + "\n")
-        with pytest.raises(InputError, match=re.escape(str(tmp_path))):
-            read(tmp_path)
+        write(folder / name, text + "\n")
+        with pytest.raises(InputError, match=re.escape(str(folder))):
+            read(folder)
 
 
 def study(root: Path) -> str | None:
