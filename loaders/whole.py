@@ -12,12 +12,12 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from .errors import NO_SPACE, InputError
 
-_SCRATCH, _FILES = ".medfaith-", "files"
+_SCRATCH = ".medfaith-"
 
 
 @contextmanager
@@ -88,14 +88,11 @@ def scratch_folder(where: Path | None = None) -> Iterator[Path]:
 
     lies_in = Path(tempfile.gettempdir()) if where is None else where
     for left in lies_in.glob(f"{_SCRATCH}*.partial"):
-        if _is_ours(left) and (left / _FILES).is_dir():  # made below the lock: whose folder has none has just begun
+        if _is_ours(left):
             with suppress(OSError, Timeout), FileLock(left / ".lock", timeout=0):  # whoever lives holds it
                 shutil.rmtree(left)
-    with (
-        tempfile.TemporaryDirectory(prefix=_SCRATCH, suffix=".partial", dir=lies_in) as made,
-        FileLock(Path(made) / ".lock"),
-    ):
-        (folder := Path(made) / _FILES).mkdir()
+    with ExitStack() as last:
+        folder = _locked(lies_in, last)
         try:
             yield folder
         except OSError as error:
@@ -103,6 +100,21 @@ def scratch_folder(where: Path | None = None) -> Iterator[Path]:
                 raise
             action = "make space, or name another folder in the environment variable TMPDIR"
             raise InputError(lies_in, f"cannot be written ({os.strerror(error.errno)})", action=action) from error
+
+
+def _locked(lies_in: Path, last: ExitStack) -> Path:
+    """A new folder in one with a lock; both go with `last`."""
+    from filelock import FileLock
+
+    while True:
+        with ExitStack() as made:
+            outer = tempfile.TemporaryDirectory(prefix=_SCRATCH, suffix=".partial", dir=lies_in)
+            folder = Path(made.enter_context(outer)) / "files"
+            with suppress(FileNotFoundError):  # another process took it for a left one before it had its lock
+                made.enter_context(FileLock(folder.with_name(".lock")))
+                folder.mkdir()
+                last.enter_context(made.pop_all())
+                return folder
 
 
 def require_writable(folder: Path) -> None:

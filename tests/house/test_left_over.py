@@ -8,9 +8,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -20,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from filelock import FileLock
 
 from medfaith.builders.verify import repositories
 from medfaith.builders.write import Split
@@ -149,15 +152,44 @@ def test_a_folder_that_another_process_writes_is_refused_and_left_to_it(tmp_path
 def test_temporary_folders_of_killed_processes_go_and_those_of_others_stay(tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / ".medfaith-link.partial").symlink_to(tmp_path / "precious")
-    (tmp_path / ".medfaith-new.partial").mkdir()  # of a process that has made it, and has no lock in it yet
+    (tmp_path / ".medfaith-new.partial").mkdir()  # killed before it had a lock
     killed("scratch_folder", tmp_path)
-    assert len(names(tmp_path)) == 4
+    assert len(names(tmp_path)) == 3
     with busy("scratch_folder", tmp_path):
         with scratch_folder(tmp_path) as folder:
             (folder / "file").touch()
-            assert len(names(tmp_path)) == 5
-        assert len(names(tmp_path)) == 4
-    assert names(tmp_path) == [".medfaith-link.partial", ".medfaith-new.partial", "precious"]
+            assert len(names(tmp_path)) == 4
+        assert len(names(tmp_path)) == 3
+    assert names(tmp_path) == [".medfaith-link.partial", "precious"]
+
+
+@pytest.mark.parametrize("keeps_lock", [False, True])
+def test_a_temporary_folder_that_another_process_took_for_a_left_one_is_made_anew(tmp_path, monkeypatch, keeps_lock):
+    made, lock = tempfile.TemporaryDirectory, FileLock.acquire
+    taken = []
+
+    def take(folder: str) -> None:
+        if not taken:
+            taken.append(folder)
+            shutil.rmtree(folder)
+
+    def before(*given: Any, **named: Any) -> Any:
+        folder = made(*given, **named)
+        take(folder.name)
+        return folder
+
+    def behind(self: FileLock, *given: Any, **named: Any) -> Any:
+        held = lock(self, *given, **named)
+        take(str(Path(self.lock_file).parent))
+        return held
+
+    if keeps_lock:
+        monkeypatch.setattr(FileLock, "acquire", behind)
+    else:
+        monkeypatch.setattr(tempfile, "TemporaryDirectory", before)
+    with scratch_folder(tmp_path) as folder:
+        (folder / "file").touch()
+    assert (len(taken), names(tmp_path)) == (1, [])
 
 
 def test_logs_that_are_being_written_are_no_results(tmp_path):
