@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from lm_eval.tasks._index import TaskIndex
 
 from medfaith.builders import cxr_contrabench
 from medfaith.tasks import include_path
+from tests.builders.files import root_words
 from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
+from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,3 +81,24 @@ def gloria(tmp_path_factory) -> dict[bool, tuple[str, str]]:
     """Without and with a "No Attn" vector: a checkpoint and its tokenizer."""
     folder = tmp_path_factory.mktemp("gloria")
     return {no_attn: tiny_gloria.save(folder / str(no_attn), no_attn) for no_attn in (False, True)}
+
+
+@pytest.fixture(scope="session")
+def scenes(request) -> Callable[[str], list[str]]:
+    """Benchmark -> the words of the command that name its data and roots."""
+
+    def words(benchmark: str) -> list[str]:
+        data, roots = (request.getfixturevalue(f"phantom{BENCHMARKS[benchmark]}_{of}") for of in ("build", "roots"))
+        return ["--data", str(data), *root_words(roots)]
+
+    return words
+
+
+@pytest.fixture(scope="session")
+def halves(scenes, tmp_path_factory) -> Path:
+    """The folders 1 and 2 of two shards. Do not change them."""
+    folder = tmp_path_factory.mktemp("halves")
+    for number in (1, 2):
+        words = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
+        assert ask(words, folder / str(number), f"{number}/2") == 0
+    return folder

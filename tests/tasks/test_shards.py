@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,35 +26,16 @@ from medfaith.tasks.listing import listed
 from medfaith.tasks.logged import aggregations
 from medfaith.tasks.shards import Shard, patients_of, positions
 from medfaith.tasks.stored import read
-from tests.builders.files import root_words
 from tests.tasks.evaluating import load
 from tests.tasks.server_scene import serving
+from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask, forged
 from tests.tasks.test_saved import no_file_above
 
-PRESENCE, SCORES = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_option_scores"
+SCORES = "medfaith_contrabench_option_scores"
 PAIRS = "medfaith_heal_vindr_tpt,medfaith_heal_vindr_vpt"
 SURGX = "medfaith_surgx_instruments,medfaith_surgx_triplets,medfaith_surgx_occlusion"
 WRONG_LUNG = "medfaith_wrong_lung_random_sentences"
 OF_A_RUN = ("date", "total_evaluation_time_seconds", "start_time", "end_time")
-
-
-BENCHMARKS = {"contrabench": "", "heal": "_heal", "surgx": "_surgx", "wrong_lung": "_wrong_lung"}
-
-
-@pytest.fixture(scope="module")
-def scenes(request) -> Callable[[str], list[str]]:
-    """Benchmark -> the words of the command that name its data and roots."""
-
-    def words(benchmark: str) -> list[str]:
-        data, roots = (request.getfixturevalue(f"phantom{BENCHMARKS[benchmark]}_{of}") for of in ("build", "roots"))
-        return ["--data", str(data), *root_words(roots)]
-
-    return words
-
-
-def ask(words: list[str], out: Path, shard: str = "") -> int:
-    more = ["--shard", shard] if shard else []
-    return main(["eval", *words, "--output_path", str(out), "--log_samples", *more])
 
 
 def results_in(folder: Path) -> dict:
@@ -104,134 +83,6 @@ def test_merged_shards_are_the_run_without_shards(benchmark, of, words, scenes, 
     assert merged in whole, "the summary, with its scores and intervals, which medfaith report reads"
     if benchmark != "wrong_lung":  # medfaith compare reads no random sentences alone
         assert main(["compare", str(tmp_path / "whole"), str(tmp_path / "merged")]) == 0
-
-
-@pytest.fixture(scope="module")
-def halves(scenes, tmp_path_factory) -> Path:
-    """The folders 1 and 2 of two shards. Do not change them."""
-    folder = tmp_path_factory.mktemp("halves")
-    for number in (1, 2):
-        words = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
-        assert ask(words, folder / str(number), f"{number}/2") == 0
-    return folder
-
-
-def changed(*names: str, to):
-    """Changes an entry of the second marker."""
-
-    def change(folder: Path) -> None:
-        path = folder / "2" / shard_marker.NAME
-        marker = json.loads(path.read_text())
-        inner = marker
-        for name in names[:-1]:
-            inner = inner[name]
-        inner[names[-1]] = to
-        path.write_text(json.dumps(marker))
-
-    return change
-
-
-def log_of(folder: Path) -> Path:
-    (path,) = (folder / "2").rglob("samples_*.jsonl")
-    return path
-
-
-def forged(pattern: str, change):
-    """Changes a file of each shard, and its SHA-256 in the marker."""
-
-    def forge(folder: Path) -> None:
-        for number in "12":
-            (path,) = (folder / number).rglob(pattern)
-            marker, before = folder / number / shard_marker.NAME, hashlib.sha256(path.read_bytes()).hexdigest()
-            path.write_text(change(path.read_text()))
-            after = hashlib.sha256(path.read_bytes()).hexdigest()
-            assert after != before
-            marker.write_text(marker.read_text().replace(before, after))
-
-    return forge
-
-
-BROKEN = "is no marker of a shard"
-REFUSED = [  # what is done to two shards, and what is said then
-    (lambda folder: shutil.rmtree(folder / "2"), ["shard 2/2 is missing", "medfaith eval --shard 2/2"]),
-    (lambda folder: shutil.copytree(folder / "2", folder / "3"), ["/3: holds shard 2/2, and so does", "/2\n"]),
-    (lambda folder: (folder / "2/shard.json").unlink(), ["shard 2/2 is missing; there is no shard.json in", "/2\n"]),
-    (changed("shard", to=[2, 3]), ["/2: is of another run than", "the number of shards is 3 here and 2 there"]),
-    (changed("asked", "--model", to="looks"), ["/2: is of", "--model is 'looks' here and 'oracle' there"]),
-    (changed("asked", "tau in --model_args", to=2), ["/2: is of", "tau in --model_args is 2 here and None there"]),
-    (changed("asked", "--seed", to=[1, 1, 1, 1]), ["/2: is of", "--seed is [1, 1, 1, 1] here and [0, 1234, "]),
-    (changed("asked", "the version of medfaith", to="9"), ["/2: is of", "the version of medfaith is '9' here"]),
-    (
-        changed("asked", "the option control", to="blank"),
-        ["/2: is of", "control is 'blank' here and None there"],
-    ),
-    (changed("asked", "the build cxr-contrabench-chexpert", to="0"), ["/2: is of", "chexpert is '0' here and '"]),
-    (changed("rows", PRESENCE, to=[57, "0"]), ["/2: is of", f"{PRESENCE} is '57 rows, digest 0' here and '57 rows,"]),
-    (changed("rows", "another", to=[1, "0"]), ["/2: is of", "what is known of another is '1 rows, digest 0' here"]),
-    (changed("shard", to=[0, 2]), ["shard.json: ", BROKEN]),
-    (changed("shard", to="x"), ["shard.json: ", BROKEN]),
-    (changed("rows", to=[]), ["shard.json: ", BROKEN]),
-    (changed("results", to=["/etc/passwd", "0"]), ["shard.json: ", "is no file of the folder"]),
-    (changed("results", to=["../1/shard.json", "0"]), ["shard.json: ", "is no file of the folder"]),
-    (changed("results", to=["\0", "0"]), ["shard.json: ", "is no file of the folder"]),
-    (changed("shard", to=[float("inf"), 2]), ["shard.json: ", BROKEN, "OverflowError"]),
-    (
-        forged("results_*", lambda text: text.replace('"config": {', '"config": [], "": {', 1)),
-        ["/2: the shards' results"],
-    ),
-    (
-        forged("samples_*", lambda text: text.replace('"n_improved": ', '"n_improved": "x", "": ')),
-        ["cannot be put together"],
-    ),
-    (lambda folder: (folder / "2/shard.json").write_text("{"), ["shard.json: cannot be read as JSON"]),
-    (lambda folder: log_of(folder).unlink(), ["samples_medfaith", "cannot be read (No such file"]),
-    (lambda folder: log_of(folder).write_text("x\n"), ["samples_medfaith", "is not what the shard wrote"]),
-    (changed("samples", to={}), ["samples_medfaith", "not each of its 57 rows once"]),
-    (lambda folder: (folder / "out").mkdir() or (folder / "out/mine").touch(), ["/out: holds other files"]),
-]
-
-
-@pytest.mark.parametrize(("do", "words"), REFUSED, ids=[words[-1].split("\n")[0][:30] for _, words in REFUSED])
-def test_what_is_no_whole_run_is_refused(do, words, halves, tmp_path, capsys):
-    """With a message that names the folder and says what to do; nothing is written."""
-    folder = tmp_path / "shards"
-    shutil.copytree(halves, folder)
-    do(folder)
-    before = {*folder.rglob("*")}
-    assert main(["merge", str(folder), "--out", str(folder / "out")]) == 2
-    said = capsys.readouterr().err
-    assert all(word in said for word in [*words, str(folder), "\n  what to do: "]), said
-    assert {*folder.rglob("*")} == before
-
-
-def test_a_folder_without_a_shard_is_refused(halves, tmp_path, capsys):
-    for folder, words in ((tmp_path / "none", "there is no such folder"), (tmp_path, "no shard has ended here")):
-        assert main(["merge", str(halves / "1"), str(folder), "--out", str(tmp_path / "out")]) == 2
-        assert f"medfaith: {folder}: {words}" in capsys.readouterr().err
-    assert not [*tmp_path.iterdir()]
-
-
-def test_a_merge_may_be_repeated(halves, tmp_path):
-    written = []
-    for _ in range(2):
-        assert main(["merge", str(halves / "2"), str(halves / "1"), "--out", str(tmp_path / "out")]) == 0
-        written.append({path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()})
-    assert written[0] == written[1]
-
-
-def test_no_answer_of_another_shard_is_counted_twice(halves, tmp_path):
-    """Of logs whose rows overlap or lack one, as no shard of this version leaves them."""
-    logs = [path for number in "12" for path in (halves / number).rglob("samples_*.jsonl")]
-    rows = shard_marker.Rows(57, "")
-    assert len(merge.lines_of(logs, PRESENCE, rows)) == 4 * 57
-    short = tmp_path / "short.jsonl"
-    short.write_bytes(b"".join(logs[1].read_bytes().splitlines(keepends=True)[1:]))
-    for others in ([*logs, logs[0]], logs[:1], [logs[0], short]):
-        with pytest.raises(merge.InputError, match="not each of its 57 rows once"):
-            merge.lines_of(others, PRESENCE, rows)
-    short.write_bytes(b'{"filter": "b0"}\n')
-    with pytest.raises(merge.InputError, match=r"short\.jsonl, row 1: cannot be read"):
-        merge.lines_of([short], PRESENCE, rows)
 
 
 @pytest.mark.parametrize(
@@ -330,11 +181,7 @@ def test_what_a_server_takes_is_summed(scenes, tmp_path, capsys):
         "rows": 180, "rows_answered_before": 0, "outcomes": {"answered": 179, "unanswered": 1},
         "prompt_tokens": 300 * 179, "answer_tokens": 2 * 179, "answers_without_token_counts": 0,
     }  # fmt: skip
-    (path,) = (tmp_path / "shards/1").rglob("results_*.json")
-    path.write_text(path.read_text().replace('"unanswered": 1', '"unanswered": 2'))
-    marker = json.loads((tmp_path / "shards/1/shard.json").read_text())
-    marker["results"][1] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (tmp_path / "shards/1/shard.json").write_text(json.dumps(marker))
+    forged("results_*", lambda text: text.replace('"unanswered": 1', '"unanswered": 2'), "1")(tmp_path / "shards")
     assert main(["merge", str(tmp_path / "shards"), "--out", str(tmp_path / "out")]) == 3
     assert "2 of 181 rows (1.1%) have no answer" in capsys.readouterr().err
 

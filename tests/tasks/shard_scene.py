@@ -1,0 +1,33 @@
+"""What tests of shards share: how one is asked, and how what it left is changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from medfaith.cli import main
+from medfaith.tasks import shard_marker
+
+PRESENCE = "medfaith_contrabench_chexpert_presence"
+BENCHMARKS = {"contrabench": "", "heal": "_heal", "surgx": "_surgx", "wrong_lung": "_wrong_lung"}
+
+
+def ask(words: list[str], out: Path, shard: str = "") -> int:
+    more = ["--shard", shard] if shard else []
+    return main(["eval", *words, "--output_path", str(out), "--log_samples", *more])
+
+
+def forged(pattern: str, change: Callable[[str], str], numbers: str = "12") -> Callable[[Path], None]:
+    """Changes a file of each of these shards, and its SHA-256 in the marker."""
+
+    def forge(folder: Path) -> None:
+        for number in numbers:
+            (path,) = (folder / number).rglob(pattern)
+            marker, before = folder / number / shard_marker.NAME, hashlib.sha256(path.read_bytes()).hexdigest()
+            path.write_text(change(path.read_text()))
+            after = hashlib.sha256(path.read_bytes()).hexdigest()
+            assert after != before
+            marker.write_text(marker.read_text().replace(before, after))
+
+    return forge
