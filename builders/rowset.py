@@ -80,6 +80,21 @@ def row_json(table: pa.Table) -> Iterator[bytes]:
             yield text.encode()
 
 
+def plain_lists(table: pa.Table) -> pa.Table:
+    """The same rows with lists of any length in place of lists of a fixed length, at any depth.
+
+    Earlier builds store boxes and the sizes of masks in lists of a fixed length. The hash of rows is the same for both.
+
+    >>> fixed = pa.table({"size": pa.array([[2, 3], None], pa.list_(pa.int32(), 2))})
+    >>> plain_lists(fixed).schema.field("size").type == pa.list_(pa.int32())
+    True
+    >>> rowset_sha256(plain_lists(fixed)) == rowset_sha256(fixed)
+    True
+    """
+    plain = pa.schema([field.with_type(_plain(field.type)) for field in table.schema], table.schema.metadata)
+    return table if plain.equals(table.schema) else table.cast(plain)
+
+
 def value_counts(parts: Iterable[pa.Array]) -> dict[str, int]:
     """How often each value of a column occurs, by value in sorted order. Lists count each of their values."""
     counts: Counter[Any] = Counter()
@@ -87,6 +102,14 @@ def value_counts(parts: Iterable[pa.Array]) -> dict[str, int]:
         found = pc.value_counts(part.flatten() if pa.types.is_list(part.type) else part)
         counts.update(dict(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)))
     return {str(value): count for value, count in sorted(counts.items(), key=lambda pair: str(pair[0]))}
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if _is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    return kind
 
 
 def _type_name(kind: pa.DataType) -> str:

@@ -15,7 +15,9 @@ from ..loaders import json_text, limits
 from ..loaders.errors import InputError
 from ..loaders.progress import Progress
 from ..loaders.whole import is_partial
+from .checks import length_violations
 from .label_keys import KEYS
+from .rowset import plain_lists
 from .write import RECORD, Family, summarise
 
 REBUILD = "build it again with medfaith build"
@@ -73,8 +75,7 @@ def verify_repository(
         problems += [
             f"{k}: {recorded.get(k)} recorded, {summary[k]} found" for k in summary if summary[k] != recorded.get(k)
         ]
-        if not problems:
-            problems += family.violations(table)
+        problems = problems or length_violations(table) or family.violations(table)
         expected = reference["splits"].get(key) if reference else None
         verdicts.append(
             Verdict(
@@ -196,6 +197,7 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
             limits.require_file(path)
         table = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
         table.validate(full=True)  # a text may be no UTF-8
+        table = plain_lists(table)  # the schema of earlier builds had lists of a fixed length
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(files[0], f"is no readable Parquet ({str(error).splitlines()[0]})", action=REBUILD) from None
     if not table.schema.equals(schema, check_metadata=False):

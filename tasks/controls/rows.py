@@ -22,7 +22,7 @@ from . import CONTROLS, DONORS, REGIONS, TARGET, Facts, FactsOf, UnsupportedCont
 PLACE = "control_place"  # column: where the region that is painted lies, relative to the target
 _AT_THE_TARGET = {"dx": 0, "dy": 0, "mirror": False}
 _PLACE = {"dx": datasets.Value("int32"), "dy": datasets.Value("int32"), "mirror": datasets.Value("bool")}
-MASK = {"size": datasets.List(datasets.Value("int32"), 2), "counts": datasets.Value("string")}
+MASK = {"size": datasets.List(datasets.Value("int32")), "counts": datasets.Value("string")}
 OF_OTHERS = (*DONORS, "flipped")  # controls for which other rows say what is right
 _GRID = 64  # places tried along the longer side
 

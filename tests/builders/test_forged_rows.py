@@ -106,6 +106,10 @@ EDITS = {
         "a mask of another size": (put(region=SMALL), "mask of [3, 3] (height, width)"),
         "a broken mask": (inside("region", counts="0"), "mask: counts of"),
         "an empty mask": (empty, "empty mask"),
+        "a size of 3 numbers": (inside("region", size=[9, 9, 9]), "region.size [9, 9, 9]: expected 2 numbers (1 such)"),
+        "a box of 3 numbers": (box(xywh=[1, 2, 3]), "boxes.xywh [1.0, 2.0, 3.0]: expected 4 numbers (1 such)"),
+        "a box with a null": (box(xywh=[1, 2, 3, None]), "boxes.xywh [1.0, 2.0, 3.0, None]: expected 4 numbers"),
+        "a box without numbers": (box(xywh=None), "boxes.xywh None: expected 4 numbers"),
         "a box outside": (box(xywh=[900.0, 5, 9, 9]), "[900.0, 5.0, 9.0, 9.0] is not within the image"),
         "a box of nothing": (box(xywh=[5.0, 5, 0, 9]), "is not within the image"),
         "another disease's box": (box(label="Lung cyst"), "box of 'Lung cyst', which is not among"),
@@ -121,6 +125,7 @@ EDITS = {
     ("heal", "vindr_vpt"): {
         "an orphan": (put(original_id="gone"), "original_id 'gone' is no positive question"),
         "another region": (put(region=SMALL), "a region that is not its question's"),
+        "a donor's size of 1 number": (inside("donor_region", size=[9]), "donor_region.size [9]: expected 2 numbers"),
         "a broken donor": (inside("donor_region", counts="0"), "donor_region: mask: counts of"),
         "a donor elsewhere": (inside("donor", key="../a.dicom"), f"image key '../a.dicom' {BELOW}"),
         "its own image": (own_image, "the question's own image as the donor"),
@@ -129,6 +134,7 @@ EDITS = {
     },
     ("boxes", "instruments"): {
         "a box outside": (box(xywh=[0, 0, 900, 10]), "[0.0, 0.0, 900.0, 10.0] is not within the frame"),
+        "a box of 5 numbers": (box(xywh=[0] * 5), "boxes.xywh [0.0, 0.0, 0.0, 0.0, 0.0]: expected 4 numbers"),
         "no instrument": (box(label="trocar"), "box of 'trocar', which is no instrument"),
         "instruments without box": (put(instruments=["scissors", "clipper"]), "which are not those of its boxes"),
     },
@@ -142,6 +148,7 @@ EDITS = {
                             "triplet 100 is not"),
         "other instruments": (put(instruments=["hook", "clipper"]), "which are not those of its triplets"),
         "a mask of another size": (inside("motion", size=[3, 3]), "mask of [3, 3] (height, width)"),
+        "a size without numbers": (inside("motion", size=None), "motion.size None: expected 2 numbers"),
         "a broken mask": (inside("motion", counts="0"), "mask: counts of"),
         "a camera without mask": (put(motion=None), "motion without camera, or camera without motion"),
     },
@@ -170,6 +177,7 @@ EDITS = {
     ("lung", "random_sentences"): {
         "a description without a name": (lambda rows: sided(rows)["described"].append(BOX | {"label": None}),
                                          "a box of described without a label"),
+        "a description of no numbers": (box("described", xywh=[]), "described.xywh []: expected 4 numbers (1 such)"),
         "other boxes": (put(boxes=[BOX]), "boxes that are not its original's, which random_sentences does not change"),
         "a sentence of nobody": (put(sentence="Nobody's."), "has nothing of another patient in place of its own"),
     },

@@ -1,0 +1,152 @@
+"""Lists in rows have no fixed length, so that old readers can read them; builds that have some stay valid."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medfaith.builders.registry import BENCHMARKS
+from medfaith.builders.rowset import plain_lists, row_json, rowset_sha256
+from medfaith.builders.schemas.heal import QUESTION
+from medfaith.builders.schemas.structs import BOX, LENGTHS, MASK
+from medfaith.cards import publication
+from medfaith.cards.publish import manifest
+from medfaith.loaders.errors import InputError
+from tests.builders.files import forge, problems
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("builders", "cards", "evaluate_metrics", "loaders", "medfaith", "tasks")
+SCHEMAS = sorted(path.stem for path in (ROOT / "builders" / "schemas").glob("*.py") if path.stem != "__init__")
+BUILDS = ("phantom_build", "phantom_heal_build", "phantom_surgx_build", "phantom_wrong_lung_build")
+# pyarrow below 26 cannot read a null list of fixed length from Parquet (apache/arrow#35692).
+READS_NULL_LISTS = int(pa.__version__.split(".")[0]) >= 26
+
+
+def fixed_lists(kind: pa.DataType, path: str) -> Iterator[str]:
+    """The paths of the lists of fixed length in a type."""
+    if pa.types.is_fixed_size_list(kind):
+        yield path
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        yield from fixed_lists(kind.value_type, path)
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from fixed_lists(field.type, f"{path}.{field.name}")
+
+
+def of_schema(schema: pa.Schema) -> list[str]:
+    return [path for field in schema for path in fixed_lists(field.type, field.name)]
+
+
+def as_earlier_builds(kind: pa.DataType, name: str = "") -> pa.DataType:
+    """The type that earlier builds have for a type of ours: boxes and sizes of masks have a fixed length."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(as_earlier_builds(field.type, field.name)) for field in kind])
+    if pa.types.is_list(kind):
+        inner = as_earlier_builds(kind.value_type)
+        return pa.list_(inner, LENGTHS[name]) if name in LENGTHS else pa.list_(inner)
+    return kind
+
+
+def earlier(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(as_earlier_builds(field.type)) for field in schema])
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_no_schema_has_a_list_of_fixed_length(name):
+    module = importlib.import_module(f"medfaith.builders.schemas.{name}")
+    features = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, Mapping) and key.isupper() and value != LENGTHS
+    }
+    assert features
+    assert [key for key, struct in features.items() if of_schema(datasets.Features(struct).arrow_schema)] == []
+
+
+def test_no_code_makes_a_feature_of_fixed_length():
+    """`List(feature, length)`, also in schemas that are made within functions."""
+    found = []
+    for path in sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = getattr(node, "func", None)
+            name = getattr(called, "attr", getattr(called, "id", None))
+            if name == "List" and isinstance(node, ast.Call) and len(node.args) + len(node.keywords) > 1:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert found == []
+
+
+def test_the_lengths_that_verify_checks_are_those_of_fields_of_boxes_and_masks():
+    fields: dict[str, Any] = BOX | MASK
+    assert {name for name, feature in fields.items() if isinstance(feature, datasets.List)} == set(LENGTHS)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_the_files_of_a_build_hold_plain_lists(build, request):
+    files = sorted(request.getfixturevalue(build).rglob("*.parquet"))
+    assert files
+    assert {file: found for file in files if (found := of_schema(pq.read_schema(file)))} == {}
+
+
+@pytest.mark.parametrize("build", BUILDS[1:])
+def test_verify_accepts_a_build_whose_lists_have_a_fixed_length(build, request, tmp_path):
+    n_fixed = 0
+    for repository in sorted(path.parent for path in request.getfixturevalue(build).glob("*/build.json")):
+        folder = Path(shutil.copytree(repository, tmp_path / repository.name))
+        for file in folder.rglob("*.parquet"):
+            table = pq.read_table(file)
+            if "motion" in table.column_names and table["motion"].null_count and not READS_NULL_LISTS:
+                continue
+            table = table.cast(earlier(table.schema))
+            n_fixed += len(of_schema(table.schema))
+            pq.write_table(table, file)
+        assert set(problems(folder).values()) == {()}
+        assert manifest.of_build(publication.read(folder)) == manifest.of_build(publication.read(repository))
+    assert n_fixed
+
+
+def test_a_build_with_a_box_of_3_numbers_is_not_published(phantom_heal_build, tmp_path):
+    folder = Path(shutil.copytree(phantom_heal_build / "heal-medvqa-vindr_cxr", tmp_path / "heal-medvqa-vindr_cxr"))
+    forge(folder, "vindr", lambda rows: next(row for row in rows if row["boxes"])["boxes"][0].update(xywh=[1, 2, 3]))
+    with pytest.raises(InputError, match=r"boxes\.xywh \[1\.0, 2\.0, 3\.0\]: expected 4 numbers"):
+        publication.read(folder)
+
+
+NUMBERS = st.integers(-9, 9)
+BOXES = st.fixed_dictionaries({"label": st.none() | st.text(max_size=2), "xywh": st.tuples(*[NUMBERS] * 4).map(list)})
+MASKS = st.fixed_dictionaries({"size": st.tuples(NUMBERS, NUMBERS).map(list), "counts": st.text(max_size=3)})
+ROWS = st.lists(
+    st.fixed_dictionaries({"boxes": st.none() | st.lists(BOXES, max_size=3), "region": st.none() | MASKS}), max_size=6
+)
+
+
+@given(ROWS, st.integers(0, 6))
+def test_hashes_of_rows_do_not_depend_on_how_lists_are_stored(rows, start):
+    names = ("boxes", "region")
+    schema = pa.schema([QUESTION.arrow_schema.field(name) for name in names])
+    plain = pa.Table.from_pylist(rows, schema=schema)
+    fixed = pa.Table.from_pylist(rows, schema=earlier(schema))
+    assert of_schema(fixed.schema) == ["boxes.xywh", "region.size"]
+    assert plain_lists(fixed).schema.equals(plain.schema, check_metadata=False)
+    assert plain_lists(fixed).to_pylist() == rows
+    for some in (fixed, fixed.slice(start), pa.concat_tables([fixed.slice(start), fixed.slice(0, start)])):
+        assert rowset_sha256(plain_lists(some)) == rowset_sha256(some)
+    assert rowset_sha256(plain) == rowset_sha256(fixed)
+    assert list(row_json(plain)) == list(row_json(fixed))
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_has_plain_lists(name):
+    benchmark = BENCHMARKS[name]
+    found = {config: of_schema(benchmark.family(config).features.arrow_schema) for config in benchmark.needs}
+    assert {config for config, lists in found.items() if lists} == set()
