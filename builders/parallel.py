@@ -150,9 +150,12 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    from multiprocessing.resource_tracker import ensure_running
+    from multiprocessing import resource_tracker
 
-    ensure_running()  # before: its start lets Ctrl-C through again
+    from joblib.externals.loky.backend import resource_tracker as loky_tracker
+
+    for tracker in (resource_tracker, loky_tracker):  # joblib below 1.6 has its own
+        tracker.ensure_running()  # before: its start lets Ctrl-C through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
