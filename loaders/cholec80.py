@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -182,8 +182,9 @@ def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoS
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})", action=ACTION) from None
     try:
-        # No other format, as a playlist that names further files; and what a title is written in does not matter.
-        with av.open(path, format="mp4", metadata_errors="replace") as container:
+        # What a title is written in does not matter. PyAV 19 has no such option: it reads any title.
+        lenient: dict[str, Any] = {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
+        with av.open(path, format="mp4", **lenient) as container:  # no other format, as a playlist of further files
             # A stream of a codec that is not known has no context, whatever PyAV's types say.
             if not container.streams.video or not container.streams.video[0].codec_context:
                 raise InputError(path, "holds no video that decodes", expected="an mp4 of Cholec80", action=ACTION)
