@@ -46,6 +46,12 @@ def test_every_page_can_be_reached_from_the_readme():
     assert reached == set(PAGES)
 
 
+def test_the_readme_names_the_two_commands_that_do_all_set_up():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Install and try")[1].split("\n## ")[0]
+    lines = [line.split("#")[0].strip() for line in section.split("```sh\n")[1].split("```")[0].splitlines()]
+    assert lines[:2] == ["uv run --no-dev medfaith quickstart", "uv run python -m tests"]
+
+
 def test_the_pages_name_every_config_metric_and_model():
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     families = {name for name in cxr_contrabench.CONFIGS if name not in cxr_contrabench.VARIANTS}
