@@ -56,7 +56,7 @@ def closed_agreement(ours: Sequence[int | str | None], theirs: Sequence[int | st
 
 
 def agreement(ours: Sequence[Extraction], theirs: Sequence[Extraction], vocabulary: Sequence[str] = CLASSES) -> Figures:
-    """Of two readings of the diseases in n answers; unreadable counts as no label.
+    """Of two readings of the diseases in n answers; unread and declined count as no label.
 
     Returns:
         exact: share of texts with the same labels; jaccard: labels in both over labels in either, counted over all
@@ -76,7 +76,7 @@ def agreement(ours: Sequence[Extraction], theirs: Sequence[Extraction], vocabula
         "exact": float(np.mean(np.all(first == second, axis=1))) if len(ours) else float("nan"),
         "jaccard": int(np.sum(first & second)) / either if either else float("nan"),
         "kappa": cohen_kappa(first.ravel(), second.ravel()),
-        **_counts(*([extraction.outcome != "unreadable" for extraction in side] for side in (ours, theirs))),
+        **_counts(*([extraction.outcome == "answered" for extraction in side] for side in (ours, theirs))),
     }
 
 

@@ -8,13 +8,16 @@ tell, or speaks of another side or level of the lungs than the one asked about.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from .diseases import clauses_of, names_in, stands_denied
-from .words import folded, words
+from .clauses import Clause, split_clauses
+from .cues import classify
+from .diseases import names_in
+from .scope import Standing, standings
+from .words import words
 
 Saying = Literal["yes", "no"]
 
@@ -23,6 +26,7 @@ class Asked(NamedTuple):
     """labels: the diseases that a question names (`disease_names`). content: its words of meaning. generic: it asks for
     any abnormality. sides, levels: those of the region ("left", "lower"). denies: it asks whether something is absent.
     of_subject: it asks whether a thing, named by all words of content but the last, is what the last one says.
+    weighs: it asks what may be ("suspicious for"). organs: the parts of the body that it names.
     """
 
     labels: frozenset[str]
@@ -32,6 +36,8 @@ class Asked(NamedTuple):
     levels: frozenset[str]
     denies: bool
     of_subject: bool
+    weighs: bool = False
+    organs: frozenset[str] = frozenset()
 
 
 def _each(words_of: str) -> frozenset[str]:
@@ -59,18 +65,19 @@ _GENERIC = _each(
 )
 _PASSED_OVER = _each(  # words of a question that say nothing of what it asks for
     """
-    a actually affect affected also am an and answer any apparent appear appears are area areas as at based be been
-    being by can change changes chest clear consistent contain contained contains could current currently da dans de
-    definite del demonstrate demonstrated demonstrates depict depicts des detect detected did do does done du el em
-    en est está evidence evident exam exhibit exhibits feature features field fields film find following for form
-    found frame from frontal given had has have having hay he hemithorax her here him há i identified identify if il
-    image images in indicate indicated indicates indication indications inferior is it its kind l la las le les
-    likely lobe lobes lobo look looking looks los lung lungs may me might must no not note noted observa observe
-    observed obvious of on or part parts photo picture pictures please presence present provided que radiograph
-    radiographs ray region regions reveal reveals s scan se see seen she should show showing shown shows side sided
-    sign signs some study suffer suffering suffers suggest suggested suggestive suggests superior suspicious t taken
-    that the their them there these they this those to type um uma un una une us used ve view visible visual voit
-    was we were what where whether which will with would x xray y yes you your zone zones à
+    a actually affect affected also am an and answer any apparent appear appears are area areas as at based be
+    been being by can change changes chest clear consistent contain contained contains could current currently da
+    dans de definite del demonstrate demonstrated demonstrates depict depicts des detect detected did do does done
+    du el em en est está evidence evident exam exhibit exhibits feature features field fields film find following
+    for form found frame from frontal given had has have having hay he hemithorax her here him há i identified
+    identify if il image images in indicate indicated indicates indication indications inferior is it its kind l
+    la las le les likely lobe lobes lobo look looking looks los lung lungs may me might must no not note noted
+    observa observe observed obvious of on or part parts photo picture pictures please presence present provided
+    que radiograph radiographs ray region regions reveal reveals represent represents s scan se see seen she
+    should show showing shown shows side sided sign signs some study suffer suffering suffers suggest suggested
+    suggestive suggests superior suspicious t taken that the their them there these they this those to type um uma
+    un una une us used ve view visible visual voit was we were what where whether which will with would x xray y
+    yes you your zone zones à
     """
 )
 _ABSENCE = re.compile(r"\b(?:free (?:of|from)|clear of|without|absence of|absent|negative for)\b", re.IGNORECASE)
@@ -81,61 +88,26 @@ _CIRCUMSTANCE = re.compile(
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _TABLE_HEADER = re.compile(r"^ *\|.*\n *\|[ :|-]+$", re.MULTILINE)  # names what the rows are about, and says nothing
 _CJK_CLAUSE_END = re.compile(r"[，。；！？,.;!?\n]")
+_CJK_DENIAL = re.compile(r"未见|未发现|没有|無|无(?!法)|不存在|未|不明显")
+_CJK_UNKNOWN = re.compile(r"可能|无法|不能|难以|不确定")
 _SHOWS = re.compile(
     r"(?:do|does|did) .{1,80}? (?:show|have|demonstrate|contain|reveal|exhibit|display|suffer from|indicate|depict) "
 )
 _IS_THERE = re.compile(
-    r"(?:is|are|was|were) there |(?:do|can) you see |(?:is|are) .{1,60} (?:seen|visible|present|evident)\b"
+    r"(?:is|are|was|were) there |(?:do|can) you see |(?:is|are) .{1,60} (?:seen|visible|present|evident|involved"
+    r"|used|shown)\b"
 )
 _PLACE = re.compile(r" (?:in|on|within|inside|at|near) (?:the|this|that|these|a|an|his|her|their)\b")
-_COPULA = re.compile(r"(?:\b(?:is|are|was|were|be|looks?|appears?|seems?|remains?|lies|sits)\b|'s\b)[^,;]{0,40}$")
+_COPULA = re.compile(
+    r"(?:\b(?:(?:is|are|was|were|do|does|did)n't|is|are|was|were|be|looks?|appears?|seems?|remains?|lies?|sits?|shows?"
+    r"|represents?|demonstrates?|call|consider)\b|'s\b)[^;]{0,40}$"
+)
 _IS_THE = re.compile(r"(?:is|are|was|were) (?:the|this|that|these|those) ")
 _PRONOUN = re.compile(r"\b(?:it|this|that|they|these)(?:'s| s| is| are| appears?| looks?| seems?)\b")
 _CJK_ASKS = re.compile(r"是否|有没有|是不是|有无|吗|呢|存在|可见|显示|图像|图中|影像|这张|该|中|有|的")
 
-_SEES = r"(?:seen|identified|noted|observed|detected|visuali[sz]ed|appreciated)"
-_JUDGES = (
-    r"(?:tell|told|determined?|confirm(?:ed)?|assess(?:ed)?|say|infer|diagnosed?|identify|rule|ruled|excluded?|provide"
-    r"|evaluated?"
-    r"|comment|answer)"
-)
-_HEDGE = re.compile(  # leaves open whether a thing is there, or speaks of such things in general
-    r"\b(?:may|might|could|should|possibl[ey]|possibility|perhaps|presumabl[ey]|potential(?:ly)?|indeterminate|unknown"
-    rf"|unclear|uncertain|equivocal|questionable|question of|suspected|can(?! be {_SEES}| see)"
-    r"|would (?:be (?:\w+ed|necessary|helpful|better|best)|need|require|have|typically|usually|show"
-    r"|appear|indicate|suggest|expect|look)"
-    r"|difficult|challenging|hard to|determine|assess|evaluate|rule out|concerns?|concerned|diagnos[ie]s of"
-    r"|\w+ diagnosis"
-    r"|gold standard|to (?:\w+ly )?(?:confirm|exclude|diagnose|identify|detect|look)"
-    r"|(?:need|have|want) to (?:look|check|examine)|without (?:proper|further|additional|more)"
-    r"|(?:is|are) (?:seen|recogni[sz]ed|identified|known|described) (?:as|by)"
-    r"|typically|usually|often|commonly|generally|sometimes|such as|e g|refers to|defined|characteri[sz]ed"
-    r"|(?:is|are) (?:one of the|an?|the|often|also) (?:\w+ ){0,2}(?:signs?|features?|indicators?|causes?|hallmarks?) of"
-    r"|(?<!there )(?:is|are) (?:an? |the )?(?:\w+ ){0,3}"
-    r"(?:condition|term|sign|disease|type|form|pattern|accumulation|collection|disorder|cause)s?)\b|可能"
-)
-_CANNOT_TELL = re.compile(
-    rf"\b(?:can not (?:be )?(?:\w+ly )?{_JUDGES}|unable to|impossible|(?:not possible|not able|not appropriate)"
-    r"(?: for me)? to|not (?:say|call|claim)|not be (?:\w+ly )?(?:determined|confirmed|assessed))\b|无法|不能|难以"
-)
-_DENIED_BEFORE = re.compile(  # besides what denies a disease: "nothing pathological", other languages
-    r"(?:\b(?:nothing|nobody|no one)\b(?: \w+){0,2} |\bneither of which is (?:\w+ ){0,2}"
-    r"|\b(?:não|no hay|no se (?:observa|aprecia|ve|identifica)n?|sin|sem|nenhum\w*|ning[uú]n\w*|pas d|pas de|aucune?"
-    r"|kein\w*|nicht|ohne|không|nessun\w*|senza)\b(?:\W+\w+){0,4}\W*|(?:未见|未发现|没有|無|无(?!法)|不存在|未)[^,.;]{0,8})$"
-)
-_DENIED_AFTER = re.compile(
-    r"\W*(?:visible|present|seen|status|value)?\W*(?:false|no|absent|none|0)\b(?! \w)"
-    r"|\W*(?:(?:is|are|was|were|does|do|did|has|have|can|could) )?(?:\w+ly )?(?:not|never)\b"
-    r"|(?:征象)?(?:未见|不明显|不存在)"
-)
-_DENIED_WITHIN = re.compile(
-    r"\b(?:rather than|instead of|out of|no longer|never)\b|未见|未发现|没有|不存在|无(?!法)|未"
-)
+_WORD = re.compile(r"[^\W_]+")
 _IN_SUCH = re.compile(r"(?:^|, ?)in (?:\w+ ){0,2}$")  # "in tension pneumothorax, the trachea is displaced"
-# Where what a clause says of the thing itself ends, and its cause or consequence begins.
-_TAIL = re.compile(
-    r",| such as| in the form| which\b| and (?!no\b)| indicat| suggest| due to| because| consistent with"
-)
 _NOT_THERE = re.compile(r"\bnot (?:in |on |at )?(?:the )?(left|right)\b")
 _IT_IS = re.compile(r"\W*(?:it|this|that|which)(?:'s| s| is| lies| appears)\b")
 _CONCLUDES = re.compile(
@@ -151,7 +123,17 @@ _GENERIC_NAMES = re.compile(
     r"|anything (?:abnormal|wrong|unusual))\b"
 )
 _WELL = frozenset({"normal", "clear", "healthy", "intact", "unremarkable"})
-_NOT_WELL = re.compile(r"\bnot (?:\w+ly )?(?:normal|clear|healthy|intact|unremarkable)\b|\babnormal\b")
+_ALL_NORMAL = re.compile(  # of the whole image
+    r"\b(?:normal|unremarkable)(?= (?:\w+ ){0,3}?(?:x ray|xray|radiograph|image|scan|film|study|exam\w*)\b)"
+)
+_UNWELL = re.compile(r"\b(?:abnormal\w*|unhealthy|diseased|pathologic(?:al)?|patholog(?:y|ies)|sick|damaged)\b")
+_OTHER_CLEAR = re.compile(r"\bclear(?:er|ly)? (?:answer|evidence|image|view|picture|sign|indication|or|and of)\b")
+_ORGAN = re.compile(
+    r"\b(?:lung|heart|cardi|mediastin|aort|bone|rib|pleura|trachea|diaphragm|liver|kidney|spleen|brain|bowel|abdom"
+    r"|vertebra|spine)"
+)
+_CONTRARY: dict[Saying, Saying] = {"yes": "no", "no": "yes"}
+_NORMAL_HEART = re.compile(r"\b(?:heart|cardiac)\b.*\bnormal\b|\bnormal (?:heart|cardiac)\b")
 _ENLARGED_HEART = re.compile(
     r"\b(?:heart|cardiac\w*)\b.{0,60}?\b(?:enlarge\w*|big|bigger|large)\b|\benlarge\w* (?:heart|cardiac)"
 )
@@ -181,7 +163,9 @@ def asked_by(question: str) -> Asked | None:
     last_line = _CJK_ASKS.sub(" ", question).strip().rsplit("\n", 1)[-1]
     plain = words(_CIRCUMSTANCE.split(last_line, maxsplit=1)[0])
     said = plain.split()
-    labels = {label for label, _, _ in names_in(plain)} | ({"Cardiomegaly"} if _ENLARGED_HEART.search(plain) else set())
+    labels = {label for label, _, _ in names_in(plain)} | (
+        {"Cardiomegaly"} if _ENLARGED_HEART.search(plain) or _NORMAL_HEART.search(plain) else set()
+    )
     regions = _PASSED_OVER | set(_SIDES) | set(_LEVELS)
     shown = _SHOWS.match(plain)
     content = _content(plain[shown.end() :] if shown else plain, regions)
@@ -189,6 +173,8 @@ def asked_by(question: str) -> Asked | None:
     if there and not set(there) <= _GENERIC:  # "Is there a stone in the bladder?" asks for the stone
         content = there
     content = content or tuple(sorted(_WELL & set(said)))  # "Is the lung clear?"
+    if _IS_THE.match(plain) and said[-1] in ("bilateral", "unilateral"):  # asks of what kind a thing is, not where
+        content, said = (*content, said[-1]), []
     denies = bool(_ABSENCE.search(question))
     of_subject = bool(_IS_THE.match(plain)) and len(content) > 1 and not denies
     if of_subject and labels != {"Cardiomegaly"}:  # "Is the mass malignant?" does not ask whether there is a mass
@@ -203,6 +189,8 @@ def asked_by(question: str) -> Asked | None:
         levels=_region(said, _LEVELS),
         denies=denies,
         of_subject=of_subject,
+        weighs=classify(plain) == "weigh",
+        organs=frozenset(organ[0] for organ in _ORGAN.finditer(plain)),
     )
 
 
@@ -211,23 +199,22 @@ def _content(plain: str, passed_over: Collection[str]) -> tuple[str, ...]:
 
 
 def says_about(text: str, asked: Asked) -> set[Saying]:
-    """Whether the sentences of a text say yes or no to what was asked; both where they differ and none concludes."""
-    if _WELL & set(asked.content) and _says_unwell(text):
-        return {"no"}
+    """Whether the clauses of a text say yes or no to what was asked; both where they differ and none concludes."""
     found: set[Saying] = set()
     concluded: set[Saying] = set()
     text = _TABLE_HEADER.sub("", text)
-    in_cjk = any(_CJK.search(word) for word in asked.content)
-    clauses = _CJK_CLAUSE_END.split(text) if in_cjk else list(clauses_of(text))
-    for clause, following in zip(clauses, [*clauses[1:], ""], strict=False):
-        here = set(_of_clause(clause, asked))
+    clauses = [*_cjk_clauses(text)] if any(map(_CJK.search, asked.content)) else [*split_clauses(text)]
+    for number, clause in enumerate(clauses):
+        states = clause.act == "state" or (asked.weighs and clause.act == "weigh")
+        here = set(_of_clause(clause, asked)) if states else set()
+        following = clauses[number + 1].text if number + 1 < len(clauses) else ""
         if _IT_IS.match(following) and _elsewhere(following, asked):  # "There is an effusion, but it is on the left"
             here.discard("yes")
         found |= here
-        if here and _CONCLUDES.match(clause):
+        if here and (_CONCLUDES.match(clause.text) or (number and _CONCLUDES.fullmatch(clauses[number - 1].text))):
             concluded = here
     found = concluded if len(found) > 1 and concluded else found
-    return {"no" if one == "yes" else "yes" for one in found} if asked.denies else found
+    return {_CONTRARY[one] for one in found} if asked.denies else found
 
 
 def contradicts(text: str, replied: set[Saying], asked: Asked) -> bool:
@@ -238,64 +225,84 @@ def contradicts(text: str, replied: set[Saying], asked: Asked) -> bool:
     return len(said) == 1 and said != replied
 
 
-def leaves_open(sentence: str) -> bool:
-    """Whether a sentence says only what may be, what is so in general, or that it cannot be told."""
-    return bool(_HEDGE.search(sentence) or _CANNOT_TELL.search(sentence))
+def _cjk_clauses(text: str) -> Iterator[Clause]:
+    """The clauses of a text in Chinese or Japanese, which `clauses.plain` does not keep."""
+    for part in _CJK_CLAUSE_END.split(text):
+        yield Clause(part, 0, "decline" if _CJK_UNKNOWN.search(part) else "state")
 
 
-def _region(said: list[str], names: dict[str, frozenset[str]]) -> frozenset[str]:
-    return frozenset[str]().union(*(names.get(re.sub(r"\W", "", word), frozenset()) for word in said))
+def _region(said: Collection[str], names: dict[str, frozenset[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*(names[word] for word in names.keys() & set(said)))
 
 
-def _says_unwell(text: str) -> bool:
-    """Whether a sentence says "not normal" or "abnormal" and leaves nothing open."""
-    return any(_NOT_WELL.search(one) and not leaves_open(one) for one in SENTENCE_END.split(folded(text)))
+def _of_clause(clause: Clause, asked: Asked) -> Iterator[Saying]:
+    if _WELL & set(asked.content):
+        said = list(_of_health(clause, asked))
+        yield from said or [_CONTRARY[one] for one in _of_names(clause, asked) if asked.labels]
+    else:
+        yield from _of_names(clause, asked)
 
 
-def _of_clause(clause: str, asked: Asked) -> Iterator[Saying]:
-    spans = list(islice(_spans(clause, asked), _MOST))
+def _say(holds: bool) -> Saying:
+    return "yes" if holds else "no"
+
+
+def _say_contrary(found: Iterable[Standing]) -> Iterator[Saying]:
+    for standing in found:
+        if standing != "open":
+            yield _say(standing == "denied")
+
+
+def _of_names(clause: Clause, asked: Asked) -> Iterator[Saying]:
+    """What a clause says by the names of what was asked."""
+    words = clause.text
+    spans = list(islice(_spans(words, asked), _MOST))
     if not spans:
-        healthy = any(_HEALTHY[label].search(clause) for label in asked.labels & set(_HEALTHY))
-        none_at_all = not asked.generic and _NO_ABNORMALITY.search(clause) and not _OTHER.search(clause)
-        if healthy or (none_at_all and not _elsewhere(clause, asked) and not leaves_open(clause)):
+        plain = " ".join(words.split())
+        healthy = any(_HEALTHY[label].search(plain) for label in asked.labels & set(_HEALTHY))
+        none_at_all = not asked.generic and _NO_ABNORMALITY.search(plain) and not _OTHER.search(plain)
+        if healthy or (none_at_all and not _elsewhere(words, asked)):
             yield "no"
-    for place in spans:
+        normal = [match.span() for match in islice(_ALL_NORMAL.finditer(words), _MOST)] if asked.generic else []
+        yield from _say_contrary(_standings(clause, normal))
+    elsewhere = _elsewhere(words, asked)
+    for (start, end), standing in zip(spans, _standings(clause, spans), strict=True):
         # A window is enough, and keeps what a very long clause costs in proportion to its length.
-        first = max(place[0] - _WINDOW, 0)
-        around, start, end = clause[first : place[1] + _WINDOW], place[0] - first, place[1] - first
-        denied = _denied(around, start, end) if not _WELL & set(asked.content) else False
-        if _left_open(around, start, end, denied=denied):
+        around = words[max(start - _WINDOW, 0) : end + _WINDOW]
+        if standing == "open" or _IN_SUCH.search(words[max(start - _WINDOW, 0) : start]):
             continue
         not_there = _NOT_THERE.search(around)
-        if not_there and not denied:
-            yield "no" if asked.sides == {not_there[1]} else "yes"
-        elif not _elsewhere(clause, asked):
-            yield "no" if denied else "yes"
+        if not_there and standing != "denied":
+            yield _say(asked.sides != {not_there[1]})
+        elif not elsewhere:
+            yield _say(standing != "denied")
 
 
-def _denied(clause: str, start: int, end: int) -> bool:
-    return bool(
-        stands_denied(clause, start, end)
-        or _DENIED_BEFORE.search(clause[:start])
-        or _DENIED_AFTER.match(clause, end)
-        or _DENIED_WITHIN.search(clause, start, end)
-    )
+def _of_health(clause: Clause, asked: Asked) -> Iterator[Saying]:
+    """What a clause says to a question such as "Is the heart normal?"."""
+    words = clause.text
+    organs = {organ[0] for organ in _ORGAN.finditer(words)}
+    if organs and asked.organs and not organs & asked.organs:
+        return
+    spans = _content_spans(words, asked)
+    one_side = len(_region(_WORD.findall(words), _SIDES)) == 1 and not asked.sides  # "The right lung is clear"
+    of_other = _OTHER_CLEAR.search(words)  # "a clear answer"
+    for standing in _standings(clause, spans) if not of_other else ():
+        if standing == "denied" or (standing == "asserted" and not one_side):
+            yield _say(standing != "denied")
+    unwell = [match.span() for match in islice(_UNWELL.finditer(words), _MOST)]
+    yield from _say_contrary(_standings(clause, unwell))
 
 
-def _left_open(clause: str, start: int, end: int, *, denied: bool) -> bool:
-    """Whether what a clause says of the thing at [start, end) tells neither that it is there nor that it is not."""
-    tail = _TAIL.search(clause, end)
-    about = clause[: tail.start() if tail else len(clause)]
-    if _CANNOT_TELL.search(about):
-        return True
-    if denied:  # "no effusion that could explain it" denies
-        return bool(_HEDGE.search(clause[:start]))
-    return bool(_HEDGE.search(about) or _IN_SUCH.search(clause[:start]))
+def _standings(clause: Clause, spans: Sequence[tuple[int, int]]) -> list[Standing]:
+    if not clause.text.isascii() and _CJK.search(clause.text):
+        return ["denied" if _CJK_DENIAL.search(clause.text) else "asserted"] * len(spans)
+    return standings(clause.text, spans, denied=clause.denied)
 
 
 def _elsewhere(clause: str, asked: Asked) -> bool:
     """Whether a clause speaks of another side or level than the one asked about."""
-    said = clause.split()
+    said = _WORD.findall(clause)
     here = ((asked.sides, _region(said, _SIDES)), (asked.levels, _region(said, _LEVELS)))
     return any(own and other and not own & other for own, other in here)
 
@@ -309,11 +316,18 @@ def _spans(clause: str, asked: Asked) -> Iterator[tuple[int, int]]:
     elif asked.generic:
         yield from (match.span() for match in _GENERIC_NAMES.finditer(clause))
     else:
-        words_asked = asked.content[-1:] if asked.of_subject and _PRONOUN.search(clause) else asked.content
-        places = [re.search(_form(word), clause) for word in words_asked]
-        found = [place for place in places if place]
-        if len(found) == len(places) and (not asked.of_subject or _COPULA.search(clause[: found[-1].start()])):
-            yield min(place.start() for place in found), max(place.end() for place in found)
+        yield from _content_spans(clause, asked)
+
+
+def _content_spans(clause: str, asked: Asked) -> list[tuple[int, int]]:
+    """Where a clause has all of the question's words of meaning, from the first of them to the last."""
+    words_asked = asked.content[-1:] if asked.of_subject and _PRONOUN.search(clause) else asked.content
+    places = [re.search(_form(word), clause) for word in words_asked]
+    found = [place for place in places if place]
+    anyhow = not asked.of_subject or _WELL & set(asked.content)
+    if len(found) < len(places) or not (anyhow or _COPULA.search(clause[: found[-1].start()])):
+        return []
+    return [(min(place.start() for place in found), max(place.end() for place in found))]
 
 
 def _form(word: str) -> str:

@@ -5,47 +5,74 @@ stages, in this order, the first that says anything decides:
 
 1. "text": the whole answer is one option's text;
 2. "marked": a JSON field that names an answer, or the last box of LaTeX;
-3. "final", then "answer": "Final answer: ...", "The answer is ...", each together with a letter alone on the last line;
-4. "ticked": the option on the line with a tick;
-5. "opening": the letter that the answer begins with;
-6. "chosen": "I choose ...", "the most likely diagnosis is ...", "... is the correct option";
-7. "stated": "It is ...", and "... is ..." of what the question asks for;
-8. "beginning": the option's text that the answer begins with;
-9. "conclusion": the last sentence that begins with "Therefore" or the like and names one option;
-10. "mentions": every letter and every option text mentioned anywhere. Asked for what is absent, the one that is denied;
-11. "yes or no": where the options are yes and no, sentences that state or deny what was asked (`yes_no`).
+3. "listed": a list gives each option a truth value or a probability, and one of them is true or the highest;
+4. "final", then "answer": "Final answer: ...", "The answer is ...", each together with a letter alone on the last line;
+5. "ticked": the option on the line with a tick;
+6. "opening": the letter that the answer begins with;
+7. "chosen": "I choose ...", "the most likely diagnosis is ...", "... is the correct option";
+8. "lettered": a letter beside its own option's text, within a sentence;
+9. "stated": "It is ...", and "... is ..." of what the question asks for;
+10. "beginning": the option's text that the answer begins with;
+11. "conclusion": the last sentence that begins with "Therefore" or the like and names one option;
+12. "mentions": every letter, and every option that clauses assert. Asked for what is absent, the one that they deny;
+13. "yes or no": where the options are yes and no, sentences that state or deny what was asked (`yes_no`).
 
-Two different options within the deciding stage, or a letter beside another option's text, are `ambiguous`, and so is an
-option that is only mentioned to be denied or compared with. A hedged choice ("I think B", "could be B") is the choice.
-Of a reasoning that never ends, an answer is read only where one option is stated and no other, and without a doubt.
+From 9 on, only clauses that assert or deny count (`clauses`). A negated option ("No edema") is chosen by prose only
+where a clause denies its finding and none asserts it. Two different options within the deciding stage, or a letter
+beside another option's text, are ambiguous, and so is an option that is only mentioned to be denied or compared with. A
+hedged choice ("I think B", "could be B") is the choice. Of a reasoning that never ends, an answer is read only where
+one option is stated and no other, and without a doubt. Of a text that is cut, the last line never decides.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, reduce
 from itertools import islice
-from typing import Literal, NamedTuple
+from operator import or_
+from typing import NamedTuple
 
-from .letters import index, is_denied_before, letter_places, letters_in
+from .clauses import plain, split_clauses
+from .cues import classify
+from .letters import index, is_denied_before, letter_places, letters_beside_texts, letters_in
 from .markup import CROSS, TICK, readable
-from .naming import COMPARED, NO, SENTENCE_END, letter_alone, object_named, opening_letter, together
-from .options import CONFLICT, MOST, Options, says_denial
-from .reasoning import answer_span
-from .statements import Statement, fields, statements
+from .naming import (
+    COMPARED,
+    NO,
+    NOTHING,
+    SENTENCE_END,
+    Named,
+    asserted_in,
+    letter_alone,
+    object_named,
+    opening_letter,
+    together,
+)
+from .options import CONFLICT, MOST, Options
+from .outcome import Evidence, Outcome, Reason
+from .reasoning import LIMIT, answer_span, looks_cut, without_cut
+from .statements import Statement, drop_corrected, fields, statements
 from .words import words
-from .yes_no import read_yes_no
-
-Outcome = Literal["parsed", "ambiguous", "out_of_range", "none"]
+from .yes_no import explain_yes_no
 
 
 class Answer(NamedTuple):
-    """choice: index into the options, None unless outcome is "parsed". why: the stage that decided, or ""."""
+    """An answer read as one of the options.
+
+    Attributes:
+        choice: Index into the options; None unless the outcome is "answered".
+        outcome: "answered", "declined" or "unread".
+        stage: The stage that decided, "" where none did.
+        reason: Why the answer is unread, "" for the other outcomes.
+        evidence: What the choice was read from, "" unless the outcome is "answered".
+    """
 
     choice: int | None
     outcome: Outcome
-    why: str = ""
+    stage: str = ""
+    reason: Reason = ""
+    evidence: Evidence = ""
 
 
 _DOUBT = re.compile(r"\b(?:wait|hmm+|maybe|perhaps|let me|let's|alternatively|not sure|unsure|or)\b|\?", re.IGNORECASE)
@@ -55,29 +82,26 @@ _CONTRAST = re.compile(  # "While A shows ..., B ..."
     r"\b[^,]*,",
     re.IGNORECASE,
 )
-# Sentences that choose nothing: about other options, on a condition, refusals.
-_ASIDE = re.compile(
+_IF = re.compile(r"\bif (?!(?:I|we|you|one|forced|pressed|only)\b)", re.IGNORECASE)
+_PART = re.compile(r"[^?\n]+[?\n]?")
+_EXCLUDED = re.compile(r"\b(?:can ?not|can't|not) be (?:excluded|ruled out)\b", re.IGNORECASE)
+_ASIDE = re.compile(  # sentences about other options, or on a condition
     r"\W*(?:in contrast|by contrast|conversely|on the other hand|if|when|the (?:other|remaining) (?:options?"
     r"|choices?))\b",
     re.IGNORECASE,
 )
-_REFUSES = re.compile(
-    r"\b(?:can ?not|can't|could ?n[o']t|unable to|(?:not|im)possible to|difficult to|hard to|challenging to"
-    r"|not able to)"
-    r" (?:\w+ ){0,3}(?:tell|determine|decide|identify|select|choose|answer|say|confirm|make|provide|diagnose"
-    r"|be determined)"
-    r"|\b(?:none|neither|nothing) (?:of|from|among) (?:the|these|those)\b",
+_VALUE = re.compile(
+    r"[\"'(\[]?(?P<name>(?:option )?[A-Z](?:[.):] ?(?=[A-Za-z])[^|\n:,]{1,60}?)?"
+    r"|[^\"'\n:=,;{}()\[\]–—]{2,60}?)[\"')\].]{0,2}\s?"
+    r"(?:[:=(|]|(?<=\b[A-Z]) (?=0?\.\d|\d{1,3} ?%)|[-–—](?= )|->|→)\s?[\"']?"
+    r"(?P<value>true|false|yes|no|correct|incorrect|(?:0|1)?\.\d{1,4}|[01](?:\.0+)?(?![\d.])"
+    r"|\d{1,3}(?:\.\d+)?\s?%)(?![\w.])",
     re.IGNORECASE,
 )
-_WOULD = re.compile(r"\bwould (?:call for|have|show|look|appear|bring|create|need|cause|efface|give)\b")
-_DEFINES = re.compile(  # "Edema is a condition in which ..."
-    r"^[^.,]{1,60}? (?:is|are) (?:an? |the )?(?:[\w-]+ ){0,3}(?:condition|disease|disorder|type|form|sign|kind)s?\b"
+_SIGNED = re.compile(
+    r"(?:[:=(|]|[A-Z](?= 0?\.\d)|[-–—] |->|→)\s?[\"']?(?:true|false|yes|no|(?:in)?correct|[\d.])", re.IGNORECASE
 )
-_DECLINES = re.compile(  # the whole answer
-    r"\bI (?:apologi[sz]e|do not feel comfortable|don't feel comfortable|would prefer not|'d prefer not)"
-    r"|\bI(?:'m| am) sorry, but|\b(?:can ?not|can't) (?:assist|help)\b",
-    re.IGNORECASE,
-)
+_TRUTH = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
 _CONCLUDES = re.compile(
     r"\W*(?:and |so |but )?(?:therefore|thus|hence|so|consequently|accordingly|in (?:conclusion|summary|short)|overall"
     r"|to (?:conclude|summari[sz]e|sum up)|conclusion|based on (?:this|these|the (?:above|findings|evidence|analysis))"
@@ -96,7 +120,7 @@ _IS = re.compile(
 )
 _CHOICE_END = re.compile(r"[,(]| (?:and|or|but|because|as|rather)\b")
 _SMALL_WORDS = frozenset(
-    {
+    [
         "a",
         "an",
         "the",
@@ -120,7 +144,12 @@ _SMALL_WORDS = frozenset(
         "with",
         "by",
         "it",
-    }
+        "present",
+        "seen",
+        "shown",
+        "following",
+        "listed",
+    ]
 )
 
 _ARTICLE = re.compile(r"\W*(?:an?|the) ", re.IGNORECASE)
@@ -128,62 +157,79 @@ _PRAISED = re.compile(  # behind an option: "is the correct one", "fits best"
     r"[)\]]?(?:,? (?:and|or) [A-Z]\b){0,6}"
     r"(?: (?!(?:not|n't|than|and|or|but|while|is|are|would|seems?|appears?|best|most)\b)[^\s.;:]{1,30}){0,6}[,)]?"
     r" (?:is|are|would be|seems|seems to be|appears|appears to be|stands out as|remains)"
-    r" (?:indeed |clearly |therefore |likely |also )?(?:(?:the|my) (?:\w+ ){0,2}?)?"
+    r" (?:indeed |clearly |therefore |likely |also )?(?:(?:the|my) (?:(?!less|least|not)\w+ ){0,2}?)?"
     r"(?:(?:most |more )?(?:correct|right|best|likely|appropriate|accurate|suitable|plausible|probable|similar"
     r"|consistent"
-    r"|fitting|closely|closest)|closest|answer|final answer|choice|closer|darker)\b"
+    r"|fitting|closely|closest)(?! than\b)|closest|answer|final answer|choice|closer|darker)\b"
     r"|[)\]]? (?:best |most closely |most accurately )?(?:fits|matches|describes|explains|applies)"
     r"(?: (?:best|most|to|the|these)\b|[.,]|$)",
     re.IGNORECASE,
 )
 
 
-def parse_answer(text: str | None, options: Sequence[str], question: str = "") -> Answer:
-    """The option that a model's text chooses.
+def parse_answer(text: str | None, options: Sequence[str], question: str = "", *, cut: bool = False) -> Answer:
+    """Read the option that a model's text chooses.
 
     Args:
         text: the response: a letter, an option's text, or sentences.
         options: the answer set in the order shown, lettered from A.
         question: what was asked. It tells whether a denied option is the answer, and what yes and no would mean.
+        cut: the text is known to be cut, as at a limit of tokens; without it the end of the text tells.
 
     Returns:
-        `parsed` with the index; `out_of_range` for a letter beyond the options; `ambiguous` for several different
-        options, a letter and a text that disagree, or an option that is only mentioned to be denied; `none` where no
-        option is named.
+        The answer, with its outcome, and with the stage, the reason and the evidence of it.
 
     >>> parse_answer("The answer is (B).", ["Edema", "No edema", "Atelectasis"])
-    Answer(choice=1, outcome='parsed', why='answer')
+    Answer(choice=1, outcome='answered', stage='answer', reason='', evidence='letter')
     >>> parse_answer("There is no edema.", ["Edema", "No edema", "Atelectasis"]).choice
     1
-    >>> parse_answer("A. No edema", ["Edema", "No edema", "Atelectasis"]).outcome
+    >>> parse_answer("A. No edema", ["Edema", "No edema", "Atelectasis"]).reason
     'ambiguous'
+    >>> parse_answer("I cannot tell whether there is edema.", ["Edema", "No edema", "Atelectasis"]).outcome
+    'declined'
     """
     written = text or ""
     start, end, how = answer_span(written)
-    part, choices = written[start:end], _options(tuple(options))
-    clean = choices.without_echo(readable(part))
+    absence = bool(_ASKS_ABSENCE.search(question))
+    is_cut = cut or looks_cut(written)
+    part, choices = without_cut(written[start:end], cut=cut), _options(tuple(options))
+    clean = choices.without_echo(readable(part)[:LIMIT])
     if not clean or (how == "open reasoning" and _DOUBT.search(clean)):
-        return Answer(None, "none")
-    stated = [*fields(part), *statements(clean)]
-    stages: dict[str, Callable[[], set[int]]] = {
+        return Answer(None, "unread", reason="cut" if is_cut else "none" if clean else "empty")
+    stated = drop_corrected([*fields(part), *statements(clean)], clean)
+    last = NOTHING if is_cut else _last_line(clean, choices)
+    stages: dict[str, Callable[[], Named]] = {
         "text": lambda: _whole(clean, choices),
         "marked": lambda: _marked(stated, choices),
-        "final": lambda: (found := _stated(stated, "final", choices)) and found | _last_line(clean, choices),
-        "answer": lambda: _stated(stated, "answer", choices) | _last_line(clean, choices),
+        "listed": lambda: _listed(part, choices, absence=absence),
+        "final": lambda: _stated(stated, "final", choices, last),
+        "answer": lambda: _stated(stated, "answer", choices) | last,
         "ticked": lambda: _ticked(clean, choices),
         "opening": lambda: _openings(clean, choices),
         "chosen": lambda: _stated(stated, "chosen", choices) | _praised(clean, choices),
-        "stated": lambda: _is_one(clean, choices, question),
-        "beginning": lambda: _opening_text(clean, choices),
+        "lettered": lambda: _lettered(clean, choices),
+        "stated": lambda: NOTHING if absence else _is_one(clean, choices, question),
+        "beginning": lambda: NOTHING if absence else _opening_text(clean, choices),
         "conclusion": lambda: _concluded(clean, choices),
-        "mentions": lambda: _mentions(clean, choices, absence=bool(_ASKS_ABSENCE.search(question))),
+        "mentions": lambda: _mentions(clean, choices, absence=absence),
         "yes or no": lambda: _yes_or_no(part, choices, question),
     }
     if how == "open reasoning":
-        return _settle(_any(stages[name]() for name in stages if name != "opening"), choices.n, how)
-    found = ((name, read()) for name, read in stages.items())
-    name, places = next(((name, places) for name, places in found if places), ("", set()))
-    return _settle(places, choices.n, name)
+        found = _any(stages[name]() for name in stages if name not in ("opening", "listed"))
+        return _settle(found._replace(evidence="prose"), choices.n, how)
+    stage, found = "", NOTHING
+    for stage, read in stages.items():  # noqa: B007
+        found = read()
+        if found.places or found.declined:
+            break
+    answer = _settle(found, choices.n, stage)
+    if stage == "mentions" and answer.evidence == "prose" and _declines_between(clean, choices):
+        return Answer(None, "declined", "prose")
+    if answer.outcome == "unread" and answer.stage in ("", "mentions", "stated", "conclusion") and _declines(clean):
+        return Answer(None, "declined", "prose")
+    if is_cut and answer.reason in ("none", "ambiguous"):
+        return answer._replace(reason="cut")
+    return answer
 
 
 @lru_cache(maxsize=256)
@@ -191,55 +237,98 @@ def _options(options: tuple[str, ...]) -> Options:
     return Options(options)
 
 
-def _settle(found: set[int], n_options: int, why: str) -> Answer:
-    if not found:
-        return Answer(None, "none")
-    if len(found) > 1 or CONFLICT in found:
-        return Answer(None, "ambiguous", why)
-    (choice,) = found
-    return Answer(choice, "parsed", why) if choice < n_options else Answer(None, "out_of_range", why)
+def _settle(found: Named, n_options: int, stage: str) -> Answer:
+    if not found.places:
+        return Answer(None, "declined", stage) if found.declined else Answer(None, "unread", reason="none")
+    if len(found.places) > 1 or CONFLICT in found.places:
+        return Answer(None, "unread", stage, "ambiguous")
+    (choice,) = found.places
+    if choice >= n_options:
+        return Answer(None, "unread", stage, "out_of_range")
+    return Answer(choice, "answered", stage, evidence=found.evidence)
 
 
-def _any(sets: Iterable[set[int]]) -> set[int]:
-    return set[int]().union(*sets)
+def _any(found: Iterator[Named]) -> Named:
+    return reduce(or_, found, NOTHING)
 
 
-def _whole(text: str, choices: Options) -> set[int]:
+def _declines(text: str) -> bool:
+    """Whether a clause says that the answer cannot or will not be told."""
+    return any(clause.act == "decline" for clause in split_clauses(text))
+
+
+def _declines_between(text: str, choices: Options) -> bool:
+    """Whether a clause cannot tell between two options that it names, which decides against a mere mention of one."""
+    refusals = [clause.text for clause in split_clauses(text) if clause.act == "decline"]
+    return any(len(choices.names_in(refusal)) > 1 for refusal in refusals)
+
+
+def _whole(text: str, choices: Options) -> Named:
     """The option whose text, or the beginning of whose text, is all that is said; with a letter behind it, both."""
-    if NO.search(text):
-        return set()
+    if NO.search(text) or text.endswith("?"):
+        return NOTHING
     said = words(text)
     if choices.of(said):
-        return choices.of(said)
+        return Named(choices.of(said), "text")
     if len(said) > 1 and said not in ("yes", "no") and choices.beginning_with(said):
-        return choices.beginning_with(said)
+        return Named(choices.beginning_with(said), "text")
     before, _, letter = said.rpartition(" ")
-    return choices.of(before) | {index(letter)} if re.fullmatch("[a-z]", letter) and choices.of(before) else set()
+    both = choices.of(before) | {index(letter)} if re.fullmatch("[a-z]", letter) and choices.of(before) else set()
+    return Named(both, "letter")
 
 
-def _marked(stated: Sequence[Statement], choices: Options) -> set[int]:
+def _marked(stated: Sequence[Statement], choices: Options) -> Named:
     """What the fields of a JSON object say, or the last box: the boxes before it hold results on the way."""
     in_fields = _any(object_named(one.said, choices, value=True) for one in stated if one.kind == "field")
-    boxes = (object_named(one.said, choices, value=True) for one in reversed(stated) if one.kind == "box")
-    return in_fields or next(filter(None, boxes), set())
+    last_boxes = islice((one for one in reversed(stated) if one.kind == "box"), MOST)
+    boxes = (object_named(one.said, choices, value=True) for one in last_boxes)
+    return in_fields if in_fields.places else next((box for box in boxes if box.places), in_fields)
 
 
-def _stated(stated: Sequence[Statement], kind: str, choices: Options) -> set[int]:
-    return _any(object_named(said, choices) for said in {one.said for one in stated if one.kind == kind})
+def _listed(text: str, choices: Options, *, absence: bool) -> Named:
+    """The one option that is true, or the most probable by itself, in a list that gives each a value.
+
+    Asked for what is absent, a list of texts may tell what is there, and chooses nothing.
+    """
+    if len(_SIGNED.findall(text)) < max(choices.n, 2):
+        return NOTHING
+    values: dict[int, float] = {}
+    for match in islice(_VALUE.finditer(text), MOST):
+        name, value = match["name"].strip(), match["value"].casefold()
+        letter, _, behind = re.sub(r"\A[Oo]ption ", "", name).partition(" ")
+        is_letter = re.fullmatch(r"[A-Z][.):]?", letter) and (not behind or words(behind) in choices.words)
+        places = {index(letter[0])} if is_letter else choices.of(words(name))
+        if absence and places and not is_letter:
+            return Named({CONFLICT}, "text")
+        number = _TRUTH[value] if value in _TRUTH else float(value.rstrip("% ")) / (100 if "%" in value else 1)
+        for place in places:
+            if values.setdefault(place, number) != number:
+                return NOTHING
+    if set(values) != set(range(choices.n)) or choices.are_yes_and_no:
+        return NOTHING
+    best = {place for place, value in values.items() if value == max(values.values())}
+    return Named(best if len(best) == 1 and max(values.values()) > 0 else {CONFLICT}, "letter")
 
 
-def _last_line(text: str, choices: Options) -> set[int]:
+def _stated(stated: Sequence[Statement], kind: str, choices: Options, last: Named = NOTHING) -> Named:
+    """What statements of a kind name; with the letter on the last line where they name anything."""
+    found = _any(object_named(said, choices) for said in {one.said: None for one in stated if one.kind == kind})
+    return found | last if found.places else found
+
+
+def _last_line(text: str, choices: Options) -> Named:
     """The letter alone on the last line, with what contradicts it: other such lines, or one option chosen before it."""
     *before, last = text.split("\n")
     alone = letter_alone(last, choices)
     if not alone:
-        return set()
-    alone |= _any(letter_alone(line, choices) for line in before[-MOST:])
-    opened = _any(opening_letter(line, choices) for line in before[-MOST:])
-    return alone | opened if len(opened) == 1 else alone  # several: the options, listed before the choice
+        return NOTHING
+    alone = alone.union(*(letter_alone(line, choices) for line in before[-MOST:]))
+    opened = set[int]().union(*(opening_letter(line, choices) for line in before[-MOST:]))
+    # Several: the options, listed before the choice.
+    return Named(alone | opened if len(opened) == 1 else alone, "letter")
 
 
-def _openings(text: str, choices: Options) -> set[int]:
+def _openings(text: str, choices: Options) -> Named:
     """What the text begins with, and what the lines right below it begin with."""
     first, *later = text.split("\n")
     found = opening_letter(first, choices)
@@ -248,57 +337,68 @@ def _openings(text: str, choices: Options) -> set[int]:
         if not more:
             break
         found = found | more
-    return found
+    return Named(found, "letter")
 
 
-def _opening_text(text: str, choices: Options) -> set[int]:
-    """The option that the first sentence begins with and asserts, and every option that is a sentence by itself."""
-    first, *later = [sentence for sentence in SENTENCE_END.split(text) if sentence.strip()] or [""]
-    article = _ARTICLE.match(first)
-    begun = choices.starting(first[article.end() :] if article else first)
-    asserted, denied = choices.said_in(COMPARED.split(first, maxsplit=1)[0]).asserted, choices.said_in(first).denied
-    if (
-        not begun
-        or len(asserted) != 1
-        or begun & denied
-        or NO.search(text)
-        or _DEFINES.match(first)
-        or _says_nothing(first)
-    ):
-        return set()
-    return asserted | _any(choices.of(words(sentence)) for sentence in later[:MOST])
-
-
-def _ticked(text: str, choices: Options) -> set[int]:
+def _ticked(text: str, choices: Options) -> Named:
     """The option of the line with a tick."""
     ticked = [line.replace(TICK, "") for line in text.split("\n") if TICK in line and CROSS not in line]
-    return _any(opening_letter(line, choices) or choices.said_in(line).asserted for line in ticked[:MOST])
+    letters = [opening_letter(line, choices) for line in ticked[:MOST]]
+    texts = [asserted_in(line, choices) for line, found in zip(ticked, letters, strict=False) if not found]
+    return Named(set[int]().union(*letters, *texts), "letter" if any(letters) else "text")
 
 
-def _praised(text: str, choices: Options) -> set[int]:
+def _praised(text: str, choices: Options) -> Named:
     """Options that a sentence calls the right one."""
-    found: set[int] = set()
+    found, evidence = set[int](), ""
     for sentence in SENTENCE_END.split(text):
         subject = _without_contrast(sentence)
-        if _ASIDE.match(sentence) or _REFUSES.search(subject):
+        if _ASIDE.match(sentence) or _IF.search(sentence) or classify(plain(subject)) == "decline":
             continue
         letters = ((start, end, {place}) for start, end, place in islice(letter_places(subject), MOST))
-        for start, end, places in (*letters, *choices.places(subject)):
+        texts = choices.places(subject)
+        for start, end, places in (*letters, *texts):
             if not places <= found and _PRAISED.match(subject, end) and not is_denied_before(subject, start):
                 found |= places
-    return found
+                evidence = "text" if (start, end, places) in texts else "letter"
+    return Named(found, evidence)
 
 
-def _is_one(text: str, choices: Options, question: str) -> set[int]:
-    """The option that a sentence says it is: "It's edema", "the finding is edema" to "Which finding is present?"."""
+def _lettered(text: str, choices: Options) -> Named:
+    """The letter that stands beside its own option's text within a sentence that states it."""
+    found = set[int]()
+    for sentence in SENTENCE_END.split(text):
+        if not _ASIDE.match(sentence) and classify(plain(sentence)) == "state":
+            found |= letters_beside_texts(_without_contrast(sentence), choices, prefix=True)
+    return Named(found if len(found) == 1 else set(), "letter")
+
+
+def _is_one(text: str, choices: Options, question: str) -> Named:
+    """The option that a clause says it is: "It's edema", "the finding is edema" to "Which finding is present?"."""
     asked = set(words(question).split()) - _SMALL_WORDS
     found: set[int] = set()
-    for sentence in SENTENCE_END.split(text):
-        for match in islice(_IS.finditer(sentence), MOST):
-            subject = words(sentence[max(match.start() - 60, 0) : match.start()]).split()[-6:]
-            if not _says_nothing(sentence) and (match["it"] or asked & set(subject)):
-                found |= choices.starting(_CHOICE_END.split(sentence[match.end() :][:200], maxsplit=1)[0])
-    return found if len(found) == 1 else set()
+    for clause in split_clauses(text):
+        named: set[int] = set()
+        for match in islice(_IS.finditer(clause.text), MOST) if clause.act == "state" else ():
+            subject = words(clause.text[max(match.start() - 60, 0) : match.start()]).split()[-6:]
+            if match["it"] or asked & set(subject):
+                named |= choices.starting(_CHOICE_END.split(clause.text[match.end() :][:200], maxsplit=1)[0])
+        found |= named & asserted_in(clause.text, choices) if named else named
+    return Named(found if len(found) == 1 else set(), "text")
+
+
+def _opening_text(text: str, choices: Options) -> Named:
+    """The option that the first sentence begins with and asserts, and every option that is a sentence by itself."""
+    first, *later = [sentence for sentence in SENTENCE_END.split(text) if sentence.strip()] or [""]
+    if text.lstrip()[len(first.lstrip()) :].startswith("?"):
+        return NOTHING
+    article = _ARTICLE.match(first)
+    begun = choices.starting(first[article.end() :] if article else first)
+    said = choices.read_prose(first) if begun and not NO.search(text) else None
+    asserted = said.asserted | said.negated if said else set()
+    if said is None or len(asserted) != 1 or begun & said.denied or not begun & asserted:
+        return NOTHING
+    return Named(asserted.union(*(choices.of(words(sentence)) for sentence in later[:MOST])), "text")
 
 
 def _without_contrast(sentence: str) -> str:
@@ -306,42 +406,46 @@ def _without_contrast(sentence: str) -> str:
     return sentence[contrast.end() :] if contrast else sentence
 
 
-def _concluded(text: str, choices: Options) -> set[int]:
+def _concluded(text: str, choices: Options) -> Named:
     """The one option that the last conclusion with one names."""
     for sentence in reversed(SENTENCE_END.split(text)):
-        if _CONCLUDES.match(sentence) and not _REFUSES.search(sentence) and not _ASIDE.match(sentence):
+        if _CONCLUDES.match(sentence) and not _ASIDE.match(sentence) and classify(plain(sentence)) != "decline":
             kept = COMPARED.split(_without_contrast(sentence), maxsplit=1)[0]
-            found = together(choices.said_in(kept).asserted, letters_in(kept, choices), choices)
+            letters = letters_in(kept, choices)
+            found = together(asserted_in(kept, choices), letters, choices)
             if len(found) == 1:
-                return found
-    return set()
+                return Named(found, "letter" if letters else "prose")
+    return NOTHING
 
 
-def _mentions(text: str, choices: Options, *, absence: bool) -> set[int]:
-    """Every option that is asserted; asked for what is absent, the one that is denied."""
-    asserted: set[int] = set()
-    denied: set[int] = set()
-    implied: set[int] = set()
-    for sentence in SENTENCE_END.split(NO.sub(r"\1. ", text)):
-        said = choices.said_in(sentence)
-        asserted |= set() if _says_nothing(sentence) else said.asserted
-        denied |= said.denied
-        implied |= said.implied
-    asserted = asserted or implied
-    if NO.search(text) and not all(says_denial(choices.words[place]) for place in asserted):
-        return {CONFLICT}  # "No, edema" denies and names
-    asserted = together(asserted, letters_in(text, choices), choices)
-    if absence and denied:  # what a description asserts is present, and not what was asked for
-        return denied - asserted if len(denied - asserted) == 1 else {CONFLICT}
-    if not asserted:
-        return {CONFLICT} if denied else set()
-    return {CONFLICT} if _DECLINES.search(text) or (len(asserted) == 1 and asserted <= denied) else asserted
+def _mentions(text: str, choices: Options, *, absence: bool) -> Named:
+    """Every option that clauses assert; asked for what is absent, the one that they deny."""
+    said = choices.read_prose(NO.sub(r"\1. ", text))
+    if absence and said.denied:  # what a description asserts is present, and not what was asked for
+        left = said.denied - said.asserted
+        named = {place for _, _, places in choices.places(text) for place in places}
+        return Named(left if len(left) == 1 and not named & said.negated else {CONFLICT}, "prose")
+    negated = {place for place in said.negated if not choices.of(choices.findings[place]) & said.asserted}
+    found = set() if absence else said.asserted or negated  # what is there answers before what is not
+    if NO.search(text) and not found <= negated:
+        return Named({CONFLICT}, "prose")  # "No, edema" denies and names
+    sentences = [
+        one
+        for part in _PART.findall(text)
+        for one in SENTENCE_END.split(part)[: -2 if part.endswith("?") else None]  # without the question itself
+        if classify(plain(one)) not in ("decline", "ask", "general") and not (_IF.search(one) or _EXCLUDED.search(one))
+    ]
+    letters = set[int]().union(*(letters_in(sentence, choices) for sentence in sentences))
+    found = together(found, letters, choices)
+    if (said.denied and not found) or (len(found) == 1 and found <= said.denied):
+        return Named({CONFLICT}, "prose")
+    return Named(found, "letter" if letters else "prose")
 
 
-def _says_nothing(sentence: str) -> bool:
-    return bool(_REFUSES.search(sentence) or _ASIDE.match(sentence) or _WOULD.search(sentence))
-
-
-def _yes_or_no(text: str, choices: Options, question: str) -> set[int]:
-    outcome = read_yes_no(text, question) if choices.are_yes_and_no else "none"
-    return {choices.yes_no.index(outcome)} if outcome in ("yes", "no") else set()
+def _yes_or_no(text: str, choices: Options, question: str) -> Named:
+    if not choices.are_yes_and_no:
+        return NOTHING
+    read = explain_yes_no(text, question)
+    if read.answer is None:
+        return Named(set(), declined=read.outcome == "declined")
+    return Named({choices.yes_no.index(read.answer)}, read.evidence)

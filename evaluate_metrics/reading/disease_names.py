@@ -61,6 +61,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "Rib fracture": (
         r"ribs? fractures?",
         r"(?:fractured|broken) (?:\w+ ){0,3}ribs?",
+        rf"ribs? {_IS} (?:to be )?(?:fractured|broken)",
         r"fractures? (?:of|in|involving|through) (?:the |a )?(?:\w+ ){0,4}ribs?",
     ),
     "Other lesion": (r"other (?:\w+ )?lesions?",),

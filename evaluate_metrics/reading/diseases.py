@@ -1,31 +1,33 @@
 """Which diseases an open-ended answer names (HEAL-MedVQA, section 5), by words alone: the default extractor.
 
-The longest name wins ("calcific" inside "calcification" is no second one). What denies a name, and what states nothing,
-is said in `clauses`. A hedged name ("possible edema") counts as named: the paper has the diseases that an answer names
+The longest name wins ("calcific" inside "calcification" is no second one). `clauses` says what a clause does, `scope`
+what denies a name. A hedged name ("possible edema") counts as named: the paper has the diseases that an answer names
 extracted, and says nothing of hedges. "Edema cannot be excluded" neither names nor denies it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import lru_cache
-from itertools import repeat
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from .clauses import Clause, Standing, clauses, standings
+from .clauses import split_clauses
 from .disease_names import OTHERS, SYNONYMS
-from .reasoning import answer_part
+from .outcome import Outcome
+from .reasoning import answer_part, without_cut
+from .scope import NEUTRAL, blank, standings
 from .surgical_names import any_of
 from .words import folded
 
-Outcome = Literal["found", "normal", "unreadable"]
-
 
 class Extraction(NamedTuple):
-    """labels: those that the text asserts.
+    """The diseases that a text names.
 
-    outcome: "found"; "normal" where nothing is asserted and the text says so, or only denies; else "unreadable".
+    Attributes:
+        labels: Those that the text asserts.
+        outcome: "answered", also without labels where the text says that all is normal, or only denies; "declined";
+            "unread".
     """
 
     labels: frozenset[str]
@@ -33,7 +35,6 @@ class Extraction(NamedTuple):
 
 
 _EMPTY_LIST = re.compile(r"\[\s*\]")
-_NOT = re.compile(r"\bnot\b|n't\b")
 _NORMAL = re.compile(
     r"^(?:no|none|nothing|nil|normal|nope)$"
     r"|\b(?:normal|unremarkable|healthy)\b"
@@ -42,42 +43,37 @@ _NORMAL = re.compile(
     r"|\b(?:is|are|remains?|appears?)\s+(?:\w+ly\s+)?clear\b|\bclear\s+(?:lungs?|heart)\b|\bnothing\s+abnormal\b"
     r"|\b(?:abnormalit(?:y|ies)|findings?|diseases?|lesions?|patholog(?:y|ies)) ?: ?(?:none|nil|no)\b"
 )
-_CANNOT_TELL = re.compile(
-    r"\b(?:can not|unable to|difficult to|impossible to|not possible to)\s+(?:\w+\s+)?"
-    r"(?:tell|determine|assess|answer|say|evaluate|provide|confirm|diagnose|interpret)\b"
-)
+COUNTED = ("state", "weigh")  # acts of clauses whose names count
 
 
-def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYMS)) -> Extraction:
+def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYMS), *, cut: bool = False) -> Extraction:
     """The diseases of the vocabulary that a text asserts.
 
     Args:
         text: a model's answer: sentences, a Markdown or a JSON list.
         vocabulary: labels; those of `disease_names.SYNONYMS` are found by their synonyms, others by their own words.
+        cut: the text is known to be cut, as at a limit of tokens: what its last line begins is not read.
 
     >>> sorted(extract_labels("Findings include nodules and a small effusion, but no oedema.").labels)
     ['Nodule/Mass', 'Pleural effusion']
     >>> extract_labels("The heart is normal.").outcome, extract_labels("A blurred image.").outcome
-    ('normal', 'unreadable')
+    ('answered', 'unread')
     """
     labels = tuple(vocabulary)
     asserted: set[str] = set()
     normal = bool(_EMPTY_LIST.fullmatch(answer_part(text or "").strip()))
-    for clause in clauses(text or ""):
+    declined = False
+    for clause in split_clauses(without_cut(text or "", cut=cut)):
+        declined |= clause.act == "decline"
+        if clause.act not in COUNTED:
+            continue
         mentions = _mentions(clause.text, labels)
-        spans = [(clause.start + start, clause.start + end) for _, start, end in mentions]
-        said = list(map(_standing, mentions, standings(clause, spans), repeat(clause.text)))
+        said = standings(clause.text, [(start, end) for _, start, end in mentions], denied=clause.denied)
         asserted |= {label for (label, *_), standing in zip(mentions, said, strict=True) if standing == "asserted"}
-        normal |= "denied" in said or (not mentions and _says_normal(clause.text))
-    return Extraction(frozenset(asserted), "found" if asserted else "normal" if normal else "unreadable")
-
-
-def clauses_of(text: str) -> Iterator[str]:
-    """Lower-case clauses with plain words, commas and colons; denials that deny nothing are taken out."""
-    for clause in clauses(text):
-        words = " ".join(folded(clause.text).split()).replace(" ,", ",").replace(" :", ":")
-        if words:
-            yield f"no {words}" if clause.denied else words
+        normal |= "denied" in said or (not mentions and clause.act == "state" and _says_normal(clause.text))
+    if asserted or normal:
+        return Extraction(frozenset(asserted), "answered")
+    return Extraction(frozenset(), "declined" if declined else "unread")
 
 
 def names_in(clause: str, vocabulary: Collection[str] = tuple(SYNONYMS)) -> list[tuple[str, int, int]]:
@@ -85,27 +81,8 @@ def names_in(clause: str, vocabulary: Collection[str] = tuple(SYNONYMS)) -> list
     return _mentions(clause, tuple(vocabulary))
 
 
-def stands_denied(clause: str, start: int, end: int) -> bool:
-    """Whether a clause of `clauses_of` denies what stands at [start, end)."""
-    standing = _of_names(clause).get((start, end)) or standings(Clause(clause, 0, denied=False), [(start, end)])[0]
-    return _standing(("", start, end), standing, clause) == "denied"
-
-
-@lru_cache(maxsize=16)
-def _of_names(clause: str) -> dict[tuple[int, int], Standing]:
-    spans = [(start, end) for _, start, end in names_in(clause)]
-    return dict(zip(spans, standings(Clause(clause, 0, denied=False), spans), strict=True))
-
-
-def _standing(mention: tuple[str, int, int], standing: Standing, words: str) -> Standing:
-    """A name may hold its own denial: "the heart is not enlarged"."""
-    _, start, end = mention
-    return "denied" if _NOT.search(words, start, end) else standing
-
-
 def _says_normal(words: str) -> bool:
-    said = " ".join(folded(words).split())
-    return bool(_NORMAL.search(said)) and not _CANNOT_TELL.search(said)
+    return bool(_NORMAL.search(" ".join(folded(NEUTRAL.sub(blank, words)).split())))
 
 
 def _mentions(clause: str, labels: tuple[str, ...]) -> list[tuple[str, int, int]]:

@@ -17,7 +17,7 @@ from .diseases import Extraction
 from .letters import index
 from .options import option_texts
 from .reasoning import answer_part
-from .yes_no import Outcome
+from .yes_no import YesNoOutcome
 
 Ask = Callable[[Sequence[Messages | None]], list[str]]  # prompts in, replies out, as `chat.replies`
 
@@ -74,8 +74,8 @@ def choices(texts: Sequence[str | None], questions: Sequence[tuple[str, Sequence
     return [parse_choice(reply, len(options)) for reply, (_, options) in read]
 
 
-def yes_no(texts: Sequence[str | None], questions: Sequence[str], ask: Ask) -> list[Outcome]:
-    """ "yes", "no" or "none" of n answers to n questions; as `choices`."""
+def yes_no(texts: Sequence[str | None], questions: Sequence[str], ask: Ask) -> list[YesNoOutcome]:
+    """ "yes", "no" or "unread" of n answers to n questions; as `choices`."""
     prompts = [yes_no_messages(text, question) for text, question in zip(texts, questions, strict=True)]
     return [parse_yes_no(reply) for reply in ask(prompts)]
 
@@ -111,36 +111,36 @@ def parse_choice(reply: str, n_options: int) -> int | None:
     return index(said) if len(said) == 1 and index(said) < n_options else None
 
 
-def parse_yes_no(reply: str) -> Outcome:
-    """What is all of a reply; "none" for unclear, and for anything else.
+def parse_yes_no(reply: str) -> YesNoOutcome:
+    """What is all of a reply; "unread" for unclear, and for anything else.
 
     >>> parse_yes_no("**Yes**."), parse_yes_no("unclear"), parse_yes_no("Yes, it is.")
-    ('yes', 'none', 'none')
+    ('yes', 'unread', 'unread')
     """
     said = _said(reply).casefold()
-    return "yes" if said == "yes" else "no" if said == "no" else "none"
+    return "yes" if said == "yes" else "no" if said == "no" else "unread"
 
 
 def parse_diseases(reply: str, vocabulary: Collection[str] = CLASSES) -> Extraction:
-    """The labels in a reply, unreadable unless it holds exactly one JSON list, of known labels only.
+    """The labels in a reply, unread unless it holds exactly one JSON list, of known labels only.
 
     >>> parse_diseases('Here it is: ["edema"]').labels
     frozenset({'Edema'})
     >>> parse_diseases("[]").outcome, parse_diseases('["Pneumonia"]').outcome, parse_diseases("Edema").outcome
-    ('normal', 'unreadable', 'unreadable')
+    ('answered', 'unread', 'unread')
     >>> parse_diseases("[" * 20_000).outcome
-    'unreadable'
+    'unread'
     """
-    unreadable = Extraction(frozenset(), "unreadable")
+    unread = Extraction(frozenset(), "unread")
     known = {label.casefold(): label for label in vocabulary}
     try:
         lists = list(_json_lists(answer_part(reply)))
     except RecursionError:  # thousands of brackets in each other
-        return unreadable
+        return unread
     if len(lists) != 1 or not all(isinstance(item, str) and item.strip().casefold() in known for item in lists[0]):
-        return unreadable
+        return unread
     labels = frozenset(known[item.strip().casefold()] for item in lists[0])
-    return Extraction(labels, "found" if labels else "normal")
+    return Extraction(labels, "answered")
 
 
 def _messages(prompt: str, asked: str, text: str | None) -> Messages | None:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from .options import MOST, Options, denied
+from .options import MOST, Options
+from .scope import standings
 from .words import words
 
 # What may stand before a letter that names an option; after any other word it names something else.
@@ -18,6 +19,11 @@ _BEFORE_LETTER = (
 )
 _NAME = re.compile(
     rf"\b(?=[A-Za-z]+ [A-Z])(?!(?i:{_BEFORE_LETTER})\b)[A-Za-z]+ [A-Z](?: ?(?:,|/|\band\b|\bor\b) ?[A-Z])*(?![\w'’-])"
+)
+# "N/A"; and what only tells what an option says.
+_NO_LETTER = re.compile(
+    r"\bN/A\b|\be\.g\. [A-Z]\b|\b(?:[Oo]ption|[Cc]hoice) [A-Z](?= (?:states|says|means|claims|describes|refers"
+    r"|reads)\b)"
 )
 _ANY = re.compile(r"\b[A-Z]\b|[(\[] ?[a-z] ?[)\]]|\b(?i:option|choice|letter) [a-z]\b")  # most texts have none
 _LIST = re.compile(  # "A, B, C or D": all of them, none in particular
@@ -72,7 +78,7 @@ def letters_in(text: str, options: Options) -> set[int]:
 
 def letter_places(text: str) -> Iterator[tuple[int, int, int]]:
     """(start, end, option) of every letter in a text that names an option."""
-    text = _NAME.sub(lambda name: "·" * len(name[0]), text)
+    text = _NO_LETTER.sub(lambda name: "·" * len(name[0]), _NAME.sub(lambda name: "·" * len(name[0]), text))
     for form in _FORMS if _ANY.search(text) else ():
         for match in form.finditer(text):
             pronoun = match["letter"] in "Ii" and match[0][0] not in "(["
@@ -80,17 +86,26 @@ def letter_places(text: str) -> Iterator[tuple[int, int, int]]:
                 yield *match.span("letter"), index(match["letter"])
 
 
-def letters_beside_texts(line: str, options: Options) -> set[int]:
-    """Letters that stand before their option's text, as in a list of the options, and are not denied."""
+def letters_beside_texts(line: str, options: Options, *, prefix: bool = False) -> set[int]:
+    """Find letters that stand before their option's text, as in a list of the options, and are not denied.
+
+    Args:
+        line: A line, or a sentence.
+        options: The question's options.
+        prefix: The first two words of a longer text are enough, and the letter must stand behind other words.
+    """
     found: set[int] = set()
     for match in islice(_BESIDE_TEXT.finditer(line), MOST):
         place = index(match["letter"])
         text = options.words[place] if place < options.n else ""
         said = words(line[match.end() : match.end() + _REACH])
+        if prefix and not said.startswith(text):
+            text = " ".join(text.split()[:2])
         if (
             text
-            and said.startswith(text)
-            and not denied(said, 0, len(text))
+            and f"{said} ".startswith(f"{text} ")
+            and (not prefix or (re.search(r"\w", line[: match.start()]) and (" " in text or text in options.words)))
+            and standings(said, [(0, len(text))]) == ["asserted"]
             and not is_denied_before(line, match.start())
         ):
             found.add(place)

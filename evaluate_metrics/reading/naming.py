@@ -7,31 +7,33 @@ several places, or hold `options.CONFLICT`.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from .letters import index, letters_beside_texts, letters_in
 from .options import CONFLICT, Options
+from .outcome import Evidence
 from .words import words
 
 SENTENCE_END = re.compile(r"(?:(?<![^\w][A-Z])(?<!\A[A-Z])(?<!\bvs)[.](?=\s|$)|[;!?\n])+")
 NO = re.compile(r"\b(no)\s?(?:[,:;.!—–]|-\s)(?=\s?\w)", re.IGNORECASE)  # "No, ...": a reply, not part of "No edema"
 # What comes behind is a reason, or only compared with, and chooses nothing.
 _REASON = re.compile(r"\b(?:because|since|as|due|given)\b", re.IGNORECASE)
-COMPARED = re.compile(
-    r",? ?\b(?:than|unlike|compared (?:to|with)|in (?:contrast|comparison) (?:to|with)|as opposed to|rather than"
-    r"|instead of|whereas|while|although|though|versus|vs|not|excluding|except|over)\b",
-    re.IGNORECASE,
-)
+COMPARED = re.compile(r",? ?\b(?:whereas|while|although|though)\b", re.IGNORECASE)
 # What follows "The answer is".
 _FILLER = re.compile(
     r"[\s:=>\-–—•#]{0,6}(?:(?:most likely|probably|likely|indeed|clearly|therefore|simply|just|definitely|actually|that"
-    r"|it is|it's|is|be|to be|as|would be|the|with|towards?|for|correct|option|choice|letter|answer|number|statement)"
-    r"\b[\s:]{0,3}){0,5}",
+    r"|it is|it's|is|be|to be|as|would be|the|with|towards?|for|correct|option|choice|letter|answer|number|statement"
+    r"|la opción|opción|a opção|opção|l'option|la réponse|die option|opzione)\b[\s:]{0,3}){0,5}",
     re.IGNORECASE,
 )
 _NONE_OF_THEM = re.compile(
-    r"\W*(?:none|neither|nothing|no (?:correct )?(?:option|choice|answer)|unclear|unknown|uncertain|undetermined"
-    r"|indeterminate|not (?:listed|given|possible|clear|available|provided)|n/?a\b|can ?not|unable|impossible|either\b"
-    r"|all of)",
+    r"\W*(?:none|neither|nothing|no (?:correct )?(?:option|choice|answer)|not (?:listed|given|available|provided)"
+    r"|n/?a\b|either\b|all of)",
+    re.IGNORECASE,
+)
+_UNKNOWN = re.compile(
+    r"\W*(?:unclear|unknown|uncertain|undetermined|indeterminate|not (?:possible|clear|sure|certain)|can ?not|can't"
+    r"|unable|impossible|insufficient|i (?:do not|don't) know)",
     re.IGNORECASE,
 )
 _DENIED_OBJECT = re.compile(r"\W*(?:definitely |clearly |certainly |likely )?(?:not|never|neither)\b", re.IGNORECASE)
@@ -58,33 +60,76 @@ _ABBREVIATION = re.compile(r"[A-Za-z]\.[A-Za-z]\b|[A-Za-z]-\w")  # "e.g.", "A.P.
 _AFTER_BARE = re.compile(
     r" (?:because|since|as|due|given|but|although|though|while|rather than|instead of|and|or|not)\b|[,/&+]"
 )
-_AFTER_BARE_A = re.compile(r" (?:which|with|based|for|is)\b|\n")
+_AFTER_BARE_A = re.compile(r" \((?:correct|confidence)|[ (\[]*\d{1,3} ?%| (?:which|with|based|for|is)\b|\n")
+_CONFIDENCE = re.compile(
+    r" ?[(\[](?:[^)\]]{0,20}\b(?:confiden\w+|certain\w*|sure|likely|probability)\b|~?\d{1,3} ?%)", re.I
+)
+_DECLINED = re.compile(r".{1,6}\bI (?:can ?not|can't|am unable)", re.IGNORECASE)  # "A. I cannot see the image"
 _WRONG = re.compile(
-    r" (?:is|are|was|seems) (?:clearly |also )?(?:not|wrong|incorrect|false|unlikely|less|ruled out|excluded)\b"
+    r" ?(?:[(\[][^)\]]{1,60}[)\]] ?)?(?:is|are|was|seems) (?:clearly |also )?(?:not|wrong|incorrect|false|unlikely"
+    r"|less|ruled out|excluded)\b"
 )
 _BULLET = re.compile(r"[\s>#•\-–+]*(?:(?:step ?)?\d{1,2} ?[.):\-] )?", re.IGNORECASE)
 _ALONE = re.compile(r"(?:(?:option|choice) )?[(\[]? ?([A-Za-z]) ?[)\]]? ?[.:,;!]? ?", re.IGNORECASE)
 
 
-def object_named(said: str, choices: Options, *, value: bool = False) -> set[int]:
-    """The option that the words behind "The answer is" name; value: they are a field of JSON or a box, no sentence."""
+class Named(NamedTuple):
+    """Options that words name.
+
+    Attributes:
+        places: Their places; several, or `options.CONFLICT`, where the words name more than one.
+        evidence: What named them.
+        declined: The words say that no option can be told.
+    """
+
+    places: set[int]
+    evidence: Evidence = ""
+    declined: bool = False
+
+    def __or__(self, other: Named) -> Named:  # type: ignore[override]
+        places = self.places | other.places
+        return Named(places, self.evidence or other.evidence, (self.declined or other.declined) and not places)
+
+
+NOTHING = Named(set())
+_NO_OPTION = (
+    (_UNKNOWN, Named(set(), declined=True)),
+    (_NONE_OF_THEM, Named({CONFLICT}, "text")),
+    (_DENIED_OBJECT, NOTHING),
+)
+
+
+def object_named(said: str, choices: Options, *, value: bool = False) -> Named:
+    """Find the option that the words behind "The answer is" name.
+
+    Args:
+        said: The words.
+        choices: The question's options.
+        value: They are a field of JSON or a box, and no sentence.
+    """
     filler = _FILLER.match(said)
     tail = said[filler.end() :] if filler else said
     sentence = SENTENCE_END.split(tail, maxsplit=1)[0]
     begun = choices.starting(sentence) or (choices.beginning_with(words(sentence)) if value else set())
     if begun:
-        return _with_others(begun, sentence, choices) if choices.are_yes_and_no or not NO.match(tail) else {CONFLICT}
-    if _NONE_OF_THEM.match(tail):
-        return {CONFLICT}
-    if _DENIED_OBJECT.match(tail):
-        return set()
-    ordinal = _ORDINAL.match(tail)
+        is_reply = not choices.are_yes_and_no and NO.match(tail)
+        return Named({CONFLICT} if is_reply else _with_others(begun, sentence, choices), "text")
+    for pattern, named in _NO_OPTION:
+        if pattern.match(tail):
+            return named
+    ordinal, letter = _ORDINAL.match(tail), _LETTER.match(tail)
     if ordinal:
-        return {_ORDINALS.get(ordinal["place"].lower()[:3], choices.n - 1)}
-    letter = _LETTER.match(tail)
+        return Named({_ORDINALS.get(ordinal["place"].lower()[:3], choices.n - 1)}, "letter")
     if letter and (value or _is_letter(letter, tail, choices)):
-        return _with_text(index(letter["letter"]), tail[letter.end("letter") :], choices)
-    return choices.said_in(_chosen_part(sentence)).asserted | letters_in(sentence, choices)
+        return Named(_with_text(index(letter["letter"]), tail[letter.end("letter") :], choices), "letter")
+    letters = letters_in(sentence, choices)
+    return Named(asserted_in(_chosen_part(sentence), choices) | letters, "letter" if letters else "prose")
+
+
+def asserted_in(text: str, choices: Options) -> set[int]:
+    """Find the options that prose asserts, a negated one by what it denies."""
+    said = choices.read_prose(text)
+    return said.asserted | said.negated
 
 
 def opening_letter(line: str, choices: Options) -> set[int]:
@@ -94,7 +139,7 @@ def opening_letter(line: str, choices: Options) -> set[int]:
     match = _LETTER.match(tail)
     if not match or _is_pronoun(match, choices) or (match["open"] and not match["close"]):
         return set()
-    if _WRONG.match(tail, match.end()):
+    if _WRONG.match(tail, match.end()) or _DECLINED.match(tail):
         return set()
     letter, rest, capital = index(match["letter"]), tail[match.end() :], match["letter"].isupper()
     own = choices.words[letter] if letter < choices.n else ""
@@ -103,11 +148,23 @@ def opening_letter(line: str, choices: Options) -> set[int]:
         or (match["stop"] and not _ABBREVIATION.match(tail))
         or not rest.strip()
         or (capital and (_AFTER_BARE.match(rest) or _MORE_LETTERS.match(rest)))
-        or (capital and own and words(rest).startswith(own))
+        or (capital and _CONFIDENCE.match(rest))
+        or (
+            capital
+            and own
+            and words(rest).startswith(own)
+            and (match["letter"] not in "AI" or _stands_alone(rest, own))
+        )
     ):
         return _with_text(letter, tail[match.end("letter") :], choices)
     # "B edema", where edema is another option; "A pleural effusion" is none.
     return {letter, CONFLICT} if capital and match["letter"] not in "AI" and choices.starting(rest) else set()
+
+
+def _stands_alone(rest: str, own: str) -> bool:
+    """Whether an option's own text is all that follows an A or I: in "A pleural effusion is seen" A is an article."""
+    text = r"\W+".join(map(re.escape, own.split()))
+    return bool(re.match(rf"\W*{text}(?=\W*$|[^\S\n]*[.)])", rest, re.IGNORECASE))
 
 
 def letter_alone(line: str, choices: Options) -> set[int]:
@@ -147,7 +204,7 @@ def _chosen_part(sentence: str) -> str:
 def _with_others(begun: set[int], sentence: str, choices: Options) -> set[int]:
     """The options that a sentence begins with, and those that it asserts besides."""
     texts = {choices.words[place] for place in begun}
-    others = {place for place in choices.said_in(_chosen_part(sentence)).asserted if choices.words[place] not in texts}
+    others = {place for place in asserted_in(_chosen_part(sentence), choices) if choices.words[place] not in texts}
     letters = letters_in(sentence, choices)
     return together(begun, letters, choices) | others if len(letters) == 1 else begun | others
 
@@ -161,7 +218,7 @@ def _with_text(letter: int, rest: str, choices: Options) -> set[int]:
         sentence = sentence if _MORE_TEXT.match(said[len(own) :]) else ""
     elif (more := _MORE_LETTERS.match(rest)) and index(more["letter"]) != letter:
         return {letter, CONFLICT}
-    others = {place for place in choices.said_in(_chosen_part(sentence)).asserted if choices.words[place] != own}
+    others = {place for place in asserted_in(_chosen_part(sentence), choices) if choices.words[place] != own}
     others |= letters_beside_texts(rest.split("\n", maxsplit=1)[0], choices)
     others |= {index(match["letter"]) for match in _OR_LETTER.finditer(sentence)}
     return {letter, CONFLICT} if others - {letter} else {letter}

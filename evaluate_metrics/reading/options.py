@@ -1,4 +1,4 @@
-"""The options of a question, made ready to be found in a text, and whether a sentence asserts or denies them."""
+"""The options of a question, made ready to be found in a text, and what prose asserts or denies of them."""
 
 from __future__ import annotations
 
@@ -7,71 +7,83 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from .clauses import split_clauses
 from .markup import readable
 from .negation import NEGATION_FORMS
+from .scope import says_denial, standings
 from .words import words
 
 CONFLICT = -1  # stands among the places of options for "more than one reading"
-MOST = 100  # names in a sentence, and lines, that are looked at; a text with more is noise
+MOST = 100  # names in a clause, and lines, that are looked at; a text with more is noise
 
-_DENIES = (
-    r"(?:no|not|without|never|neither|nor|none|absence|absent|negative|free|clear|lacks?|lacking|unlikely|inconsistent"
-    r"|exclude|excludes|excluding|rules? out|ruling out|ruled out|eliminat\w+|differentiat\w+|mimic\w*|against"
-    r"|unlike|than|instead of|compared (?:to|with)|in contrast (?:to|with)|opposed to|versus|vs"
-    r"|kein\w*|nicht|ohne|pas|ni|aucune?|sans|sin|ning[uú]n\w*|tampoco|sem|nenhum\w*|não|không|senza|nessun\w*)"
-)
-_DENIED_BEFORE = re.compile(rf"\b{_DENIES}\b|未见|未发现|没有|無|无|不存在|不是|并非|非|排除|不支持")
-_DENIED_AFTER = re.compile(
-    r" ?(?:(?:is|are|was|were|can be|has been|have been|seems?|appears?|would be|also|both|all|clearly|very) ?){0,4}"
-    rf"\b(?:{_DENIES}|excluded|ruled|missing|incorrect|wrong|false|less|doubtful|out|does not|do not"
-    r"|(?:ist|sind|est|es|é) (?:nicht|pas|ausgeschlossen|exclue?|improbable|unwahrscheinlich)"
-    r"|fehlt|fehlen|unwahrscheinlich|improbable)\b"
-    r"|征?象?(?:未见|不明显|可排除|可能性小)"
-)
-# A denial before one of these does not reach what is behind it.
-_SCOPE_END = re.compile(
-    r"\b(?:but|however|although|instead|in keeping with|(?<!in)consistent with|compatible with|therefore"
-    r"|hence|(?<!there )(?:is|are|was|were)|(?<!not )(?:shows?|suggests?|indicates?))\b"
-)
-_WINDOW = 120  # characters of words before a name in which its denial is looked for
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # written without blanks between words
+_CJK_DENIAL = re.compile(r"未见|未发现|没有|無|无|不存在|不是|并非|非|排除|不支持|不明显|可能性小")
+_CJK_CLAUSE_END = re.compile(r"[，。；！？,.;!?\n]")
 _AS_YES_NO = {"yes": "yes", "no": "no", "true": "yes", "false": "no", "present": "yes", "absent": "no"}
+_REPLY = re.compile(r"\s*(?:no|yes)\s*,", re.IGNORECASE)  # "No, normal pupils": no negation of what follows
+_BARE_DENIAL = re.compile(r"(?:none|no|not|yes|neither|nothing|absent|negative)(?: of (?:the above|these|them))?")
+
+
+_SIDE = re.compile(r"left|right|both|same|bilateral")  # words that stand in too many sentences to choose in all of them
 
 
 class Said(NamedTuple):
-    """asserted, denied: options by their texts. implied: those that deny what is denied here in other words ("there is
-    no sign of edema" for "No edema").
+    """What prose says of a question's options.
+
+    Attributes:
+        asserted: Options whose texts it asserts.
+        denied: Options whose texts it denies.
+        negated: Negated options ("No edema") whose finding it denies.
     """
 
     asserted: set[int]
     denied: set[int]
-    implied: set[int]
+    negated: set[int]
 
 
 class Options:
-    """words: each option's words, without its letter. yes_no: "yes", "no" or None of each."""
+    """The options of one question.
+
+    Attributes:
+        words: Each option's words, without its letter.
+        n: How many there are.
+        yes_no: "yes", "no" or None for each.
+        are_yes_and_no: Whether one of them is yes and one no.
+        findings: Each negated option's finding, "" for the others.
+    """
 
     def __init__(self, options: Sequence[str]) -> None:
-        self.words = [words(readable(text)) for text in option_texts(options)]
+        texts = option_texts(options)
+        self.words = [words(readable(text)) for text in texts]
         self.n = len(self.words)
         self.yes_no = [_AS_YES_NO.get(text) for text in self.words]
         self.are_yes_and_no = sorted(filter(None, self.yes_no)) == ["no", "yes"]
-        self._denials: dict[str, set[int]] = {}  # what an option denies -> the option
-        for index, text in enumerate(self.words):
-            form = next(filter(None, (form.match(text) for form in NEGATION_FORMS)), None)
-            if form:
-                self._denials.setdefault(form["concept"], set()).add(index)
-        longest_first = sorted({*filter(None, self.words), *self._denials}, key=len, reverse=True)
+        self.findings = [
+            "" if _REPLY.match(text) else _negated(own) for text, own in zip(texts, self.words, strict=True)
+        ]
+        longest_first = sorted({*filter(None, self.words)}, key=len, reverse=True)
         names = "|".join(
             re.escape(name) if _CJK.search(name) else rf"\b{re.escape(name)}(?=(?:e?s)?\b)" for name in longest_first
         )
         self._names = _compiled(rf"(?P<name>{names})(?:e?s\b)?", names)
-        texts = "|".join(map(_loosely, filter(None, longest_first)))
-        self._texts = _compiled(rf"(?<!\w)(?:{texts})(?!\w)", texts)
-        with_letters = "|".join(
+        loose = "|".join(map(_loosely, longest_first))
+        self._texts = _compiled(rf"(?<!\w)(?:{loose})(?!\w)", loose)
+        stopped = "|".join(_loosely(words(text)) for text in texts if re.search(r"[.;!?]\s?\w", text))
+        self._stopped = _compiled(rf"(?<!\w)(?:{stopped})(?!\w)", stopped)
+        # In prose a negated option is found by its finding, which a clause asserts or denies.
+        in_prose = {text for text, finding in zip(self.words, self.findings, strict=True) if text and not finding}
+        in_prose = sorted({*in_prose, *filter(None, self.findings)}, key=len, reverse=True)
+        prose = "|".join(
+            rf"{text}(?=\s+side\b|\s*$)" if _SIDE.fullmatch(text) else _loosely(text)
+            for text in in_prose
+            if not _BARE_DENIAL.fullmatch(text)
+        )
+        self._prose = _compiled(rf"(?<!\w)(?P<name>{prose})(?:e?s)?(?!\w)", prose)
+        self._in_cjk = any(map(_CJK.search, self.words))
+        lettered = "|".join(
             _loosely(text) for text in longest_first if " " in text and re.search(r"(?<!\S)[a-z](?!\S)", text)
         )
-        self._with_letters = _compiled(rf"(?<!\w)(?:{with_letters})(?!\w)", with_letters)
+        self._with_letters = _compiled(rf"(?<!\w)(?:{lettered})(?!\w)", lettered)
         self._echo = _compiled(
             "".join(map(_echoed, range(min(self.n, 26)), self.words)), self.n > 1 and all(self.words)
         )
@@ -95,13 +107,42 @@ class Options:
         found = islice(self._texts.finditer(text), MOST) if self._texts else ()
         return [(*match.span(), self.of(words(match[0]))) for match in found]
 
-    def said_in(self, sentence: str) -> Said:
-        """What a sentence says of the options; the longest text wins: "No edema", not "Edema"."""
+    def names_in(self, clause: str) -> set[str]:
+        """The words of every option, or of what one denies, that a clause names."""
+        return {words(name["name"]) for name in islice(self._prose.finditer(clause), MOST)} if self._prose else set()
+
+    def read_prose(self, text: str) -> Said:
+        """Read what the clauses of a text that assert or deny say of the options; the longest text wins."""
         said = Said(set(), set(), set())
-        for name, is_denied in self._named(sentence):
-            (said.denied if is_denied else said.asserted).update(self.of(name))
-            said.implied.update(self._denials.get(name, ()) if is_denied else ())
+        if self._in_cjk:
+            for part in _CJK_CLAUSE_END.split(text):
+                for _, _, options in self.places(part):
+                    (said.denied if _CJK_DENIAL.search(part) else said.asserted).update(options)
+            return said
+        if self._stopped:  # a stop within an option's text ends no sentence
+            text = self._stopped.sub(lambda name: re.sub(r"[^\w\s]", " ", name[0]), text)
+        for clause in split_clauses(text) if self._prose else ():
+            if clause.act == "state":
+                self.read_clause(clause.text, said, denied=clause.denied)
         return said
+
+    def read_clause(self, clause: str, said: Said, *, denied: bool = False) -> None:
+        """Add what one clause says of the options."""
+        names = list(islice(self._prose.finditer(clause), MOST)) if self._prose else []
+        # A denial within an option's own text denies nothing.
+        for name in names:
+            if says_denial(name[0]):
+                clause = clause[: name.start()] + "x" * len(name[0]) + clause[name.end() :]
+        found = standings(clause, [name.span() for name in names], denied=denied)
+        text, end = "", 0
+        for name, standing in zip(names, found, strict=True):
+            again = words(name["name"]) == text and not re.search(r"\w", clause[end : name.start()])
+            text, end = words(name["name"]), name.end()
+            if standing == "asserted" or again:  # "No edema, edema" says both
+                said.asserted.update(self.of(text))
+            elif standing == "denied":
+                said.denied.update(self.of(text))
+                said.negated.update(index for index, finding in enumerate(self.findings) if finding == text)
 
     def without_echo(self, text: str) -> str:
         """The text without a list, in a line or in lines, that only repeats all options with their letters."""
@@ -110,15 +151,6 @@ class Options:
     def without_letters(self, text: str) -> str:
         """The text without option texts in which a letter stands by itself ("E. coli", "A is closer")."""
         return self._with_letters.sub(" ", text) if self._with_letters else text
-
-    def _named(self, sentence: str) -> list[tuple[str, bool]]:
-        """(text, whether it is denied) of every option's text, and of what options deny."""
-        if self._names is None:
-            return []
-        said = words(sentence)
-        # A denial within an option's own text denies nothing behind it.
-        others = self._names.sub(lambda name: "|" * len(name[0]) if says_denial(name[0]) else name[0], said)
-        return [(match["name"], denied(others, *match.span())) for match in islice(self._names.finditer(said), MOST)]
 
 
 def option_texts(options: Sequence[str]) -> list[str]:
@@ -133,18 +165,10 @@ def option_texts(options: Sequence[str]) -> list[str]:
     return list(options)
 
 
-def denied(said: str, start: int, end: int) -> bool:
-    """Whether words deny what stands at [start, end)."""
-    if _DENIED_AFTER.match(said, end):
-        return True
-    before = said[max(start - _WINDOW, 0) : start]
-    *_, scope = [0, *(match.end() for match in _SCOPE_END.finditer(before))]
-    return bool(_DENIED_BEFORE.search(before, scope))
-
-
-def says_denial(said: str) -> bool:
-    """Whether words hold a word of denial."""
-    return bool(_DENIED_BEFORE.search(said))
+def _negated(text: str) -> str:
+    """The finding that an option denies, "" where it denies none."""
+    form = next(filter(None, (form.match(text) for form in NEGATION_FORMS)), None)
+    return form["concept"] if form and not says_denial(form["concept"]) else ""
 
 
 def _compiled(pattern: str, wanted: object) -> re.Pattern[str] | None:

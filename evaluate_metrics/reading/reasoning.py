@@ -37,6 +37,12 @@ _TURN_END = re.compile(
 )
 
 
+# Without one of these nothing marks a part of a text.
+_MARK = re.compile(
+    r"[<\[◁]|#|assistantfinal|analysis|(?:question|human|user|instruction|q ?\d*)(?: ?\d{1,3})? ?:", re.IGNORECASE
+)
+
+
 class Span(NamedTuple):
     """The answer is text[start:end]; how: "whole", "after reasoning", "before reasoning", "open reasoning", "tagged".
 
@@ -63,6 +69,8 @@ def answer_span(text: str) -> Span:
     >>> answer_span("<think>It shows a").how, answer_span("A hook.").how
     ('open reasoning', 'whole')
     """
+    if not _MARK.search(text):
+        return Span(0, min(len(text), LIMIT), "whole")
     start, end, how = _answer(text)
     return Span(start, min(end, start + LIMIT), how)
 
@@ -81,7 +89,8 @@ def is_cut(text: str) -> bool:
 
 def _answer(text: str) -> Span:
     """`answer_span` before it is cut."""
-    start, end, how = 0, len(text), "whole"
+    tag = _OPEN_TAG.search(text, max(len(text) - 20, 0))
+    start, end, how = 0, tag.start() if tag else len(text), "whole"
     last = None
     for last in _END.finditer(text):  # noqa: B007
         pass
@@ -97,6 +106,10 @@ def _answer(text: str) -> Span:
         # Nothing follows the reasoning: what stands before it may be the answer.
         first = _BEGIN.search(text)
         stop = first.start() if first is not None and first.start() < last.start() else 0
+        if not _says_something(text, 0, stop) and looks_cut(
+            text
+        ):  # "...</think><answ": what was thought is all there is
+            return Span(first.end() if first is not None else 0, last.start(), "open reasoning")
         start, end, how = 0, stop, "before reasoning"
     end = _end_of_turn(text, start, end)
     return _tagged(text, Span(start, end, how))
@@ -112,8 +125,61 @@ def answer_part(text: str) -> str:
     return "" if how == "open reasoning" else text[start:end]
 
 
+_OPEN_TAG = re.compile(r"<[/|]?[A-Za-z_]{0,15}\Z")
+_MARKER = re.compile(r"(?:\A|\n)[^\S\n]*(?:[-*•+–]|\d{1,2}[.)])[*_\s]*\Z")
+# The last line of a walk through the options: the letter that follows the one before it, and nothing of its text.
+_WALK = re.compile(
+    r"^(?P<bullet>[^\w\n]*)(?:[Oo]ption )?(?P<letter>[A-Z])\W[^\n]*\w[^\n]*"
+    r"(?P<last>\n(?P=bullet)(?:[Oo]ption )?(?P<next>[A-Z])\W*)\Z",
+    re.MULTILINE,
+)
+_SENTENCE_END = re.compile(r"[.!?;:。！？](?=[\s*)\]\"”»]|\Z)|\n")
+_LAST_WORD = re.compile(r"\S+\s*\Z")
+_BARE = re.compile(r"\W*(?:[A-Za-z]|yes|no)\W*", re.IGNORECASE)
+
+
+def looks_cut(text: str) -> bool:
+    """Whether a text ends on an open tag, on a list marker, or in the middle of a walk through the options.
+
+    >>> looks_cut("It is C.\\n- A: no\\n- B"), looks_cut("It is\\n\\nC"), looks_cut("Yes.</think><answ")
+    (True, False, True)
+    """
+    return _end_before_cut(text) < len(text)
+
+
+def without_cut(text: str, *, cut: bool = False) -> str:
+    """The text without what its end leaves unfinished: its beginning, so that places in it stay the same.
+
+    Args:
+        text: An answer, or any part of one.
+        cut: It is known to be cut. Then the last sentence goes, too, if it does not end; of the first one only the last
+            word. A lone letter, yes or no stays, as in an answer of one token.
+
+    >>> without_cut("It is edema. The left l", cut=True), without_cut("B. No ede", cut=True), without_cut("C", cut=True)
+    ('It is edema.', 'B. No ', 'C')
+    """
+    whole_to = _end_before_cut(text)
+    if not cut or whole_to < len(text) or _BARE.fullmatch(text):
+        return text[:whole_to]
+    *_, end = [0, *(match.end() for match in _SENTENCE_END.finditer(text) if _says_something(text, 0, match.start()))]
+    letters = re.fullmatch(r"\W*[A-Za-z]\W*", text[:end])  # "B. No ede"
+    return text[:end] if end and not letters else _LAST_WORD.sub("", text)
+
+
+def _end_before_cut(text: str) -> int:
+    tag = _OPEN_TAG.search(text, max(len(text) - 40, 0))
+    if tag:
+        return tag.start()
+    tail = max(len(text) - 2000, 0)
+    marker = _MARKER.search(text, tail)
+    if marker and _says_something(text, 0, marker.start()):
+        return marker.start()
+    walk = _WALK.search(text, tail)
+    return walk.start("last") if walk and ord(walk["next"]) == ord(walk["letter"]) + 1 else len(text)
+
+
 def _says_something(text: str, start: int, end: int) -> bool:
-    return any(character.isalnum() for character in re.sub(r"<[^<>]{0,40}>", "", text[start:end]))
+    return any(character.isalnum() for character in re.sub(r"<(?!answer[ :=])[^<>]{0,40}>", "", text[start:end]))
 
 
 def _end_of_turn(text: str, start: int, end: int) -> int:

@@ -6,7 +6,7 @@ A statement is only found here; what its words mean is for the reader of choices
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from .markup import BOX
@@ -33,6 +33,8 @@ _FIELD = re.compile(
     r"|(?P<bare>\[?[A-Za-z0-9_.-]{1,20}))",
     re.IGNORECASE,
 )
+_SOLE_PAIR = re.compile(r"\W*(?:json)?\s*\{\s*\"[^\"]{1,80}\"\s*:\s*\"(?P<value>[^\"\n]{1,200})\"\s*\}\W*")
+_TAG = re.compile(r"<(?:final[ _]?)?answer\s*[ :=]\s*[\"']?(?P<value>[^<>\"']{1,60}?)[\"']?\s*/?>", re.IGNORECASE)
 _PRAISE = (
     r"(?:(?:correct|right|best|proper|closest|accurate|appropriate|suitable|likely|probable|plausible|most|chosen"
     r"|selected|only|likeliest|overall|single) ){1,3}"
@@ -48,6 +50,7 @@ _ANSWER = re.compile(
     rf"(?P<aside>{_ASIDE}) ?(?P<is>{_IS}(?=[\s\W])\s?:?)",
     re.IGNORECASE,
 )
+_CHANGED = re.compile(r"\b(?:chang(?:e|ing)|revis(?:e|ing)|correct(?:ing)?) (?:my|the) answer to\b", re.IGNORECASE)
 _FINAL_BARE = re.compile(
     r"\bfinal (?:answer|choice)\b(?! (?:is|was|would|should|must|will)\b)(?=[\s(\[])", re.IGNORECASE
 )
@@ -77,7 +80,7 @@ _CHOSEN = re.compile(
     r"|\b(?:leading|likely|working|probable|correct|final|primary|presumptive) diagnosis(?: \w+){0,4}? ?(?:is"
     r"|would be|:)"
     r"|\bdiagnosis ?:"
-    r"|\b(?:the|this) (?:\w+ ){0,2}?(?:finding|abnormality|pathology|condition|diagnosis|disease)"
+    r"|\b(?:the|this) (?:\w+ ){0,2}?(?:finding|one|abnormality|pathology|condition|diagnosis|disease)"
     r"(?: (?:that is|which is|that|which|shown|seen|present|absent|visible|here|in (?:this|the) \w+|not"
     r"|missing)){0,5} (?:is|would be)\b(?! not\b)"
     r"|\b(?:correspond(?:s|ing)?|point(?:s|ing)?|lead(?:s|ing)?(?: me)?) to (?=(?:the )?(?:option|choice|answer"
@@ -88,6 +91,20 @@ _CHOSEN = re.compile(
 # "The answer is not B", "If it were blunted, the answer would be C".
 _NEGATED_ASIDE = re.compile(r"\b(?:not|cannot|never|unless)\b|n't\b", re.IGNORECASE)
 _CONDITION = re.compile(r"\b(?:if|were|had|unless|suppose|supposing)\b[^.!?\n]{0,120}$", re.IGNORECASE)
+
+
+_CORRECTS = re.compile(
+    r"\b(?:correction|correct (?:this|that|my|myself)|i (?:was|am) (?:wrong|mistaken)|i made (?:a mistake|an error)"
+    r"|on (?:second|closer) (?:thoughts?|look)|on (?:reflection|reconsideration)|(?:re-?(?:consider|evaluat|examin"
+    r"|check"
+    r"|assess|vis)|revis|chang)(?:e|es|ed|ing|it) (?:my|this|the|that|it)|wait|scratch that)\b",
+    re.IGNORECASE,
+)
+_TAKES_BACK = re.compile(r"\b(?:no, sorry|sorry, no|scratch that|i (?:was|am) (?:wrong|mistaken))\b", re.IGNORECASE)
+# "If a line is seen, the answer is yes", "The answer is yes if ..."; "If I had to choose" is no condition.
+_IF_BEFORE = re.compile(r"\b[Ii]f (?!(?:I|we|you|one|forced|pressed|only)\b)[^.!?\n]{0,150}\Z")
+_IF_BEHIND = re.compile(r"[^.!?\n]{0,80}\b(?:if|when) (?!(?:I|we|you)\b)")
+_EXAMPLE = re.compile(r"\bexample (?:of an? )?\Z", re.IGNORECASE)
 
 
 def statements(text: str) -> Iterator[Statement]:
@@ -105,6 +122,7 @@ def statements(text: str) -> Iterator[Statement]:
             continue
         yield Statement("final" if match["final"] else "answer", _after(text, match.end()), match.start())
     more: tuple[tuple[re.Pattern[str], Kind], ...] = (
+        (_CHANGED, "final"),
         (_FINAL_BARE, "final"),
         (_HEADING, "answer"),
         (_AT_START, "answer"),
@@ -123,9 +141,15 @@ def fields(text: str) -> Iterator[Statement]:
     >>> [one.said for one in fields('{"reason": "seen", "answer": "B"')]
     ['B']
     """
-    for match in _FIELD.finditer(text):
+    found = list(_FIELD.finditer(text))
+    for match in found:
         value = match["text"] if match["text"] is not None else match["quoted"]
         yield Statement("field", (match["bare"] if value is None else value).strip("[ "), match.start())
+    sole = None if found or len(text) > REACH * 2 else _SOLE_PAIR.fullmatch(text)
+    if sole:  # whatever its name is
+        yield Statement("field", sole["value"], sole.start("value"))
+    for match in _TAG.finditer(text):  # <answer no></answer>
+        yield Statement("field", match["value"], match.start())
 
 
 def _places(text: str, sign: str) -> Iterator[int]:
@@ -141,4 +165,23 @@ def _after(text: str, start: int) -> str:
 
 def _conditional(text: str, match: re.Match[str]) -> bool:
     before = text[max(match.start() - 160, 0) : match.start()]
+    if _EXAMPLE.search(before) or _IF_BEFORE.search(before) or _IF_BEHIND.match(text, match.end()):
+        return True
     return "would" in match[0] and bool(_CONDITION.search(before))
+
+
+def drop_corrected(stated: Sequence[Statement], text: str) -> list[Statement]:
+    """Leave out what a correction takes back: statements before the last one, where others of their kind follow it.
+
+    Args:
+        stated: The statements of a text.
+        text: The text, as `markup.readable` gives it.
+    """
+    *_, last = [0, *(match.end() for match in _CORRECTS.finditer(text))]
+    *_, taken_back = [0, *(match.end() for match in _TAKES_BACK.finditer(text))]
+    kinds = {one.kind for one in stated if one.start >= last and one.kind != "field"}
+    return [
+        one
+        for one in stated
+        if one.kind == "field" or (one.start >= taken_back and (one.start >= last or one.kind not in kinds))
+    ]

@@ -1,8 +1,8 @@
 """Reading what a model answers about surgical instruments and action triplets (SurgXBench, appendix C.2).
 
 Only words are read, nothing is inferred: the longest name wins, a denied name ("no hook", "the hook is not visible") is
-none, and a text that says nothing readable is `unparsed`, never a guess. A hedged name ("possibly a hook") counts. What
-denies a name, and what is no statement, is said in `clauses`. Spans are those of the text as given.
+none, and a text that says nothing readable is unread, never a guess. A hedged name ("possibly a hook") counts. What a
+clause does is said in `clauses`, what denies a name in `scope`. Spans are those of the text as given.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from .clauses import Clause, Standing, clauses, plain, standings
+from .clauses import Clause, plain, split_clauses
+from .diseases import COUNTED
+from .outcome import Outcome
+from .reasoning import without_cut
+from .scope import Standing, standings
 from .surgical_names import (
     INSTRUMENT_SYNONYMS,
     INSTRUMENTS,
@@ -26,8 +30,6 @@ from .surgical_names import (
     any_of,
     compiled,
 )
-
-Outcome = Literal["found", "none", "unparsed"]
 
 
 class Mention(NamedTuple):
@@ -42,7 +44,8 @@ class Reading(NamedTuple):
     """The instruments that a text asserts.
 
     mentions: every asserted mention, in order. denied: those that the text denies.
-    outcome: "found"; "none" where the text says that there is no tool, or only denies; else "unparsed".
+    outcome: "answered", also without mentions where the text says that there is no tool, or only denies; "declined";
+    "unread".
     """
 
     mentions: tuple[Mention, ...]
@@ -118,7 +121,9 @@ _VERBS, _TARGETS = compiled(VERB_FORMS), compiled(TARGET_SYNONYMS)
 _LINK = r"[\s,:\"]*(?:\b(?:{words})\b[\s,:\"]*)*"
 _TRIPLET = re.compile(
     rf"(?P<instrument>{any_of([p for name in TRIPLET_INSTRUMENTS for p in INSTRUMENT_SYNONYMS[name]])})"
-    + _LINK.format(words="is|are|was|were|being|currently|used|to|for|the|an?|tool|instrument|verb|action|that|which")
+    + _LINK.format(
+        words="is|are|was|were|being|does|do|did|not|never|currently|used|to|for|the|an?|tool|instrument|verb|action|that|which"
+    )
     + rf"(?P<verb>{any_of([p for forms in VERB_FORMS.values() for p in forms])})"
     + _LINK.format(words="the|an?|of|on|at|into|target|patient's|tissue|organ")
     + rf"(?P<target>{any_of([p for names in TARGET_SYNONYMS.values() for p in names])})"
@@ -143,41 +148,40 @@ def _none_pattern(things: str) -> re.Pattern[str]:
 _NO_TOOL = _none_pattern(_THINGS)
 _NO_ACTION = _none_pattern(rf"(?:{_THINGS}|actions?|activit(?:y|ies)|interactions?|triplets?)")
 _EMPTY_LIST = re.compile(r"\s*\[\s*\]\s*")
-_CANNOT_TELL = re.compile(
-    r"\b(?:cannot|can't|can not|unable to|difficult to|impossible to|not possible to|not able to)\s+(?:\w+\s+)?"
-    r"(?:tell|determine|assess|answer|say|evaluate|provide|confirm|interpret|recogni[sz]e|identify|"
-    r"see the (?:image|picture|frame))\b"
-)
 
 
-def read_instruments(text: str | None) -> Reading:
+def read_instruments(text: str | None, *, cut: bool = False) -> Reading:
     """The instruments that a text asserts: words, synonyms and plurals (`surgical_names.INSTRUMENT_SYNONYMS`).
 
     A list of all seven only repeats the choices of the prompt and is passed over, and an answer that asserts all seven
-    in any other way is no answer either: no frame has them all. Where nothing else is said, that is `unparsed`.
+    in any other way is no answer either: no frame has them all. Where nothing else is said, that is unread.
 
     >>> read_instruments("I see two graspers and a hook cautery, but no scissors.").names
     ('grasper', 'hook')
     >>> read_instruments("No surgical tools are visible.").outcome, read_instruments("A scalpel.").outcome
-    ('none', 'unparsed')
+    ('answered', 'unread')
     """
-    text = text or ""
+    text = without_cut(text or "", cut=cut)
     said: dict[Standing, list[Mention]] = {"asserted": [], "denied": [], "open": []}
     none = bool(_EMPTY_LIST.fullmatch(text))
-    for clause in clauses(text):
+    declined = False
+    for clause in split_clauses(text):
+        declined |= clause.act == "decline"
+        if clause.act not in COUNTED:
+            continue
         mentions = _mentions(clause)
-        for mention, standing in zip(mentions, standings(clause, [mention[1:] for mention in mentions]), strict=True):
+        for mention, standing in zip(mentions, _standings(clause, mentions), strict=True):
             said[standing].append(mention)
-        none |= _says_none(clause, _NO_TOOL)
+        none |= bool(_NO_TOOL.search(clause.text))
     asserted, refused = said["asserted"], said["denied"]
     mentions = _without_choice_list(asserted, plain(text))
     if {mention.name for mention in mentions} == set(INSTRUMENTS):
-        return Reading((), tuple(refused), "unparsed")
+        return Reading((), tuple(refused), "unread")
     none |= bool(refused) and not asserted
-    return Reading(tuple(mentions), tuple(refused), "found" if mentions else "none" if none else "unparsed")
+    return Reading(tuple(mentions), tuple(refused), _outcome(bool(mentions) or none, declined))
 
 
-def read_triplets(text: str | None) -> TripletReading:
+def read_triplets(text: str | None, *, cut: bool = False) -> TripletReading:
     """The action triplets that a text asserts, in the order "instrument verb target" that the prompt asks for.
 
     Commas, blanks, arrows, brackets, field names and a few small words may stand between the three ("the grasper is
@@ -190,8 +194,9 @@ def read_triplets(text: str | None) -> TripletReading:
     >>> reading.illegal, reading.mentions[0].start, reading.mentions[0].end
     (('hook,cut,liver',), 3, 31)
     """
-    text = text or ""
-    stated = list(clauses(text))
+    text = without_cut(text or "", cut=cut)
+    clauses = list(split_clauses(text))
+    stated = [clause for clause in clauses if clause.act in COUNTED]
     found = [_triplet(match) for match in _TRIPLET.finditer(plain(text))]
     said: dict[Standing, list[TripletMention]] = {"asserted": [], "denied": [], "open": []}
     for clause in stated:
@@ -200,11 +205,12 @@ def read_triplets(text: str | None) -> TripletReading:
             bisect_left(found, place, key=_start) for place in (clause.start, clause.start + len(clause.text))
         )
         mentions = [m for m in found[first:last] if not clause.text[m.start - clause.start].isspace()]
-        for mention, standing in zip(mentions, standings(clause, [(m.start, m.end) for m in mentions]), strict=True):
+        for mention, standing in zip(mentions, _standings(clause, mentions), strict=True):
             said[standing].append(mention)
     asserted, refused = said["asserted"], said["denied"]
-    none = bool(refused or _EMPTY_LIST.fullmatch(text)) or any(_says_none(clause, _NO_ACTION) for clause in stated)
-    return TripletReading(tuple(asserted), tuple(refused), "found" if asserted else "none" if none else "unparsed")
+    none = bool(refused or _EMPTY_LIST.fullmatch(text)) or any(_NO_ACTION.search(clause.text) for clause in stated)
+    declined = any(clause.act == "decline" for clause in clauses)
+    return TripletReading(tuple(asserted), tuple(refused), _outcome(bool(asserted) or none, declined))
 
 
 def read_reply(text: str | None) -> Reply:
@@ -275,8 +281,13 @@ def _triplet(match: re.Match[str]) -> TripletMention:
     return TripletMention(instrument, verb, target, match.start(), match.end(), legal)
 
 
-def _says_none(clause: Clause, pattern: re.Pattern[str]) -> bool:
-    return bool(pattern.search(clause.text)) and not _CANNOT_TELL.search(clause.text)
+def _standings(clause: Clause, mentions: Sequence[Mention | TripletMention]) -> list[Standing]:
+    spans = [(mention.start - clause.start, mention.end - clause.start) for mention in mentions]
+    return standings(clause.text, spans, denied=clause.denied)
+
+
+def _outcome(answered: bool, declined: bool) -> Outcome:
+    return "answered" if answered else "declined" if declined else "unread"
 
 
 def _start(mention: TripletMention) -> int:

@@ -20,20 +20,34 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from .asked import SENTENCE_END, Saying, asked_by, contradicts, leaves_open, says_about
+from .asked import SENTENCE_END, Saying, asked_by, contradicts, says_about
+from .clauses import split_clauses
+from .cues import classify
 from .markup import readable
-from .reasoning import answer_span
-from .statements import Statement, fields, statements
+from .outcome import Evidence, Outcome, Reason
+from .reasoning import LIMIT, answer_span, looks_cut, without_cut
+from .statements import Statement, drop_corrected, fields, statements
 from .words import folded, words
 
-Outcome = Literal["yes", "no", "ambiguous", "none"]
+YesNoOutcome = Literal["yes", "no", "declined", "unread"]
 
 
 class YesNo(NamedTuple):
-    """outcome, and why: the stage that decided, "" where none did."""
+    """An answer read as yes or no.
 
+    Attributes:
+        answer: "yes" or "no"; None unless the outcome is "answered".
+        outcome: "answered", "declined" or "unread".
+        stage: The stage that decided, "" where none did.
+        reason: Why the answer is unread, "" for the other outcomes.
+        evidence: "letter" for Y or N alone, "text" for the word itself, "prose" for sentences.
+    """
+
+    answer: Saying | None
     outcome: Outcome
-    why: str = ""
+    stage: str = ""
+    reason: Reason = ""
+    evidence: Evidence = ""
 
 
 _WORD = re.compile(
@@ -49,9 +63,11 @@ _FILLER = re.compile(  # between "The answer is" and the word
     re.IGNORECASE,
 )
 _CHOICE = re.compile(  # "Answer yes or no:"
-    r"\b(?:yes|yeah)[\s\"'.]*(?:/|\bor\b|,|\|)\s*\(?(?:no|nope)\b(?!\s*,)|\b(?:no|nope)\s*(?:/|\bor\b)\s*(?:yes|yeah)\b"
+    r"\b(?:yes|yeah)[\s\"'.]*(?:/|\bor\b|,|\|)\s*\(?(?:no|nope)\b(?!\s*,|\s+(?:doubt|question)\b)|\b(?:no|nope)\s*(?:/|\bor\b)\s*(?:yes|yeah)\b"
 )
-_SAYS_YES = re.compile(r"\b(?:yes|yeah|yep)\b")
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?\n]*")
+_IF = re.compile(r"\bif (?!(?:i|we|you|one)\b)")  # the yes or no of its sentence stands under a condition
+_SAYS_YES = re.compile(r"(?<!\ba )(?<!simple )\b(?:yes|yeah|yep)\b")
 _CLAUSE = r"(?:the|there|this|that|these|it|i|he|she|they|we|because|since|as)\b"
 # A reply, not a determiner: it is followed by an end, by a pause, or by the start of a clause.
 _SAYS_NO = re.compile(rf"\b(?:no|nope)\b(?!\s*,\s*or\b)(?=\s*(?:[,.;:!?—–)\]]|-\s|$|\n)|\s+{_CLAUSE})")
@@ -71,17 +87,18 @@ _SEEN = (
     r"|there|shown"
     r"|demonstrated|appreciated)"
 )
+_SURELY = r"(?:clearly|definitely|certainly|probably|really|obviously|apparently|evidently|currently|indeed)"
 _IT = r"(?:it|this|that|they|these|there|he|she|the \w+(?: \w+){0,2})"
 _SHORT_NO = re.compile(
-    rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|can|did) not(?: be)?(?: \w+ly)?"
+    rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|can|did) not(?: be)?(?: {_SURELY})?"
     rf"(?: (?:{_SEEN}|have (?:it|any|one)|so))?"
-    rf"|(?:none|nothing|absent|negative|not(?! really))(?: (?:is|are|was|were))?(?: \w+ly)?(?: {_SEEN})?"
-    rf"|{_IT} (?:is|are) absent|there (?:is|are) (?:none|no such \w+)|not at all|(?:very |highly )?unlikely"
-    rf"|probably not"
+    rf"|(?:none|nothing|absent|negative|not(?! really))(?: (?:is|are|was|were))?(?: {_SURELY})?(?: {_SEEN})?"
+    rf"|{_IT} (?:is|are) absent|there (?:is|are) (?:none|not(?: one| any)?|no such \w+)"
+    r"|not at all|(?:very |highly )?unlikely|probably not"
     r"|i do not (?:see|think so|believe so)(?: (?:it|any|one|that))?(?: here)?"
 )
 _SHORT_YES = re.compile(
-    rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|did)(?: indeed| \w+ly)?(?: {_SEEN})?|(?:\w+ly )?{_SEEN}"
+    rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|did)(?: {_SURELY})?(?: {_SEEN})?|(?:{_SURELY} )?{_SEEN}"
     r"|positive|correct|true|indeed|affirmative|there (?:is|are)(?: one)?|i (?:do|think so|believe so)"
 )
 
@@ -112,12 +129,16 @@ _OPEN = re.compile(r"\?|\b(?:whether|if|likely|probably)\b")
 _TURN = re.compile(r"\b(?:but|however|although|while)\b")
 
 
-def read_yes_no(text: str | None, question: str = "") -> Outcome:
+def read_yes_no(text: str | None, question: str = "", *, cut: bool = False) -> YesNoOutcome:
     """What a model's text answers to a yes/no question.
 
     Args:
         text: the response.
         question: what was asked; without it, any finding that a sentence states or denies is taken for the one asked.
+        cut: the text is known to be cut, as at a limit of tokens; without it the end of the text tells.
+
+    Returns:
+        "yes" or "no" where the text answers, else its outcome, "declined" or "unread".
 
     >>> read_yes_no("No, the left lower lung does not show it.")
     'no'
@@ -126,25 +147,27 @@ def read_yes_no(text: str | None, question: str = "") -> Outcome:
     >>> read_yes_no("A small effusion, but no edema.", "Is there edema?")
     'no'
     >>> read_yes_no("Yes and no."), read_yes_no("The image is blurred.")
-    ('ambiguous', 'none')
+    ('unread', 'unread')
     """
-    return explain_yes_no(text, question).outcome
+    read = explain_yes_no(text, question, cut=cut)
+    return read.answer or ("declined" if read.outcome == "declined" else "unread")
 
 
-def explain_yes_no(text: str | None, question: str = "") -> YesNo:
+def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -> YesNo:
     """`read_yes_no` with the stage that decided.
 
     >>> explain_yes_no("The image is sharp. The answer is no.")
-    YesNo(outcome='no', why='answer')
+    YesNo(answer='no', outcome='answered', stage='answer', reason='', evidence='text')
     """
     written = text or ""
     start, end, how = answer_span(written)
-    part, asked = written[start:end], asked_by(question)
-    clean = readable(part)
+    is_cut = cut or looks_cut(written)
+    part, asked = without_cut(written[start:end], cut=cut), asked_by(question)
+    clean = readable(part)[:LIMIT]
     lone = _LONE_LETTER.fullmatch(clean)
     if lone:
-        return YesNo("yes" if lone["letter"] in "yY" else "no", "reply")
-    stated = [*fields(part), *statements(clean)]
+        return YesNo("yes" if lone["letter"] in "yY" else "no", "answered", "reply", evidence="letter")
+    stated = drop_corrected([*fields(part), *statements(clean)], clean)
     plain = _CHOICE.sub(" ", folded(clean)).strip()
     stages: dict[str, Callable[[], set[Saying]]] = {
         "marked": lambda: _said(stated, "field") or _said(stated, "box"),
@@ -156,12 +179,25 @@ def explain_yes_no(text: str | None, question: str = "") -> YesNo:
     }
     if how == "open reasoning":
         found = set[Saying]().union(*(read() for read in stages.values())) if not _DOUBT.search(plain) else set()
-        return YesNo(found.pop(), how) if len(found) == 1 else YesNo("none")
+        return YesNo(found.pop(), "answered", how, evidence="prose") if len(found) == 1 else _unread("none")
     read = ((name, stage()) for name, stage in stages.items())
     why, found = next(((name, said) for name, said in read if said), ("", set[Saying]()))
+    if why == "reply" and len(found) > 1 and asked and len(said := says_about(part, asked)) == 1:
+        why, found = "described", said  # "Edema: Yes. Effusion: No."
     if len(found) > 1 or (why == "reply" and asked and contradicts(part, found, asked)):
-        return YesNo("ambiguous", why)
-    return YesNo(found.pop(), why) if found else YesNo("none")
+        return _unread("ambiguous", why)
+    acts = [clause.act for clause in split_clauses(part)] if not found or why == "reply" else []
+    # "No, I cannot tell": a reply to the request, where nothing else says what was asked.
+    refuses = "decline" in (acts[:3] if found else acts)
+    if refuses and not (found and asked and says_about(part, asked)):
+        return YesNo(None, "declined", "prose")
+    if not found:
+        return _unread("cut" if is_cut else "none" if plain else "empty")
+    return YesNo(found.pop(), "answered", why, evidence="prose" if why in ("short", "described") else "text")
+
+
+def _unread(reason: Reason, stage: str = "") -> YesNo:
+    return YesNo(None, "unread", stage, reason)
 
 
 def _said(stated: Iterable[Statement], kind: str) -> set[Saying]:
@@ -185,6 +221,7 @@ def _replied(text: str) -> set[Saying]:
     first = _WORD.match(text, begin.end() if begin else 0)
     if first and (_PAUSE.match(text, first.end()) or _CJK_PHRASE.match(first[0])):
         found.add("no" if first["no"] else "yes")
+    text = " ".join(sentence for sentence in _SENTENCE.findall(text) if not _IF.search(sentence))
     if _SAYS_YES.search(text):
         found.add("yes")
     if _SAYS_NO.search(text):
@@ -204,7 +241,7 @@ def _described(text: str) -> set[Saying]:
     """What sentences state or deny, whatever it is."""
     found: set[Saying] = set()
     for sentence in SENTENCE_END.split(text):
-        if _OPEN.search(sentence) or leaves_open(sentence):
+        if _OPEN.search(sentence) or classify(sentence) != "state":
             continue
         said = sentence
         if _ABSENCE.search(said):

@@ -11,7 +11,7 @@ from medfaith.evaluate_metrics.reading.words import words
 OPTIONS = ["Edema", "No edema", "Pleural effusion"]  # A, B, C
 A, B, C = 0, 1, 2
 
-PARSED = [
+ANSWERED = [
     # a letter
     (B, ["B", "b", "B.", "B)", "b)", "(B)", "[B]", " B \n", "**B**", "**B.** No edema", "`B`", "$\\boxed{B}$",
         "\\boxed{\\text{B}}", "Ｂ", "<answer>B</answer>", "B\nB", "Option B"]),
@@ -107,18 +107,25 @@ AMBIGUOUS = [
     "There is no pleural effusion.", "No, edema.", "No. Edema", "The answer is: no, edema",
     "Pleural effusion is ruled out", "Ruling out pleural effusion, the lungs are clear.",
     # definitions, and a last line that says something else
-    "Edema is a condition of fluid. Pleural effusion is a collection around the lung.", "Final answer: A\n\nB",
+    "Final answer: A\n\nB",
     # none of them, or all
-    "The answer is unclear", "The closest is A, still not correct. Answer: none of the above.",
-    "The answer is A, B and C.", "I'm sorry, but I would rather not say whether there is edema.",
+    "The closest is A, still not correct. Answer: none of the above.",
+    "The answer is A, B and C.",
 ]  # fmt: skip
 
 OUT_OF_RANGE = [
     "D", "E", "(E)", "E.", "Z)", "Answer: D", "The answer is E.", "Final answer: [H]", "option E", "I think D.",
 ]  # fmt: skip
 
+EMPTY = [None, "", "   \n", "**", "<think>The answer is B</think>"]
+
+DECLINED = [
+    "I cannot tell.", "The answer is unclear", "I'm sorry, but I would rather not say whether there is edema.",
+    "It is not possible to determine the right choice (A, B or C).",
+]  # fmt: skip
+
 NONE = [
-    None, "", "   \n", "**", "...", "I", "I cannot tell.", "I think the image is normal", "A chest X-ray",
+    "...", "I", "I think the image is normal", "A chest X-ray",
     "A frontal view, a lateral view", "a frontal view", "The X-ray shows nothing", "A.P. view", "Yes", "No", "2",
     "The answer is not A", "Neither A nor B", "To answer the question we look at the lungs",
     "edematous", "vitamin C deficiency", "Vitamin C", "point B is nearer", "Hepatitis B.", "Hepatitis B and C.",
@@ -126,16 +133,22 @@ NONE = [
     # the question or its options repeated
     "A. Edema\nB. No edema\nC. Pleural effusion", "A. Edema B. No edema C. Pleural effusion",
     "(A) Edema (B) No edema (C) Pleural effusion", "A: Edema, B: No edema, C: Pleural effusion",
-    "It is not possible to determine the right choice (A, B or C).",
-    "<think>The answer is B</think>", "胸部", "\u0000\ud7ff",
+    "Edema is a condition of fluid. Pleural effusion is a collection around the lung.",
+    "胸部", "\u0000\ud7ff",
 ]  # fmt: skip
 
 
 def test_responses_are_read():
-    expected = {text: (choice, "parsed") for choice, texts in PARSED for text in texts}
-    for outcome, texts in (("ambiguous", AMBIGUOUS), ("out_of_range", OUT_OF_RANGE), ("none", NONE)):
-        expected |= dict.fromkeys(texts, (None, outcome))
-    assert {text: parse_answer(text, OPTIONS)[:2] for text in expected} == expected
+    expected = {text: (choice, "answered", "") for choice, texts in ANSWERED for text in texts}
+    for reason, texts in (("ambiguous", AMBIGUOUS), ("out_of_range", OUT_OF_RANGE), ("none", NONE), ("empty", EMPTY)):
+        expected |= dict.fromkeys(texts, (None, "unread", reason))
+    expected |= dict.fromkeys(DECLINED, (None, "declined", ""))
+    assert {text: read(text) for text in expected} == expected
+
+
+def read(text, options=OPTIONS, question=""):
+    answer = parse_answer(text, options, question)
+    return answer.choice, answer.outcome, answer.reason
 
 
 FINDINGS = ["Edema", "Pleural effusion", "Focal consolidation", "Atelectasis", "Pneumothorax", "Cardiomegaly"]
@@ -155,14 +168,15 @@ def test_every_letter_and_every_option_text_is_read_back(options):
     for i, option in enumerate(options):
         letter = chr(65 + i)
         for text in (letter, f"({letter})", f"{letter}. {option}", f"The answer is {letter}.", option, f"{option}."):
-            assert parse_answer(text, options)[:2] == (i, "parsed"), text
+            assert parse_answer(text, options)[:2] == (i, "answered"), text
 
 
 @given(st.text(max_size=200), st.lists(st.text(max_size=20), max_size=30))
 def test_any_text_has_one_outcome_and_only_a_parsed_one_has_a_choice(text, options):
     answer = parse_answer(text, options)
-    assert answer.outcome in {"parsed", "ambiguous", "out_of_range", "none"}
-    assert (answer.choice is not None) == (answer.outcome == "parsed")
+    assert answer.outcome in {"answered", "declined", "unread"}
+    assert (answer.choice is not None) == (answer.outcome == "answered") == (answer.evidence != "")
+    assert (answer.reason != "") == (answer.outcome == "unread")
     assert answer.choice is None or 0 <= answer.choice < len(options)
 
 
@@ -174,6 +188,82 @@ def test_options_lose_letters_only_if_all_carry_theirs(options):
 
 LETTERED, TWICE = ["A. Edema", "B. No edema", "C. Pleural effusion"], ["Edema", "edema", "No edema"]
 COUNTRIES, FINDINGS_SHOWN = ["Mali", "Niger", "Chad"], ["Lung lesion", "Edema", "Pleural effusion"]
+
+
+FOUR = ["Edema", "No edema", "Pneumothorax", "No pneumothorax"]
+PRESENT = "Which of the following findings is present on this chest X-ray study?"
+ABSENT = "Which of the following findings is absent on this chest X-ray study?"
+OWN_FORM = [  # text, options, question: the choice; or the outcome or the reason where there is none
+    ("I cannot determine whether there is edema from this image.", OPTIONS, PRESENT, "declined"),
+    ("As an AI, I am not able to diagnose edema.", OPTIONS, PRESENT, "declined"),
+    ("No image was provided, so I cannot look for edema.", OPTIONS, PRESENT, "declined"),
+    ("There is edema, no effusion.", OPTIONS[:2], PRESENT, A),
+    ("There is edema. No pneumothorax.", FOUR, PRESENT, A),
+    ("No edema is seen, but there is a pleural effusion.", OPTIONS, PRESENT, C),
+    ("There is no pneumothorax.", OPTIONS, PRESENT, "none"),
+    ("There is no edema. There is edema.", OPTIONS, PRESENT, "ambiguous"),
+    ("The findings argue against edema.", OPTIONS, PRESENT, B),
+    ("Edema cannot be excluded.", OPTIONS, PRESENT, "none"),
+    ("We look for edema, which would appear white.", OPTIONS, PRESENT, "none"),
+    ("CT is not the best test for edema.", OPTIONS, PRESENT, "none"),
+    ("A normal patient has no edema.", OPTIONS, PRESENT, "none"),
+    ("Edema is not seen.", OPTIONS, ABSENT, A),
+    ("There is no edema.", OPTIONS, ABSENT, "ambiguous"),  # the finding that is absent, or the option "No edema"
+    # lists that give every option a value
+    ("A: 0.1, B: 0.1, C: 0.7, D: 0.1", FOUR, PRESENT, C),
+    ('{"A": 0.1, "B": 0.2, "C": 0.6, "D": 0.1}', FOUR, PRESENT, C),
+    ('{"A": false, "B": false, "C": true, "D": false}', FOUR, PRESENT, C),
+    ("A - No\nB - No\nC - Yes\nD - No", FOUR, PRESENT, C),
+    ("Edema: 20%\nNo edema: 70%\nPleural effusion: 10%", OPTIONS, PRESENT, B),
+    ("A: 0.5, B: 0.5, C: 0, D: 0", FOUR, PRESENT, "ambiguous"),
+    ("A: true, B: false, C: true, D: false", FOUR, PRESENT, "ambiguous"),
+    # a letter beside its own option's text
+    ("The patient has **C. Pleural effusion**.", OPTIONS, PRESENT, C),
+    ("I would classify it as **B. No edema**. Edema could be early.", OPTIONS, PRESENT, B),
+    ("The primary pathology appears to be **A: Edema**. While an effusion could be present, it is small.", OPTIONS,
+        PRESENT, A),
+    ("This is grade (B) Moderate NPDR.", ["Mild NPDR (early)", "Moderate NPDR (later)"], "Which grade?", B),
+    # second thoughts, confidence, tags
+    ("Answer: A\nOn closer look, I need to correct this.\nAnswer: B", FOUR, PRESENT, B),
+    ("C (confidence: 85%)", FOUR, PRESENT, C),
+    ("C [high confidence]", FOUR, PRESENT, C),
+    ("<think>seen</think><answer B></answer>", FOUR, PRESENT, B),
+    # cut in a walk through the options
+    ("The most likely finding is **C: Pneumothorax**.\n* A: Edema - no lines.\n* B: No edema - true.\n* C", FOUR,
+        PRESENT, C),
+]  # fmt: skip
+
+
+def test_options_of_a_finding_and_its_negation_are_read():
+    def result(text, options, question):
+        answer = parse_answer(text, options, question)
+        return answer.choice if answer.outcome == "answered" else answer.reason or answer.outcome
+
+    expected = {text: choice for text, _, _, choice in OWN_FORM}
+    assert {text: result(text, options, question) for text, options, question, _ in OWN_FORM} == expected
+
+
+CUT = {  # text, known to be cut: the choice, or the reason
+    "C": C, "B. No ede": B, "The answer is A": "cut", "The answer is (C). It is": C, "There is no edem": "cut",
+    "There is pleural effusion. The left": C, "Option": "cut", "A. Edema\nB. No edema\nC": "cut",
+}  # fmt: skip
+
+
+def test_of_a_cut_answer_the_opening_counts_and_never_the_last_line():
+    answers = {text: parse_answer(text, OPTIONS, PRESENT, cut=True) for text in CUT}
+    assert {text: one.reason if one.choice is None else one.choice for text, one in answers.items()} == CUT
+
+
+EVIDENCE = {
+    "letter": ["B", "The answer is B.", "B. No edema", "I choose (B)", "\\boxed{B}", "It is B: No edema, I think."],
+    "text": ["No edema", "The answer is no edema.", '{"answer": "No edema"}', "No edema, as the vessels are sharp."],
+    "prose": ["There is no edema.", "I do not see any edema.", "Therefore, edema is ruled out."],
+}
+
+
+def test_it_is_told_what_a_choice_was_read_from():
+    read_from = {text: parse_answer(text, OPTIONS, PRESENT)[0::4] for texts in EVIDENCE.values() for text in texts}
+    assert read_from == {text: (B, evidence) for evidence, texts in EVIDENCE.items() for text in texts}
 
 
 @pytest.mark.parametrize(
@@ -191,7 +281,7 @@ COUNTRIES, FINDINGS_SHOWN = ["Mali", "Niger", "Chad"], ["Lung lesion", "Edema", 
 )
 def test_the_question_tells_what_a_sentence_answers(text, options, question, expected):
     answer = parse_answer(text, options, question)
-    assert (answer.choice, answer.why) == expected
+    assert (answer.choice, answer.stage) == expected
 
 
 def test_words_compare_without_case_punctuation_and_contractions():

@@ -130,14 +130,17 @@ NONE = [
     "grasper and hook not visible", f"None of the tools listed ({CHOICES}) are visible in the image.",
 ]  # fmt: skip
 
-UNPARSED = [
+DECLINED = [
+    "I cannot determine which tools are visible.", "I am unable to identify any tools.",
+    "I cannot identify any tools.", "I cannot see the image.", "It is unclear whether a hook is present.",
+]  # fmt: skip
+UNREAD = [
     "The image is blurred.", "A hook cannot be excluded.", "A scalpel.", "Forceps", "hooked",
     "The tissue is hooked up.", "clips",
-    "A clip on the cystic duct", "It is bagged.", "graspable tissue", "I cannot determine which tools are visible.",
-    "I am unable to identify any tools.", "I cannot identify any tools.", "an airbag", "I cannot see the image.",
+    "A clip on the cystic duct", "It is bagged.", "graspable tissue", "an airbag",
     "Graspers are often used to hold tissue, and scissors can be used for cutting.", "Is there a hook?",
     "Common instruments for this:\n- hook\n- grasper", "In such operations a hook is used.",
-    "It is unclear whether a hook is present.", "If there were a grasper it would be on the left.",
+    "If there were a grasper it would be on the left.",
     "<think>There is a grasper.", "yes", "No", f"{CHOICES}", f"{CHOICES}.", f"{CHOICES} {CHOICES}",
     f"Choose from: {CHOICES}", f"Tools: {CHOICES}, {CHOICES}", f'{CHOICES.replace(",", "")}',
     f"{CHOICES}. There is no hook.",
@@ -146,9 +149,10 @@ UNPARSED = [
 
 
 def test_instruments():
-    expected = {text: (names, "found") for names, texts in FOUND for text in texts}
-    expected |= dict.fromkeys(NONE, ((), "none"))
-    expected |= dict.fromkeys([*UNPARSED, "", None, LINES, f"{CHOICES}\n{CHOICES}"], ((), "unparsed"))
+    expected = {text: (names, "answered") for names, texts in FOUND for text in texts}
+    expected |= dict.fromkeys(NONE, ((), "answered"))
+    expected |= dict.fromkeys([*UNREAD, "", None, LINES, f"{CHOICES}\n{CHOICES}"], ((), "unread"))
+    expected |= dict.fromkeys(DECLINED, ((), "declined"))
     readings = {text: read_instruments(text) for text in expected}
     assert {text: (reading.names, reading.outcome) for text, reading in readings.items()} == expected
 
@@ -219,20 +223,25 @@ TRIPLETS_NONE = [
     "The grasper is not retracting: no visible actions", "There is no grasper retracting the liver.", "[]",
 ]  # fmt: skip
 
-TRIPLETS_UNPARSED = [
+TRIPLETS_DECLINED = [
+    "I cannot determine the actions.",
+    "It is unclear whether the hook dissects the liver.",
+    "whether the hook dissects the liver is unclear",
+]
+TRIPLETS_UNREAD = [
     "The image is blurred.", "grasper", "grasper retract", "retract gallbladder", "grasper grasp tissue",
     "grasper can grasp, retract, dissect, or manipulate tissue", "the gallbladder is retracted by the grasper",
     "instrument verb target", "scalpel cut liver", "grasper holds liver", "grasper, grasp, retract, liver",
     "hooked dissect liver", "forceps grasp liver", "specimen_bag grasp gallbladder",
-    "Is the grasper retracting the liver?", "I cannot determine the actions.",
-    "whether the hook dissects the liver is unclear", "It is unclear whether the hook dissects the liver.",
+    "Is the grasper retracting the liver?",
 ]  # fmt: skip
 
 
 def test_triplets():
-    expected = {text: (tuple(names.split()), "found") for names, texts in TRIPLETS_FOUND for text in texts}
-    expected |= dict.fromkeys(TRIPLETS_NONE, ((), "none"))
-    expected |= dict.fromkeys([*TRIPLETS_UNPARSED, "", None], ((), "unparsed"))
+    expected = {text: (tuple(names.split()), "answered") for names, texts in TRIPLETS_FOUND for text in texts}
+    expected |= dict.fromkeys(TRIPLETS_NONE, ((), "answered"))
+    expected |= dict.fromkeys([*TRIPLETS_UNREAD, "", None], ((), "unread"))
+    expected |= dict.fromkeys(TRIPLETS_DECLINED, ((), "declined"))
     readings = {text: read_triplets(text) for text in expected}
     assert {text: (reading.names, reading.outcome) for text, reading in readings.items()} == expected
     assert not any(reading.illegal for reading in readings.values())
@@ -261,7 +270,7 @@ WORDS = st.sampled_from([*re.split(" ", PARTS), "\n", "İ", "ß", "’", "“", 
 def test_reading_never_fails_and_spans_lie_in_the_text(text):
     assert len(plain(text)) == len(text)
     for reading in (read_instruments(text), read_triplets(text)):
-        assert (reading.outcome == "found") == bool(reading.mentions)
+        assert reading.outcome == "answered" or not reading.mentions
         for mention in (*reading.mentions, *reading.denied):
             assert 0 <= mention.start < mention.end <= len(text)
         starts = [mention.start for mention in reading.mentions]
@@ -274,7 +283,7 @@ def test_reading_never_fails_and_spans_lie_in_the_text(text):
 def test_lists_of_names_are_read_in_their_order(names, separator):
     assert read_instruments(separator.join(names)).names == tuple(names)
     denied = read_instruments("There is no " + ", ".join(names))
-    assert (denied.outcome, [mention.name for mention in denied.denied]) == ("none", names)
+    assert (denied.outcome, [mention.name for mention in denied.denied]) == ("answered", names)
 
 
 REPLIES = {

@@ -54,28 +54,39 @@ READ = {
         "Consolidation is present. There is no effusion.", "There is no effusion, but consolidation is present.",
         "neither yes nor no.",
     ],
+    "declined": [
+        "I cannot tell.", "I cannot determine whether edema is present.", "No image was given",
+        "Yes, I can help. Please upload the image.",
+    ],
     "none": [
-        "I cannot tell.", "The image is blurred.", "Maybe", "It is possible that edema is present.",
-        "I cannot determine whether edema is present.", "Edema may be present.", "The lungs are normal.",
+        "The image is blurred.", "Maybe", "It is possible that edema is present.", "Edema may be present.",
+        "The lungs are normal.",
         "A normal lung is seen.", "The image shows a frontal chest X-ray.", "There is a frontal view of the chest.",
         "The image shows normal lungs.", "The left lower lung has been resected.", "No idea.", "No doubt",
-        "No image was given", "Is edema present?", "Please answer yes or no:", "Cardiomegaly",
+        "Is edema present?", "Please answer yes or no:", "Cardiomegaly",
                 "<think>Yes? Perhaps", "I know nothing about it", "Nodule", "Not really", "...", "7", "不确定",
-        "Yes, I can help. Please upload the image.", "<think>The answer is no</think>",
     ],
 }  # fmt: skip
 
 
 def test_yes_and_no_are_read():
     expected = {text: outcome for outcome, texts in READ.items() for text in texts}
-    expected |= dict.fromkeys([None, "", " \n", "</think>", "<answer></answer>"], "none")
-    assert {text: read_yes_no(text) for text in expected} == expected
+    expected |= dict.fromkeys(
+        [None, "", " \n", "</think>", "<answer></answer>", "<think>The answer is no</think>"], "empty"
+    )
+    assert {text: read(text) for text in expected} == expected
+
+
+def read(text, question=""):
+    """Yes, no, declined, or the reason why it is unread."""
+    answer = explain_yes_no(text, question)
+    return answer.answer or answer.reason or answer.outcome
 
 
 @given(st.text(max_size=80))
 def test_any_text_has_an_outcome_and_case_does_not_matter(text):
     outcome = read_yes_no(text)
-    assert outcome in READ
+    assert outcome in {"yes", "no", "declined", "unread"}
     if text.isascii():
         assert read_yes_no(text.upper()) == read_yes_no(text.lower()) == outcome
 
@@ -98,11 +109,12 @@ ASKED = {  # what was asked: what an answer says of it
             "No obvious effusion; a small one can be hard to detect.",
             "Signs of a pleural effusion are absent. Effusions usually blunt the angle."],
         "none": ["The lungs are clear.", "The heart is of normal size.",
-        "It is difficult to determine if there is an effusion.",
+
             "Pleural effusion cannot be excluded.", "A pleural effusion is a collection of fluid.",
             "An effusion could be there.",
             "To confirm an effusion, a lateral view is needed.",
-            "I cannot say whether there is one.", "The image shows a chest."],
+            "The image shows a chest."],
+        "declined": ["It is difficult to determine if there is an effusion.", "I cannot say whether there is one."],
         "ambiguous": ["There is an effusion. There is no effusion.", "Yes. There is no effusion."],
     },
     "Is there consolidation in the right lung?": {
@@ -143,7 +155,7 @@ ASKED = {  # what was asked: what an answer says of it
 @pytest.mark.parametrize("question", ASKED)
 def test_a_sentence_counts_where_it_speaks_of_what_was_asked(question):
     expected = {text: outcome for outcome, texts in ASKED[question].items() for text in texts}
-    assert {text: read_yes_no(text, question) for text in expected} == expected
+    assert {text: read(text, question) for text in expected} == expected
 
 
 def test_the_stage_that_decides_is_told():
@@ -151,4 +163,4 @@ def test_the_stage_that_decides_is_told():
         '{"answer": "no"}': "marked", "Final answer: no": "final", "The answer is no.": "answer", "No.": "reply",
         "It does not.": "short", "There is no edema.": "described", "": "",
     }  # fmt: skip
-    assert {text: explain_yes_no(text, "Is there edema?").why for text in stages} == stages
+    assert {text: explain_yes_no(text, "Is there edema?").stage for text in stages} == stages

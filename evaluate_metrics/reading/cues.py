@@ -1,0 +1,441 @@
+"""Cues: the words by which a clause does something else than assert or deny. Data, with examples that are its tests.
+
+A pattern is a regular expression over lower-case words with one space between them; `{name}` stands for one of
+`FRAGMENTS`. Patterns are Python and not TOML because `evaluate` fetches only imported Python files from the Hub.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from .scope import DENIED_BEFORE
+
+# state: asserts or denies (`scope` tells which, name by name). decline: cannot or will not tell. ask: asks, or
+# announces. general: defines, or speaks of other cases than this one. weigh: leaves open, as in "could be".
+Act = Literal["state", "decline", "ask", "general", "weigh"]
+
+
+class Cue(NamedTuple):
+    """A pattern that gives a clause its act.
+
+    Attributes:
+        act: What a clause with the pattern does.
+        pattern: A regular expression with `{fragments}`.
+        examples: Clauses of this act.
+        others: Near misses: clauses that the pattern must not match.
+        unless_here: The clause states, all the same, where its other words speak of this image (`HERE`).
+        unless_denied: The clause states, all the same, where a denial stands before the pattern.
+    """
+
+    act: Act
+    pattern: str
+    examples: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    unless_here: bool = False
+    unless_denied: bool = False
+
+
+FRAGMENTS = {
+    "not": r"(?:not|never)",
+    "cannot": r"(?:can ?not|can't|could not|couldn't|unable to|not able to|inability to"
+    r"|(?:(?:not |im)possible|difficult|hard|challenging|premature|inappropriate|not appropriate|not safe)"
+    r"(?: for me| for anyone)? to)",
+    "judge": r"(?:tell|told|determined?|decided?|assess(?:ed)?|evaluated?|judged?|say|said|confirm(?:ed)?|diagnosed?"
+    r"|answer(?:ed)?|comment|interpret(?:ed)?|conclude|infer|inferred|provided?|distinguish(?:ed)?|differentiated?"
+    r"|classify|classified|verify|verified|predict|establish(?:ed)?|clarify|characterized?|assist|help|make|give"
+    r"|offer|speculate|ascertain(?:ed)?|respond)",
+    "inspect": r"(?:look|check|search|examine|assess|evaluate|inspect|analy[sz]e|determine|screen|review|scan|consider"
+    r"|identify|compare|focus|investigate|go through|walk through|verify|confirm|exclude|rule out|find out|detect"
+    r"|diagnose|describe)",
+    "inspecting": r"(?:looking|checking|searching|examining|assessing|evaluating|inspecting|analy[sz]ing|determining"
+    r"|screening|reviewing|scanning|considering|comparing|focusing|investigating)",
+    "seen": r"(?:seen|identified|noted|observed|detected|visuali[sz]ed|appreciated|found|made out|recogni[sz]ed)",
+    "image": r"(?:image|picture|photo|scan|x ?-?rays?|radiograph|film|attachment|file)",
+    "often": r"(?:commonly|typically|usually|generally|often|frequently|sometimes|occasionally|normally)",
+    "test": r"(?:test|modality|method|tool|technique|examination|exam|study|choice|standard|procedure)",
+}
+
+CUES = (
+    # ---- cannot or will not tell
+    Cue(
+        "decline",
+        r"{cannot} (?:be )?(?:\w+ ){0,3}?{judge}",
+        (
+            "i cannot determine whether there is edema", "it is difficult to say", "i can't provide a diagnosis",
+            "edema cannot be reliably assessed", "unable to confirm edema", "i couldn't tell",
+        ),
+        ("i cannot see any edema", "edema can be confirmed", "edema cannot be excluded"),
+    ),
+    Cue(
+        "decline",
+        r"{cannot} (?:\w+ly )?(?:identify|recogni[sz]e)\b"
+        r"|{cannot} (?:\w+ly )?(?:see|view|select|choose|pick|name|make out|read)"
+        r" (?:whether|if|which|what|between|(?:an?|the|any|your|this) (?:\w+ )?(?:{image}|answer|option|choice"
+        r"|diagnosis))",
+        ("i cannot identify which finding is present", "i can't see the image", "unable to choose an option"),
+        ("i cannot see any effusion", "edema cannot be identified"),
+    ),
+    Cue(
+        "decline",
+        r"(?:not|n't|no|without|lacks?|too little) (?:\w+ ){0,2}?(?:enough|sufficient|adequate|conclusive)"
+        r" (?:\w+ )?(?:information|details?|evidence|context|data|resolution|quality)"
+        r"|insufficient (?:\w+ )?(?:information|details?|evidence|context|data|resolution|quality)",
+        ("there is not enough information", "insufficient image quality", "it does not provide sufficient detail"),
+        ("there is enough evidence of edema",),
+    ),
+    Cue(
+        "decline",
+        r"(?:is|it's|are|remains?|was|being) (?:\w+ly )?(?:unclear|uncertain|indeterminate|unknown|equivocal"
+        r"|inconclusive|undetermined|undeterminable|impossible to know)",
+        ("it is unclear", "the finding remains indeterminate"),
+    ),
+    Cue(
+        "decline",
+        r"(?:not|n't) (?:\w+ly )?(?:clear|sure|certain|known|evident|obvious) (?:whether|if|what|which|how|about)"
+        r"|(?:i am|i'm|we are) (?:not (?:\w+ly )?(?:sure|certain)|unsure|uncertain)"
+        r"|(?:do not|don't) know|not clear enough|{cannot} be (?:\w+ )?(?:sure|certain)",
+        ("it is not clear whether edema is present", "i'm not sure", "i do not know", "it is not clear enough"),
+        ("the lungs are not clear",),
+    ),
+    Cue(
+        "decline",
+        r"(?:i am|i'm) (?:sorry|afraid)|\bi apologi[sz]e|as an? (?:ai|artificial|(?:large )?language)|not qualified to"
+        r"|(?:not|n't) feel comfortable|(?:would|i'd) (?:prefer|rather) not|(?:must|have to) decline|decline to"
+        r"|(?:not|n't) (?:have|possess) (?:the )?(?:ability|access|means|expertise)",
+        ("i'm sorry", "as an ai, i do not diagnose", "i would rather not say", "i decline to answer"),
+    ),
+    Cue(
+        "decline",
+        r"(?:have|see|got) no {image}|no {image} (?:(?:was|is|has been|were) )?(?:provided|given|attached|uploaded"
+        r"|shared|included|available)"
+        r"|(?:not|n't) (?:see|have|find|receive) (?:any|an|the|your) {image}"
+        r"|please (?:upload|share|attach|provide|send|consult|resend|give)"
+        r"|{image} (?:is|was|appears to be) (?:missing|(?:completely |entirely )?(?:black|blank|empty|white))",
+        ("no image was provided", "i do not see an image", "please upload the x-ray", "the image is blank"),
+    ),
+    Cue(
+        "decline",
+        r"\bnothing (?:can|could) be (?:\w+ )?(?:said|concluded|determined|told)"
+        r"|\bno (?:\w+ )?(?:conclusions?|information|judge?ment|determination|opinion|comment|assessment"
+        r"|way (?:to|of) (?:know|tell|say|determin)\w*)\b"
+        r"|\bneither (?:confirm|exclude|rule|prove)\w* (?:\w+ )?nor\b"
+        r"|\btoo (?:\w+ )?\w+ (?:for \w+ )?to (?:see|tell|judge|identify|assess|evaluate|say|interpret|read)\b",
+        (
+            "nothing can be said about edema", "no conclusion about edema is possible", "there is no way to know",
+            "edema is neither confirmed nor excluded", "the image is too dark to see edema",
+        ),
+    ),
+    Cue(
+        "decline",
+        r"\brefus(?:e|es|ing) to\b|\b(?:won't|will not|would not|wouldn't|shall not|do not|don't|does not"
+        r"|doesn't) (?:\w+ )?"
+        r"(?:comment|speculate|guess|diagnose|provide|offer|interpret|want to (?:guess|say)|allow|permit"
+        r"|support (?:an?|any))\b"
+        r"|\bnot (?:my role|in a position|allowed|permitted|trained|licensed|authori[sz]ed|intended|meant|designed"
+        r"|sensitive"
+        r"|diagnostic|confident|convinced|saying|something|(?:been )?established|assessable|evaluable|interpretable"
+        r"|(?:\w+ )?enough|sufficient|sure|been given|a substitute)\b"
+        r"|\b(?:isn't|aren't|wasn't) (?:\w+ )?(?:sufficient|enough|clear (?:to|whether|if)|possible|something"
+        r"|assessable)\b"
+        r"|\b(?:neither|nothing|none|no)\b.{1,60}\b(?:can|could) be (?:\w+ )?(?:stated|said|determined|assessed|judged"
+        r"|diagnosed|concluded|confirmed|established)\b"
+        r"|\bprecludes?\b|\black(?:s|ing)? (?:the|enough|sufficient)\b|\bno (?:reliable|good|safe) way\b"
+        r"|\b(?:never|do not|don't) (?:rely|use)\b|\bnothing (?:\w+ )?(?:can be stated|to say)\b"
+        r"|\breplace a (?:doctor|radiologist)"
+        r"|\b(?:it|that|this|the {image})(?:'s| is| remains| was) not (?:\w+ly )?clear(?! of)\b",
+        (
+            "i refuse to diagnose edema", "i won't comment on edema", "the film does not allow a statement about edema",
+            "it is not my role to diagnose edema", "supine films are not sensitive for edema", "it is not clear",
+            "my confidence is not high enough to report edema", "the image quality precludes evaluation",
+        ),
+        ("the lungs are not clear", "i do not see edema"),
+    ),
+    Cue(
+        "decline",
+        r"\bno (?:se )?pued[eo]\b|\bno es posible\b|\bno hay suficiente|\bnão (?:é possível|posso|consigo|há informaç)"
+        r"|\b(?:ne|n') ?peux pas\b|\bimpossible de\b|\bil n'est pas possible\b|\bkann (?:ich )?nicht\b"
+        r"|\bnicht möglich\b"
+        r"|\bnon (?:posso|è possibile)\b|\blo siento\b|\bdésolé\b",
+        ("no puedo determinar si hay edema", "não é possível determinar se há edema", "ich kann nicht beurteilen"),
+    ),
+    Cue(
+        "decline",
+        r"(?:only|need|needs|requires?|await) (?:\w+ ){0,3}?(?:a (?:radiologist|doctor|physician|clinician|specialist"
+        r"|professional)) (?:can|could|to|should)",
+        ("only a radiologist can judge this",),
+    ),
+    # ---- asks, or announces what will be looked at
+    Cue(
+        "ask",
+        r"^\W*(?:\d+\W+)?(?:step \d+\W+)?(?:first\W+|next\W+|then\W+|please\W+|now\W+)?"
+        r"(?:{inspect}|observe|look|scan|visuali[sz]e|note|ensure|see)\b(?! that\b| is\b| of\b|s\b)(?=.* )",
+        ("examine the image for edema", "step 1: identify opacities", "first, look at the lungs"),
+        ("observe that the base shows edema", "compare"),
+    ),
+    Cue(
+        "ask",
+        r"\b(?:let us|let's|let me|allow me to)\b"
+        r"|\b(?:i|we|you|one|it|doctors?|clinicians?|radiologists?|physicians?|readers?)"
+        r"(?:'ll|'m|'re| am| are| is| will| would| must| should| shall| can| need| have| want| try| usually| often"
+        r"| first| now| to| always| routinely| then| also| next){0,4}"
+        r" (?:{inspect}|{inspecting})\b(?! that\b)",
+        (
+            "let us look for edema", "we look for edema", "i am looking for a grasper", "i will now assess the lungs",
+            "radiologists check for pneumothorax", "i need to determine the severity",
+        ),
+        ("i see edema", "i identified edema"),
+    ),
+    Cue(
+        "ask",
+        r"\b(?:look|looks|looking|looked|check|checks|checking|search|searches|searching|screen|screens|screening"
+        r"|watch|watching|inspect|inspecting|examine|examining|assess|assessing|evaluate|evaluating"
+        r"|hunt|hunting|examined|assessed|evaluated|inspected|reviewed|monitor|monitoring) (?:\w+ ){0,5}?for\b",
+        ("looking for edema", "the lungs are checked and evaluated for edema"),
+        ("it looks like edema",),
+    ),
+    Cue(
+        "ask",
+        r"\b(?:need|needs|needed|necessary|want|wants|important|required|requires?|helpful|aim|aims|goal is|task is"
+        r"|order|going|used|ordered|performed|done|able|trying|try|like|attempt|us|me|how|where|best)"
+        r" to (?:\w+ly )?(?:{inspect})\b"
+        r"|^\W*(?:in order )?to (?:\w+ly )?(?:{inspect}|see|know|decide)\b"
+        r"|\b(?:question|task|prompt|goal|aim|user) (?:is|asks|wants|here is|about)\b"
+        r"|\boption [a-z] (?:states|says|means|claims|describes|refers|reads)\b|\b(?:asked|asking) (?:to|about|for)\b",
+        (
+            "we need to carefully examine the image", "to determine edema, a view is needed",
+            "the question asks about edema", "it is used to detect edema",
+        ),
+        ("there is a need for drainage",),
+    ),
+    Cue(
+        "ask",
+        r"\b(?:recommend\w*|advis(?:e|ed|able)|clinical correlation|follow ?-?up|further (?:imaging|evaluation|tests?"
+        r"|testing|work ?-?up|views?|studies|investigations?))\b",
+        ("recommend clinical correlation for edema", "further imaging is advised"),
+    ),
+    # ---- defines, or speaks of other cases than this one
+    Cue(
+        "general",
+        r"\b{often}(?: be)?(?: (?:used|seen|found|present|observed|visible|employed|associated))?\b|\bin general\b"
+        r"|\b(?:in|during|for) (?:such|these|this (?:type|kind) of) (?:\w+ )?(?:procedures?|operations?|surger(?:y|ies)"
+        r"|cases)\b",
+        ("graspers are commonly used", "edema usually blurs the vessels"),
+        unless_here=True,
+    ),
+    Cue(
+        "general",
+        r"\b(?:can|may|might|could) (?:also )?(?:be (?:caused by|due to|a sign of|associated with|confused with"
+        r"|mistaken for)|be (?:seen|found|present|used) (?:in|with|for) (?:patients|people|many|such|several|various"
+        r"|other)|follow|occur|arise|result from|lead to|cause|accompany|mimic|appear (?:as|in|with)|develop)\b",
+        ("edema can cause a haze", "effusions may be caused by infection"),
+        unless_here=True,
+    ),
+    Cue(
+        "general",
+        r"\brefers? to\b|\b(?:is|are) (?:defined|characteri[sz]ed)\b|\bcommon \w+ (?:include|are|for|of|in)\b"
+        r"|\bcauses (?:of|include|are)\b|\bmeans? (?:that )?(?:an?|the) \w+ (?:of|in)\b"
+        r"|\b(?:(?:signs?|features?|symptoms?|indicators?|hallmarks?|manifestations?) (?:of (?:\w+ ){1,5}?)?"
+        r"|findings? of (?:\w+ ){1,5}?)"
+        r"(?:include|would|consist|typical)\b",
+        (
+            "edema is defined as fluid", "findings of edema include lines", "signs of edema include lines",
+            "common causes are edema",
+        ),
+        ("signs of edema are seen", "findings include edema"),
+    ),
+    Cue(
+        "general",
+        r"(?<!\bthere )(?<!\bit )(?<!\bthis )\b(?:is|are) (?:also )?(?:an?|the|one of the) (?:[\w-]+ ){0,4}?"
+        r"(?:condition|term|hallmark|feature|indicator|clue|symptom|pattern|type|form|kind|accumulation|collection"
+        r"|disorder|disease|signs?|cause|presence"
+        r"|build ?-?up|buildup|infection|inflammation|enlargement|abnormality|process|situation)s?"
+        r" (?:of|in|that|which|where|for|used|caused|around|within|between|affecting|characteri[sz]ed|marked|when)\b",
+        ("edema is a condition in which fluid fills the lungs", "pneumothorax is the presence of air"),
+        ("there is a collection of fluid", "this is a sign of edema"),
+    ),
+    Cue(
+        "general",
+        r"\b(?:history of|admitted (?:for|with)|presented with|referred for|complain\w* of|no (?:previous|prior)"
+        r"|reported in|in such (?:patients|cases)|risk of|treatment (?:of|for)|criteria for|complication of"
+        r"|indication (?:for|was)|clinical (?:history|question|indication|information)|leads? to|is called|mimics?"
+        r"|mimicking"
+        r"|what (?:looks|appears) like|previously|prior (?:study|film|image)|used to be|trained to|(?:tool|model"
+        r"|ai) detects?"
+        r"|choose from|possible (?:labels|diseases|diagnoses|answers|options)|for example|example|(?:common|frequent)"
+        r" (?:\w+ )?(?:findings|diseases|complication|causes?)|pertinent negatives|what it (?:looks"
+        r"|would look) like)\b|^\W*an? (?:\w+ ){1,3}is (?:air|fluid|blood|gas|pus|water|tissue)\b"
+        r"|\b(?:one of|among) the (?:\w+ )?(?:options|choices|answers|possibilities)\b|\bthe options are\b",
+        (
+            "history of edema", "patients at risk of edema", "what looks like edema is a fold",
+            "edema has been reported in such patients", "a cyst is fluid in the lung",
+            "edema is one of the options",
+        ),
+    ),
+    Cue(
+        "general",
+        r"\b(?:is|are|was) (?:not )?(?:an? |the )?(?:\w+ ){0,3}?(?:best|appropriate|preferred|ideal|gold|right|optimal"
+        r"|suitable|better) (?:\w+ )?{test}\b|\bgold standard\b|\b(?:difficult|hard|challenging|easy) (?:to|in|for)\b"
+        r"|\b(?:better|best) (?:seen|evaluated|assessed) (?:on|with|by)\b",
+        ("ct is not the best test for edema", "mri is the gold standard", "a small one can be hard to detect"),
+    ),
+    Cue(
+        "general",
+        r"\b(?:would|should|ought to)(?! be (?:noted|mentioned|emphasi[sz]ed|stressed)\b)"
+        r"(?! (?:\w+ )?(?:say|choose|go|call|classify|diagnose|describe|conclude|lean|rate|pick|select|opt|estimate"
+        r"|report|interpret|guess|argue|be (?:consistent|compatible))\b)"
+        r"(?: not|n't)?(?: \w+ly| also| still| then| have)? \w+",
+        ("edema would appear white", "the fields should be clear", "it would show lines"),
+        ("i would say there is edema", "it should be noted that there is edema"),
+    ),
+    Cue(
+        "general",
+        r"\b(?:a|an|any|every|each|most|all|many|some|in|other) (?:\w+ )?(?:normal|healthy|typical|unaffected|diseased)"
+        r" (?:\w+ ){0,3}?(?:has|have|shows?|does|do|contains?|looks?|appears?|there|(?:is|are)(?! (?:\w+ly )?(?:{seen}"
+        r"|present|visible|shown|evident)\b))\b"
+        r"|\bin (?:an? |the )?(?:normal|healthy|typical|unaffected)\b"
+        r"|\b(?:normal|healthy) (?:lungs|hearts|patients|people|subjects|individuals|radiographs|images|scans)"
+        r" (?:have|show|contain|do|lack)\b",
+        ("a normal patient has no edema", "in a normal radiograph there is no edema", "healthy lungs show no edema"),
+        ("a normal heart", "the heart is normal"),
+    ),
+    Cue(
+        "general",
+        r"\b(?:when|where) (?:seen|present|visible|any)\b|\b(?:on|in) any \w+\b|^\W*in the absence of\b"
+        r"|^\W*to be clear\b"
+        r"|\b(?:on|in) (?!these|the|both|your|all)(?:\w+ )?(?:films|radiographs|images|scans)\b|^\W*here is how\b"
+        r"|\bis an? (?:\w+ )?(?:tool|instrument|device|emergency)\b|\bwill (?:be|then|later|introduce|insert|use)\b"
+        r"|\blater\b"
+        r"|\b(?:used|seen|present|visible) (?:before|earlier)\b|\b(?:before|earlier)$|\bin (?:the next|every"
+        r"|a typical)\b"
+        r"|\b(?:on|in|from) (?:the |a )?(?:previous|prior|earlier|old)\b|\bis a (?:matter|guess)\b|\b(?:labels?"
+        r"|classes|format|choices|list of \w+) (?:to choose from )?(?:is|are)\b"
+        r"|^\W*(?:common|possible|available) \w+(?: \w+){0,4} (?:are|is|include)\b",
+        ("a grasper is a tool for holding tissue", "the hook will be used later", "the format is a triplet"),
+    ),
+    Cue(
+        "general",
+        r"\b(?:patients|people|individuals|children|adults|cases|those|someone|anyone) (?:with|without|who|having"
+        r"|suffering)\b"
+        r"|\b(?:were|had|suppose|supposing|assuming|unless|imagine) (?:there|the|it|this|that|an?|edema)\b"
+        r"|^\W*(?:when|whenever|once|in case) (?:an?|there|the|someone|fluid|air)\b",
+        ("patients with edema cough", "were there edema, lines appear", "assuming the heart is enlarged"),
+        ("a patient with edema",),
+    ),
+    Cue(
+        "general",
+        r"\b(?:less|more|equally|as) (?:likely|probable|common|frequent|often)\b|\bnot the (?:most|more) (?:likely"
+        r"|probable)\b"
+        r"|\b(?:easier|harder) to (?:see|detect|spot)\b|\b(?:often|easily|sometimes) missed\b|\bmay or may not\b"
+        r"|^\W*{often}\b|\bseen best\b|\bin (?:many|most|some|other) \w+\b|\b(?:a|the) typical\b",
+        (
+            "edema is less likely", "edema is easier to see on ct", "typically, edema is seen",
+            "edema may or may not be there",
+            "in many patients the lungs are clear",
+        ),
+        ("edema is likely", "the most likely finding is edema"),
+    ),
+    # ---- leaves open
+    Cue(
+        "weigh",
+        r"\b(?:may|might)\b|\bcould\b(?! not| be (?:\w+ly )?{seen}\b| have been)|(?<!not )\bpossibl[ey]\b"
+        r"|\bpossibility\b"
+        r"|\b(?:perhaps|maybe|potential|potentially|presumabl[ey]|questionable|concern"
+        r"|concerns|concerned|border|borderline|differentials?|hypothetical|conceivabl[ey]|plausible|equivocal)\b|可能",
+        ("edema may be present", "possible edema", "this raises concern"),
+        ("edema could be seen", "i could not see edema"),
+    ),
+    Cue(
+        "weigh",
+        r"\b(?:suspected|suspicion|suspicious|worrisome|such as)\b",
+        ("suspicious for edema", "conditions such as edema"),
+        unless_denied=True,  # "not suspicious for edema" denies
+    ),
+    Cue(
+        "weigh",
+        r"\bcan (?!be (?:\w+ly )?(?:{seen}|reported|concluded|diagnosed|stated|said|ruled out|excluded|confirmed)\b"
+        r"|(?:\w+ly )?(?:see|identify|confirm|conclude|say|note|observe|report|not|also see)\b)",
+        ("edema can look white",),
+        ("edema can be seen", "edema can not be seen", "i can clearly see edema"),
+    ),
+    Cue(
+        "general",
+        r"{cannot} (?:be )?(?:\w+ )?(?:exclude|excluded|rule out|ruled out|dismiss(?:ed)?|ignored?|eliminated?)\b"
+        r"|\b(?:not|n't) (?:be )?(?:\w+ly )?(?:excluded?|ruled? out|excluding)\b|\b(?:to|and|must|should) rule out\b"
+        r"|\bto exclude\b",
+        ("edema cannot be excluded", "we could not rule out edema", "this does not exclude edema"),
+        ("edema can be excluded", "edema is ruled out"),
+    ),
+    Cue(
+        "weigh",
+        r"^\W*(?:unlike|compared (?:to|with)|in contrast to|as opposed to)\b|\bquestion of\b|\blikelihood of\b"
+        r"|\b(?:consider|considering"
+        r"|consideration|considerations)\b|\b\w+ diagnosis (?:includes?|of)\b|\be\.?g\b"
+        r"|\b(?:weigh|weighs|balance|debate|debatable|versus|vs)\b|\bdiagnos[ie]s of\b",
+        ("a question of edema", "edema versus pneumonia"),
+        ("edema is likely",),
+    ),
+)  # fmt: skip
+
+
+HERE = re.compile(  # words that speak of this image
+    r"\b(?:visible|seen|noted|identified|observed|evident|detected|present|here|there (?:is|are)|i (?:can )?see"
+    r"|(?:image|picture|x ray|radiograph|film|frame|scan|it|this) (?:\w+ly )?shows"
+    r"|in (?:the|this) (?:image|picture|frame|view|scene|radiograph|x ray|film))\b"
+)
+
+
+_RELATIVE = re.compile(r"\b(?:which|where|that|who|as)\b.*")
+
+
+class Found(NamedTuple):
+    """The first cue of a clause: what the clause does, and where the cue begins in its words."""
+
+    act: Act
+    start: int
+
+
+def compile_cue(cue: Cue) -> re.Pattern[str]:
+    """Compile a cue's pattern with its fragments in place."""
+    pattern = cue.pattern
+    for _ in range(2):  # a fragment may hold another one
+        pattern = re.sub(r"\{([a-z]+)\}", lambda match: FRAGMENTS[match[1]], pattern)
+    return re.compile(pattern)
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> tuple[tuple[Act, bool, bool, re.Pattern[str]], ...]:
+    """One pattern for each act and each value of `unless_here` and `unless_denied`, in the order of the table."""
+    patterns: dict[tuple[Act, bool, bool], list[str]] = {}
+    for cue in CUES:
+        patterns.setdefault((cue.act, cue.unless_here, cue.unless_denied), []).append(f"(?:{compile_cue(cue).pattern})")
+    return tuple((*key, re.compile("|".join(found))) for key, found in patterns.items())
+
+
+def find_cue(words: str, *, always: bool = False) -> Found | None:
+    """Find what lower-case words of one clause do, if they do something else than assert or deny.
+
+    Args:
+        words: A clause in lower case, without markup, with one space between words.
+        always: Also where the clause speaks of this image (`Cue.unless_here`).
+
+    Returns:
+        The act, in the order decline, ask, general, weigh, and where its cue begins; None for a clause that states.
+
+    >>> find_cue("i cannot determine whether there is edema"), find_cue("edema is present")
+    (Found(act='decline', start=2), None)
+    """
+    for act, unless_here, unless_denied, pattern in _compiled():
+        match = pattern.search(words)
+        if match is None or (unless_denied and DENIED_BEFORE.search(words, 0, match.start())):
+            continue
+        if always or not (unless_here and HERE.search(_RELATIVE.sub("", pattern.sub(" ", words)))):
+            return Found(act, match.start())
+    return None
+
+
+def classify(words: str) -> Act:
+    """Say what a clause does: `find_cue` for words with any blanks between them."""
+    found = find_cue(" ".join(words.split()))
+    return found.act if found else "state"

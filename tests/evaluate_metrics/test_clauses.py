@@ -1,0 +1,90 @@
+"""What each clause of an answer does, and what it denies: the cues with their examples, and a table of clauses."""
+
+import pytest
+
+from medfaith.evaluate_metrics.reading.clauses import split_clauses
+from medfaith.evaluate_metrics.reading.cues import CUES, classify, compile_cue
+from medfaith.evaluate_metrics.reading.reasoning import looks_cut, without_cut
+from medfaith.evaluate_metrics.reading.scope import standings
+
+
+@pytest.mark.parametrize("cue", CUES, ids=lambda cue: f"{cue.act}: {cue.examples[0]}")
+def test_a_cue_knows_its_examples_and_passes_near_misses(cue):
+    pattern = compile_cue(cue)
+    assert {words: bool(pattern.search(words)) for words in (*cue.examples, *cue.others)} == {
+        **dict.fromkeys(cue.examples, True),
+        **dict.fromkeys(cue.others, False),
+    }
+    assert {words: classify(words) for words in cue.examples} == dict.fromkeys(cue.examples, cue.act)
+
+
+ACTS = {  # text: the acts of its clauses
+    "There is edema.": ["state"],
+    "I cannot determine whether there is edema.": ["decline"],
+    "Whether there is edema is unclear.": ["decline"],
+    "I am not a doctor, but there is edema.": ["state", "state"],
+    "I cannot tell the cause, but there is edema.": ["decline", "state"],
+    "I'm looking for a grasper, but I see a hook.": ["ask", "state"],
+    "We look for edema, which would appear white.": ["ask"],
+    "To confirm edema, a lateral view is needed.": ["ask"],
+    "Edema is a condition in which fluid fills the lungs.": ["general"],
+    "A normal patient has no edema.": ["general"],
+    "The fields should be clear, with no opacity.": ["general", "general"],
+    "There is an opacity that may be edema.": ["state", "weigh"],
+    "There is an effusion, which may need drainage.": ["state", "weigh"],
+    "Edema, which may be present.": ["weigh"],
+    "Edema cannot be excluded.": ["general"],
+    "The film is not suspicious for edema.": ["state"],
+    "Is there edema?": [],
+    "Graspers are commonly used; one is visible here.": ["general", "state"],
+    "While edema could be present, it is less likely.": ["weigh", "general"],
+}
+
+
+def test_clauses_have_acts():
+    assert {text: [clause.act for clause in split_clauses(text)] for text in ACTS} == ACTS
+
+
+STANDING = {  # clause: what it says of the name in brackets
+    "asserted": [
+        "there is [edema], no effusion", "[edema], not atelectasis", "not only [edema]", "no change in the [edema]",
+        "the film is not normal and shows [edema]", "i do not think that there is no [edema]", "not without [edema]",
+        "nothing suggests that the lungs are not [clear]", "the heart is not only [normal]", "[edema] cannot be denied",
+        "the finding which is not present is [edema]", "[edema] ✓ effusion ✗",
+    ],
+    "denied": [
+        "there is edema, no [effusion]", "[edema] is absent", "[edema]: absent", "[edema] was not seen", "no [edema]",
+        "[edema] in the left lung: absent", "without a [grasper]", "the lungs do not appear to be [clear]",
+        "the heart is not within [normal] limits", "the liver is far from [healthy]", "i do not think it is [healthy]",
+        "it is not the case that the lungs are [clear]", "the findings argue against [pneumothorax]",
+        "the [heart is not enlarged]", "effusion rather than [edema]",
+        "the [heart fails to appear enlarged]", "neither [clear] nor stable", "nothing [abnormal]", "✗ [edema]",
+    ],
+    "open": ["more opaque compared with [edema]", "in [edema], the vessels are wide"],
+}  # fmt: skip
+
+
+def test_a_clause_asserts_or_denies_a_name():
+    for expected, clauses in STANDING.items():
+        for marked in clauses:
+            start, end = marked.index("["), marked.index("]") - 1
+            words = marked.replace("[", "").replace("]", "")
+            assert standings(words, [(start, end)]) == [expected], marked
+
+
+CUT = {  # text: what is left of it, not known to be cut and known to be cut
+    "It is edema. The left l": ("It is edema. The left l", "It is edema."),
+    "It is C.\n- A: no\n- B": ("It is C.\n- A: no", "It is C.\n- A: no"),
+    "A. Edema\nB. No edema\n\nB": ("A. Edema\nB. No edema\n\nB", "A. Edema\nB. No edema\n\n"),
+    "Yes.</think><answ": ("Yes.</think>", "Yes.</think>"),
+    "Findings:\n1. Edema\n2.": ("Findings:\n1. Edema", "Findings:\n1. Edema"),
+    "B. No ede": ("B. No ede", "B. No "),
+    "C": ("C", "C"),
+    "Yes": ("Yes", "Yes"),
+    "less than < 5": ("less than < 5", "less than < "),
+}
+
+
+def test_what_an_end_leaves_unfinished_goes():
+    assert {text: (without_cut(text), without_cut(text, cut=True)) for text in CUT} == CUT
+    assert {text for text in CUT if looks_cut(text)} == {text for text, (kept, _) in CUT.items() if kept != text}
