@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..confidence.score import bootstrap_mean
+from ..reading.outcome import ANSWERED, DECLINED, UNREAD
 from ..reading.surgery import read_instruments, read_reply
 from ..reading.surgical_names import INSTRUMENTS, TRIPLETS
 from .triplets import average_precision, checked_table, class_name, top_k, triplet_ap
@@ -28,15 +29,17 @@ def instrument_scores(
     gold: Sequence[Collection[str]],
     classes: Sequence[str] = INSTRUMENTS,
     *,
+    outcomes: Sequence[str] | None = None,
     groups: Sequence[Hashable] | None = None,
     **bootstrap: Any,
 ) -> dict[str, Any]:
     """Precision TP / (TP + FP), recall TP / (TP + FN) and their F1, pooled over frames and classes (appendix D.1).
 
     Args:
-        predicted: n sets of classes, one a frame; None for an answer that could not be read, which predicts nothing.
+        predicted: n sets of classes, one a frame; None for an answer that is unread or declined and predicts nothing.
         gold: n sets of the classes that are there.
         classes: the classes that may occur.
+        outcomes: n outcomes of reading, which tell the declined answers from the unread ones; default: None is unread.
         groups: n labels, the videos that the intervals draw; default: every frame by itself.
         bootstrap: further arguments of `confidence.bootstrap_mean`.
 
@@ -52,7 +55,8 @@ def instrument_scores(
     >>> round(scores["precision"], 3), round(scores["recall"], 3), scores["n_unparsed"]
     (0.667, 0.667, 1)
     """
-    _check_lengths(len(gold), predicted=predicted, groups=groups)
+    _check_lengths(len(gold), predicted=predicted, outcomes=outcomes, groups=groups)
+    n_declined = sum(outcome == DECLINED for outcome in outcomes or ())
     said = _indicators("predicted", [names or () for names in predicted], classes)
     true = _indicators("gold", gold, classes)
     labels = np.arange(len(gold)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
@@ -67,7 +71,8 @@ def instrument_scores(
     return {
         **scores,
         "n": len(gold),
-        "n_unparsed": sum(names is None for names in predicted),
+        "n_unparsed": sum(names is None for names in predicted) - n_declined,
+        "n_declined": n_declined,
         "n_empty_predictions": int(np.sum(~said.any(axis=1))),
         "n_empty_references": int(np.sum(~true.any(axis=1))),
         "per_class": per_class,
@@ -126,8 +131,8 @@ def score_instruments(
 
     Returns:
         the keys of `instrument_scores`, n_answered_none (texts that say that there is no tool, or only deny) and
-        n_outside_classes; on request per_sample: n dicts of predicted (sorted; None: unparsed) and outcome ("found",
-        "none", "unparsed", or "given" where the model gave classes).
+        n_outside_classes; on request per_sample: n dicts of predicted (sorted; None: unread or declined) and outcome
+        ("answered", "declined", "unread", or "given" where the model gave classes).
 
     Raises:
         ValueError: as `instrument_scores`.
@@ -136,19 +141,20 @@ def score_instruments(
     read = [_read(text) for text in predictions]
     outside = [() if outcome == "given" else set(names) - set(classes) for names, outcome in read]
     predicted = [
-        None if outcome == "unparsed" else sorted(set(names) - set(out))
+        None if outcome in (UNREAD, DECLINED) else sorted(set(names) - set(out))
         for (names, outcome), out in zip(read, outside, strict=True)
     ]
     scores = instrument_scores(
         predicted,
         [reference["classes"] for reference in references],
         classes,
+        outcomes=[outcome for _, outcome in read],
         groups=[reference["video"] for reference in references],
         n_resamples=n_resamples,
         seed=seed,
         confidence_level=confidence_level,
     )
-    scores["n_answered_none"] = sum(outcome == "none" for _, outcome in read)
+    scores["n_answered_none"] = sum(outcome == ANSWERED and not names for names, outcome in read)
     scores["n_outside_classes"] = sum(map(len, outside))
     if per_sample:
         scores["per_sample"] = [
@@ -215,7 +221,7 @@ def score_triplets(
 def _read(text: str | None) -> tuple[tuple[str, ...], str]:
     reply = read_reply(text)
     if reply.unparsed:
-        return (), "unparsed"
+        return (), UNREAD
     if reply.predicted is not None:
         return reply.predicted, "given"
     reading = read_instruments(reply.text)

@@ -28,7 +28,7 @@ Args:
     predictions: list of str, one response a question.
     references: list of dict, one a question, with question_type ("closed" or "open"), answer (closed: "Yes" or "No"),
         diseases (open: list of str, empty for a normal region) and image_id (str).
-    labels: list, one a question, of the labels that another extractor read (None: unreadable), instead of the words.
+    labels: list, one a question, of the labels that another extractor read (None: unread), instead of the words.
     vocabulary: list of str, the labels that may occur; default: the 22 local findings of VinDr-CXR.
     n_resamples: number of bootstrap resamples of images (2000).
     seed: seed of the resampling (42).

@@ -10,7 +10,8 @@ import numpy as np
 from ..confidence.score import bootstrap_mean
 from ..reading.disease_names import CLASSES
 from ..reading.diseases import Extraction, extract_labels
-from ..reading.yes_no import Outcome, read_yes_no
+from ..reading.outcome import ANSWERED, DECLINED, UNREAD
+from ..reading.yes_no import YesNoOutcome, read_yes_no
 
 
 def score_predictions(
@@ -31,7 +32,7 @@ def score_predictions(
         predictions: n responses.
         references: n dicts of question_type ("closed" or "open"), answer (closed: "Yes" or "No"), diseases (open: the
             labels, none for a normal region) and image_id.
-        labels: n label collections that another extractor read from open-ended responses (None: unreadable); the
+        labels: n label collections that another extractor read from open-ended responses (None: unread); the
             entries of closed questions are ignored. Without it `diseases.extract_labels` reads them.
         questions: n questions; with them a sentence counts only where it speaks of what was asked.
         vocabulary: the labels that may occur.
@@ -49,7 +50,7 @@ def score_predictions(
     _check(references, known, predictions=predictions, labels=labels, questions=questions)
     closed = [row for row, reference in enumerate(references) if reference["question_type"] == "closed"]
     opened = [row for row, reference in enumerate(references) if reference["question_type"] == "open"]
-    outcomes: dict[int, Outcome] = {
+    outcomes: dict[int, YesNoOutcome] = {
         row: read_yes_no(predictions[row], questions[row] if questions is not None else "") for row in closed
     }
     extractions = {
@@ -75,14 +76,18 @@ def score_predictions(
 
 
 def closed_scores(
-    outcomes: Sequence[Outcome], answers: Sequence[str], *, groups: Sequence[Hashable] | None = None, **bootstrap: Any
+    outcomes: Sequence[YesNoOutcome],
+    answers: Sequence[str],
+    *,
+    groups: Sequence[Hashable] | None = None,
+    **bootstrap: Any,
 ) -> dict[str, float | int]:
     """Precision, recall and F1 of yes/no answers, "yes" the positive class.
 
-    An answer that cannot be read is wrong: missed where the gold is yes (it lowers recall), and no false yes.
+    An answer that is unread or declined is wrong: missed where the gold is yes (it lowers recall), and no false yes.
 
     Args:
-        outcomes, answers: n readings (`yes_no.Outcome`) and n gold answers, "yes" or "no".
+        outcomes, answers: n readings (`yes_no.YesNoOutcome`) and n gold answers, "yes" or "no".
         groups: n labels, the images that the interval of F1 draws; bootstrap: further arguments of `bootstrap_mean`.
 
     Returns:
@@ -91,15 +96,17 @@ def closed_scores(
     said, gold = np.array(outcomes, dtype=str), np.array(answers, dtype=str)
     scores = {answer: _counts(said == answer, gold == answer) for answer in ("yes", "no")}
     true_positive, false_positive, false_negative = scores["yes"]
-    n_unread = int(np.sum((said == "none") | (said == "ambiguous")))
+    unread, declined = said == UNREAD, said == DECLINED
     return {
         **_named("yes_no", true_positive, false_positive, false_negative, groups, bootstrap),
         "yes_no_macro_f1": float(np.mean([_f1(*(c.sum() for c in scores[answer])) for answer in ("yes", "no")])),
         "yes_no_accuracy": _share(int(np.sum(said == gold)), len(gold)),
         "n_closed": len(gold),
         "n_closed_yes": int(np.sum(gold == "yes")),
-        "n_closed_unparsed": n_unread,
-        "n_closed_unparsed_yes": int(np.sum(((said == "none") | (said == "ambiguous")) & (gold == "yes"))),
+        "n_closed_unparsed": int(np.sum(unread)),
+        "n_closed_unparsed_yes": int(np.sum(unread & (gold == "yes"))),
+        "n_closed_declined": int(np.sum(declined)),
+        "n_closed_declined_yes": int(np.sum(declined & (gold == "yes"))),
     }
 
 
@@ -112,15 +119,16 @@ def open_scores(
 ) -> dict[str, float | int]:
     """Multi-label precision, recall and micro F1: true and false positives are counted over all answers and labels.
 
-    An unreadable answer names no disease: what its region has is missed. A normal region adds false positives only.
+    An answer that is unread or declined names no disease: what its region has is missed. A normal region adds false
+    positives only.
 
     Args:
         extractions, diseases: n readings and n gold label collections.
         groups, bootstrap: as for `closed_scores`.
 
     Returns:
-        unrounded scores, NaN where undefined, beside their counts. open_exact_match is the share of readable answers
-        among all n whose labels are exactly the gold's.
+        unrounded scores, NaN where undefined, beside their counts. open_exact_match is the share of answers, among all
+        n, that were read and whose labels are exactly the gold's.
     """
     said = [extraction.labels for extraction in extractions]
     gold = [frozenset(labels) for labels in diseases]
@@ -139,13 +147,14 @@ def open_scores(
         "open_exact_match": _share(exact, len(gold)),
         "n_open": len(gold),
         "n_open_normal": sum(not labels for labels in gold),
-        "n_open_answered_normal": sum(extraction.outcome == "normal" for extraction in extractions),
-        "n_open_unreadable": sum(extraction.outcome == "unreadable" for extraction in extractions),
+        "n_open_answered_normal": sum(of.outcome == ANSWERED and not of.labels for of in extractions),
+        "n_open_unreadable": sum(of.outcome == UNREAD for of in extractions),
+        "n_open_declined": sum(of.outcome == DECLINED for of in extractions),
     }
 
 
 def _samples(
-    references: Sequence[Mapping[str, Any]], outcomes: Mapping[int, Outcome], extractions: Mapping[int, Extraction]
+    references: Sequence[Mapping[str, Any]], outcomes: Mapping[int, YesNoOutcome], extractions: Mapping[int, Extraction]
 ) -> list[dict[str, Any]]:
     samples = []
     for row, reference in enumerate(references):
@@ -208,14 +217,14 @@ def _share(count: int, total: int) -> float:
 
 
 def _exact(extraction: Extraction, diseases: Collection[str]) -> bool:
-    return extraction.outcome != "unreadable" and extraction.labels == frozenset(diseases)
+    return extraction.outcome == ANSWERED and extraction.labels == frozenset(diseases)
 
 
 def _given(row: int, labels: Collection[str] | None, known: frozenset[str]) -> Extraction:
     if labels is None:
-        return Extraction(frozenset(), "unreadable")
+        return Extraction(frozenset(), UNREAD)
     _check_labels("labels", row, labels, known)
-    return Extraction(frozenset(labels), "found" if labels else "normal")
+    return Extraction(frozenset(labels), ANSWERED)
 
 
 def _check(references: Sequence[Mapping[str, Any]], known: frozenset[str], **columns: Sequence | None) -> None:

@@ -20,6 +20,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
 from ..reading.choice import Answer, parse_answer
+from ..reading.outcome import EVIDENCE
 from ..reading.reasoning import answer_part
 from .verifier import Verdict
 
@@ -71,7 +72,7 @@ _BEFORE = 100  # characters before an object in which its key ends
 _NUMBER = re.compile(r"(?P<number>\d{1,3}(?:\.\d+)?|\.\d+)\s*(?P<percent>%|percent)?", re.IGNORECASE)
 
 
-def read_packet(text: str | None, options: Sequence[str]) -> PacketResponse:
+def read_packet(text: str | None, options: Sequence[str], *, cut: bool = False) -> PacketResponse:
     """The baseline answer, the packet's answer, and the confidence of each.
 
     Args:
@@ -79,24 +80,25 @@ def read_packet(text: str | None, options: Sequence[str]) -> PacketResponse:
             different ones no packet is read, and no baseline unless they agree on it. Without an object, the text in
             front of any packet is read as an answer.
         options: the answer set in the order shown, lettered from A.
+        cut: the text is known to be cut, as at a limit of tokens.
 
     >>> options = ["Edema", "No edema", "Atelectasis"]
     >>> response = read_packet('{"answer": "B", "confidence": "62%", "packet": {"answer": "Atelectasis"}}', options)
-    >>> response.baseline
-    Statement(answer=Answer(choice=1, outcome='parsed', why=''), confidence=Confidence(value=0.62, outcome='read'))
-    >>> response.packet
-    Statement(answer=Answer(choice=2, outcome='parsed', why=''), confidence=Confidence(value=None, outcome='missing'))
+    >>> response.baseline.answer.choice, response.baseline.confidence
+    (1, Confidence(value=0.62, outcome='read'))
+    >>> response.packet.answer.choice, response.packet.confidence
+    (2, Confidence(value=None, outcome='missing'))
     >>> read_packet("B", options).outcome
     'none'
     """
     text = answer_part(text or "")
-    read = {_response(found, options) for found in _objects(text) if "answer" in found or "packet" in found}
-    if len(read) > 1:
+    read = [_response(found, options) for found in _objects(text) if "answer" in found or "packet" in found]
+    if len({_without_evidence(response) for response in read}) > 1:
         return PacketResponse(Statement(_only(read), _MISSING), None, "unreadable")
     if read:
-        return read.pop()
+        return min(read, key=lambda response: _strength(response.baseline.answer))
     before, *broken = _PACKET_KEY.split(text, maxsplit=1)
-    baseline = Statement(_read(before, options), _MISSING)
+    baseline = Statement(_read(before, options, cut=cut and not broken), _MISSING)
     return PacketResponse(baseline, None, "unreadable" if broken else "none")
 
 
@@ -178,9 +180,27 @@ def _response(found: dict[str, Any], options: Sequence[str]) -> PacketResponse:
 
 
 def _only(responses: Iterable[PacketResponse]) -> Answer:
-    """The baseline answer that all of them give that give one."""
-    answers = {response.baseline.answer for response in responses} - {Answer(None, "none")}
-    return answers.pop() if len(answers) == 1 else Answer(None, "ambiguous" if answers else "none")
+    """The baseline answer that all of them give that give one; an unread one where they give several."""
+    answers = [response.baseline.answer for response in responses]
+    given = [answer for answer in answers if answer.reason not in ("none", "empty")]
+    if not given:
+        return Answer(None, "unread", reason="none")
+    if len({(answer.choice, answer.outcome, answer.reason) for answer in given}) > 1:
+        return Answer(None, "unread", reason="ambiguous")
+    return min(given, key=_strength)
+
+
+def _without_evidence(response: PacketResponse) -> PacketResponse:
+    """The response by which two statements of one answer are equal: "B" and "B. No edema" differ in their evidence."""
+    statements = [
+        of and of._replace(answer=of.answer._replace(evidence="")) for of in (response.baseline, response.packet)
+    ]
+    return PacketResponse(*statements, response.outcome)  # pyright: ignore
+
+
+def _strength(answer: Answer) -> int:
+    """Sorts answers by what they were read from, the plainest first."""
+    return EVIDENCE.index(answer.evidence) if answer.evidence else len(EVIDENCE)
 
 
 def _statement(found: dict[str, Any], options: Sequence[str]) -> Statement:
@@ -189,9 +209,9 @@ def _statement(found: dict[str, Any], options: Sequence[str]) -> Statement:
     return Statement(_read(answer, options), read_confidence(found.get("confidence")))
 
 
-def _read(text: str | None, options: Sequence[str]) -> Answer:
+def _read(text: str | None, options: Sequence[str], *, cut: bool = False) -> Answer:
     """The answer without the stage that decided, by which two statements of one answer would differ."""
-    return parse_answer(text, options)._replace(why="")
+    return parse_answer(text, options, cut=cut)._replace(stage="")
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

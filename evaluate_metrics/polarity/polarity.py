@@ -3,11 +3,11 @@
 import datasets
 import evaluate
 
-from medfaith.evaluate_metrics.polarity.score import score_predictions
+from medfaith.evaluate_metrics.polarity.score import check_references, score_predictions
 
 _DESCRIPTION = """
 Polarity of multiple-choice answers about findings: accuracy, presence questions answered with the negated option
-(reversals), absence questions answered with it (contradictions), unread responses, and the same after the
+(reversals), absence questions answered with it (contradictions), unread and declined responses, and the same after the
 deterministic verifier QCCV-Neg of CXR-ContraBench.
 """
 
@@ -30,6 +30,7 @@ Args:
         ("presence", "absence" or "other") and finding (str).
     trigger: "original" (default; published literal words) or "extended" (paraphrase-aware).
     replacement: "slot0" (default; published) or "slot_agnostic".
+    verify_prose: whether the verifier also replaces choices that were read from sentences (False).
     per_sample: return each question's reading and verdict too.
 
 Returns:
@@ -59,6 +60,16 @@ class Polarity(evaluate.Metric):
                 }
             ),
         )
+
+    def add(self, *, prediction=None, reference=None, **others):
+        """Add one row; a bad reference is refused before it is stored, which would turn 0.5 and True into integers."""
+        check_references([] if reference is None else [reference])
+        super().add(prediction=prediction, reference=reference, **others)
+
+    def add_batch(self, *, predictions=None, references=None, **others):
+        """Add rows, checked as by `add`."""
+        check_references([] if references is None else references)
+        super().add_batch(predictions=predictions, references=references, **others)
 
     def _compute(self, predictions, references, **options):
         return score_predictions(predictions, references, **options)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..reading.choice import Answer
 from ..reading.negation import RULES, Polarity, Rules
 from ..reading.options import option_texts
 from ..reading.words import words
+from .errors import is_from_prose
 
 REASONS = (
     "fired",
@@ -24,6 +26,7 @@ REASONS = (
     "ambiguous_options",
     "no_counterpart",
     "several_counterparts",
+    "read_from_prose",
 )
 
 
@@ -79,6 +82,37 @@ def verify(
     if len(found) != 1:
         return Verdict(choice, False, "several_counterparts" if found else "no_counterpart")
     return Verdict(found[0], True, "fired")
+
+
+def verify_answer(
+    question: str,
+    options: Sequence[str],
+    answer: Answer,
+    *,
+    trigger: str = "original",
+    replacement: str = "slot0",
+    verify_prose: bool = False,
+) -> Verdict:
+    """`verify` of an answer that was read from a text: it leaves a choice read from sentences as it is.
+
+    Reading prose can err. A wrong reading that is the negated option must not become a right answer by the verifier.
+
+    Args:
+        question, options, trigger, replacement: see `verify`.
+        answer: what `parse_answer` returns.
+        verify_prose: whether to replace choices read from sentences, too. Without it the reason of those that would be
+            replaced is "read_from_prose".
+
+    >>> question, options = "Which of the following findings is present?", ["Edema", "No edema", "Atelectasis"]
+    >>> verify_answer(question, options, Answer(1, "answered", evidence="prose"))
+    Verdict(choice=1, fired=False, reason='read_from_prose')
+    >>> verify_answer(question, options, Answer(1, "answered", evidence="letter")).choice
+    0
+    """
+    verdict = verify(question, options, answer.choice, trigger=trigger, replacement=replacement)
+    if verdict.fired and is_from_prose(answer.evidence) and not verify_prose:
+        return Verdict(answer.choice, False, "read_from_prose")
+    return verdict
 
 
 def _refusal(rules: Rules, polarity: Polarity | None, texts: list[str], choice: int | None) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..confidence.score import bootstrap_mean
-from ..reading.yes_no import read_yes_no
+from ..reading.outcome import DECLINED, UNREAD
+from ..reading.yes_no import YesNoOutcome, read_yes_no
 
 ORIGINAL = "original"
-UNREAD = ("none", "ambiguous")
 
 
 def sensitivity(
@@ -20,6 +20,34 @@ def sensitivity(
     references: Sequence[Mapping[str, Any]],
     *,
     questions: Sequence[str] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """`sensitivity_of` responses that are read here.
+
+    Args:
+        name, kinds, references, options: see `sensitivity_of`.
+        predictions: n responses, free text or "yes" / "no".
+        questions: n questions; with them a sentence counts only where it speaks of what was asked.
+
+    Raises:
+        ValueError: as `sensitivity_of`, or another number of questions.
+    """
+    asked = questions if questions is not None else [""] * len(predictions)
+    if len(asked) != len(predictions):
+        raise ValueError(f"{len(asked)} questions for {len(predictions)} predictions: give one for each")
+    _originals(predictions, references, kinds)  # a bad row is named before anything is read
+    outcomes: list[YesNoOutcome] = [
+        read_yes_no(text, question) for text, question in zip(predictions, asked, strict=True)
+    ]
+    return sensitivity_of(name, kinds, outcomes, references, **options)
+
+
+def sensitivity_of(
+    name: str,
+    kinds: Sequence[str],
+    outcomes: Sequence[YesNoOutcome],
+    references: Sequence[Mapping[str, Any]],
+    *,
     n_resamples: int = 2000,
     seed: int = 42,
     confidence_level: float = 0.95,
@@ -27,15 +55,14 @@ def sensitivity(
 ) -> dict[str, Any]:
     """Share of (true positive, perturbed) pairs whose perturbed answer is No.
 
-    A true positive is an original, a closed question whose gold is Yes, that the model answers Yes. An original that
-    cannot be read is no true positive. A perturbed answer that cannot be read did not turn to No: its pair stays in the
-    denominator, and is counted.
+    A true positive is an original, a closed question whose gold is Yes, that the model answers Yes. An original that is
+    unread or declined is no true positive. A perturbed answer that is unread or declined did not turn to No: its pair
+    stays in the denominator, and is counted.
 
     Args:
         name: of the score, the prefix of its keys.
         kinds: of perturbation; with more than one, each has a score of its own too.
-        predictions: n responses, free text or "yes" / "no".
-        questions: n questions; with them a sentence counts only where it speaks of what was asked.
+        outcomes: n readings, "yes", "no", "declined" or "unread".
         references: n dicts of original_id, kind ("original" or one of kinds) and image_id of the original's image.
         n_resamples, seed, confidence_level: of the bootstrap interval, which draws whole images.
         per_sample: whether to return each response's reading as well.
@@ -47,11 +74,7 @@ def sensitivity(
     Raises:
         ValueError: lengths differ, a kind is unknown, or two originals have one id.
     """
-    rows, images = _originals(predictions, references, kinds)
-    asked = questions if questions is not None else [""] * len(predictions)
-    if len(asked) != len(predictions):
-        raise ValueError(f"{len(asked)} questions for {len(predictions)} predictions: give one for each")
-    outcomes = [read_yes_no(text, question) for text, question in zip(predictions, asked, strict=True)]
+    rows, images = _originals(outcomes, references, kinds)
     positive = {original for original, row in rows.items() if outcomes[row] == "yes"}
     suffixes = _pairs(references, kinds, positive)
     how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
@@ -67,14 +90,16 @@ def sensitivity(
             f"{name}{suffix}_ci_high": interval.high,
             f"n_pairs{suffix}": len(members),
             f"n_changed{suffix}": sum(outcomes[row] == "no" for row in members),
-            f"n_unparsed_perturbed{suffix}": sum(outcomes[row] in UNREAD for row in members),
+            f"n_unparsed_perturbed{suffix}": sum(outcomes[row] == UNREAD for row in members),
+            f"n_declined_perturbed{suffix}": sum(outcomes[row] == DECLINED for row in members),
             f"n_without_partner{suffix}": len(positive - set(originals)),
             f"n_images{suffix}": interval.n_groups,
         }
     scores |= {
         "n_originals": len(rows),
         "n_true_positives": len(positive),
-        "n_unparsed_originals": sum(outcomes[row] in UNREAD for row in rows.values()),
+        "n_unparsed_originals": sum(outcomes[row] == UNREAD for row in rows.values()),
+        "n_declined_originals": sum(outcomes[row] == DECLINED for row in rows.values()),
         "n_without_original": sum(reference["original_id"] not in rows for reference in references),
     }
     if per_sample:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .perturbation import sensitivity
+from ..reading.yes_no import YesNoOutcome
+from .perturbation import sensitivity, sensitivity_of
 
 KINDS = ("anatomy", "disease")
 
@@ -26,3 +27,20 @@ def score_predictions(
     (0.5, 2)
     """
     return sensitivity("tpt", KINDS, predictions, references, **options)
+
+
+def score_outcomes(
+    outcomes: Sequence[YesNoOutcome], references: Sequence[Mapping[str, Any]], **options: Any
+) -> dict[str, Any]:
+    """`score_predictions` of answers that are read already.
+
+    Args:
+        outcomes: n readings, "yes", "no", "declined" or "unread".
+        references: as for `score_predictions`.
+        options: n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity_of`.
+
+    >>> rows = [{"original_id": "q1", "kind": kind, "image_id": "i1"} for kind in ("original", *KINDS)]
+    >>> score_outcomes(["yes", "no", "declined"], rows)["n_declined_perturbed"]
+    1
+    """
+    return sensitivity_of("tpt", KINDS, outcomes, references, **options)

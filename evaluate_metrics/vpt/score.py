@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..tpt.perturbation import sensitivity
+from ..reading.yes_no import YesNoOutcome
+from ..tpt.perturbation import sensitivity, sensitivity_of
 
 KINDS = ("region",)
 
@@ -26,3 +27,20 @@ def score_predictions(
     (1.0, 1)
     """
     return sensitivity("vpt", KINDS, predictions, references, **options)
+
+
+def score_outcomes(
+    outcomes: Sequence[YesNoOutcome], references: Sequence[Mapping[str, Any]], **options: Any
+) -> dict[str, Any]:
+    """`score_predictions` of answers that are read already.
+
+    Args:
+        outcomes: n readings, "yes", "no", "declined" or "unread".
+        references: as for `score_predictions`.
+        options: n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity_of`.
+
+    >>> rows = [{"original_id": "q1", "kind": kind, "image_id": "i1"} for kind in ("original", *KINDS)]
+    >>> score_outcomes(["yes", "declined"], rows)["n_declined_perturbed"]
+    1
+    """
+    return sensitivity_of("vpt", KINDS, outcomes, references, **options)

@@ -78,7 +78,7 @@ TEXTS = {
 
 def test_responses():
     assert {reason for *_, reason in TEXTS.values()} == set(REASONS)
-    assert read_packet(None, OPTIONS).baseline.answer == Answer(None, "none")
+    assert read_packet(None, OPTIONS).baseline.answer == Answer(None, "unread", reason="empty")
     for text, (baseline, packet, choice, reason) in TEXTS.items():
         response = read_packet(text, OPTIONS)
         assert response.baseline.answer.choice == baseline, text

@@ -173,6 +173,25 @@ def test_counts_of_a_case_by_hand():
     assert math.isnan(scores["per_class"]["bipolar"]["f1"])
 
 
+def test_declined_answers_score_as_unread_ones_and_are_counted_apart():
+    predicted, gold = [{"hook"}, None, None, None], [{"hook"}] * 4
+    outcomes = ["answered", "declined", "unread", "declined"]
+    scores = score.instrument_scores(predicted, gold, outcomes=outcomes)
+    assert (scores["n_unparsed"], scores["n_declined"], scores["recall"]) == (1, 2, 1 / 4)
+    unread = score.instrument_scores(predicted, gold)
+    assert (unread["n_unparsed"], unread["n_declined"]) == (3, 0)
+    assert {name for name in scores if repr(scores[name]) != repr(unread[name])} == {"n_unparsed", "n_declined"}
+    with pytest.raises(ValueError, match="1 outcomes for 4 frames"):
+        score.instrument_scores(predicted, gold, outcomes=["unread"])
+
+
+def test_a_refusal_is_declined():
+    references = [{"classes": ["hook"], "video": "41"}]
+    scores = score.score_instruments(["I'm sorry, but I can't help with that."], references, per_sample=True)
+    assert (scores["n_unparsed"], scores["n_declined"], scores["n_answered_none"]) == (0, 1, 0)
+    assert scores["per_sample"] == [{"predicted": None, "outcome": "declined"}]
+
+
 def test_intervals_draw_whole_videos():
     predicted, gold = [{"hook"}] * 40, [{"hook"}] * 20 + [{"grasper"}] * 20
     by_video = score.instrument_scores(predicted, gold, groups=["a"] * 20 + ["b"] * 20)
@@ -189,7 +208,7 @@ def test_answers_are_read_and_counted():
     answers = ["Hook", "No tools.", "blurred", '{"predicted": ["bipolar"]}', '{"scores": [0.1]}', "{", None, "bag"]
     references = [{"classes": ["hook"], "video": "41"}] * len(answers)
     scores = score.score_instruments(answers, references, classes=INSTRUMENTS[:6], per_sample=True)
-    outcomes = ["found", "none", "unparsed", "given", "unparsed", "unparsed", "unparsed", "found"]
+    outcomes = ["answered", "answered", "unread", "given", "unread", "unread", "unread", "answered"]
     predicted = [["hook"], [], None, ["bipolar"], None, None, None, []]
     found = [(one["outcome"], one["predicted"]) for one in scores["per_sample"]]
     assert found == list(zip(outcomes, predicted, strict=True))

@@ -18,12 +18,13 @@ from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from tests.chat import chat_server, save_tiny_llama
 
-NOTHING = Extraction(frozenset(), "unreadable")
-NORMAL = Extraction(frozenset(), "normal")
+NOTHING = Extraction(frozenset(), "unread")
+NORMAL = Extraction(frozenset(), "answered")
+DECLINED = Extraction(frozenset(), "declined")
 
 
 def found(*labels):
-    return Extraction(frozenset(labels), "found")
+    return Extraction(frozenset(labels), "answered")
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,10 @@ def test_replies(replies, extraction):
 @pytest.mark.parametrize(
     ("replies", "choice", "said"),
     [
-        (["B", "b."], 1, "none"),
-        (["<think>A? No.</think>\n(C)"], 2, "none"),
-        (['"**A**"'], 0, "none"),
-        (["D", "none", "A or B", "Option B", "", "unclear", "Yes, it is", "yes no"], None, "none"),
+        (["B", "b."], 1, "unread"),
+        (["<think>A? No.</think>\n(C)"], 2, "unread"),
+        (['"**A**"'], 0, "unread"),
+        (["D", "none", "A or B", "Option B", "", "unclear", "Yes, it is", "yes no"], None, "unread"),
         (["Yes."], None, "yes"),
         (["NO"], None, "no"),
     ],
@@ -84,7 +85,7 @@ def test_closed_answers_are_asked_once_each_and_empty_ones_never():
     which, other = ("Which?", ["Edema", "No edema"]), ("Which?", ["Edema"])
     found = language_model.choices(["B", "B", "B", " ", None], [which, which, other, which, which], ask)
     assert (found, len(asked)) == ([1, 1, None, None, None], 2), "one for each question and answer"
-    assert (language_model.yes_no(["", "A"], ["?", "?"], ask), len(asked)) == (["none", "none"], 3)
+    assert (language_model.yes_no(["", "A"], ["?", "?"], ask), len(asked)) == (["unread", "unread"], 3)
 
 
 def by_words(messages):
@@ -197,7 +198,7 @@ label_sets = st.frozensets(st.sampled_from(CLASSES[:5]), max_size=3)
 
 @given(st.lists(st.tuples(label_sets, label_sets), min_size=1, max_size=10))
 def test_agreement_agrees_with_scikit_learn(pairs):
-    sides = [[Extraction(pair[side], "found" if pair[side] else "normal") for pair in pairs] for side in (0, 1)]
+    sides = [[Extraction(pair[side], "answered") for pair in pairs] for side in (0, 1)]
     first, second = (np.array([[label in e.labels for label in CLASSES] for e in side], dtype=int) for side in sides)
     ours = agreement(*sides)
     assert ours["exact"] == pytest.approx(accuracy_score(first, second))
@@ -226,8 +227,8 @@ def test_agreement_of_closed_answers_agrees_with_scikit_learn(pairs):
 def test_agreement_of_nothing_and_of_different_texts():
     nothing = agreement([], [])
     assert np.isnan([nothing["exact"], nothing["jaccard"], nothing["kappa"]]).all()
-    counts = agreement([NOTHING, NORMAL], [NORMAL, NORMAL])
+    counts = agreement([NOTHING, NORMAL, DECLINED], [NORMAL, NORMAL, NORMAL])
     of = ("unread_ours", "unread_theirs", "only_ours", "only_theirs")
-    assert [counts[f"n_{name}"] for name in of] == [1, 0, 0, 1]
+    assert [counts[f"n_{name}"] for name in of] == [2, 0, 0, 2]
     with pytest.raises(ValueError, match="1 and 0 readings"):
         agreement([NORMAL], [])

@@ -114,29 +114,36 @@ NORMAL = [
 ]  # fmt: skip
 UNREADABLE = [
     "", None, "Yes", "The image is blurred.", "Pneumonia", "Is there an effusion?",
-    "I cannot determine whether there is an effusion.", "I cannot tell if the heart is normal",
     "<think>The heart is normal", "Subcutaneous emphysema", "This is a chest X-ray in PA view.", "Abnormal",
     "The heart is not normal.", "Edema cannot be excluded.",
     "Atelectasis is a condition in which part of the lung collapses.", "Edema refers to fluid in the lung.",
-    "The aorta cannot be assessed: aortic enlargement cannot be determined", "I cannot rule out pneumothorax",
+    "I cannot rule out pneumothorax",
 ]  # fmt: skip
+REFUSALS = ["I cannot determine whether there is an effusion.", "I cannot tell if the heart is normal"]
 
 
 def test_diseases_are_read():
-    expected = {text: Extraction(frozenset(labels), "found") for labels, texts in FOUND for text in texts}
-    for outcome, texts in (("normal", NORMAL), ("unreadable", UNREADABLE)):
+    expected = {text: Extraction(frozenset(labels), "answered") for labels, texts in FOUND for text in texts}
+    for outcome, texts in (("answered", NORMAL), ("unread", UNREADABLE)):
         expected |= dict.fromkeys(texts, Extraction(frozenset(), outcome))
     assert {text: extract_labels(text) for text in expected} == expected
     assert len(expected) >= 100
+    for text in [*REFUSALS, "The aorta cannot be assessed: aortic enlargement cannot be determined"]:
+        assert extract_labels(text).labels == set()
+        assert extract_labels(text).outcome != "answered"
+
+
+def test_a_refusal_is_declined():
+    assert {extract_labels(text).outcome for text in REFUSALS} == {"declined"}
 
 
 def test_the_vocabulary():
     assert len(CLASSES) == 22
     for label in CLASSES:
-        assert extract_labels(label) == Extraction(frozenset({label}), "found")
-        assert extract_labels(f"No {label.lower()} is seen.").outcome == "normal"
+        assert extract_labels(label) == Extraction(frozenset({label}), "answered")
+        assert extract_labels(f"No {label.lower()} is seen.") == Extraction(frozenset(), "answered")
     assert extract_labels("Pneumonia, no edema", ["Pneumonia", "Edema"]).labels == {"Pneumonia"}
-    assert extract_labels("Cardiomegaly", ["Pneumonia"]).outcome == "unreadable"
+    assert extract_labels("Cardiomegaly", ["Pneumonia"]).outcome == "unread"
 
 
 @given(st.lists(st.sampled_from(CLASSES), unique=True, min_size=1))
@@ -150,7 +157,8 @@ def test_any_labels_come_back_from_any_form(labels):
 @given(st.text(max_size=100))
 def test_any_text_has_an_outcome(text):
     extraction = extract_labels(text)
-    assert (extraction.outcome == "found") == bool(extraction.labels)
+    assert extraction.outcome in ("answered", "declined", "unread")
+    assert extraction.outcome == "answered" or not extraction.labels
 
 
 def closed(answer, image_id="i"):
@@ -166,12 +174,12 @@ PREDICTIONS, REFERENCES = zip(
     ("No", closed("Yes", "j")),
     ("Yes", closed("No")),
     ("No", closed("No", "j")),
-    ("I cannot tell", closed("Yes")),  # missed, and no false yes
+    ("The image is sharp", closed("Yes")),  # missed, and no false yes
     ("Yes and no", closed("No")),  # wrong, and no false yes
     ("Cardiomegaly and edema", opened("Cardiomegaly", "Pleural effusion")),
     ("The heart is normal", opened()),
     ("Blurred", opened("Edema", image_id="j")),
-    ("Blurred", opened()),  # unreadable is no right answer to a normal region
+    ("Blurred", opened()),  # unread is no right answer to a normal region
     ("A nodule", opened(image_id="k")),
     strict=True,
 )
@@ -184,13 +192,14 @@ def test_a_table_counted_by_hand():
         "yes_no_precision": 1 / 2, "yes_no_recall": 1 / 3, "yes_no_f1": 2 / 5, "n_yes_no_true_positives": 1,
         "n_yes_no_false_positives": 1, "n_yes_no_false_negatives": 2,
         "yes_no_macro_f1": pytest.approx((2 / 5 + 2 / 5) / 2), "yes_no_accuracy": 2 / 6, "n_closed": 6,
-        "n_closed_yes": 3, "n_closed_unparsed": 2, "n_closed_unparsed_yes": 1, "open_precision": 1 / 3,
+        "n_closed_yes": 3, "n_closed_unparsed": 2, "n_closed_unparsed_yes": 1, "n_closed_declined": 0,
+        "n_closed_declined_yes": 0, "open_precision": 1 / 3,
         "open_recall": 1 / 3, "open_f1": 1 / 3, "n_open_true_positives": 1, "n_open_false_positives": 2,
         "n_open_false_negatives": 2, "open_exact_match": 1 / 5, "n_open": 5, "n_open_normal": 3,
-        "n_open_answered_normal": 1, "n_open_unreadable": 2,
+        "n_open_answered_normal": 1, "n_open_unreadable": 2, "n_open_declined": 0,
     }  # fmt: skip
     assert [tuple(one.values()) for one in per_sample[4:7:2]] == [
-        ("closed", "none", None, False), ("open", "found", ["Cardiomegaly", "Edema"], False),
+        ("closed", "unread", None, False), ("open", "answered", ["Cardiomegaly", "Edema"], False),
     ]  # fmt: skip
     assert [number for number, sample in enumerate(per_sample) if sample["correct"]] == [0, 3, 7]
     normal = score_predictions(["Normal"], [opened()])
@@ -219,10 +228,23 @@ def test_labels_of_another_extractor_replace_the_words():
     assert scores["yes_no_f1"] == 1.0
 
 
+def test_declined_answers_are_wrong_and_counted_apart():
+    declined = closed_scores(["yes", "declined", "declined", "unread"], ["yes", "yes", "no", "yes"])
+    names = ("n_closed_unparsed", "n_closed_unparsed_yes", "n_closed_declined", "n_closed_declined_yes")
+    assert [declined[name] for name in names] == [1, 1, 2, 1]
+    unread = closed_scores(["yes", "unread", "unread", "unread"], ["yes", "yes", "no", "yes"])
+    assert {name for name in unread if repr(unread[name]) != repr(declined[name])} == {*names}
+    nothing = [Extraction(frozenset(), outcome) for outcome in ("declined", "unread", "answered")]
+    scores = open_scores(nothing, [["Edema"], ["Edema"], []])
+    names = ("n_open_unreadable", "n_open_declined", "n_open_answered_normal", "n_open_false_negatives")
+    assert [scores[name] for name in names] == [1, 1, 1, 2]
+    assert open_scores(nothing[:1], [[]])["open_exact_match"] == 0, "a refusal is no right answer to a normal region"
+
+
 UNDEFINED: Any = np.nan  # of scikit-learn's zero_division, whose annotation leaves NaN out
 
 
-said_and_gold = st.tuples(st.sampled_from(["yes", "no", "none", "ambiguous"]), st.sampled_from(["yes", "no"]))
+said_and_gold = st.tuples(st.sampled_from(["yes", "no", "declined", "unread"]), st.sampled_from(["yes", "no"]))
 
 
 @given(st.lists(said_and_gold, min_size=1))
@@ -243,7 +265,7 @@ label_sets = st.frozensets(st.sampled_from(CLASSES[:6]), max_size=4)
 @given(st.lists(st.tuples(label_sets, label_sets), min_size=1, max_size=12))
 def test_open_scores_agree_with_scikit_learn(cases):
     said, gold = ([side[i] for side in cases] for i in (0, 1))
-    ours = open_scores([Extraction(labels, "found") for labels in said], gold)
+    ours = open_scores([Extraction(labels, "answered") for labels in said], gold)
     binary = MultiLabelBinarizer(classes=CLASSES)
     matrices = binary.fit_transform(gold), binary.fit_transform(said)
     rates = precision_recall_fscore_support(*matrices, average="micro", zero_division=UNDEFINED)[:3]

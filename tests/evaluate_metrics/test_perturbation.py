@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.evaluate_metrics.tpt.score import KINDS, score_predictions
+from medfaith.evaluate_metrics.tpt.score import KINDS, score_outcomes, score_predictions
+from medfaith.evaluate_metrics.vpt.score import score_outcomes as score_visual
 from medfaith.evaluate_metrics.vpt.score import score_predictions as vpt
+from tests.declined import DECLINED
 from tests.evaluate_metrics.modules import computed
 
 
@@ -36,11 +38,13 @@ def test_a_table_counted_by_hand():
     per_sample = scores.pop("per_sample")
     counts = {name: value for name, value in scores.items() if name.startswith("n_")}
     assert counts == {
-        "n_pairs": 5, "n_changed": 2, "n_unparsed_perturbed": 1, "n_without_partner": 0, "n_images": 3,
-        "n_pairs_anatomy": 3, "n_changed_anatomy": 2, "n_unparsed_perturbed_anatomy": 0, "n_without_partner_anatomy": 0,
+        "n_pairs": 5, "n_changed": 2, "n_unparsed_perturbed": 1, "n_declined_perturbed": 0, "n_without_partner": 0,
+        "n_images": 3, "n_pairs_anatomy": 3, "n_changed_anatomy": 2, "n_unparsed_perturbed_anatomy": 0,
+        "n_declined_perturbed_anatomy": 0, "n_without_partner_anatomy": 0,
         "n_images_anatomy": 3, "n_pairs_disease": 2, "n_changed_disease": 0, "n_unparsed_perturbed_disease": 1,
+        "n_declined_perturbed_disease": 0,
         "n_without_partner_disease": 1, "n_images_disease": 2, "n_originals": 5, "n_true_positives": 3,
-        "n_unparsed_originals": 1, "n_without_original": 1,
+        "n_unparsed_originals": 1, "n_declined_originals": 0, "n_without_original": 1,
     }  # fmt: skip
     assert (scores["tpt"], scores["tpt_anatomy"], scores["tpt_disease"]) == (2 / 5, 2 / 3, 0.0)
     assert scores["tpt_ci_low"] <= scores["tpt"] <= scores["tpt_ci_high"]
@@ -53,7 +57,7 @@ def test_a_table_counted_by_hand():
 VISUAL = [
     ("Yes", row("a1")), ("Yes, it does.", row("a2")), ("Yes", row("b1")), ("No", row("c1")), ("...", row("c2")),
     ("Yes", row("d1")),  # without a partner
-    ("No, it is clear.", row("a1", "region")), ("Yes", row("a2", "region")), ("I cannot tell", row("b1", "region")),
+    ("No, it is clear.", row("a1", "region")), ("Yes", row("a2", "region")), ("It is sharp", row("b1", "region")),
     ("No", row("c1", "region")), ("No", row("c2", "region")),
 ]  # fmt: skip
 
@@ -63,8 +67,9 @@ def test_a_visual_table_counted_by_hand():
     interval = bootstrap_mean([1, 0, 0], groups=["a", "a", "b"])
     assert scores == {
         "vpt": 1 / 3, "vpt_ci_low": interval.low, "vpt_ci_high": interval.high, "n_pairs": 3, "n_changed": 1,
-        "n_unparsed_perturbed": 1, "n_without_partner": 1, "n_images": 2, "n_originals": 6, "n_true_positives": 4,
-        "n_unparsed_originals": 1, "n_without_original": 0,
+        "n_unparsed_perturbed": 1, "n_declined_perturbed": 0, "n_without_partner": 1, "n_images": 2,
+        "n_originals": 6, "n_true_positives": 4,
+        "n_unparsed_originals": 1, "n_declined_originals": 0, "n_without_original": 0,
     }  # fmt: skip
 
 
@@ -105,6 +110,24 @@ def test_the_interval_draws_whole_images():
 
 
 answers = st.sampled_from(["Yes", "No", "", "Yes and no", None, "There is no edema."])
+
+
+def test_declined_answers_do_not_turn_and_are_counted_apart():
+    references = [row(name, kind) for name in ("q1", "q2", "q3") for kind in ("original", "anatomy", "disease")]
+    outcomes = ["yes", "declined", "no", "declined", "no", "no", "unread", "no", "no"]
+    scores = score_outcomes(outcomes, references, per_sample=True)
+    names = ("n_originals", "n_true_positives", "n_declined_originals", "n_unparsed_originals", "n_pairs", "n_changed")
+    assert [scores[name] for name in names] == [3, 1, 1, 1, 2, 1]
+    names = ("n_declined_perturbed", "n_declined_perturbed_anatomy", "n_declined_perturbed_disease", "tpt")
+    assert [scores[name] for name in names] == [1, 1, 0, 1 / 2]
+    assert [sample["outcome"] for sample in scores["per_sample"]] == outcomes
+    visual = score_visual(["yes", "declined"], [row("q1"), row("q1", "region")])
+    assert (visual["vpt"], visual["n_declined_perturbed"], visual["n_unparsed_perturbed"]) == (0, 1, 0)
+
+
+def test_a_refusal_is_declined():
+    scores = score_predictions(["Yes", DECLINED[0], DECLINED[1]], [row("q1"), row("q1", "anatomy"), row("q2")])
+    assert (scores["n_declined_perturbed"], scores["n_declined_originals"], scores["tpt"]) == (1, 1, 0)
 
 
 @given(

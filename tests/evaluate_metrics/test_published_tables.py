@@ -52,7 +52,7 @@ def answered(question, n, correct, negated, *, drift=0, unread=0, form="canonica
         ("A", fixed, correct),
         ("B. " + FORMS[form], fixed, negated - drift),
         (FORMS[form], drifting, drift),
-        ("The image does not allow a decision.", fixed, unread),
+        ("The image is sharp.", fixed, unread),
         ("C", fixed, n - correct - negated - unread),
     ]
     assert min(count for *_, count in parts) >= 0

@@ -1,0 +1,73 @@
+"""Reversals and contradictions: the one rule by which the metric, the lm-eval tasks and the report count them.
+
+A polarity error is a wrong answer that is the negated option: a reversal where the question asks what is present, a
+contradiction where it asks what is absent (CXR-ContraBench, sections 3.1 and 3.2). A right answer is no error, so a
+question whose right answer is the negated option cannot have one. It counts in no denominator.
+
+All functions work element by element, on one question or on arrays of shape (n,).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..reading.outcome import Evidence
+
+Kind = Literal["reversal", "contradiction"]
+POLARITIES = ("presence", "absence", "other")
+ASKED: dict[Kind, str] = {"reversal": "presence", "contradiction": "absence"}  # the polarity of the question
+PROSE: Evidence = "prose"
+
+
+def can_err(kind: Kind, *, polarity: ArrayLike, negated: ArrayLike, answer: ArrayLike) -> Any:
+    """Whether an answer to the question can be an error of this kind: it has a negated option, and that is wrong.
+
+    Args:
+        kind: "reversal" or "contradiction".
+        polarity: What the question asks for, one of `POLARITIES`.
+        negated: Index of the negated option, -1 where there is none.
+        answer: Index of the right option.
+
+    >>> can_err("reversal", polarity=["presence", "presence", "absence"], negated=[1, -1, 1], answer=[0, 0, 0])
+    array([ True, False, False])
+    """
+    polarity, negated, answer = np.asarray(polarity), np.asarray(negated), np.asarray(answer)
+    return (polarity == ASKED[kind]) & (negated >= 0) & (negated != answer)
+
+
+def is_error(kind: Kind, choice: ArrayLike, *, polarity: ArrayLike, negated: ArrayLike, answer: ArrayLike) -> Any:
+    """Whether a choice is an error of this kind.
+
+    Args:
+        kind, polarity, negated, answer: See `can_err`.
+        choice: Index of the chosen option, -1 where no option was read.
+
+    >>> is_error("contradiction", [1, 1, -1], polarity=["absence"] * 3, negated=[1, 1, 1], answer=[0, 1, 0])
+    array([ True, False, False])
+    """
+    at_risk = can_err(kind, polarity=polarity, negated=negated, answer=answer)
+    return at_risk & chose_negated(choice, negated=negated)
+
+
+def chose_negated(choice: ArrayLike, *, negated: ArrayLike) -> Any:
+    """Whether a choice is the negated option, right or wrong.
+
+    >>> chose_negated([1, -1], negated=[1, -1])
+    array([ True, False])
+    """
+    negated = np.asarray(negated)
+    return (negated >= 0) & (np.asarray(choice) == negated)
+
+
+def is_from_prose(evidence: ArrayLike) -> Any:
+    """Whether an answer was read from sentences, and neither from a letter nor from an option's text.
+
+    Errors of these answers are counted apart. Logs of versions before evidence have none: "" is no prose.
+
+    >>> is_from_prose(["letter", "prose", ""])
+    array([False,  True, False])
+    """
+    return np.asarray(evidence) == PROSE
