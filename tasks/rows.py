@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     """What becomes of the rows of a task while a model is asked.
 
     taken: row -> the places of its images that were taken; a row of which a model takes nothing does not come in.
-    outcomes: row -> what became of its request, where the model says so (`models.chat_form.OUTCOMES`).
+    outcomes: row -> what became of its request, where the model says so (`outcomes.OUTCOMES`).
     """
 
     taken: dict[str, set[int]]
@@ -123,6 +123,11 @@ class LazyImages(Sequence[Image.Image]):
         self._asked.outcomes[self._row_id] = outcome
 
     @property
+    def outcome(self) -> str | None:
+        """What became of the row's request; None until a model tells it. All documents of the row share it."""
+        return self._asked.outcomes.get(self._row_id)
+
+    @property
     def sources(self) -> set[str]:
         """Ids of the sources of which something is shown."""
         return {reference["source"] for reference in self._references} | self._further
@@ -187,8 +192,9 @@ def load(
              (InputError): a run that ignored `patients` would look like a run about some patients only.
 
     The column `n_images_sent` says how many images of a row its model was given, as soon as it has answered; None where
-    it asked for none, such as a reference model. `answer_outcome` says what became of its request, if a
-    server was asked. `views` names the views of its images, as far as their source does.
+    it asked for none, such as a reference model. `answer_outcome` says what became of its request, where the model
+    knows it, as `medfaith-server` and `medfaith-hf-vlm` do. `views` names the views of its images, as far as their
+    source does.
 
     Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the

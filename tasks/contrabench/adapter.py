@@ -4,7 +4,7 @@ The filters read the same generation: `b0` as the model gave it, `m1` after QCCV
 replacement (as published), `m1_slot_agnostic` with the replacement found by concept, and `m1_extended` with the
 paraphrase-aware trigger too. On ReXVQA, `m2` is `m1` with the location repair after it. Of the prompt `packet`,
 `packet_b0` is the answer outside the packet, `y0` that answer after the confidence fallback, and `packet_m1` that
-answer after QCCV-Neg.
+answer after QCCV-Neg. A verifier leaves a choice alone that was read from sentences.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+from medfaith.evaluate_metrics.polarity.errors import ASKED, can_err, is_error, is_from_prose
 from medfaith.evaluate_metrics.polarity.fallback import fall_back, read_packet
 from medfaith.evaluate_metrics.polarity.location import verify_location
-from medfaith.evaluate_metrics.polarity.verifier import verify
+from medfaith.evaluate_metrics.polarity.verifier import verify_answer
 from medfaith.evaluate_metrics.reading.choice import Answer, parse_answer
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.scoring import Scorer, counted, counts_of, metric, under_each
 
 
@@ -63,23 +66,22 @@ def y0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
 
 
 @lru_cache(maxsize=2**15)
-def _parsed(text: str, options: tuple[str, ...], question: str) -> Answer:
+def _parsed(text: str, options: tuple[str, ...], question: str, cut: bool) -> Answer:
     """`parse_answer`: lm-eval runs one filter after the other, each over the same answers."""
-    return parse_answer(text, options, question)
+    return parse_answer(text, options, question, cut=cut)
 
 
 def _readings(
     resps: Sequence[Sequence[str]],
     docs: Sequence[dict],
-    repair: Callable[[str, Sequence[str], int | None], tuple[int | None, str]],
-    parse: Callable[[str, tuple[str, ...], str], Answer] = _parsed,
+    repair: Callable[[str, Sequence[str], Answer], tuple[int | None, str]],
+    parse: Callable[[str, tuple[str, ...], str, bool], Answer] = _parsed,
 ) -> list[str]:
-    """Readings of a repair: from question, options and choice to the choice after it and its reason."""
+    """Readings of a repair: from question, options and answer to the choice after it and its reason."""
 
-    def read(text: str, question: str, options: Sequence[str]) -> dict[str, Any]:
-        answer = parse(text, tuple(options), question)
-        choice, reason = repair(question, options, answer.choice)
-        return _reading(answer, choice, reason)
+    def read(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
+        answer = parse(text, tuple(options), question, cut)
+        return _reading(answer, *repair(question, options, answer))
 
     return _distinct(resps, docs, read)
 
@@ -87,7 +89,7 @@ def _readings(
 def _distinct(
     resps: Sequence[Sequence[str]],
     docs: Sequence[dict],
-    read: Callable[[str, str, Sequence[str]], dict[str, Any]],
+    read: Callable[[str, str, Sequence[str], bool], dict[str, Any]],
 ) -> list[str]:
     """What a filter hands on for each row, as JSON in lm-eval's sample log: the choice and how it came about.
 
@@ -96,43 +98,53 @@ def _distinct(
     known: dict[tuple, str] = {}
     readings = []
     for resp, doc in zip(resps, docs, strict=True):
-        key = (resp[0], doc["question"], *doc["options"])
-        if key not in known:
-            known[key] = json.dumps(read(resp[0], doc["question"], doc["options"]))
-        readings.append(known[key])
+        given = resp[0], doc["question"], tuple(doc["options"]), is_cut(doc)
+        if given not in known:
+            known[given] = json.dumps(read(*given))
+        readings.append(known[given])
     return readings
 
 
-def _reading(answer: Answer, choice: int | None, reason: str) -> dict[str, Any]:
-    return {"choice": choice, "before": answer.choice, "outcome": answer.outcome, "verifier": reason}
+def _reading(answer: Answer, choice: int | None, verifier: str) -> dict[str, Any]:
+    """outcome, reason and evidence are those of reading the answer, `before` is the choice that was read."""
+    return {
+        "choice": choice,
+        "before": answer.choice,
+        "outcome": answer.outcome,
+        "reason": answer.reason,
+        "evidence": answer.evidence,
+        "verifier": verifier,
+    }
 
 
-def _as_given(question: str, options: Sequence[str], choice: int | None) -> tuple[int | None, str]:
-    return choice, "not_applied"
+def _as_given(question: str, options: Sequence[str], answer: Answer) -> tuple[int | None, str]:
+    return answer.choice, "not_applied"
 
 
 def _verified(
-    question: str, options: Sequence[str], choice: int | None, *, trigger: str, replacement: str
+    question: str, options: Sequence[str], answer: Answer, *, trigger: str, replacement: str
 ) -> tuple[int | None, str]:
-    verdict = verify(question, options, choice, trigger=trigger, replacement=replacement)
+    verdict = verify_answer(question, options, answer, trigger=trigger, replacement=replacement)
     return verdict.choice, verdict.reason
 
 
 _m1 = partial(_verified, trigger="original", replacement="slot0")
 
 
-def _m2(question: str, options: Sequence[str], choice: int | None) -> tuple[int | None, str]:
-    choice, reason = _m1(question, options, choice)
+def _m2(question: str, options: Sequence[str], answer: Answer) -> tuple[int | None, str]:
+    choice, reason = _m1(question, options, answer)
     verdict = verify_location(question, options, choice)
+    if verdict.fired and is_from_prose(answer.evidence):
+        return choice, f"{reason}/read_from_prose"
     return verdict.choice, f"{reason}/{verdict.reason}"
 
 
-def _packet_baseline(text: str, options: Sequence[str], _: str) -> Answer:
-    return read_packet(text, options).baseline.answer
+def _packet_baseline(text: str, options: Sequence[str], _: str, cut: bool) -> Answer:
+    return read_packet(text, options, cut=cut).baseline.answer
 
 
-def _y0(text: str, question: str, options: Sequence[str]) -> dict[str, Any]:
-    response = read_packet(text, options)
+def _y0(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
+    response = read_packet(text, options, cut=cut)
     verdict = fall_back(response)
     return _reading(response.baseline.answer, verdict.choice, verdict.reason)
 
@@ -146,29 +158,30 @@ def _read(reading: str) -> Mapping[str, Any]:
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of the metrics that a row has.
 
-    Reversals are errors of the presence side, contradictions of the absence side; the positive-only control has
-    neither (sections 3.1 and 3.2). `always_a_accuracy` is what always answering A would score: it tells the layout.
+    Reversals are errors of the presence side, contradictions of the absence side (`polarity.errors`); a row that can
+    have neither, as in the positive-only control, has no value of them. Errors read from sentences count apart.
+    `always_a_accuracy` is what always answering A would score: it tells the layout.
     """
     reading = _read(results[0])
-    choice, before, answer, negated = reading["choice"], reading["before"], doc["answer"], doc["negated"]
+    choice, before, answer = reading["choice"], reading["before"], doc["answer"]
     values = with_interval("accuracy", choice == answer, doc["study_id"]) | {
-        "parse_failure_rate": float(reading["outcome"] != "parsed"),
+        "parse_failure_rate": float(reading["outcome"] == UNREAD),
+        "declined_rate": float(reading["outcome"] == DECLINED),
         "always_a_accuracy": float(answer == 0),
+        "n_improved": int(before != answer and choice == answer),
+        "n_worsened": int(before == answer and choice != answer),
         **counts_of(doc),
     }
-    # ReXVQA keeps its own questions. Only those count that have a negated option which is wrong.
-    if negated in (-1, answer) or doc["polarity"] not in ("presence", "absence"):
-        return values
-    error = "contradiction" if doc["polarity"] == "absence" else "reversal"
-    return (
-        values
-        | with_interval(f"{error}_rate", choice == negated, doc["study_id"])
-        | {
-            f"n_{error}s": int(choice == negated),
-            "n_improved": int(before != answer and choice == answer),
-            "n_worsened": int(before == answer and choice != answer),
-        }
-    )
+    asked = {name: doc[name] for name in ("polarity", "negated", "answer")}
+    for kind in ASKED:
+        if can_err(kind, **asked):
+            error, from_prose = bool(is_error(kind, choice, **asked)), bool(is_from_prose(reading["evidence"]))
+            values |= with_interval(f"{kind}_rate", error and not from_prose, doc["study_id"]) | {
+                f"n_{kind}s": int(error and not from_prose),
+                f"{kind}_rate_from_prose": float(error and from_prose),
+                f"n_{kind}s_from_prose": int(error and from_prose),
+            }
+    return values
 
 
 def with_interval(name: str, holds: bool, study: str) -> dict[str, Any]:
@@ -198,15 +211,24 @@ def total(items: Sequence[int]) -> int:
     return sum(items)
 
 
+def from_prose(kind: str) -> list[dict[str, Any]]:
+    """The metrics of the errors that were read from sentences."""
+    rate_of, n = f"{kind}_rate_from_prose", f"n_{kind}s_from_prose"
+    return [metric(rate_of, "mean", higher=False), metric(n, total, higher=False)]
+
+
 metrics = [
     *rate("accuracy", higher=True),
     *rate("reversal_rate", higher=False),
     metric("n_reversals", total, higher=False),
+    *from_prose("reversal"),
     *rate("contradiction_rate", higher=False),
     metric("n_contradictions", total, higher=False),
+    *from_prose("contradiction"),
     metric("n_improved", total),
     metric("n_worsened", total, higher=False),
     metric("parse_failure_rate", "mean", higher=False),
+    metric("declined_rate", "mean", higher=False),
     metric("always_a_accuracy", "mean"),
     *counted(),
 ]

@@ -10,6 +10,7 @@ from inspect_ai.solver import TaskState
 
 from ...evaluate_metrics.reading.yes_no import read_yes_no
 from ...loaders.errors import MedfaithError
+from ..outcomes import CUT, OUTCOME, is_cut
 from . import questions
 
 RIGHT = ("accuracy", "yes_no_accuracy", "open_exact_match")  # of one answer: whether it is right
@@ -25,7 +26,7 @@ def figures() -> Metric:
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
         rows = sorted(((one.sample_metadata or {}, one.score) for one in scores), key=lambda pair: pair[0]["row"])
-        found = [_scored(doc, score.explanation or "", (score.metadata or {})["filter"])[1] for doc, score in rows]
+        found = [_scored(_with_outcome(*row), row[1].explanation or "", _kept(row[1])["filter"])[1] for row in rows]
         return questions.aggregate(questions.scoring(rows[0][0]["task"]), found) if rows else {}
 
     return compute
@@ -39,7 +40,9 @@ def answers(filter: str | None = None) -> Scorer:
     """
 
     async def score(state: TaskState, target: Target) -> Score:
-        doc, text, value = state.metadata, state.output.completion, "n/a"
+        output, text, value = state.output, state.output.completion, "n/a"
+        kept = {OUTCOME: CUT} if output.choices and output.stop_reason == "max_tokens" else {}
+        doc = state.metadata | kept
         config = questions.scoring(doc["task"])
         try:
             reading = questions.reading(config, filter)
@@ -49,8 +52,9 @@ def answers(filter: str | None = None) -> Scorer:
         if name := next((name for name in RIGHT if name in items), None):
             value = CORRECT if questions.aggregate(config, [{name: items[name]}])[name] else INCORRECT
         elif doc.get("question_type") == "closed":  # of a pair
-            value = CORRECT if read_yes_no(text, doc["question"]) == target.text.casefold() else INCORRECT
-        return Score(value=value, answer=read, explanation=text, metadata={"filter": reading})
+            said = read_yes_no(text, doc["question"], cut=is_cut(doc))
+            value = CORRECT if said == target.text.casefold() else INCORRECT
+        return Score(value=value, answer=read, explanation=text, metadata={"filter": reading, **kept})
 
     return score
 
@@ -59,6 +63,16 @@ def _scored(doc: Mapping[str, Any], text: str, reading: str) -> tuple[str, dict[
     config = questions.scoring(doc["task"])
     read = questions.read(config, doc, text, reading)
     return read, config.process_results(dict(doc), [read])
+
+
+def _kept(score: Score) -> dict[str, Any]:
+    """What a score keeps of how its answer was read."""
+    return score.metadata or {}
+
+
+def _with_outcome(doc: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+    """The row with what became of its answer, which is known since the model was asked."""
+    return {**doc, OUTCOME: CUT} if is_cut(_kept(score)) else doc
 
 
 def stop(error: MedfaithError) -> Exception:

@@ -9,30 +9,32 @@ from typing import Any
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
-from medfaith.evaluate_metrics.tpt.score import score_predictions as tpt_scores
-from medfaith.evaluate_metrics.vpt.score import score_predictions as vpt_scores
+from medfaith.evaluate_metrics.tpt.score import score_outcomes as tpt_scores
+from medfaith.evaluate_metrics.vpt.score import score_outcomes as vpt_scores
 from medfaith.tasks.heal.localization import localized, read_reply
+from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.scoring import Scorer
 
 Records = Sequence[Mapping[str, Any]]
 
 F1 = ("f1", "f1_ci_low", "f1_ci_high", "precision", "recall")
 INTERVAL = ("", "_ci_low", "_ci_high")
-UNPARSED = ("n_unparsed_originals", "n_unparsed_perturbed")
-PAIRED = ("n_pairs", "n_changed", "n_true_positives", *UNPARSED)
+UNANSWERED = ("n_unparsed_originals", "n_unparsed_perturbed", "n_declined_originals", "n_declined_perturbed")
+PAIRED = ("n_pairs", "n_changed", "n_true_positives", *UNANSWERED)
 
 
 def closed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a closed question."""
     answer, reply = doc["options"][doc["answer"]].casefold(), read_reply(results[0])
-    record = {"said": read_yes_no(reply.text, doc["question"]), "answer": answer, "image_id": doc["image_id"]}
+    said = read_yes_no(reply.text, doc["question"], cut=is_cut(doc))
+    record = {"said": said, "answer": answer, "image_id": doc["image_id"]}
     return CLOSED.values(doc, record | localized(doc, reply))
 
 
 def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of an open question, its labels read by the deterministic extractor."""
     reply = read_reply(results[0])
-    said = extract_labels(reply.text)
+    said = extract_labels(reply.text, cut=is_cut(doc))
     record = {"outcome": said.outcome, "labels": sorted(said.labels)}
     record |= {name: doc[name] for name in ("diseases", "image_id")}
     return OPEN.values(doc, record | localized(doc, reply))
@@ -49,7 +51,7 @@ def vpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
 
 
 def _paired(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    said = read_yes_no(read_reply(results[0]).text, doc["question"])
+    said = read_yes_no(read_reply(results[0]).text, doc["question"], cut=is_cut(doc))
     return {"said": said, **{name: doc[name] for name in ("original_id", "kind", "image_id")}}
 
 
@@ -70,19 +72,19 @@ def _paired_figures(score: Callable[..., dict[str, Any]], records: Records) -> d
 
 CLOSED = Scorer(
     _closed_figures,
-    (*(f"yes_no_{name}" for name in F1), "yes_no_accuracy", "n_closed_unparsed"),
-    lower=("n_closed_unparsed",),
+    (*(f"yes_no_{name}" for name in F1), "yes_no_accuracy", "n_closed_unparsed", "n_closed_declined"),
+    lower=("n_closed_unparsed", "n_closed_declined"),
 )
 OPEN = Scorer(
     _open_figures,
-    (*(f"open_{name}" for name in F1), "open_exact_match", "n_open_unreadable"),
-    lower=("n_open_unreadable",),
+    (*(f"open_{name}" for name in F1), "open_exact_match", "n_open_unreadable", "n_open_declined"),
+    lower=("n_open_unreadable", "n_open_declined"),
 )
 TPT = Scorer(
     partial(_paired_figures, tpt_scores),
     (*(f"tpt{kind}{end}" for kind in ("", "_anatomy", "_disease") for end in INTERVAL), *PAIRED),
-    lower=UNPARSED,
+    lower=UNANSWERED,
 )
-VPT = Scorer(partial(_paired_figures, vpt_scores), (*(f"vpt{end}" for end in INTERVAL), *PAIRED), lower=UNPARSED)
+VPT = Scorer(partial(_paired_figures, vpt_scores), (*(f"vpt{end}" for end in INTERVAL), *PAIRED), lower=UNANSWERED)
 
 closed_metrics, open_metrics, tpt_metrics, vpt_metrics = (of.metric_list for of in (CLOSED, OPEN, TPT, VPT))

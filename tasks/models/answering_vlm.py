@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,13 +19,14 @@ from lm_eval.models.utils import Collator, resize_image
 from PIL import Image
 
 from ...loaders.errors import InputError
-from ...loaders.progress import Progress
+from ...loaders.progress import Progress, say
 from ..outcomes import ANSWERED, CUT, EMPTY
+from . import tally
 from .answer_store import AnswerStore, Kept, key_of, with_repeats
 from .chat_form import Reply
 from .contrastive_encoders import short_name
 from .first_answers import FirstAnswers
-from .image_lm import images_of, row_id
+from .image_lm import images_of, row_id, tell_outcome
 from .weights import weights_digest
 from .work import Work
 
@@ -40,11 +42,12 @@ class Generated(NamedTuple):
 
 
 class AnsweringVLM(HFMultimodalLM):
-    """hf-multimodal whose answers are kept in a file as they come.
+    """hf-multimodal whose answers are kept in a file as they come, and whose documents say which of them were cut.
 
-    The batches, and with them the answers, are those of hf-multimodal. A killed run has kept all batches before the
-    last, and asks the others as it would have asked them then. A kept answer is what was generated when its batch was
-    answered: in another batch, with other padding, the last digits of a model's numbers may differ.
+    The batches, and with them the answers, are those of hf-multimodal; one of white space alone is "". A killed run has
+    kept all batches before the last, and asks the others as it would have asked them then. A kept answer is what was
+    generated when its batch was answered: in another batch, with other padding, the last digits of a model's numbers
+    may differ.
 
     Args:
         pretrained, **kwargs: as for hf-multimodal.
@@ -77,6 +80,7 @@ class AnsweringVLM(HFMultimodalLM):
         self._pretrained = pretrained if isinstance(pretrained, str) else self.model.name_or_path
         self._arguments = {name: str(value) for name, value in kwargs.items() if name not in NO_MATTER}
         self._first, self._work = FirstAnswers(), Work(torch.device(cast(Any, self).device))
+        self._outcomes: Counter[str] = Counter()  # since they were last reported
         self._made: tuple[int, list[list[int]]] = 0, []  # of the last batch: its limit of tokens, and its tokens
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
@@ -95,9 +99,10 @@ class AnsweringVLM(HFMultimodalLM):
             for batch in self._like_hf_multimodal(list(enumerate(requests))):
                 for number, reply in self._answer(batch, repeats, store).items():
                     replies[number] = reply
-                    self._look_at(requests[number], reply)
+                    self._record(requests[number], reply, repeats[number])
                 bar.update(len(batch))
-        return [replies[number].text for number in range(len(requests))]
+        self._report_outcomes()
+        return [replies[number].scored for number in range(len(requests))]
 
     def get_model_info(self) -> dict[str, Any]:
         """What lm-eval adds to the results of a run; with what the answers took (`work.Work.told`)."""
@@ -129,9 +134,26 @@ class AnsweringVLM(HFMultimodalLM):
     def _bar(self, total: int, disable_tqdm: bool, doing: str) -> Progress:
         return Progress(title=doing, total=total, unit="requests", quiet=disable_tqdm or self.rank != 0)
 
-    def _look_at(self, request: Instance, reply: Reply) -> None:
+    def _record(self, request: Instance, reply: Reply, repeat: int = 0) -> None:
+        """Record what became of a request: in the documents of its row, in the tally and among the first answers.
+
+        Args:
+            request: As lm-eval made it, with the images of its document.
+            reply: What was generated, now or in an earlier run.
+            repeat: The request's number among its copies. Filters read the first copy, so it speaks for the row.
+        """
+        if not repeat:
+            tell_outcome(request, reply.outcome)
+        self._outcomes[reply.outcome] += 1
         if self.rank == 0:
-            self._first.see(request.doc, reply, reply.text)
+            self._first.see(request.doc, reply)
+
+    def _report_outcomes(self) -> None:
+        """Count the outcomes since the last call, and say on stderr how many of these answers are not whole."""
+        tally.count(self._outcomes)
+        if sentence := tally.sentence(self._outcomes):
+            say(f"medfaith: {sentence}")
+        self._outcomes.clear()
 
     def _like_hf_multimodal(self, requests: Sequence[tuple[int, Instance]]) -> Iterable[list[tuple[int, Instance]]]:
         """The batches that hf-multimodal would make of numbered requests, one at a time."""

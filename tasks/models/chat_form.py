@@ -12,7 +12,7 @@ from lm_eval.models.utils import postprocess_generated_text
 from PIL import Image
 
 from ...loaders.errors import InputError
-from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED
+from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
 
 PLACEHOLDER = "<image>"
 FORMATS = ("png", "jpeg")
@@ -72,8 +72,8 @@ class Reply(NamedTuple):
 
     @property
     def scored(self) -> str:
-        """The text that is scored: a whole answer, or "", which no reader takes for one."""
-        return self.text if self.outcome == ANSWERED else ""
+        """The text that is scored: all of an answer, whole or cut, else "", which no reader takes for one."""
+        return self.text if self.outcome in SCORED else ""
 
 
 def picture(image: Image.Image, encoding: Encoding) -> Picture:
@@ -150,15 +150,22 @@ def stops_of(given: Mapping[str, Any]) -> list[str]:
 
 
 def read(body: Any, stops: Sequence[str] = ()) -> Reply:
-    """The reply in the body of a response. Raises ValueError for what is no chat completion."""
+    """Return the reply in the body of a response.
+
+    A text that has a stop string ends there. It is no cut answer, though the server went on to the limit of tokens.
+
+    Raises:
+        ValueError: The body is no chat completion.
+    """
     try:
         choice = body["choices"][0]
         message = choice["message"]
-        text, refusal = _joined(message.get("content")), str(message.get("refusal") or "")
+        content, refusal = _joined(message.get("content")), str(message.get("refusal") or "")
+        text = postprocess_generated_text(content, list(stops), None)
         finish, usage = str(choice.get("finish_reason") or ""), body.get("usage") or {}
         return Reply(
-            outcome=_outcome(text, refusal, finish),
-            text=postprocess_generated_text(text, list(stops), None) or refusal,
+            outcome=_outcome(text, refusal, "stop" if len(text) < len(content) else finish),
+            text=text or refusal,
             reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
             reason=finish,
             version=str(body.get("system_fingerprint") or ""),

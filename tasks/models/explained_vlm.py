@@ -34,9 +34,11 @@ from ..explain.geometry import Geometry
 from ..explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
 from ..explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
 from ..explain.token_cam import TARGETS, decoder_layers, layer_at, reading_layers, token_cam
+from ..outcomes import CUT
+from .chat_form import Reply
 from .families import Seen, family_of, tiles_of
 from .hf_vlm import CROSS_MASK, TOKEN_TYPES, HFVisionLM, lengthened
-from .image_lm import images_of
+from .image_lm import images_of, tell_outcome
 
 OBLONG = (2000, 1000)  # width and height of an image that every model with tiles cuts up
 YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
@@ -114,18 +116,25 @@ class ExplainedVLM(HFVisionLM):
         replies = dict(zip(plain, texts, strict=True))
         shown = {n: _shown(request) for n, request in enumerate(requests) if n not in replies}
         for number, of_request in shown.items():
-            text = self._stored(requests[number], of_request)
-            if text is not None:
-                replies[number] = self._in_protocol(requests[number], text, of_request)
+            stored = self._stored(requests[number], of_request)
+            if stored is not None:
+                if stored.outcome:
+                    self._record(requests[number], stored)
+                replies[number] = self._in_protocol(requests[number], stored.text, of_request)
+        outcomes: dict[int, str] = {}
         pending, same = self._pending(requests, shown, replies)
         with self._bar(len(pending), disable_tqdm, "answering and explaining") as bar:
             for batch in self._like_hf_multimodal(pending):
                 made = self._generated([request for _, request in batch])
                 for (number, request), (answer, tokens) in zip(batch, made, strict=True):
-                    self._look_at(request, answer)
-                    self._explain(request, answer.text, tokens, shown[number])
-                    replies[number] = self._in_protocol(request, answer.text, shown[number])
+                    self._record(request, answer)
+                    self._explain(request, answer, tokens, shown[number])
+                    replies[number] = self._in_protocol(request, answer.scored, shown[number])
+                    outcomes[number] = answer.outcome
                     bar.update()
+        for number, first in same.items():
+            tell_outcome(requests[number], outcomes[first])
+        self._report_outcomes()
         return [replies[same.get(number, number)] for number in range(len(requests))]
 
     def _pending(
@@ -168,13 +177,14 @@ class ExplainedVLM(HFVisionLM):
             "task": task,
         }
 
-    def _stored(self, request: Instance, shown: str) -> str | None:
-        """The answer of a row that is on disk."""
+    def _stored(self, request: Instance, shown: str) -> Reply | None:
+        """The answer of a row that is on disk. Its outcome is "" where an earlier version wrote it, which kept none."""
         store, row = self._store(request), str(request.doc["id"])
         path = self._graph_path(request, shown)
         if not store.has(row, shown) or (path and not path.is_file()):
             return None
-        return store.read(row, shown).extra["text"]
+        extra = store.read(row, shown).extra
+        return Reply(extra.get("outcome", ""), extra["text"])
 
     def _in_protocol(self, request: Instance, text: str, shown: str) -> str:
         return json.dumps({"heatmaps": self._store(request).reference(shown), "text": text}, ensure_ascii=False)
@@ -203,26 +213,26 @@ class ExplainedVLM(HFVisionLM):
             raise InputError("causal_graphs", found, expected="an image in one grid of tokens", action=action)
         return tiles[0].tokens
 
-    def _explain(self, request: Instance, text: str, tokens: Sequence[int], shown: str) -> None:
+    def _explain(self, request: Instance, answer: Reply, tokens: Sequence[int], shown: str) -> None:
         """Writes a row's heatmaps, and before them its causal graphs: a row in the store is complete."""
         image = _only_image(request)
         resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
         prompt, visual, tiles = self._see(cast(Any, request.args)[0], resized)
         tiles = of_channel(tiles, self._channel)
-        spans = _spans(text, cast(Any, request.doc))
+        spans = _spans(answer, cast(Any, request.doc))
         maps, graphs = {}, {}
         if spans:
-            answer = self._teacher_forced(request, prompt, tokens, spans)
-            positions = sorted({p for mentions in answer.mentions.values() for mention in mentions for p in mention})
-            of_tokens = token_cam(self.model, answer.inputs, positions, visual, layer=self._layer, target=self._target)
+            forced = self._teacher_forced(request, prompt, tokens, spans)
+            positions = sorted({p for mentions in forced.mentions.values() for mention in mentions for p in mention})
+            of_tokens = token_cam(self.model, forced.inputs, positions, visual, layer=self._layer, target=self._target)
             grids = compose(of_tokens, tiles)
-            for name, mentions in answer.mentions.items():
+            for name, mentions in forced.mentions.items():
                 rows = sorted({positions.index(p) for mention in mentions for p in mention})
                 maps[name] = grids[rows].mean(axis=0)
             if ATTENTION in maps and maps[ATTENTION].any():
                 maps[ATTENTION] = maps[ATTENTION] / maps[ATTENTION].sum()
             if self._graphs:
-                graphs = self._causal_graphs(answer, visual, tiles)
+                graphs = self._causal_graphs(forced, visual, tiles)
         geometry = _on_frame(tiles, resized, image)
         path = self._graph_path(request, shown)
         if path:
@@ -231,7 +241,8 @@ class ExplainedVLM(HFVisionLM):
                 content = {"row": request.doc["id"], **place, "graphs": graphs}
                 partial.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
             _draw(path.with_suffix(""), graphs, image, geometry)
-        self._store(request).write(str(request.doc["id"]), shown, maps, geometry, extra={"text": text})
+        extra = {"text": answer.scored, "outcome": answer.outcome}
+        self._store(request).write(str(request.doc["id"]), shown, maps, geometry, extra=extra)
 
     def _teacher_forced(
         self, request: Instance, encoding: Mapping[str, Any], tokens: Sequence[int], spans: Mapping[str, Sequence[Span]]
@@ -302,22 +313,22 @@ def _draw(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, geometr
             draw_causal_graph(graph, image, geometry, folder / f"{name}-head{graph['head']}.png")
 
 
-def _spans(text: str, doc: Mapping[str, Any]) -> dict[str, list[Span]]:
+def _spans(answer: Reply, doc: Mapping[str, Any]) -> dict[str, list[Span]]:
     """Where the words stand that are explained, by name: the classes that an answer names, or its yes or no."""
     if doc.get("classes"):
-        return class_spans(text, doc["classes"])
-    said = YES_OR_NO.search(text)
+        return class_spans(answer.text, doc["classes"], cut=answer.outcome == CUT)
+    said = YES_OR_NO.search(answer.text)
     return {ATTENTION: [said.span()]} if said else {}
 
 
-def class_spans(text: str, classes: Sequence[str]) -> dict[str, list[Span]]:
+def class_spans(text: str, classes: Sequence[str], *, cut: bool = False) -> dict[str, list[Span]]:
     """What of its classes an answer names, and where: text[start:end]; triplets where the classes are triplets.
 
-    Triplets outside the classes are kept: they are predictions, too.
+    Triplets outside the classes are kept: they are predictions, too. cut: the answer ended at the limit of tokens.
     """
     triplets = any("," in name for name in classes)
     spans: dict[str, list[Span]] = {}
-    for mention in (read_triplets if triplets else read_instruments)(text).mentions:
+    for mention in (read_triplets if triplets else read_instruments)(text, cut=cut).mentions:
         spans.setdefault(mention.name, []).append((mention.start, mention.end))
     return spans
 

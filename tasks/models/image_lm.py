@@ -47,7 +47,7 @@ def images_of(request: Instance) -> Sequence[Image.Image]:
 
 
 def tell_outcome(request: Instance, outcome: str) -> None:
-    """Lets the row's document say what became of its request (`chat_form.OUTCOMES`), where it keeps that."""
+    """Lets the row's document say what became of its request (`outcomes.OUTCOMES`), where it keeps that."""
     told = getattr(images_of(request), "tell_outcome", None)
     if told is not None:
         told(outcome)

@@ -44,7 +44,7 @@ LM_EVALS = ("batch_size", "max_batch_size", "device")  # given to every model; a
 
 
 class ServerLM(ImageLM):
-    """Asks a server, and counts what came of it (`tally`). Only whole answers are scored; others are "".
+    """Asks a server, and counts what came of it (`tally`). Answers are scored, cut ones too; all else is "".
 
     A failing request is retried with growing pauses, or after as long as the server asks for (`openai`'s retries). A
     row that still has no answer is unanswered, and the run goes on. If the server is gone (`server_access.Outage`), the
@@ -137,7 +137,7 @@ class ServerLM(ImageLM):
         return Prompt(chat_history)
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """The whole answers; "" in the place of others.
+        """The answers, cut ones too; "" where there is none.
 
         Raises:
             InputError: a prompt names more or fewer images than its row has, or a source's terms do not let its images
@@ -151,7 +151,7 @@ class ServerLM(ImageLM):
             questions.append(Question(request, asked, partial(read, stops=stops), stops, repeat))
 
         def see(request: Instance, reply: Reply) -> None:
-            self._first.see(request.doc, reply, reply.scored)
+            self._first.see(request.doc, reply)
 
         return self._replies(questions, disable_tqdm, see)
 
@@ -206,7 +206,8 @@ class ServerLM(ImageLM):
             scored[place] = reply.scored
             usage.add(reply, kept)
             self._usage.add(reply, kept)
-            tell_outcome(question.request, reply.outcome)
+            if not question.repeat:  # of the copies of a row, filters read the first
+                tell_outcome(question.request, reply.outcome)
             see(question.request, reply)
             bar.update()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..outcomes import ANSWERED, OUTCOMES, UNANSWERED
+from ..outcomes import ANSWERED, CUT, OUTCOMES, UNANSWERED
 
 LIMIT = 0.01  # share of unanswered rows above which a run has not done its work
 _open: ContextVar[Counter[str] | None] = ContextVar("tally", default=None)
@@ -33,11 +33,12 @@ def count(outcomes: Counter[str]) -> None:
 
 
 def sentence(outcomes: Counter[str]) -> str:
-    """ "5 of 90 answers are not whole: 3 cut, 2 unanswered"; "" where all are."""
+    """ "5 of 90 answers are not whole: 3 cut, 2 unanswered"; "" where all are. It says how cut ones are read."""
     n, parts = outcomes.total(), [f"{outcomes[name]:,} {name}" for name in OUTCOMES if outcomes[name]]
     whole = outcomes[ANSWERED]
     listed = [part for part in parts if not part.endswith(f" {ANSWERED}")]
-    return f"{n - whole:,} of {n:,} answers are not whole: {', '.join(listed)}" if whole < n else ""
+    how = "; a cut answer is read by its opening statement" if outcomes[CUT] else ""
+    return f"{n - whole:,} of {n:,} answers are not whole: {', '.join(listed)}{how}" if whole < n else ""
 
 
 def too_many_unanswered(

@@ -15,6 +15,7 @@ from medfaith.evaluate_metrics.attention_alignment.score import score_frame, sum
 from medfaith.evaluate_metrics.ivt.score import instrument_scores, score_triplets, triplet_coverage
 from medfaith.evaluate_metrics.ras.score import score_frame as ras_of_frame
 from medfaith.evaluate_metrics.ras.score import summarise as summarise_ras
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.evaluate_metrics.reading.surgery import (
     Reading,
     Reply,
@@ -25,6 +26,7 @@ from medfaith.evaluate_metrics.reading.surgery import (
 )
 from medfaith.loaders import rle
 from medfaith.tasks.explain.geometry import visible_share
+from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.scoring import Scorer
 from medfaith.tasks.surgx.occlusion import occlusion_scores
 
@@ -40,7 +42,7 @@ RAS = ("ras_local_ivt", "ras_local_iv", "ras_local_it", "ras_local_i", "ras_glob
 def instruments_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a frame's instruments: what was predicted, and AA and AC of each prediction's heatmap."""
     reply = read_reply(results[0])
-    predicted, outcome = _predicted(reply, read_instruments)
+    predicted, outcome = _predicted(doc, reply, read_instruments)
     maps, visible = heatmaps(doc, reply)
     named = predicted or []
     looks = score_frame(
@@ -52,7 +54,7 @@ def instruments_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str
 def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a frame's triplets: those predicted, best first, and how each true one is matched."""
     reply = read_reply(results[0])
-    predicted, outcome = _predicted(reply, read_triplets)
+    predicted, outcome = _predicted(doc, reply, read_triplets)
     maps, visible = heatmaps(doc, reply)
     scored = reply.predicted is not None
     names = predicted or []
@@ -73,20 +75,27 @@ def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, A
 def occlusion_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     """Per-row values of a frame's triplets before and after what the model looked at is painted black."""
     reply = read_reply(results[0])
-    return OCCLUSION.values(doc, _said(doc, *_predicted(reply, read_triplets)) | {"occluded": reply.occluded})
+    return OCCLUSION.values(doc, _said(doc, *_predicted(doc, reply, read_triplets)) | {"occluded": reply.occluded})
 
 
 def _said(doc: Mapping[str, Any], predicted: Sequence[str] | None, outcome: str) -> dict[str, Any]:
     return {"video": doc["video"], "gold": doc["gold"], "predicted": predicted, "outcome": outcome}
 
 
-def _predicted(reply: Reply, read: Callable[[str | None], Reading | TripletReading]) -> tuple[list[str] | None, str]:
-    """The classes that an answer names, best first, None where it cannot be read; and how it was read."""
+def _predicted(
+    doc: Mapping[str, Any], reply: Reply, read: Callable[..., Reading | TripletReading]
+) -> tuple[list[str] | None, str]:
+    """The classes that an answer names, best first, None where it is unread or declined; and its outcome.
+
+    The outcome is "answered", "declined" or "unread"; "given" or `TIED` where the model gives its classes itself.
+    """
     if reply.predicted is not None:
         return list(dict.fromkeys(reply.predicted)), TIED if reply.tied else "given"
-    reading = None if reply.unparsed else read(reply.text)
-    if reading is None or reading.outcome == "unparsed":
-        return None, "unparsed"
+    if reply.unparsed:
+        return None, UNREAD
+    reading = read(reply.text, cut=is_cut(doc))
+    if reading.outcome in (UNREAD, DECLINED):
+        return None, reading.outcome
     return list(dict.fromkeys(reading.names)), reading.outcome
 
 
@@ -108,9 +117,10 @@ def heatmaps(doc: Mapping[str, Any], reply: Reply) -> tuple[dict[str, np.ndarray
 
 
 def _instrument_figures(records: Records) -> dict[str, float]:
-    predicted, gold, videos = ([record[name] for record in records] for name in ("predicted", "gold", "video"))
+    columns = ([record[name] for record in records] for name in ("predicted", "gold", "video", "outcome"))
+    predicted, gold, videos, outcomes = columns
     looks = summarise([look for record in records for look in record["looks"]])
-    said = instrument_scores(predicted, gold, groups=videos)
+    said = instrument_scores(predicted, gold, groups=videos, outcomes=outcomes)
     return {**said, **looks, "n_tied": _n_tied(records), "visible_share": _visible_share(records)}
 
 
@@ -120,14 +130,14 @@ def _triplet_figures(records: Records) -> dict[str, float]:
         **triplet_coverage([record["predicted"] or () for record in records], gold, groups=videos),
         **_average_precision(records),
         **summarise_ras([seen for record in records for seen in record["seen"]]),
-        "n_unparsed": _n_unparsed(records),
+        **_unanswered(records),
         "n_tied": _n_tied(records),
         "visible_share": _visible_share(records),
     }
 
 
 def _occlusion_figures(records: Records) -> dict[str, float]:
-    return {**occlusion_scores(records), "n_unparsed": _n_unparsed(records), "n_tied": _n_tied(records)}
+    return {**occlusion_scores(records), **_unanswered(records), "n_tied": _n_tied(records)}
 
 
 def _average_precision(records: Records) -> dict[str, float]:
@@ -139,8 +149,10 @@ def _average_precision(records: Records) -> dict[str, float]:
     return {f"ap_{part}": scores[f"ap_{part}"] for part in PARTS}
 
 
-def _n_unparsed(records: Records) -> int:
-    return sum(record["predicted"] is None for record in records)
+def _unanswered(records: Records) -> dict[str, int]:
+    """How many answers are unread, and how many declined."""
+    outcomes = [record["outcome"] for record in records]
+    return {"n_unparsed": outcomes.count(UNREAD), "n_declined": outcomes.count(DECLINED)}
 
 
 def _n_tied(records: Records) -> int:
@@ -156,33 +168,33 @@ def _visible_share(records: Records) -> float:
 INSTRUMENTS = Scorer(
     _instrument_figures,
     (
-        *(f"f1{end}" for end in ENDS), "precision", "recall", "n_unparsed",
+        *(f"f1{end}" for end in ENDS), "precision", "recall", "n_unparsed", "n_declined",
         *(f"{name}{end}" for name in ("tp_aa", "tp_ac", "fp_ac") for end in ENDS),
         "n_tied", "n_tp", "n_fp", "n_degenerate", "n_cut_at_zero", "n_without_map", "visible_share",
     ),
-    lower=("n_unparsed", "n_tied", "n_fp", "n_degenerate", "n_cut_at_zero", "n_without_map"),
+    lower=("n_unparsed", "n_declined", "n_tied", "n_fp", "n_degenerate", "n_cut_at_zero", "n_without_map"),
 )  # fmt: skip
 TRIPLETS = Scorer(
     _triplet_figures,
     (
-        *(f"coverage{end}" for end in ENDS), "n_unparsed", *(f"ap_{part}" for part in PARTS),
+        *(f"coverage{end}" for end in ENDS), "n_unparsed", "n_declined", *(f"ap_{part}" for part in PARTS),
         *(f"share_{level}{end}" for level in LEVELS for end in ENDS), *(f"{name}{end}" for name in RAS for end in ENDS),
         "n_tied", "n_gold", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate",
         "n_cut_at_zero", "visible_share",
     ),
     lower=(
         *(f"share_missed{end}" for end in ENDS),
-        "n_unparsed", "n_tied", "n_without_motion", "n_without_prediction", "n_without_map", "n_degenerate",
-        "n_cut_at_zero",
+        "n_unparsed", "n_declined", "n_tied", "n_without_motion", "n_without_prediction", "n_without_map",
+        "n_degenerate", "n_cut_at_zero",
     ),
 )  # fmt: skip
 OCCLUSION = Scorer(
     _occlusion_figures,
     (
         *(f"lost{end}" for end in ENDS), "n_covered", "n_lost", "n_without_region",
-        *(f"similarity_drop{end}" for end in ENDS), "n_unparsed", "n_tied",
+        *(f"similarity_drop{end}" for end in ENDS), "n_unparsed", "n_declined", "n_tied",
     ),
-    lower=("n_without_region", "n_unparsed", "n_tied"),
+    lower=("n_without_region", "n_unparsed", "n_declined", "n_tied"),
 )  # fmt: skip
 
 instruments_metrics, triplets_metrics, occlusion_metrics = (of.metric_list for of in (INSTRUMENTS, TRIPLETS, OCCLUSION))

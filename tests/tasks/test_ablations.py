@@ -50,26 +50,28 @@ PACKET = '{"answer": "C", "confidence": 0.6, "packet": {"answer": "A", "confiden
 
 
 @pytest.mark.parametrize(
-    ("text", "outcome", "b0", "y0", "m1", "reason"),
+    ("text", "unread", "b0", "y0", "m1", "reason"),
     [
-        (PACKET, "parsed", 2, 0, 1, "fired"),
-        (PACKET.replace("0.6", "0.8"), "parsed", 2, 2, 1, "baseline_confident"),
-        (PACKET[:50], "parsed", 2, 2, 1, "packet_unreadable"),
-        ("C", "parsed", 2, 2, 1, "no_packet"),
+        (PACKET, "", 2, 0, 1, "fired"),
+        (PACKET.replace("0.6", "0.8"), "", 2, 2, 1, "baseline_confident"),
+        (PACKET[:50], "", 2, 2, 1, "packet_unreadable"),
+        ("C", "", 2, 2, 1, "no_packet"),
         (PACKET.replace('"C"', '"A, B"'), "ambiguous", None, None, None, "no_prediction"),
         (PACKET.replace('"C"', '"Z"'), "out_of_range", None, None, None, "no_prediction"),
-        ("unsure", "none", None, None, None, "no_prediction"),
+        ("Well.", "none", None, None, None, "no_prediction"),
     ],
 )
-def test_the_readings_of_a_packet(text, outcome, b0, y0, m1, reason):
+def test_the_readings_of_a_packet(text, unread, b0, y0, m1, reason):
     doc = document(PRESENT, SIDES)
     names = ("packet_b0", "y0", "packet_m1")
     read = {name: json.loads(getattr(adapter, name)([[text]], [doc])[0]) for name in names}
     assert [read[name]["choice"] for name in names] == [b0, y0, m1]
     assert {reading["before"] for reading in read.values()} == {b0}
-    assert {reading["outcome"] for reading in read.values()} == {outcome}
+    assert {reading["outcome"] for reading in read.values()} == {"unread" if unread else "answered"}
+    assert {reading["reason"] for reading in read.values()} == {unread}
     assert read["y0"]["verifier"] == reason
-    assert all(set(reading) == {"choice", "before", "outcome", "verifier"} for reading in read.values())
+    columns = {"choice", "before", "outcome", "reason", "evidence", "verifier"}
+    assert all(set(reading) == columns for reading in read.values())
 
 
 def test_the_packet_prompt_keeps_the_question_and_its_shape_is_no_answer():

@@ -8,7 +8,10 @@ import pytest
 
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+from medfaith.evaluate_metrics.polarity import fallback
+from medfaith.evaluate_metrics.reading.choice import Answer
 from medfaith.tasks.contrabench import adapter, fewshot, prompts
+from tests.declined import DECLINED
 from tests.tasks.evaluating import evaluate, figures, load
 
 
@@ -137,6 +140,91 @@ def test_metrics_of_one_row():
     values = adapter.process_results(control, adapter.b0([["yes"]], [control]))
     assert values["parse_failure_rate"] == 1.0
     assert not [name for name in values if "reversal" in name]
+
+
+def reading(choice, before=None, outcome="answered", evidence="letter", **more):
+    """What a filter hands on."""
+    return json.dumps({"choice": choice, "before": choice if before is None else before, "outcome": outcome,
+                       "reason": "", "evidence": evidence, "verifier": "not_applied", **more})  # fmt: skip
+
+
+# polarity, right option, reading -> the values of a row whose negated option is 1
+ROWS = [
+    ("presence", 0, reading(1), {"n_reversals": 1, "n_reversals_from_prose": 0, "reversal_rate": 1}),
+    ("presence", 0, reading(1, evidence="text"), {"n_reversals": 1, "n_reversals_from_prose": 0}),
+    ("presence", 0, reading(1, evidence="prose"),
+     {"n_reversals": 0, "reversal_rate": 0, "n_reversals_from_prose": 1, "reversal_rate_from_prose": 1}),
+    ("presence", 0, reading(0), {"n_reversals": 0, "n_reversals_from_prose": 0, "n_improved": 0}),
+    ("presence", 0, reading(0, 1), {"n_reversals": 0, "n_improved": 1, "n_worsened": 0}),
+    ("presence", 1, reading(1), {"accuracy": 1, "n_reversals": None, "n_reversals_from_prose": None}),
+    ("presence", 1, reading(0, 1), {"accuracy": 0, "n_reversals": None, "n_worsened": 1}),
+    ("absence", 2, reading(1), {"n_contradictions": 1, "contradiction_rate": 1, "n_reversals": None}),
+    ("absence", 2, reading(1, evidence="prose"), {"n_contradictions": 0, "n_contradictions_from_prose": 1}),
+    ("other", 0, reading(1), {"n_reversals": None, "n_contradictions": None}),
+    ("presence", 0, reading(None, outcome="declined", evidence=""),
+     {"declined_rate": 1, "parse_failure_rate": 0, "n_reversals": 0, "accuracy": 0}),
+    ("presence", 0, reading(None, outcome="unread", evidence=""),
+     {"declined_rate": 0, "parse_failure_rate": 1, "n_reversals": 0, "accuracy": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("polarity", "answer", "read", "expected"), ROWS)
+def test_errors_follow_the_rule_of_the_metric(polarity, answer, read, expected):
+    doc = document() | {"polarity": polarity, "negated": 1, "answer": answer}
+    values = adapter.process_results(doc, [read])
+    assert {name: values.get(name) for name in expected} == expected
+
+
+def test_filters_hand_on_how_an_answer_was_read():
+    (read,) = adapter.m1([["B"]], [document()])
+    assert json.loads(read) == {
+        "choice": 0, "before": 1, "outcome": "answered", "reason": "", "evidence": "letter", "verifier": "fired",
+    }  # fmt: skip
+    (unread,) = adapter.m1([["A or B"]], [document()])
+    assert json.loads(unread) == {
+        "choice": None, "before": None, "outcome": "unread", "reason": "ambiguous", "evidence": "",
+        "verifier": "no_prediction",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["m1", "m1_slot_agnostic", "m1_extended", "m2", "packet_m1"])
+def test_no_verifier_replaces_a_choice_read_from_sentences(name):
+    (read,) = getattr(adapter, name)([["There is no edema."]], [document()])
+    read = json.loads(read)
+    assert (read["choice"], read["before"], read["evidence"]) == (1, 1, "prose")
+    assert read["verifier"].startswith("read_from_prose")
+
+
+def test_the_location_repair_leaves_sentences_alone():
+    doc = document() | {"question": "Which finding is seen in the left lung?"}
+    doc["options"] = ["Right pleural effusion", "Left pleural effusion", "Cardiomegaly"]
+    for evidence, choice, reason in (("letter", 1, "fired"), ("prose", 0, "read_from_prose")):
+        found = adapter._m2(doc["question"], doc["options"], Answer(0, "answered", evidence=evidence))
+        assert found == (choice, f"no_negated_option/{reason}")
+
+
+@pytest.mark.parametrize("outcome", [None, "answered", "cut"])
+@pytest.mark.parametrize("name", ["b0", "m1", "m2", "packet_b0", "packet_m1", "y0"])
+def test_the_reader_is_told_of_a_cut_answer(monkeypatch, name, outcome):
+    told = []
+    for module in (adapter, fallback):
+        monkeypatch.setattr(
+            module, "parse_answer",
+            lambda *given, cut=False: told.append(cut) or Answer(None, "unread", reason="cut"),
+        )  # fmt: skip
+    adapter._parsed.cache_clear()
+    (read,) = getattr(adapter, name)([["Let me see. The"]], [document() | {"answer_outcome": outcome}])
+    adapter._parsed.cache_clear()
+    assert told == [outcome == "cut"]
+    assert json.loads(read)["reason"] == "cut"
+
+
+@pytest.mark.parametrize("text", DECLINED)
+def test_a_refusal_is_declined_under_every_filter(text):
+    for name in ("b0", "m1", "m1_slot_agnostic", "m1_extended", "m2", "packet_b0", "packet_m1", "y0"):
+        (read,) = getattr(adapter, name)([[text]], [document()])
+        values = adapter.process_results(document(), [read])
+        assert (values["declined_rate"], values["parse_failure_rate"], values["n_reversals"]) == (1, 0, 0)
 
 
 def test_intervals_are_clustered_by_study():

@@ -20,7 +20,7 @@ from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.explain.store import open_store
+from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.explain.token_cam import token_cam
 from medfaith.tasks.heal.localization import read_reply as read_localized
 from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in
@@ -169,7 +169,8 @@ def test_a_row_that_was_asked_otherwise_is_computed_again(llava: Path, tmp_path:
     said = [json.loads(reply) for how in asked for reply in lm.generate_until([ask(0, **how)])]
     assert said[0]["heatmaps"] != said[1]["heatmaps"]
     for reply in said:  # the first is still there
-        assert open_store(tmp_path).read(reply["heatmaps"], "VID42/0").extra == {"text": reply["text"]}
+        expected = {"text": reply["text"], "outcome": "answered"}
+        assert open_store(tmp_path).read(reply["heatmaps"], "VID42/0").extra == expected
 
 
 def test_models_settings_and_tasks_never_share_a_key(llava: Path, tmp_path: Path):
@@ -293,6 +294,41 @@ def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_pa
     assert asked == ["a", "b"]
     assert len(set(replies)) == 1  # one model, one image, one sentence
     assert load(llava, store=str(tmp_path), batch_size=2).generate_until(rows) == replies
+
+
+class Told(list[Image.Image]):
+    """Images of a row that keep what became of its request."""
+
+    outcome: str | None = None
+
+    def tell_outcome(self, outcome: str) -> None:
+        self.outcome = outcome
+
+
+def test_documents_say_which_answers_are_cut_also_of_rows_in_the_store(llava: Path, tmp_path: Path, capsys):
+    """A row that two tasks ask about is answered once, and both documents say so."""
+    whole, open_ = ABOUT_SENTENCES
+    given = (("a", whole, "gold", 24), ("b", open_, "gold", 2), ("b", open_, "swap", 2))
+
+    def outcomes() -> list[str | None]:
+        shown = [Told([frame(0)]) for _ in given]
+        rows = [
+            asked(f"<image>{question}", images, doc=about(row, question).doc, task=task, max_gen_toks=n, until=["\n"])
+            for (row, question, task, n), images in zip(given, shown, strict=True)
+        ]
+        load(llava, store=str(tmp_path), batch_size=2).generate_until(rows)
+        return [images.outcome for images in shown]
+
+    assert outcomes() == ["answered", "cut", "cut"]
+    assert "medfaith: 1 of 2 answers are not whole: 1 cut; a cut answer is read by its" in capsys.readouterr().err
+    assert outcomes() == ["answered", "cut", "cut"]
+    write = HeatmapStore.write  # as an earlier version wrote a row
+    for path in tmp_path.rglob("*.npz"):
+        path.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HeatmapStore, "write", lambda *row, extra: write(*row, extra={"text": extra["text"]}))
+        outcomes()
+    assert outcomes() == [None] * 3
 
 
 TRIPLETS = ["grasper,retract,gallbladder", "hook,dissect,gallbladder"]

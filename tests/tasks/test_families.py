@@ -24,8 +24,10 @@ from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
 from medfaith.tasks.explain.token_cam import decoder_layers, reading_layers
 from medfaith.tasks.models import families
+from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.families import Family, Seen
+from medfaith.tasks.outcomes import ANSWERED
 from tests.tasks.asking import asked, noise, scored
 
 FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
@@ -132,7 +134,7 @@ def test_heatmaps_are_those_of_the_answer(scene: Scene, monkeypatch: pytest.Monk
         return forced[-1]
 
     monkeypatch.setattr(scene.lm, "_teacher_forced", kept)
-    scene.lm._explain(request, text, tokens, "0" * 16)
+    scene.lm._explain(request, Reply(ANSWERED, text), tokens, "0" * 16)
     entry = open_store(scene.store).read(scene.lm._store(request).reference("0" * 16), "VID1/1")
     assert list(entry.maps) == ["hook", "grasper"]
     assert all(np.isfinite(of_class).all() and of_class.max() > 0 for of_class in entry.maps.values())

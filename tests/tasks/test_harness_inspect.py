@@ -28,6 +28,7 @@ from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
 from medfaith.tasks.harnesses.inspect_score import answers
 from medfaith.tasks.harnesses.inspect_task import lm_eval, show
+from medfaith.tasks.heal import adapter
 from tests.tasks.evaluating import ANSWERS, by_filter
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
@@ -216,3 +217,17 @@ def test_the_task_takes_arguments_as_a_command_gives_them(arguments, tmp_path):
     log = log_of(given, [said("B"), said("B")], tmp_path, 2)
     assert log.status == "success"
     assert metrics(log)["contradiction_rate"] == 1
+
+
+def test_the_reader_is_told_of_a_cut_answer(arguments, tmp_path, monkeypatch):
+    """At once and when the figures are made, which read the log's texts again."""
+    told = []
+    read = adapter.read_yes_no
+    monkeypatch.setattr(adapter, "read_yes_no", lambda *of, cut=False: told.append(cut) or read(*of, cut=cut))
+    outputs = [said("Yes"), said("Yes")]
+    outputs[1].choices[0].stop_reason = "max_tokens"
+    log = log_of(arguments(CLOSED), iter(outputs), tmp_path, 2)
+    assert log.status == "success", log.error
+    assert told[0] is False
+    assert told.count(True) >= 2
+    assert told[-2:] == [False, True]

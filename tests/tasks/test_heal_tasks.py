@@ -13,8 +13,10 @@ import pytest
 
 from medfaith import tasks
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
+from medfaith.evaluate_metrics.reading.diseases import Extraction
+from medfaith.tasks.heal import adapter
 from medfaith.tasks.heal.rows import NORMAL
-from tests.tasks.evaluating import Says, baseline, evaluate, load
+from tests.tasks.evaluating import Says, baseline, evaluate, figures, load
 
 CONFIGS = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}
 ASKED = ("closed", "open", "tpt", "vpt")
@@ -85,19 +87,20 @@ def by_hand(ask: str, docs: list[dict[str, Any]], replies: list[str]) -> dict[st
         said, gold = ([{"yes"} if text == "Yes" else set() for text in of] for of in (replies, map(right, docs)))
         accuracy = share(sum(map(str.__eq__, replies, map(right, docs))), len(docs))
         scores = {f"yes_no_{name}": value for name, value in counted(said, gold).items()}
-        return {**scores, "yes_no_accuracy": accuracy, "n_closed_unparsed": 0}
+        return {**scores, "yes_no_accuracy": accuracy, "n_closed_unparsed": 0, "n_closed_declined": 0}
     if ask == "open":
         said, gold = [set(text.split(", ")) - {NORMAL} for text in replies], [set(doc["diseases"]) for doc in docs]
         exact = share(sum(map(set.__eq__, said, gold)), len(docs))
         scores = {f"open_{name}": value for name, value in counted(said, gold).items()}
-        return {**scores, "open_exact_match": exact, "n_open_unreadable": 0}
+        return {**scores, "open_exact_match": exact, "n_open_unreadable": 0, "n_open_declined": 0}
     said_yes = {doc["id"] for doc, text in zip(docs, replies, strict=True) if text == "Yes" and is_original(doc)}
     pairs = [(doc["kind"], text) for doc, text in zip(docs, replies, strict=True) if is_partner_of(doc, said_yes)]
     changed = [kind for kind, text in pairs if text == "No"]
     scores = {ask: share(len(changed), len(pairs)), "n_pairs": len(pairs), "n_changed": len(changed)}
     for kind in ("anatomy", "disease") if ask == "tpt" else ():
         scores[f"tpt_{kind}"] = share(changed.count(kind), sum(of == kind for of, _ in pairs))
-    return {**scores, "n_true_positives": len(said_yes), "n_unparsed_originals": 0, "n_unparsed_perturbed": 0}
+    unanswered = {f"n_{outcome}_{of}": 0 for outcome in ("unparsed", "declined") for of in ("originals", "perturbed")}
+    return {**scores, "n_true_positives": len(said_yes), **unanswered}
 
 
 def is_original(doc: dict[str, Any]) -> bool:
@@ -195,3 +198,27 @@ def test_it_answers_an_untouched_image_as_before(looking):
     untouched = [(doc, text) for doc, text in zip(vpt["docs"], vpt["replies"], strict=True) if is_original(doc)]
     assert len(untouched) > 20
     assert all(text == of_closed[doc["id"]] for doc, text in untouched)
+
+
+CUT_TEXT = "Yes. The answer is"  # of a document that says that its answer is cut, the reader is told
+
+
+@pytest.mark.parametrize("name", ["closed", "open", "tpt", "vpt"])
+@pytest.mark.parametrize("outcome", [None, "answered", "cut"])
+def test_the_reader_is_told_of_a_cut_answer(monkeypatch, name, outcome):
+    told = []
+
+    def reader(answer):
+        return lambda *given, cut=False: told.append(cut) or answer
+
+    monkeypatch.setattr(adapter, "read_yes_no", reader("declined"))
+    monkeypatch.setattr(adapter, "extract_labels", reader(Extraction(frozenset(), "declined")))
+    doc = {
+        "id": "1", "original_id": "1", "kind": "original", "image_id": "i", "question": "Is there edema?", "answer": 0,
+        "options": ["Yes", "No"], "diseases": [], "images": [], "n_rows_skipped": 0, "answer_outcome": outcome,
+    }  # fmt: skip
+    items = getattr(adapter, f"{name}_results")(doc, [CUT_TEXT])
+    assert told == [outcome == "cut"]
+    scores = figures(getattr(adapter, f"{name}_metrics"), [items])
+    counts = {"closed": "n_closed_declined", "open": "n_open_declined"}
+    assert scores[counts.get(name, "n_declined_originals")] == 1

@@ -88,14 +88,15 @@ def requests(lm: Any) -> list[Instance]:
 
 
 def said(model: str, store: Path, url: str) -> list[str]:
-    """What the server said, in the order of the rows; the tiny model never ends by itself, so no answer is scored."""
+    """What the server said, in the order of the rows; the tiny model never ends by itself, so each answer is cut."""
     lm = ServerLM(base_url=url, model=model, concurrency=2, timeout=60, answers=str(store))
-    assert lm.generate_until(requests(lm)) == [""] * len(ASKED)
+    scored = lm.generate_until(requests(lm))
     with sqlite3.connect(store) as database:
         kept = dict(database.execute("SELECT row, reply FROM answers").fetchall())
     replies = [json.loads(kept[f"row {number}"]) for number in range(len(ASKED))]
     assert {reply["outcome"] for reply in replies} == {"cut"}
-    return [reply["text"] for reply in replies]
+    assert scored == [reply["text"] for reply in replies]
+    return scored
 
 
 def test_answers_are_those_of_the_weights_through_every_fault(served: Served, tmp_path: Path):

@@ -11,6 +11,7 @@ from PIL import Image
 
 from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
 from medfaith.tasks.contrabench.rows import facts
+from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.rows import LazyImages, load
 from medfaith.tasks.stored import read, repository_path
 
@@ -34,6 +35,16 @@ def first_image(rows, roots: dict[str, str]) -> Path:
     source, key = str(rows[0]["images"]).split()[0].split(":")
     assert source == "chexpert"
     return next(Path(roots["chexpert"]).rglob(key))
+
+
+def test_documents_of_a_row_know_that_its_answer_is_cut(ask, roots):
+    """Also one that was read before the model was asked, which lm-eval gives to its filters."""
+    rows = ask(roots=roots)
+    before = rows[0]
+    before["images"].tell_outcome("cut")
+    docs = [before, rows[0], rows[1]]
+    assert [doc["answer_outcome"] for doc in docs] == [None, "cut", None]
+    assert [is_cut(doc) for doc in docs] == [True, True, False]
 
 
 def test_images_are_opened_when_they_are_taken(ask, roots):

@@ -74,14 +74,14 @@ REPLIES = [
     ({"message": {"content": [{"type": "text", "text": "B"}, {"type": "text", "text": "."}]}}, "B.", "answered"),
     ({"message": {"content": "B.", "reasoning_content": "It is C."}, "finish_reason": "stop"}, "B.", "answered"),
     ({"message": {"content": None, "reasoning_content": "It is C."}, "finish_reason": "stop"}, "", "empty"),
-    ({"message": {"content": "The answer is C, or"}, "finish_reason": "length"}, "", "cut"),
+    ({"message": {"content": "The answer is C, or"}, "finish_reason": "length"}, "The answer is C, or", "cut"),
     ({"message": {"content": "C"}, "finish_reason": "content_filter"}, "", "filtered"),
     ({"message": {"content": None, "refusal": "I cannot tell C."}, "finish_reason": "stop"}, "", "refused"),
     ({"message": {"content": ""}, "finish_reason": "stop"}, "", "empty"),
 ]
 
 
-def test_only_whole_answers_are_scored_and_the_store_keeps_the_others(tmp_path, capsys):
+def test_answers_are_scored_cut_ones_too_and_the_store_keeps_the_others(tmp_path, capsys):
     with serving(lambda messages: REPLIES[int(texts_of(messages))][0]) as server, tally() as outcomes:
         lm = server.lm(answers=str(tmp_path / "new" / "answers.sqlite"))
         scored = lm.generate_until([asked(str(number), number=number) for number in range(len(REPLIES))])

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +27,7 @@ from medfaith.tasks.listing import listed
 from medfaith.tasks.logged import aggregations
 from medfaith.tasks.shards import Shard, patients_of, positions
 from medfaith.tasks.stored import read
-from tests.tasks.evaluating import load
+from tests.tasks.evaluating import load, samples_of
 from tests.tasks.server_scene import serving
 from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask, forged
 from tests.tasks.test_saved import no_file_above
@@ -161,7 +162,7 @@ def test_a_shard_that_could_not_be_saved_has_no_marker(scenes, halves, tmp_path,
 
 
 def test_what_a_server_takes_is_summed(scenes, tmp_path, capsys):
-    """Of 180 rows one has no answer: more than 1% of its shard, and less of all."""
+    """Of 180 rows one has no answer: more than 1% of its shard, and less of all. One has a cut answer."""
     words = [*scenes("contrabench"), "--tasks", "medfaith_contrabench_chexpert_absence_train", "--images", "first"]
     words += ["--model", "medfaith-server", "--apply_chat_template", "--model_args"]
 
@@ -169,7 +170,11 @@ def test_what_a_server_takes_is_summed(scenes, tmp_path, capsys):
         lost = len(server.requests) == 3
         return (lambda handler: handler.send(500, {"error": {"message": "oh"}})) if lost else None
 
-    with serving(lambda messages: "A", fault=fault, usage={"prompt_tokens": 300, "completion_tokens": 2}) as server:
+    def say(messages):
+        cut = {"message": {"content": "A. It is"}, "finish_reason": "length"}
+        return cut if len(server.requests) == 5 else "A"
+
+    with serving(say, fault=fault, usage={"prompt_tokens": 300, "completion_tokens": 2}) as server:
         words += [f"base_url={server.url},model=m,concurrency=1,max_retries=0,prompt_price=10,answer_price=1000"]
         statuses = [ask(words, tmp_path / "shards" / n, f"{n}/2") for n in "12"]
     assert main(["merge", str(tmp_path / "shards"), "--out", str(tmp_path / "out")]) == 0
@@ -178,9 +183,12 @@ def test_what_a_server_takes_is_summed(scenes, tmp_path, capsys):
     usage = results_in(tmp_path / "out")["config"]["usage"]
     assert usage.pop("price") == pytest.approx(179 * 0.005)
     assert usage == {
-        "rows": 180, "rows_answered_before": 0, "outcomes": {"answered": 179, "unanswered": 1},
+        "rows": 180, "rows_answered_before": 0, "outcomes": {"answered": 178, "cut": 1, "unanswered": 1},
         "prompt_tokens": 300 * 179, "answer_tokens": 2 * 179, "answers_without_token_counts": 0,
     }  # fmt: skip
+    samples = samples_of(tmp_path / "out", "medfaith_contrabench_chexpert_absence_train")
+    outcomes = Counter((one["doc"]["answer_outcome"], one["resps"][0][0]) for one in samples if one["filter"] == "b0")
+    assert outcomes == {("answered", "A"): 178, ("cut", "A. It is"): 1, ("unanswered", ""): 1}
     forged("results_*", lambda text: text.replace('"unanswered": 1', '"unanswered": 2'), "1")(tmp_path / "shards")
     assert main(["merge", str(tmp_path / "shards"), "--out", str(tmp_path / "out")]) == 3
     assert "2 of 181 rows (1.1%) have no answer" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from lm_eval.api.instance import Instance
 
 from medfaith import tasks
 from medfaith.cli import main
+from medfaith.evaluate_metrics.reading.surgery import Reading, TripletReading
 from medfaith.loaders import rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError
@@ -22,7 +23,8 @@ from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.models.frame_maps import KINDS
-from tests.tasks.evaluating import Says, baseline, evaluate, load
+from medfaith.tasks.surgx import adapter
+from tests.tasks.evaluating import Says, baseline, evaluate, figures, load
 
 ASKED = ("instruments", "triplets", "triplets_t50")
 
@@ -140,7 +142,7 @@ def test_every_reference_model_runs_without_heatmaps(ask):
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        ("I cannot tell.", {"n_unparsed": 60, "n_tp": 0, "n_fp": 0}),
+        ("A scalpel.", {"n_unparsed": 60, "n_declined": 0, "n_tp": 0, "n_fp": 0}),
         ('{"predicted": ["hook"', {"n_unparsed": 60, "n_tp": 0}),
         ("No tools are visible.", {"n_unparsed": 0, "n_tp": 0, "n_fp": 0, "recall": 0}),
         ('{"heatmaps": null, "text": "There is a grasper."}', {"n_unparsed": 0, "n_tied": 0}),
@@ -152,6 +154,26 @@ def test_answers_without_classes(ask, reply, expected):
     assert {name: scores[name] for name in expected} == expected
     if "grasper" in reply:
         assert scores["n_tp"] + scores["n_fp"] == 60 == scores["n_without_map"]
+
+
+@pytest.mark.parametrize("name", ["instruments", "triplets", "occlusion"])
+@pytest.mark.parametrize("outcome", [None, "answered", "cut"])
+def test_the_reader_is_told_of_a_cut_answer_and_declined_ones_are_counted(monkeypatch, name, outcome):
+    told = []
+
+    def reader(kind):
+        return lambda text, cut=False: told.append(cut) or kind((), (), "declined")
+
+    monkeypatch.setattr(adapter, "read_instruments", reader(Reading))
+    monkeypatch.setattr(adapter, "read_triplets", reader(TripletReading))
+    doc = {
+        "id": "1", "video": 1, "gold": [], "boxes": [], "motion": None, "top_k": 5, "classes": [], "images": [],
+        "n_rows_skipped": 0, "answer_outcome": outcome,
+    }  # fmt: skip
+    items = getattr(adapter, f"{name}_results")(doc, ["I would rather not"])
+    assert told == [outcome == "cut"]
+    scores = figures(getattr(adapter, f"{name}_metrics"), [items])
+    assert (scores["n_declined"], scores["n_unparsed"]) == (1, 0)
 
 
 def test_the_written_triplets_of_a_language_model_all_count(ask):

@@ -1,0 +1,170 @@
+"""A cut answer on every road: its whole text is scored, and its document says that it is cut, where its filters look.
+
+The same answers, token by token, come from a tiny model behind medfaith-hf-vlm and from a server on this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+import pytest
+import transformers
+from lm_eval.filters.custom import CustomFilter
+from lm_eval.tasks import TaskManager
+
+from medfaith import tasks
+from medfaith.tasks.contrabench import prompts
+from medfaith.tasks.models.chat_form import read
+from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.outcomes import is_cut
+from tests.tasks.evaluating import load
+from tests.tasks.server_scene import serving, texts_of
+
+TASK = "medfaith_contrabench_openi_report_absence"
+ROWS, LIMIT, STOP = 14, 24, "\n\n"
+LONG = "The answer is B. I looked at the heart, at both lungs and at the mediastinum, and then once more."
+LIST = "A. Pleural effusion is seen at the left base.\nB. No consolidation is seen.\nC. Let me look again."
+# What the model generates, by turns -> what is scored of it, and what became of it. A number: of LONG's tokens.
+SCRIPT: list[tuple[str | int, str | None, str]] = [
+    ("C", "C", "answered"),
+    (LONG, None, "cut"),
+    (LIST, None, "cut"),
+    (f"B{STOP}Which finding is absent? A. Edema B. No edema C. Nodule", "B", "answered"),
+    (LIMIT - 1, None, "answered"),  # its end is the last token that it may have
+    (LIMIT, None, "cut"),
+    ("", "", "empty"),
+    (" \n", "", "empty"),
+]
+
+
+class Script:
+    """The tokens of an answer by its prompt, which the two roads write in different ways."""
+
+    def __init__(self, tokenizer: Any, questions: Sequence[str]) -> None:
+        self.tokenizer, self._questions = tokenizer, list(dict.fromkeys(questions))
+
+    def __call__(self, prompt: str) -> list[int]:
+        """Without the token that ends it."""
+        (number,) = [n for n, question in enumerate(self._questions) if question in prompt]
+        content = SCRIPT[number % len(SCRIPT)][0]
+        tokens = self.tokenizer(LONG if isinstance(content, int) else content)["input_ids"]
+        return tokens[:content] if isinstance(content, int) else tokens
+
+    def expected(self, doc: Mapping[str, Any]) -> tuple[str, str]:
+        """The text that is scored and the outcome."""
+        tokens = self(question_of(doc))
+        number = self._questions.index(question_of(doc)) % len(SCRIPT)
+        _, text, outcome = SCRIPT[number]
+        return self.tokenizer.decode(tokens[:LIMIT]) if text is None else text, outcome
+
+
+def question_of(doc: Mapping[str, Any]) -> str:
+    return prompts.b0(doc).replace("<image>", "").strip()
+
+
+@pytest.fixture(scope="module")
+def script(vlms, phantom_build, phantom_roots) -> Script:
+    docs = load([TASK], phantom_build, phantom_roots)["tasks"][TASK].test_docs()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(vlms["llava"])
+    return Script(tokenizer, [question_of(docs[row]) for row in range(ROWS)])
+
+
+@contextmanager
+def by_weights(vlms: Mapping[str, Path], script: Script, store: Path) -> Iterator[tuple[Any, list[Any]]]:
+    """medfaith-hf-vlm, whose model can say nothing but what is in the script, and its batches as they come."""
+    lm: Any = HFVisionLM(str(vlms["llava"]), dtype="float32", device="cpu", batch_size=4, answers=str(store))
+    generate, batches = lm.model.generate, []
+
+    def scripted(**given: Any) -> Any:
+        texts = lm.tokenizer.batch_decode(given["input_ids"], skip_special_tokens=True)
+        start, answers = given["input_ids"].shape[1], [[*script(text), lm.tokenizer.eos_token_id] for text in texts]
+        batches.append(texts)
+
+        def allowed(row: int, tokens: Any) -> list[int]:
+            return answers[row][len(tokens) - start :][:1] or answers[row][-1:]
+
+        return generate(**given, prefix_allowed_tokens_fn=allowed)
+
+    lm.model.generate = scripted
+    yield lm, batches
+
+
+@contextmanager
+def by_server(_: Any, script: Script, store: Path) -> Iterator[tuple[Any, list[Any]]]:
+    """medfaith-server, whose server says what is in the script, and the requests as they come."""
+
+    def complete(request: dict[str, Any]) -> Callable[[Any], None]:
+        tokens = script(texts_of(request["messages"]))
+        text = script.tokenizer.decode(tokens[: request["max_tokens"]])
+        for stop in request["stop"]:
+            text, *stopped = text.split(stop, 1)
+            finish = "stop" if stopped or len(tokens) < request["max_tokens"] else "length"
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        body = {"id": "1", "object": "chat.completion", "model": "m", "choices": [choice]}
+        return lambda handler: handler.send(200, body)
+
+    with serving(fault=complete) as server:
+        yield server.lm(answers=str(store)), server.requests
+
+
+ROADS = {"medfaith-hf-vlm": by_weights, "medfaith-server": by_server}
+
+
+def evaluated(lm: Any, data: Path, roots: Mapping[str, Path]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """lm-eval's figures and samples of the first rows."""
+    given = {"data": str(data), "roots": {name: str(root) for name, root in roots.items()}}
+    found: Any = lm_eval.simple_evaluate(
+        lm, tasks=[TASK], limit=ROWS, bootstrap_iters=0, apply_chat_template=True, metadata=given,
+        gen_kwargs={"max_gen_toks": LIMIT, "until": [STOP]},
+        task_manager=TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=given),
+    )  # fmt: skip
+    return found["results"][TASK], sorted(found["samples"][TASK], key=lambda one: (one["filter"], one["doc_id"]))
+
+
+def test_every_road_scores_the_same_texts_and_says_which_are_cut(
+    vlms, script, phantom_build, phantom_roots, tmp_path, monkeypatch, capsys
+):
+    """Whether answers are new or were kept. The filters know what is cut, and lm-eval's hash of a row is the same."""
+    apply, views = CustomFilter.apply, []  # what each filter is given
+
+    def watched(of: CustomFilter, resps: Any, docs: Any) -> Any:
+        views.append([(resp[0], is_cut(doc)) for resp, doc in zip(resps, docs, strict=True)])
+        return apply(of, resps, docs)
+
+    monkeypatch.setattr(CustomFilter, "apply", watched)
+    runs = {}
+    for name, road in ROADS.items():
+        with road(vlms, script, tmp_path / name) as (lm, asked):
+            for when in ("new", "kept"):
+                views.clear()
+                scores, samples = evaluated(lm, phantom_build, phantom_roots)
+                logged = [(one["resps"][0][0], one["doc"]["answer_outcome"]) for one in samples]
+                assert logged == [script.expected(one["doc"]) for one in samples], (name, when)
+                assert len(views) == 4  # filters
+                assert all(view == [(text, of == "cut") for text, of in logged[:ROWS]] for view in views), (name, when)
+                assert "are not whole: 3 empty, 5 cut; a cut answer is read by its" in capsys.readouterr().err
+                runs[name, when] = scores, [(one["doc_hash"], one["filtered_resps"]) for one in samples]
+            assert len(asked) == (ROWS if name == "medfaith-server" else 4)
+    first = runs["medfaith-hf-vlm", "new"]
+    assert all(run == first for run in runs.values())
+    assert {outcome for _, _, outcome in SCRIPT} == {"answered", "cut", "empty"}
+
+
+@pytest.mark.parametrize(
+    ("content", "finish", "text", "outcome"),
+    [
+        ("B. I think", "length", "B. I think", "cut"),
+        ("B. I think", "max_tokens", "B. I think", "cut"),
+        ("B!\nQuestion:", "length", "B!", "answered"),  # a stop string beyond the four that were sent
+        ("\nQuestion:", "length", "", "empty"),
+        ("\nB", "stop", "", "empty"),
+        ("", "length", "", "cut"),  # all tokens went into reasoning
+    ],
+)
+def test_a_stop_string_ends_an_answer_before_its_limit(content: str, finish: str, text: str, outcome: str):
+    reply = read({"choices": [{"message": {"content": content}, "finish_reason": finish}]}, stops=["\n"])
+    assert (reply.scored, reply.outcome) == (text, outcome)
