@@ -14,6 +14,7 @@ from medfaith import extractor
 from medfaith.evaluate_metrics.reading import language_model
 from medfaith.evaluate_metrics.reading.agreement import closed_agreement
 from medfaith.evaluate_metrics.reading.choice import parse_answer
+from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED, EVIDENCE, UNREAD
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
 from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError
@@ -23,6 +24,7 @@ from medfaith.report.tables import fraction
 
 LEFT_OUT = ("borderline", "implied", "picked")  # answers of which a rate would say nothing
 VERDICTS = ("right", "wrong", "unread")
+WAYS = (*EVIDENCE, DECLINED, UNREAD)  # how an answer was read: what it was read from, or that it was not
 UNCLEAR = "unclear"
 _EXPECTED = 'one JSON object a line, with "id", "kind", "question", "text" and "gold", and "options" for kind "choice"'
 _AGAIN = "correct the line, or leave it out"
@@ -43,14 +45,25 @@ class Row(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A row and what the reader makes of it. verdict: "right", "wrong" (another answer, or one where none is clear) or
-    "unread" (none, where one is clear); why: the stage of the reader that decided; model_read: what a language model
-    makes of it, None where none was asked.
+    """A row and what the reader makes of it.
+
+    Attributes:
+        row: The answer and a person's reading of it.
+        read: The option, "yes", "no", or `UNCLEAR` where the reader says declined or unread.
+        outcome: "answered", "declined" or "unread".
+        stage: The stage of the reader that decided.
+        reason: Why the answer is unread.
+        evidence: What it was read from: "letter", "text" or "prose".
+        verdict: "right", "wrong" (another answer, or one where none is clear) or "unread" (none, where one is clear).
+        model_read: What a language model makes of it, None where none was asked.
     """
 
     row: Row
     read: int | str
-    why: str
+    outcome: str
+    stage: str
+    reason: str
+    evidence: str
     verdict: str
     model_read: int | str | None = None
 
@@ -153,18 +166,18 @@ def read_row(row: Row) -> Result:
     """What the reader makes of one answer.
 
     >>> row = Row("1", "yes_no", "Is there edema?", (), "None.", "no", "–", "–", True)
-    >>> read_row(row)[1:4]
-    ('no', 'short', 'right')
+    >>> result = read_row(row)
+    >>> result.read, result.outcome, result.evidence, result.verdict
+    ('no', 'answered', 'prose', 'right')
     """
-    read: int | str | None
     if row.kind == "choice":
         answer = parse_answer(row.text, row.options, row.question)
-        read, why = answer.choice, answer.why or answer.outcome
+        read: int | str | None = answer.choice
     else:
-        said = explain_yes_no(row.text, row.question)
-        read, why = said.outcome if said.outcome in ("yes", "no") else None, said.why or said.outcome
+        answer = explain_yes_no(row.text, row.question)
+        read = answer.answer
     found = UNCLEAR if read is None else read
-    return Result(row, found, why, _verdict(row, found))
+    return Result(row, found, answer.outcome, answer.stage, answer.reason, answer.evidence, _verdict(row, found))
 
 
 def read_again(rows: Sequence[Row], ask: language_model.Ask) -> list[int | str]:
@@ -178,7 +191,7 @@ def read_again(rows: Sequence[Row], ask: language_model.Ask) -> list[int | str]:
     said = language_model.yes_no(texts["yes_no"], [row.question for row in of["yes_no"]], ask)
     left: dict[str, Iterator[Any]] = {"choice": iter(choices), "yes_no": iter(said)}
     read = [next(left[row.kind]) for row in rows]
-    return [UNCLEAR if one in (None, "none") else one for one in read]
+    return [UNCLEAR if one in (None, "unread", "declined") else one for one in read]
 
 
 def _verdict(row: Row, read: int | str) -> str:
@@ -186,7 +199,7 @@ def _verdict(row: Row, read: int | str) -> str:
 
 
 def counts(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
-    """{kind: {n, right, wrong, unread}} of the rows that count.
+    """{kind: {n, right, wrong, unread, how}} of the rows that count; how: {way of reading: n} for `WAYS`.
 
     Where a language model read, too, also "model" with its right, wrong and unread, and "kappa" of both readings, None
     where undefined.
@@ -195,7 +208,7 @@ def counts(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
 
 
 def tables(results: Sequence[Result], model: str | None = None) -> str:
-    """The counts and shares by kind, by source and by model, for the terminal.
+    """The counts and shares by kind, by source and by model, and how the answers were read, for the terminal.
 
     model: the name of the language model that read, too; None where none did.
     """
@@ -210,10 +223,13 @@ def tables(results: Sequence[Result], model: str | None = None) -> str:
             kappa = [fraction(n["kappa"])] if model else []
             rows.append([label, f"{n['n']:,}", *(percent(of / n["n"]) for of in verdicts), *kappa])
         parts.append(table([name, *header], rows))
+    parts.append(_how_table(results))
     left_out = sum(not result.row.counted for result in results)
     parts.append(
         "right: as the person reads it; wrong: as another answer, or as one where the person finds none clear;\n"
-        f"unread: as none, where one is clear. Not counted: {left_out:,} answers that are {', '.join(LEFT_OUT)}."
+        "unread: as none, where one is clear. How it was read: from a letter, from an option's text or the words yes\n"
+        "and no, from sentences (prose); declined: the answer says that it cannot or will not tell.\n"
+        f"Not counted: {left_out:,} answers that are {', '.join(LEFT_OUT)}."
     )
     if model:
         parts[-1] += (
@@ -223,15 +239,30 @@ def tables(results: Sequence[Result], model: str | None = None) -> str:
     return "\n\n".join(parts)
 
 
+def _how_table(results: Sequence[Result]) -> str:
+    """How the answers of each kind were read, as shares."""
+    rows = []
+    for kind, found in _grouped(results, "kind").items():
+        how = _how(found)
+        rows.append([kind, f"{len(found):,}", *(percent(how[way] / len(found)) for way in WAYS)])
+    return table(["how it was read", "answers", *(f"{way} %" for way in WAYS)], rows)
+
+
+def _how(results: Sequence[Result]) -> dict[str, int]:
+    ways = Counter(of.evidence if of.outcome == ANSWERED else of.outcome for of in results)
+    return {way: ways[way] for way in WAYS}
+
+
 def write_failures(folder: Path, results: Sequence[Result]) -> None:
-    """Writes failures.jsonl: each answer that counts and is not read rightly, with what was read, and why."""
+    """Writes failures.jsonl: each answer that counts and is not read rightly, with what was read, and how."""
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / "failures.jsonl") as path, path.open("w", encoding="utf-8") as file:
-        for row, read, why, verdict, model_read in results:
-            if row.counted and verdict != "right":
-                shown = {**row._asdict(), "read": read, "why": why, "verdict": verdict}
-                shown |= {} if model_read is None else {"model_read": model_read}
-                del shown["counted"]
+        for result in results:
+            if result.row.counted and result.verdict != "right":
+                shown = {**result.row._asdict(), **result._asdict()}
+                del shown["row"], shown["counted"]
+                if result.model_read is None:
+                    del shown["model_read"]
                 file.write(json.dumps(shown, ensure_ascii=False) + "\n")
 
 
@@ -246,6 +277,7 @@ def _grouped(results: Sequence[Result], name: str) -> Mapping[str, list[Result]]
 
 def _counted(results: Sequence[Result]) -> dict[str, Any]:
     counted: dict[str, Any] = {"n": len(results), **_in_order(result.verdict for result in results)}
+    counted["how"] = _how(results)
     theirs = [(result.row, result.model_read) for result in results if result.model_read is not None]
     if not theirs:
         return counted

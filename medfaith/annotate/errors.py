@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Failure(NamedTuple):
-    """One wrong or unread answer with the image. case: its question; place: of the answer among the case's."""
+    """One wrong, declined or unread answer with the image.
+
+    case: its question; place: of the answer among the case's.
+    """
 
     case: Case
     place: int

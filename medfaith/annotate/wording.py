@@ -69,6 +69,7 @@ CATEGORIES = {  # as the file of answers has them -> what a person reads
     "reversal": "It denies a finding that is there (“No X”)",
     "negated": "It takes “No X”, although another option is the absent finding",
     "distractor": "It takes another wrong option",
+    "declined": "It says that it cannot or will not answer",
     "unread": "It cannot be read, or is not a choice",
     "reference": "The question or its right answer is doubtful",
 }
@@ -79,6 +80,7 @@ FIXES = {
 }
 ERRORS_TITLE = "Failed answers"
 ERRORS = """
-Each case is an answer of a model that is wrong, or that could not be read. Say what went wrong, and what could mend it.
+Each case is an answer of a model that is wrong, that declines to answer, or that could not be read. Say what went
+wrong, and what could mend it.
 The right answer comes from the labels of the data set, which may be wrong, too: say so then.
 """

@@ -31,21 +31,23 @@ class Shown(NamedTuple):
     """One model's answers to a benchmark as shown in one way, all of shape (n,) in the order of the rows asked.
 
     values: NaN of a row that was not asked so, or has no figure; right: whether it is right, NaN likewise; said: None.
+    outcomes: "answered", "declined" or "unread"; "" of a row that was not asked so, or whose answer is not in words.
     """
 
     values: np.ndarray
     right: np.ndarray
     said: Sequence[Hashable]
+    outcomes: np.ndarray
 
 
 class Audited(NamedTuple):
     """One model on one benchmark.
 
-    rows: the task and id of each; groups: of each its patient. shown: by control, and IMAGE. n_unread: answers with the
-    image that could not be read. reliance: on the image, place: on the place that is asked about; None without the
-    controls for it. mirage: of the right answers those that stay right without an image, and `without` which control
-    that is; unrelated: of the answers those that stay although another image has another right answer; grounding: of
-    the right answers those that are lost with the place that is asked about and kept without another place.
+    rows: the task and id of each; groups: of each its patient. shown: by control, and IMAGE. reliance: on the image,
+    place: on the place that is asked about; None without the controls for it. mirage: of the right answers those that
+    stay right without an image, and `without` which control that is; unrelated: of the answers those that stay although
+    another image has another right answer; grounding: of the right answers those that are lost with the place that is
+    asked about and kept without another place.
     """
 
     model: str
@@ -54,7 +56,6 @@ class Audited(NamedTuple):
     rows: Sequence[Key]
     groups: np.ndarray
     shown: Mapping[str, Shown]
-    n_unread: int
     reliance: Reliance | None
     place: Reliance | None
     without: str
@@ -62,9 +63,24 @@ class Audited(NamedTuple):
     unrelated: Share
     grounding: Share
 
+    def n_of(self, outcome: str, control: str = IMAGE, task: str | None = None) -> int:
+        """How many answers have an outcome of reading, under a control or with the image; of one task, or of all.
+
+        Only rows that have a figure count: of the perturbation tests those whose original is answered Yes.
+        """
+        shown = self.shown[control]
+        return int(np.sum(self._of(task) & ~np.isnan(shown.right) & (shown.outcomes == outcome)))
+
+    def n_ranked(self, control: str = IMAGE, task: str | None = None) -> int:
+        """How many rows have a figure that is right or wrong."""
+        return int(np.sum(self._of(task) & ~np.isnan(self.shown[control].right)))
+
+    def _of(self, task: str | None) -> np.ndarray:
+        return np.array([task is None or row[0] == task for row in self.rows])
+
     def under(self, control: str, task: str | None = None) -> Difference:
         """The score under a control beside that with the image, on the rows that have both; of one task, or of all."""
-        of = np.array([task is None or row[0] == task for row in self.rows])
+        of = self._of(task)
         before, after = self.shown[IMAGE].values[of], self.shown[control].values[of]
         return paired_difference(after, before, groups=self.groups[of], seed=SEED)
 
@@ -117,11 +133,9 @@ def _audited(model: str, benchmark: str, answers: Mapping[Task, Mapping[str, Ans
     of_place = {AT: shown[AT].values} if AT in shown and ELSEWHERE in shown else {}
     how = {"margin": margin, "groups": groups, "seed": SEED}
     without = next((control for control in BLIND if control in shown), "")
-    ranked = ~np.isnan(image.right)
-    n_unread = sum(said is None for said, counts in zip(image.said, ranked, strict=True) if counts)
     metrics = tuple(dict.fromkeys(of_task[IMAGE].metric for of_task in answers.values()))
     return Audited(
-        model, benchmark, metrics, rows, groups, shown, n_unread,
+        model, benchmark, metrics, rows, groups, shown,
         reliance(image.values, blind, **how) if blind else None,
         reliance(shown[ELSEWHERE].values, of_place, **how) if of_place else None,
         without,
@@ -134,6 +148,7 @@ def _audited(model: str, benchmark: str, answers: Mapping[Task, Mapping[str, Ans
 def _shown(control: str, answers: Mapping[Task, Mapping[str, Answers]], place: Mapping[Key, int]) -> Shown:
     values, right = np.full(len(place), np.nan), np.full(len(place), np.nan)
     said: list[Hashable] = [None] * len(place)
+    outcomes = np.full(len(place), "", dtype=object)
     for task, of_task in answers.items():
         if control in of_task:
             found = of_task[control]
@@ -141,9 +156,9 @@ def _shown(control: str, answers: Mapping[Task, Mapping[str, Answers]], place: M
             values[at] = found.values
             if found.metric not in UNRANKED:
                 right[at] = np.where(np.isnan(found.values), np.nan, found.values >= RIGHT)
-            for number, answer in zip(at, found.said, strict=True):
-                said[number] = answer
-    return Shown(values, right, said)
+            for number, answer, outcome in zip(at, found.said, found.outcomes, strict=True):
+                said[number], outcomes[number] = answer, outcome
+    return Shown(values, right, said, outcomes)
 
 
 def _mirage(image: Shown, without: Shown | None, groups: np.ndarray) -> Share:

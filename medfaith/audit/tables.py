@@ -7,13 +7,25 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.confidence.reliance import Reliance, Share, Verdict, verdicts
-from medfaith.report.tables import SEED, TITLES, Column, Table, count, paired_interval, percent, share_of, text
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.report.tables import (
+    OUTCOMES,
+    SEED,
+    TITLES,
+    Column,
+    Table,
+    count,
+    paired_interval,
+    percent,
+    share_of,
+    text,
+)
 from medfaith.tasks.controls import CONTROLS
 
 from .figures import Audited
 from .run import IMAGE
 
-MOST = 0.5  # the share of answers with the image that cannot be read, above which there is no verdict
+MOST = 0.5  # the share of unread and declined answers with the image above which there is no verdict
 _OF_IMAGE = {"uses": "yes", "no use": "no", "harmed": "to its harm", "open": "cannot be told"}
 _OF_PLACE = _OF_IMAGE | {"harmed": "on another place"}
 
@@ -35,15 +47,17 @@ def judge(found: Sequence[Audited]) -> list[Judged]:
     result = []
     for model in dict.fromkeys(one.model for one in found):
         own = [one for one in found if one.model == model]
-        image, place = ([None if _unread(one) else getattr(one, name) for one in own] for name in ("reliance", "place"))
+        image, place = (
+            [None if _unanswered(one) else getattr(one, name) for one in own] for name in ("reliance", "place")
+        )
         both = zip(own, _verdicts(image), _verdicts(place), strict=True)
         result += [Judged(*three) for three in both]
     return result
 
 
-def _unread(found: Audited) -> bool:
+def _unanswered(found: Audited) -> bool:
     """Whether there are too few answers for a verdict."""
-    return found.n_unread > MOST * len(found.rows)
+    return found.n_of(UNREAD) + found.n_of(DECLINED) > MOST * len(found.rows)
 
 
 def _verdicts(found: Sequence[Reliance | None]) -> list[Verdict]:
@@ -106,13 +120,18 @@ def details(one: Judged) -> Table:
         for control in controls:
             of = found.under(control, task)
             difference = [None] * 4 if control == IMAGE else [of.difference, of.low, of.high, of.n_differ]
-            rows.append([found.model, task or "all", control, of.n, of.n_nan, of.after, of.before, *difference])
+            scores = [of.n, of.n_nan, of.after, of.before, *difference]
+            counts = [found.n_of(outcome, control, task) for outcome in (UNREAD, DECLINED)]
+            n = found.n_ranked(control, task)
+            shares = [of_outcome / n if n else None for of_outcome in counts]
+            rows.append([found.model, task or "all", control, *scores, *shares, *counts])
     columns = [
         Column(None, ("model",)), Column(None, ("task",)),
         Column("Shown", ("control",), _shown), Column("Rows", ("n",), count),
         Column(None, ("n_without",)), Column("Score", ("score",), percent),
         Column("With the image", ("score_with_image",), percent),
-        Column("Difference [95%]", ("difference", "low", "high", "n_differ"), paired_interval),
+        Column("Difference [95%]", ("difference", "low", "high", "n_differ"), paired_interval), *OUTCOMES,
+        Column(None, ("n_unread",)), Column(None, ("n_declined",)),
     ]  # fmt: skip
     n_patients = len({*found.groups.tolist()})
     title = f"{one.title}: {count(len(found.rows))} rows of {count(n_patients)} groups, {' and '.join(found.metrics)}"
@@ -128,10 +147,14 @@ def in_words(one: Judged, margin: float) -> list[str]:
     """The shares with their counts, and the verdicts."""
     found = one.found
     lines = [
-        f"Unread: {share_of(found.n_unread, len(found.rows))} answers with the image; they count as wrong."
-        if found.n_unread
+        *(
+            f"{title}: {share_of(n, len(found.rows))} answers with the image; they count as wrong."
+            for title, outcome in (("Unread", UNREAD), ("Declined", DECLINED))
+            if (n := found.n_of(outcome))
+        ),
+        "There is no verdict: most answers are unread or declined. medfaith report shows some."
+        if _unanswered(found)
         else "",
-        "There is no verdict: most answers cannot be read. medfaith report shows some." if _unread(found) else "",
         _said("Mirage", f"right answers that stay right under {found.without}", found.mirage),
         _said("Unrelated image", "answers that stay although another image has another right answer", found.unrelated),
         _said(
@@ -185,6 +208,6 @@ def _notes(margin: float) -> list[str]:
         f"benchmarks. No: two one-sided tests find the difference to be within {points}, or not one of enough rows "
         "differs. Everything else cannot be told; the number of rows that would do finds a difference as large as the "
         "margin 4 times in 5.",
-        f"Where more than {100 * MOST:g}% of the answers with the image cannot be read, there is no verdict. "
+        f"Where more than {100 * MOST:g}% of the answers with the image are unread or declined, there is no verdict. "
         "A graded score counts as right from one half on. Attention (AUROC) is neither right nor wrong.",
     ]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED, UNREAD
 from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
 from medfaith.logs.lines import Logged
 from medfaith.report.contrabench_names import protocol_name
@@ -31,7 +32,8 @@ class Answers(NamedTuple):
     model: its name; variant: its telling arguments. task, metric: what is compared only with its like. how: how it was
     put, which has to be equal, too. ids: shape (n,). asked: of each row what was asked, which tells rows of one id
     apart. values: shape (n,), in [0, 1], 1 best, NaN where a row has none. said: what was read of each answer, None of
-    one that cannot be read. groups: of each row its patient, or else the study, the image or the video. about: of each
+    one that is unread or declined. outcomes: "answered", "declined" or "unread" of each answer, "" where no answer is
+    read in words. groups: of each row its patient, or else the study, the image or the video. about: of each
     row its findings, instruments or kinds. views: of each row those of its images, or "". decoding:
     what decodes the model's answers, or "".
     """
@@ -45,6 +47,7 @@ class Answers(NamedTuple):
     asked: Sequence[Hashable]
     values: np.ndarray
     said: Sequence[Hashable]
+    outcomes: Sequence[str]
     groups: Sequence[Hashable]
     about: Sequence[Collection[str]]
     views: Sequence[str]
@@ -79,16 +82,20 @@ def _contrabench(run: Run) -> Answers:
     said = [options[choice] if choice >= 0 else None for (_, options), choice in zip(asked, run.base, strict=True)]
     groups = [patient(study) for study in run.study]
     about = [[finding] for finding in run.finding]
-    return _answers(run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, groups, about)
+    return _answers(
+        run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, run.outcome.tolist(), groups, about
+    )
 
 
 def _heal(run: HealRun) -> Answers:
     """Of the perturbation tests the perturbed rows: without a Yes to its original, a row has no value."""
     ask, rows = run.setting.ask, run.rows
     if ask == "open":
-        said = [None if found.outcome == "unreadable" else found.labels for found in run.named]
+        outcomes = [found.outcome for found in run.named]
+        said = [found.labels if found.outcome == ANSWERED else None for found in run.named]
         metric, values = "F1 of a row", [_f1(labels, row.diseases) for labels, row in zip(said, rows, strict=True)]
     else:
+        outcomes = [ANSWERED if outcome in ("yes", "no") else outcome for outcome in run.said]
         said = [outcome if outcome in ("yes", "no") else None for outcome in run.said]
         if ask == "closed":
             metric, values = "accuracy", [answer == row.answer for answer, row in zip(said, rows, strict=True)]
@@ -96,17 +103,14 @@ def _heal(run: HealRun) -> Answers:
             metric = ask = ask.upper()
             perturbed = [n for n, row in enumerate(rows) if row.kind != ORIGINAL]
             changed = run.changed()
-            rows, said, values = (
-                [rows[n] for n in perturbed],
-                [said[n] for n in perturbed],
-                [changed[n] for n in perturbed],
-            )
+            rows, values = [rows[n] for n in perturbed], [changed[n] for n in perturbed]
+            said, outcomes = [said[n] for n in perturbed], [outcomes[n] for n in perturbed]
     split = run.setting.split
     name = f"HEAL-MedVQA {HEAL_SOURCES[run.setting.config]} {ask}" + (f" ({split})" if split != "test" else "")
     asked = [(row.question, row.answer, row.diseases) for row in rows]
     groups = [patient(row.image_id) for row in rows]
     about = [row.diseases or ["nothing"] for row in rows]
-    return _answers(run, name, metric, [row.id for row in rows], asked, values, said, groups, about)
+    return _answers(run, name, metric, [row.id for row in rows], asked, values, said, outcomes, groups, about)
 
 
 def _surgx(run: SurgXRun) -> Answers:
@@ -116,8 +120,9 @@ def _surgx(run: SurgXRun) -> Answers:
         metric, values = "triplets found", [_found(row.predicted, row.gold) for row in run.rows]
     name = f"{SURGX_SOURCES[run.setting.source]} {run.setting.ask}"
     said = [None if row.predicted is None else frozenset(row.predicted) for row in run.rows]
+    outcomes = [DECLINED if row.declined else UNREAD if row.predicted is None else ANSWERED for row in run.rows]
     gold, ids = [row.gold for row in run.rows], [row.id for row in run.rows]
-    return _answers(run, name, metric, ids, gold, values, said, run.videos, gold)
+    return _answers(run, name, metric, ids, gold, values, said, outcomes, run.videos, gold)
 
 
 def _wrong_lung(run: WrongLungRun) -> Answers:
@@ -128,12 +133,12 @@ def _wrong_lung(run: WrongLungRun) -> Answers:
     name = f"That's the Wrong Lung! {run.setting.config}"
     about = [[subset for subset, is_in in row["subsets"].items() if is_in] for row in rows]
     ids, groups = ([row[column] for row in rows] for column in ("id", "cluster"))
-    return _answers(run, name, "AUROC", ids, asked, values, [None] * len(rows), groups, about)
+    return _answers(run, name, "AUROC", ids, asked, values, [None] * len(rows), [""] * len(rows), groups, about)
 
 
 def _answers(
     run: Logged, task: str, metric: str, ids: Sequence[str], asked: Sequence[Hashable], values: Any,
-    said: Sequence[Hashable], groups: Sequence[Hashable], about: Sequence[Collection[str]],
+    said: Sequence[Hashable], outcomes: Sequence[str], groups: Sequence[Hashable], about: Sequence[Collection[str]],
 ) -> Answers:  # fmt: skip
     setting = {name: str(value) for name, value in run.setting._asdict().items()}
     variant = setting.pop("variant", "")
@@ -141,13 +146,13 @@ def _answers(
     views = [run.source.views.get(row_id, "") for row_id in ids]
     values = np.array(values, dtype=float)  # None becomes NaN
     return Answers(
-        run.model_name, variant, task, metric, how, ids, asked, values, said, groups, about, views,
+        run.model_name, variant, task, metric, how, ids, asked, values, said, outcomes, groups, about, views,
         run.source.decoding,
     )  # fmt: skip
 
 
 def _f1(said: Collection[str] | None, gold: Collection[str]) -> float:
-    """Of one row: 1 where nothing is there and nothing is named, 0 of an answer that could not be read."""
+    """Of one row: 1 where nothing is there and nothing is named, 0 of an answer that is unread or declined."""
     if said is None:
         return 0.0
     total = len({*said}) + len({*gold})

@@ -55,7 +55,8 @@ class SampleFile(NamedTuple):
     rows: ids of the rows that count; None: all.
     n_images_missing: images of the rows that the model was not given, as far as the results say.
     n_unanswered: rows without an answer, as far as their lines say, which only those of servers do.
-    n_cut: rows whose answer is longer than what is read of it (`reading.reasoning.LIMIT`).
+    n_cut: rows whose answer was cut at the limit of tokens, as far as their lines say. n_too_long: rows whose answer is
+    longer than what is read of it (`reading.reasoning.LIMIT`).
     views: row id -> the views of its images, as far as its line says.
     work: of the run, as far as the results say, which only those of medfaith's models with weights do.
     """
@@ -74,6 +75,7 @@ class SampleFile(NamedTuple):
     n_images_missing: int = 0
     n_unanswered: int = 0
     n_cut: int = 0
+    n_too_long: int = 0
     views: Mapping[str, str] = MappingProxyType({})
     decoding: str = ""
     work: Work | None = None

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from medfaith.evaluate_metrics.reading.reasoning import LIMIT, is_cut
+from medfaith.evaluate_metrics.reading import reasoning
 from medfaith.loaders import limits
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.outcomes import OUTCOME, UNANSWERED
+from medfaith.tasks.outcomes import OUTCOME, UNANSWERED, is_cut
 from medfaith.tasks.scoring import VIEWS
 
 from .files import SampleFile
@@ -82,6 +82,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
     left_out: set[str] = set()
     unanswered: dict[Any, set[str]] = {}  # each filter repeats a row
     cut: dict[Any, set[str]] = {}
+    too_long: dict[Any, set[str]] = {}
     views: dict[Any, dict[str, str]] = {}
     try:
         limits.require_file(file.path)
@@ -105,8 +106,10 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
                     views.setdefault(setting, {})[sample["doc"]["id"]] = sys.intern(str(shown))
                 if sample["doc"].get(OUTCOME) == UNANSWERED:
                     unanswered.setdefault(setting, set()).add(sample["doc"]["id"])
-                if len(line) > LIMIT and is_cut(response):
+                if is_cut(sample["doc"]):
                     cut.setdefault(setting, set()).add(sample["doc"]["id"])
+                if len(line) > reasoning.LIMIT and reasoning.is_cut(response):
+                    too_long.setdefault(setting, set()).add(sample["doc"]["id"])
             except SampleError as error:
                 raise _broken(file.path, number, error.found, column=error.column) from error
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -121,6 +124,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
         setting: file._replace(
             n_unanswered=len(unanswered.get(setting, ())),
             n_cut=len(cut.get(setting, ())),
+            n_too_long=len(too_long.get(setting, ())),
             views=views.get(setting, {}),
         )
         for setting in settings

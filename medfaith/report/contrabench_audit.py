@@ -13,8 +13,9 @@ from medfaith.annotate.wording import CATEGORIES, FIXES
 from .tables import Column, Table, count, interval
 
 _NOTE = (
-    "Failed answers, drawn by chance among the wrong and the unread ones with the image; each judgement counts, also "
-    "of two people on one answer. 95% intervals: Wilson's. The paper's own categories stand in its figure alone."
+    "Failed answers, drawn by chance among the wrong, the declined and the unread ones with the image; each judgement "
+    "counts, also of two people on one answer. 95% intervals: Wilson's. The paper's own categories stand in its figure "
+    "alone."
 )
 
 

@@ -42,10 +42,9 @@ def _cases(run: Run) -> Iterator[tuple[int, list]]:
         return
     verified = run.choice["m1"]
     right, right_after = run.base == run.answer, verified == run.answer
-    chose_negated = (run.negated >= 0) & (run.base == run.negated)
     kinds = {
         "repair": ~right & right_after,
-        "residual": chose_negated & ~right & ~right_after,
+        "residual": run.chose_negated() & ~right & ~right_after,
         "worsened": right & ~right_after,
     }
     for kind, holds in kinds.items():

@@ -17,7 +17,21 @@ from .contrabench_names import (
     protocol_place,
 )
 from .contrabench_runs import Run, n_errors, pooled
-from .tables import MODEL, PROMPT, PROTOCOL, SIZE, UNREAD, Column, Table, change, count, percent, points
+from .tables import (
+    MODEL,
+    OUTCOMES,
+    PROMPT,
+    PROTOCOL,
+    SIZE,
+    Column,
+    Table,
+    change,
+    count,
+    outcome_shares,
+    outcomes_of,
+    percent,
+    points,
+)
 
 MATRIX = ("chexpert_presence", "chexpert_absence", "openi_report_absence")
 
@@ -43,7 +57,7 @@ def _matrix(runs: Sequence[Run]) -> Table:
         first = next(iter(of_protocol.values()))
         row = [first.model_name, base_name(first.setting)]
         for protocol in protocols:
-            row += _base_and_verified(of_protocol[protocol]) if protocol in of_protocol else [None] * 8
+            row += _base_and_verified(of_protocol[protocol]) if protocol in of_protocol else [None] * 9
         rows.append(row)
     notes = [
         "Base is the model's own output under the prompt, Verified the same output after QCCV-Neg (filter m1). Errors "
@@ -64,7 +78,7 @@ def _matrix_columns(protocol: str, sizes: set[tuple[int, int]]) -> list[Column]:
         Column("Verified", (f"{protocol}_verified_accuracy",), percent),
         Column("Δ pp", (f"{protocol}_delta",), points),
         Column("Errors", (f"{protocol}_base_errors", f"{protocol}_verified_errors"), change),
-        Column("Unread %", (f"{protocol}_parse_failure_rate",), percent),
+        *outcomes_of(protocol),
     ]
 
 
@@ -78,7 +92,7 @@ def _base_and_verified(run: Run) -> list:
         scores["accuracy_delta"],
         n_errors(scores),
         n_errors(scores, "_verified"),
-        scores["parse_failure_rate"],
+        *outcome_shares(scores),
     ]
 
 
@@ -103,14 +117,14 @@ def _scale(runs: Sequence[Run]) -> Table:
                 n_errors(scores),
                 n_errors(scores, "_verified"),
                 n_errors(scores) / (scores["n_presence"] + scores["n_absence"] or float("nan")),
-                scores["parse_failure_rate"],
+                *outcome_shares(scores),
             ]
         )
     columns = [
         PROTOCOL, MODEL, PROMPT, SIZE,
         Column("B0", ("base_accuracy",), percent), Column("M1", ("verified_accuracy",), percent),
         Column("“No X”/Contrad. B0 → M1", ("base_errors", "verified_errors"), change),
-        Column("Rate", ("base_error_rate",), percent), UNREAD,
+        Column("Rate", ("base_error_rate",), percent), *OUTCOMES,
     ]  # fmt: skip
     return Table("table_10_scale", "Table 10: scale replication on the CheXpert training split", columns, rows)
 
@@ -129,26 +143,27 @@ def _audit(runs: Sequence[Run]) -> list[Table]:
             upper.append(
                 [*name, split, run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"],
                  scores["n_wrong_with_negated"], scores["n_wrong_with_negated_verified"],
-                 scores["n_repairable_reversals"] if split == "Presence" else None, scores["parse_failure_rate"]]
+                 scores["n_repairable_reversals"] if split == "Presence" else None, *outcome_shares(scores)]
             )  # fmt: skip
             if split == "Presence":
                 lower.append(
                     [*name, run.n, run.n_data, scores["accuracy"], scores["n_wrong_with_negated"], scores["n_wrong"],
-                     scores["wrong_with_negated_rate"], scores["parse_failure_rate"]]
+                     scores["wrong_with_negated_rate"], *outcome_shares(scores)]
                 )  # fmt: skip
     upper_columns = [
         MODEL, PROMPT, Column("Split", ("split",)), SIZE,
         B0_ACCURACY, M1_ACCURACY,
         Column("Wrong with “No X” B0 → M1", ("base_wrong_with_negated", "verified_wrong_with_negated"), change),
-        Column("Repairable", ("repairable_reversals",), count), UNREAD,
+        Column("Repairable", ("repairable_reversals",), count), *OUTCOMES,
     ]  # fmt: skip
     lower_columns = [
         MODEL, PROMPT, SIZE,
         B0_ACCURACY, Column("Wrong “No X”", ("wrong_with_negated",), count),
-        Column("Wrong", ("wrong",), count), Column("Rate %", ("wrong_with_negated_rate",), percent), UNREAD,
+        Column("Wrong", ("wrong",), count), Column("Rate %", ("wrong_with_negated_rate",), percent), *OUTCOMES,
     ]  # fmt: skip
     notes = [
-        "Wrong with “No X” counts all wrong answers that are the negated option; repairable reversals are those on the "
+        "Wrong with “No X” counts all wrong answers that are the negated option and were read from a letter or an "
+        "option's text; repairable reversals are those on the "
         "presence side that QCCV-Neg maps to the one positive counterpart (section 3.1)."
     ]
     title = "Table 11: retrospective OpenI CheXStruct audit"
@@ -172,11 +187,11 @@ def _audit_by_finding(runs: Sequence[Run]) -> Table:
             rows.append(
                 [run.model_name, base_name(run.setting), protocol_name(run), finding.capitalize(), scores["n"],
                  scores["accuracy"], scores["accuracy_verified"], n_errors(scores), n_errors(scores, "_verified"),
-                 scores["parse_failure_rate"]]
+                 *outcome_shares(scores)]
             )  # fmt: skip
     columns = [
         MODEL, PROMPT, PROTOCOL, Column("Finding", ("finding",)), Column("n", ("n",), count), B0_ACCURACY, M1_ACCURACY,
-        Column("Errors B0 → M1", ("base_errors", "verified_errors"), change), UNREAD,
+        Column("Errors B0 → M1", ("base_errors", "verified_errors"), change), *OUTCOMES,
     ]  # fmt: skip
     notes = [
         "Errors are dangerous “No X” reversals on the presence side and contradictions on the absence side. The paper "
@@ -192,10 +207,10 @@ def _reversals_by_finding(runs: Sequence[Run]) -> Table:
     for run in runs:
         rates = [run.scores(rows=run.finding == finding)["reversal_rate"] for finding in findings]
         name = [run.model_name, base_name(run.setting), run.n, run.n_data]
-        rows.append([*name, *rates, run.scores()["parse_failure_rate"]])
+        rows.append([*name, *rates, *outcome_shares(run.scores())])
     columns = [
         MODEL, PROMPT, SIZE,
-        *(Column(finding.capitalize(), (finding.replace(" ", "_"),), percent) for finding in findings), UNREAD,
+        *(Column(finding.capitalize(), (finding.replace(" ", "_"),), percent) for finding in findings), *OUTCOMES,
     ]  # fmt: skip
     title = "Table 14: direct-presence reversal rates by finding"
     return Table("table_14_reversals_by_finding", title, columns, rows)
@@ -209,7 +224,7 @@ def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
     rows = []
     for finding, scores in sorted(by_finding.items(), key=lambda item: (-max(s["n"] for s in item[1]), item[0])):
         rates = [s["contradiction_rate"] for s in scores]
-        sizes, unread = [s["n"] for s in scores], [s["parse_failure_rate"] for s in scores]
+        sizes, shares = [s["n"] for s in scores], [outcome_shares(s) for s in scores]
         rows.append(
             [
                 finding.capitalize(),
@@ -219,7 +234,7 @@ def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
                 np.mean(rates),
                 min(rates),
                 max(rates),
-                np.mean(unread),
+                *np.mean(shares, axis=0),
             ]
         )
     columns = [
@@ -228,7 +243,7 @@ def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
         Column("Variants", ("n_variants",), count),
         Column("Mean rate", ("mean_contradiction_rate",), percent),
         Column("Min", ("min_contradiction_rate",), percent), Column("Max", ("max_contradiction_rate",), percent),
-        Column("Mean unread %", ("mean_parse_failure_rate",), percent),
+        *outcomes_of("mean", "Mean"),
     ]  # fmt: skip
     notes = ["A variant is a model under a prompt."]
     title = "Table 15: CheXpert absence contradiction rates by finding, over all variants"
@@ -254,7 +269,7 @@ def _control(runs: Sequence[Run]) -> Table:
             [run.model_name, base_name(run.setting), protocol_name(run), len(in_direct), control.n_data,
              with_negated["accuracy"], without["accuracy"], without["accuracy"] - with_negated["accuracy"],
              with_negated["n_reversals"], with_negated["reversal_rate"],
-             with_negated["parse_failure_rate"], without["parse_failure_rate"]]
+             *outcome_shares(with_negated), *outcome_shares(without)]
         )  # fmt: skip
     columns = [
         MODEL, PROMPT, PROTOCOL, SIZE,
@@ -262,8 +277,7 @@ def _control(runs: Sequence[Run]) -> Table:
         Column("Control acc.", ("control_accuracy",), percent), DELTA,
         Column("Direct “No X”", ("direct_reversals",), count),
         Column("Direct “No X” rate", ("direct_reversal_rate",), percent),
-        Column("Direct unread %", ("direct_parse_failure_rate",), percent),
-        Column("Control unread %", ("control_parse_failure_rate",), percent),
+        *outcomes_of("direct", "Direct"), *outcomes_of("control", "Control"),
     ]  # fmt: skip
     notes = ["Both accuracies are over the questions that stand in both protocols, paired by study and finding."]
     return Table("table_16_control", "Table 16: matched positive-only control", columns, rows, notes)

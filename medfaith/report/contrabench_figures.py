@@ -16,6 +16,7 @@ import numpy as np
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity.option_scores import polarity_gap, subsets
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 
 from .contrabench_confidence import figure_confidence
 from .contrabench_names import base_name, external, protocol_name, protocol_place
@@ -33,7 +34,9 @@ _R = TypeVar("_R", bound=Run)
 ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "right": {"facecolor": "#009e73"},
     "wrong: “No X”": {"facecolor": "#d55e00"},
+    "wrong: “No X”, read from sentences": {"facecolor": "#d55e00", "hatch": "..."},
     "wrong: another option": {"facecolor": "#bbbbbb"},
+    "declined": {"facecolor": "#eeeeee", "hatch": "xx"},
     "not read": {"facecolor": "white", "hatch": "///"},
 }
 SUBSETS: Mapping[str, Mapping[str, Any]] = {  # of Appendix A.3
@@ -145,9 +148,10 @@ def _studies(run: Run) -> np.ndarray:
 
 def answers(run: Run) -> dict[str, float]:
     """The share of each kind of ANSWERS, of all questions asked."""
-    right, unread = run.base == run.answer, run.base < 0
-    negated = ~right & ~unread & (run.base == run.negated)
-    found = (right, negated, ~right & ~unread & ~negated, unread)
+    right, declined, unread = run.base == run.answer, run.outcome == DECLINED, run.outcome == UNREAD
+    negated, from_prose = run.errors(), run.errors(from_prose=True)
+    other = ~(right | declined | unread | negated | from_prose)
+    found = (right, negated, from_prose, other, declined, unread)
     return {name: float(mask.mean()) for name, mask in zip(ANSWERS, found, strict=True)}
 
 

@@ -12,16 +12,17 @@ from .contrabench_names import base_name, external, protocol_name
 from .contrabench_runs import Run, n_errors
 from .tables import (
     MODEL,
+    OUTCOMES,
     PROMPT,
     PROTOCOL,
     SEED,
     SIZE,
-    UNREAD,
     Column,
     Table,
     change_interval,
     count,
     interval,
+    outcome_shares,
     p_value,
     percent,
     points,
@@ -42,12 +43,11 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
         if np.isnan(n_errors(scores)) or np.isnan(scores["accuracy_delta"]):
             continue
         before, after = run.correct(), run.correct("m1")
-        negated = (run.negated >= 0) & (run.base == run.negated)
         studies = np.unique(run.study, return_inverse=True)[1]
         whole = bootstrap_mean(after - before, seed=SEED), bootstrap_mean(after - before, groups=studies, seed=SEED)
         tests = [permutation_test(after, before, groups=groups, seed=SEED).p_value for groups in (None, studies)]
         name = [run.model_name, base_name(run.setting), protocol_name(run), run.n, run.n_data]
-        of_count = bootstrap_mean(negated.astype(float), seed=SEED)
+        of_count = bootstrap_mean(run.errors().astype(float), seed=SEED)
         by_example.append(
             [
                 *name,
@@ -58,12 +58,12 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
                 run.n * of_count.high,
                 n_errors(scores, "_verified"),
                 tests[0],
-                scores["parse_failure_rate"],
+                *outcome_shares(scores),
             ]
         )
         by_study.append(
             [*name, whole[1].n_groups, scores["accuracy_delta"], *whole[0][1:3], tests[0], *whole[1][1:3], tests[1],
-              scores["parse_failure_rate"]]
+              *outcome_shares(scores)]
         )  # fmt: skip
     return [_table_4(by_example), _table_3(by_study)] if by_example else []
 
@@ -75,7 +75,7 @@ def _table_4(rows: list[list]) -> Table:
         Column("M1 Acc. [95% CI]", ("verified_accuracy", "verified_low", "verified_high"), interval),
         Column("Errors B0 [95% CI] → M1",
                ("base_errors", "errors_low", "errors_high", "verified_errors"), change_interval),
-        Column("Perm. p", ("p_value",), p_value), UNREAD,
+        Column("Perm. p", ("p_value",), p_value), *OUTCOMES,
     ]  # fmt: skip
     notes = [f"Percentile bootstrap over examples, 2,000 resamples, seed {SEED}. B0 stands for the output under the "
              "prompt named. The paper reports the presence protocols as point estimates.", _P_NOTE]  # fmt: skip
@@ -90,7 +90,7 @@ def _table_3(rows: list[list]) -> Table:
         Column("Example low", ("example_low",), percent), Column("high", ("example_high",), percent),
         Column("p", ("example_p",), p_value),
         Column("Study low", ("study_low",), percent), Column("high", ("study_high",), percent),
-        Column("p", ("study_p",), p_value), UNREAD,
+        Column("p", ("study_p",), p_value), *OUTCOMES,
     ]  # fmt: skip
     notes = ["95% intervals of the accuracy gain from B0 to M1, in percentage points: resampling examples, and whole "
              "studies with all their records.", _P_NOTE]  # fmt: skip
@@ -105,13 +105,13 @@ def internal_intervals(named: Sequence[tuple[str, Run]]) -> Table:
         test = permutation_test(after, before, seed=SEED)
         rows.append(
             [name, run.model_name, base_name(run.setting), run.n, run.n_data,
-             *(value for part in parts for value in part), test.p_value, run.scores()["parse_failure_rate"]]
+             *(value for part in parts for value in part), test.p_value, *outcome_shares(run.scores())]
         )  # fmt: skip
     columns = [
         Column("Setting", ("setting",)), MODEL, PROMPT, SIZE,
         Column("B0 Acc. [95% CI]", ("base_accuracy", "base_low", "base_high"), interval),
         Column("M1 Acc. [95% CI]", ("verified_accuracy", "verified_low", "verified_high"), interval),
         Column("Δ pp [95% CI]", ("delta", "delta_low", "delta_high"), points_interval),
-        Column("Perm. p", ("p_value",), p_value), UNREAD,
+        Column("Perm. p", ("p_value",), p_value), *OUTCOMES,
     ]  # fmt: skip
     return Table("table_05_internal_intervals", "Table 5: internal bootstrap intervals", columns, rows, [_P_NOTE])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED, UNREAD
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, SampleError, has_columns, logged, read_lines
@@ -32,10 +33,24 @@ def read_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes:
     return read_lines(file, Lines, progress)
 
 
+# Logs of earlier versions know other outcomes, and neither a reason nor what an answer was read from. Their evidence
+# is "", which is not known: polarity errors among these answers count as read from a letter or an option's text.
+_EARLIER_OUTCOMES = {
+    "parsed": (ANSWERED, ""),
+    "none": (UNREAD, "none"),
+    "ambiguous": (UNREAD, "ambiguous"),
+    "out_of_range": (UNREAD, "out_of_range"),
+}
+
+
 class Reading(NamedTuple):
+    """What a filter handed on. outcome, unread_reason, evidence: see `reading.outcome`; reason: the verifier's."""
+
     choice: int
     before: int
     outcome: str
+    unread_reason: str
+    evidence: str
     reason: str
 
 
@@ -117,6 +132,8 @@ class Lines:
             polarity=polarity,
             cue=cue,
             outcome=np.array([reading.outcome for reading in said], dtype=object),
+            unread_reason=np.array([reading.unread_reason for reading in said], dtype=object),
+            evidence=np.array([reading.evidence for reading in said], dtype=object),
             answer=answer,
             negated=negated,
             counterpart=counterpart,
@@ -148,10 +165,13 @@ def _reading(text: str, n_options: int) -> Reading:
     try:
         read = json.loads(text)
         choice, before = (-1 if read[key] is None else read[key] for key in ("choice", "before"))
-        outcome, reason = sys.intern(read["outcome"]), sys.intern(read["verifier"])
+        outcome, unread_reason = _EARLIER_OUTCOMES.get(read["outcome"], (read["outcome"], read.get("reason", "")))
+        words = [sys.intern(word) for word in (outcome, unread_reason, read.get("evidence", ""), read["verifier"])]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SampleError("filtered_resps", f"{text!r:.100} is not what a filter of ours writes") from error
     for index in (choice, before):
         if type(index) is not int or not -1 <= index < n_options:
             raise SampleError("filtered_resps", f"{index!r} is no index into the {n_options} options")
-    return Reading(choice, before, outcome, reason)
+    if words[0] not in (ANSWERED, DECLINED, UNREAD):
+        raise SampleError("filtered_resps", f"{words[0]!r:.100} is no outcome of reading an answer")
+    return Reading(choice, before, *words)

@@ -27,6 +27,7 @@ from medfaith.evaluate_metrics.polarity.option_scores import (
     state_similarity,
     subsets,
 )
+from medfaith.evaluate_metrics.reading.outcome import ANSWERED, UNREAD
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import SampleError, read_lines
@@ -76,7 +77,7 @@ class _ScoreLines(Lines):
         doc = sample["doc"]
         self.scores[place], self.difference[place] = split_scores(doc, _values(sample["filtered_resps"], doc))
         best = int(predicted([self.scores[place]])[0])
-        read[place] = Reading(best, best, "parsed" if best >= 0 else "unparsed", "not_applied")
+        read[place] = Reading(best, best, *((ANSWERED, "") if best >= 0 else (UNREAD, "none")), "", "not_applied")
 
     def run(self, setting: Setting, file: SampleFile, *, single: bool) -> ScoredRun:
         run = super().run(setting, file, single=single)

@@ -9,15 +9,24 @@ import numpy as np
 
 from .contrabench_intervals import internal_intervals
 from .contrabench_names import B0_ACCURACY, DELTA, M1_ACCURACY, REPAIRS, base_name, in_order
-from .contrabench_runs import Run, pooled
-from .tables import MODEL, PROMPT, SIZE, UNREAD, Column, Table, change, count, percent, points
+from .contrabench_runs import Run, n_errors, pooled
+from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, change, count, outcome_shares, percent, points
 
 _SEEDED = re.compile(r"(?P<slice>.+)_s(?P<number>\d+)")
 _SEEDS = {"1": "20260326", "2": "20260327", "3": "20260328"}  # of the three 10k samples (Table 8)
 _ABLATIONS = ("y0", "m2")  # confidence fallback and location scaffold (section 4), where a run has such filters
 _SETTING = Column("Setting", ("setting",))
 _EXPLICIT = Column("Explicit-neg. Δ pp", ("explicit_negation_delta",), points)
-_CONTRADICTIONS = Column("Contradictions", ("base_contradictions", "verified_contradictions"), change)
+_CONTRADICTIONS = (
+    Column("Contradictions", ("base_contradictions", "verified_contradictions"), change),
+    Column("“No X” chosen", ("base_negated_chosen", "verified_negated_chosen"), change),
+)
+_CONTRADICTIONS_NOTE = (
+    "Contradictions: of the questions with a negation cue, wrong answers that are the negated option (reversals where "
+    "the question asks what is present). “No X” chosen: the negated option was chosen, right or wrong. The paper "
+    "prints the latter under the name contradictions: its 17, 24 and 51 equal the changed predictions, of which 1, 2 "
+    "and 1 were right before."
+)
 
 
 def internal_tables(runs: Sequence[Run]) -> list[Table]:
@@ -59,13 +68,12 @@ def _explicit_delta(run: Run, after: str = "m1") -> float:
 
 
 def _contradictions(run: Run, after: str = "m1") -> list[float]:
-    """How often the negated option was chosen on explicit-negation questions, before and after; NaN if not run.
-
-    Right answers count too: the paper's one worsened case, "least likely present", is among its contradictions.
-    """
-    asked = (run.cue != "") & (run.negated >= 0)
-    before = int(np.sum(asked & (run.base == run.negated)))
-    return [before, int(np.sum(asked & (run.choice[after] == run.negated))) if after in run.choice else float("nan")]
+    """The values of `_CONTRADICTIONS` on explicit-negation questions, before and after; NaN if not run."""
+    asked = run.cue != ""
+    scores = run.scores(after, rows=asked)
+    before = int(np.sum(asked & run.chose_negated()))
+    chosen = int(np.sum(asked & run.chose_negated(after))) if after in run.choice else float("nan")
+    return [n_errors(scores), n_errors(scores, "_verified"), before, chosen]
 
 
 def _sparsity(named: Sequence[tuple[str, Run]]) -> Table:
@@ -77,16 +85,17 @@ def _sparsity(named: Sequence[tuple[str, Run]]) -> Table:
              scores["accuracy"], scores["accuracy_verified"], scores["accuracy_delta"],
              scores["n_changed"], scores["n_improved"], scores["n_worsened"],
              _explicit_delta(run), int(np.sum(run.cue != "")), scores["coverage"],
-             *_contradictions(run), scores["parse_failure_rate"]]
+             *_contradictions(run), *outcome_shares(scores)]
         )  # fmt: skip
     columns = [
         _SETTING, MODEL, PROMPT, SIZE,
         B0_ACCURACY, M1_ACCURACY, DELTA, *REPAIRS,
         _EXPLICIT, Column("Explicit-neg. n", ("n_explicit_negation",), count),
-        Column("Cov. %", ("coverage",), percent), _CONTRADICTIONS, UNREAD,
+        Column("Cov. %", ("coverage",), percent), *_CONTRADICTIONS, *OUTCOMES,
     ]  # fmt: skip
     notes = [
-        "Explicit negation: questions with a negation cue. Contradictions: the negated option chosen on one of them."
+        "Explicit negation: questions with a negation cue.",
+        _CONTRADICTIONS_NOTE,
     ]
     return Table("table_06_internal", "Table 6: internal ReXVQA results", columns, rows, notes)
 
@@ -100,13 +109,13 @@ def _ablations(named: Sequence[tuple[str, Run]]) -> Table:
                 [name, run.model_name, variant.upper(), run.n, run.n_data, scores["accuracy_verified"],
                  scores["accuracy_delta"], scores["n_changed"], scores["n_improved"], scores["n_worsened"],
                  _explicit_delta(run, variant), *_contradictions(run, variant),
-                 scores["parse_failure_rate"]]
+                 *outcome_shares(scores)]
             )  # fmt: skip
     columns = [
         _SETTING, MODEL, Column("Variant", ("variant",)), SIZE, Column("Acc.", ("accuracy",), percent),
-        DELTA, *REPAIRS, _EXPLICIT, _CONTRADICTIONS, UNREAD,
+        DELTA, *REPAIRS, _EXPLICIT, *_CONTRADICTIONS, *OUTCOMES,
     ]  # fmt: skip
-    return Table("table_07_ablations", "Table 7: internal ablations Y0 and M2", columns, rows)
+    return Table("table_07_ablations", "Table 7: internal ablations Y0 and M2", columns, rows, [_CONTRADICTIONS_NOTE])
 
 
 def _seeds(slices: Sequence[Run]) -> Table:
@@ -119,10 +128,10 @@ def _seeds(slices: Sequence[Run]) -> Table:
         rows.append(
             [_SEEDS.get(match["number"], f"s{match['number']}"), run.model_name, base_name(run.setting),
              run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"], scores["accuracy_delta"],
-             *_contradictions(run), scores["parse_failure_rate"]]
+             *_contradictions(run), *outcome_shares(scores)]
         )  # fmt: skip
     columns = [
         Column("Seed", ("seed",)), MODEL, PROMPT, SIZE,
-        B0_ACCURACY, M1_ACCURACY, DELTA, _CONTRADICTIONS, UNREAD,
+        B0_ACCURACY, M1_ACCURACY, DELTA, *_CONTRADICTIONS, *OUTCOMES,
     ]  # fmt: skip
-    return Table("table_08_seeds", "Table 8: seeded ReXVQA samples", columns, rows)
+    return Table("table_08_seeds", "Table 8: seeded ReXVQA samples", columns, rows, [_CONTRADICTIONS_NOTE])

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from medfaith.evaluate_metrics.polarity.errors import ASKED, chose_negated, is_error, is_from_prose
 from medfaith.evaluate_metrics.polarity.score import Samples, polarity_scores
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.logs.lines import Logged
 
 _PROMPTS = ("b0", "cot", "instruct", "3shot", "3shot_images", "packet")
 ORIGINAL = "original"  # the layout that puts the target first
 _PUBLISHED = {"negation_form": {"canonical_no", "none", ""}, "question_form": {"original", ""}}
-_TEXTS = ("id", "study", "finding", "polarity", "cue", "outcome")
+_TEXTS = ("id", "study", "finding", "polarity", "cue", "outcome", "unread_reason", "evidence")
 _INDICES = ("answer", "negated", "counterpart", "base")
 _AFTER = {"accuracy_delta", "n_changed", "coverage", "n_improved", "n_worsened", "n_repairable_reversals"}
 _ALL = slice(None)
@@ -49,9 +51,10 @@ class Setting(NamedTuple):
 class Run(Logged):
     """One model's answers in one setting, ordered by question id. Arrays have shape (n,).
 
-    id, study, finding, polarity, cue, outcome: strings (dtype object). answer, negated, counterpart: option indices, -1
-    for none. wording: index into `wordings`, the distinct (question, options). base: the option that the model chose,
-    -1 where nothing could be read. choice and reason: by filter, the option after it and the verifier's reason.
+    id, study, finding, polarity, cue, outcome, unread_reason, evidence: strings (dtype object); the last three say how
+    reading went (`reading.outcome`). answer, negated, counterpart: option indices, -1 for none. wording: index into
+    `wordings`, the distinct (question, options). base: the option that the model chose, -1 where none was read. choice
+    and reason: by filter, the option after it and the verifier's reason.
     """
 
     setting: Setting
@@ -61,6 +64,8 @@ class Run(Logged):
     polarity: np.ndarray
     cue: np.ndarray
     outcome: np.ndarray
+    unread_reason: np.ndarray
+    evidence: np.ndarray
     answer: np.ndarray
     negated: np.ndarray
     counterpart: np.ndarray
@@ -77,7 +82,12 @@ class Run(Logged):
     @property
     def unread(self) -> list[str]:
         """The ids of the questions whose answers could not be read."""
-        return list(self.id[self.base < 0])
+        return list(self.id[self.outcome == UNREAD])
+
+    @property
+    def declined(self) -> list[str]:
+        """The ids of the questions that the model declined to answer."""
+        return list(self.id[self.outcome == DECLINED])
 
     @property
     def variant(self) -> tuple:
@@ -95,6 +105,8 @@ class Run(Logged):
             counterpart=self.counterpart[rows],
             polarity=self.polarity[rows],
             outcome=self.outcome[rows],
+            reason=self.unread_reason[rows],
+            evidence=self.evidence[rows],
             finding=self.finding[rows],
         )
         scores = polarity_scores(samples)
@@ -113,9 +125,22 @@ class Run(Logged):
             return np.full(self.n, np.nan)
         return ((self.base if after is None else self.choice[after]) == self.answer).astype(float)
 
+    def errors(self, *, from_prose: bool = False) -> np.ndarray:
+        """Mask of shape (n,) of the polarity errors that were read from a letter or an option's text, or from prose."""
+        asked = {"polarity": self.polarity, "negated": self.negated, "answer": self.answer}
+        of_any_kind = np.any([is_error(kind, self.base, **asked) for kind in ASKED], axis=0)
+        return of_any_kind & (is_from_prose(self.evidence) == from_prose)
+
+    def chose_negated(self, after: str | None = None) -> np.ndarray:
+        """Mask of shape (n,) of the answers, right or wrong, that are the negated option, before or after a filter."""
+        return chose_negated(self.base if after is None else self.choice[after], negated=self.negated)
+
 
 def n_errors(scores: Mapping[str, Any], suffix: str = "") -> float:
-    """Polarity errors: reversals and contradictions (a protocol has one of them); NaN without negated options."""
+    """Polarity errors, without those read from prose; NaN where no question can have one.
+
+    They are reversals and contradictions; a protocol has one of these.
+    """
     if not scores["n_presence"] + scores["n_absence"]:
         return float("nan")
     return scores[f"n_reversals{suffix}"] + scores[f"n_contradictions{suffix}"]

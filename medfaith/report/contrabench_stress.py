@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .contrabench_names import base_name, in_order
 from .contrabench_runs import ORIGINAL, Run, n_errors
-from .tables import MODEL, PROMPT, SIZE, UNREAD, Column, Table, count, percent
+from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, count, outcome_shares, percent
 
 _SHORT = {"chexpert_presence": ("reversals", "rev."), "chexpert_absence": ("contradictions", "contrad.")}
 
@@ -83,7 +83,7 @@ def _table(stress: _Stress, runs: Sequence[Run]) -> Table:
         if with_worsened:
             columns.append(Column(f"{heading} worsened", (f"{name}_worsened",), count))
     rows = [_row(run, stress) for run in runs]
-    return Table(stress.name, stress.title, [*columns, UNREAD], rows, [_NOTE])
+    return Table(stress.name, stress.title, [*columns, *OUTCOMES], rows, [_NOTE])
 
 
 def _row(run: Run, stress: _Stress) -> list:
@@ -94,4 +94,4 @@ def _row(run: Run, stress: _Stress) -> list:
     for scores, _ in after:
         row += [scores["accuracy_verified"], n_errors(scores, "_verified")]
     row += [scores["n_worsened"] for scores, with_worsened in after if with_worsened]
-    return [*row, base["parse_failure_rate"]]
+    return [*row, *outcome_shares(base)]

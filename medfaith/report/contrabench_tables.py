@@ -10,6 +10,7 @@ from medfaith.loaders.progress import Progress
 
 from .contrabench_casebook import casebook_table
 from .contrabench_confidence import confidence_table
+from .contrabench_evidence import evidence_table
 from .contrabench_external import external_tables
 from .contrabench_intervals import interval_tables
 from .contrabench_interventions import intervention_tables
@@ -17,7 +18,7 @@ from .contrabench_names import base_name, protocol_name
 from .contrabench_rexvqa import internal_tables
 from .contrabench_runs import ORIGINAL, Run
 from .contrabench_stress import layout_tables, wording_tables
-from .tables import MODEL, PROMPT, PROTOCOL, SIZE, UNANSWERED, UNREAD, Column, Table, count, percent
+from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, UNANSWERED, Column, Table, count, outcome_shares, percent
 
 _R = TypeVar("_R", bound=Run)
 _TARGET_FIRST = (
@@ -51,7 +52,8 @@ def in_each_layout(runs: Sequence[_R], tables_of: Callable[[Sequence[_R]], list[
 def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
     """The matrix, the others by number, the casebook."""
     making: list[Callable[[Sequence[Run]], list[Table]]] = [
-        external_tables, interval_tables, internal_tables, wording_tables, confidence_table, intervention_tables,
+        external_tables, evidence_table, interval_tables, internal_tables, wording_tables, confidence_table,
+        intervention_tables,
     ]  # fmt: skip
     shown = Progress(making, title="making tables of CXR-ContraBench", unit="kinds")
     tables = [table for make in shown for table in make(runs)]
@@ -63,7 +65,7 @@ def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
 def _runs_table(runs: Sequence[Run]) -> Table:
     rows = [
         [run.model_name, base_name(run.setting), protocol_name(run), run.changed_values, run.setting.layout,
-         run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], run.scores()["parse_failure_rate"],
+         run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], *outcome_shares(run.scores()),
          run.source.n_unanswered, run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
@@ -71,7 +73,7 @@ def _runs_table(runs: Sequence[Run]) -> Table:
         MODEL, PROMPT, PROTOCOL, Column("Changed wording", ("forms",)),
         Column("Order of options", ("layout",)), SIZE,
         Column("Without images", ("n_skipped",), count), Column("Base acc.", ("accuracy",), percent),
-        UNREAD, UNANSWERED, Column("Task", ("task",)), Column("Date", ("date",)),
+        *OUTCOMES, UNANSWERED, Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = ["n: questions asked; “a of b” marks a run with --limit or without the rows whose images are missing."]
     return Table("runs", "Runs", columns, rows, notes)

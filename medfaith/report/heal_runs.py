@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
-from medfaith.evaluate_metrics.reading.yes_no import Outcome, read_yes_no
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.evaluate_metrics.reading.yes_no import YesNoOutcome, read_yes_no
 from medfaith.evaluate_metrics.tpt import score as tpt
 from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
 from medfaith.evaluate_metrics.vpt import score as vpt
@@ -19,6 +20,7 @@ from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
 from medfaith.tasks.heal.adapter import CLOSED, OPEN
 from medfaith.tasks.heal.localization import read_reply
+from medfaith.tasks.outcomes import is_cut
 
 from .tables import SEED
 
@@ -41,7 +43,8 @@ class HealRow(NamedTuple):
     """One question and its response.
 
     answer: "yes", "no", or "" of an open question, whose gold is `diseases`. dice: of the region that the model gives
-    and the anatomy's; NaN where its region cannot be read, None where it gives none.
+    and the anatomy's; NaN where its region cannot be read, None where it gives none. cut: whether the log says that the
+    response was cut at the limit of tokens.
     """
 
     id: str
@@ -54,6 +57,7 @@ class HealRow(NamedTuple):
     question: str = ""
     dice: float | None = None
     anatomy: str = ""
+    cut: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,23 +82,28 @@ class HealRun(LoggedRows):
     @property
     def unread(self) -> list[str]:
         """The ids of the questions whose answers could not be read by words."""
-        if self.setting.ask == "open":
-            readable = [labels.outcome != "unreadable" for labels in self.named]
-        else:
-            readable = [outcome in ("yes", "no") for outcome in self.said]
-        return [row.id for row, is_read in zip(self.rows, readable, strict=True) if not is_read]
+        return self._with_outcome(UNREAD)
+
+    @property
+    def declined(self) -> list[str]:
+        """The ids of the questions that the model declined to answer."""
+        return self._with_outcome(DECLINED)
+
+    def _with_outcome(self, outcome: str) -> list[str]:
+        outcomes = [of.outcome for of in self.named] if self.setting.ask == "open" else self.said
+        return [row.id for row, of in zip(self.rows, outcomes, strict=True) if of == outcome]
 
     @cached_property
-    def said(self) -> list[Outcome]:
+    def said(self) -> list[YesNoOutcome]:
         """What words say to each yes/no question."""
-        return [read_yes_no(row.response, row.question) for row in self.rows]
+        return [read_yes_no(row.response, row.question, cut=row.cut) for row in self.rows]
 
     @cached_property
     def named(self) -> list[Extraction]:
         """What diseases words name in answer to each open-ended question."""
-        return [extract_labels(row.response) for row in self.rows]
+        return [extract_labels(row.response, cut=row.cut) for row in self.rows]
 
-    def closed_scores(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    def closed_scores(self, outcomes: Sequence[YesNoOutcome]) -> dict[str, Any]:
         """Of yes/no answers as somebody read them, one outcome a row."""
         if self.setting.ask == "closed":
             gold, images = [row.answer for row in self.rows], [row.image_id for row in self.rows]
@@ -106,10 +115,9 @@ class HealRun(LoggedRows):
         samples = self._paired_scores(self.said, n_resamples=1, per_sample=True)["per_sample"]
         return [float("nan") if sample["changed"] is None else float(sample["changed"]) for sample in samples]
 
-    def _paired_scores(self, outcomes: Sequence[Outcome], **options: Any) -> dict[str, Any]:
-        said = [outcome if outcome in ("yes", "no") else None for outcome in outcomes]
+    def _paired_scores(self, outcomes: Sequence[YesNoOutcome], **options: Any) -> dict[str, Any]:
         rows = [row._asdict() for row in self.rows]
-        return _PAIRED[self.setting.ask].score_predictions(said, rows, seed=SEED, **options)
+        return _PAIRED[self.setting.ask].score_outcomes(outcomes, rows, seed=SEED, **options)
 
     def open_scores(self, extractions: Sequence[Extraction]) -> dict[str, Any]:
         """Of open-ended answers as somebody read them, one extraction a row."""
@@ -188,4 +196,4 @@ def _row(doc: Mapping[str, Any], response: Any, dice: float | None) -> HealRow:
     names = (doc["id"], doc["image_id"], doc["original_id"], doc["kind"])
     text = read_reply(response).text
     question, anatomy = (str(doc.get(column) or "") for column in ("question", "anatomy"))
-    return HealRow(*names, answer, tuple(doc["diseases"]), text, question, dice, anatomy)
+    return HealRow(*names, answer, tuple(doc["diseases"]), text, question, dice, anatomy, is_cut(doc))

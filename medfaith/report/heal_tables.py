@@ -12,11 +12,11 @@ from .heal_localization import anatomy_table, localization_table
 from .heal_runs import SOURCES, HealRun
 from .tables import (
     MODEL,
+    OUTCOMES,
     SEED,
     SIZE,
     UNANSWERED,
     UNDEFINED,
-    UNREAD,
     Column,
     Table,
     count,
@@ -24,7 +24,7 @@ from .tables import (
     fraction_interval,
     share_of,
 )
-from .unread import unread_share
+from .unread import outcome_shares
 
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
 LOBA, PLAIN = TITLES["loba"], TITLES["greedy"]
@@ -53,16 +53,17 @@ def _part(value: Any, total: Any) -> str:
     return UNDEFINED if total is None else f"{count(value)} of {count(total)}"
 
 
-def _unread(originals: Any, perturbed: Any, n: Any) -> str:
+def _of_pairs(originals: Any, perturbed: Any, n: Any) -> str:
     return UNDEFINED if n is None else share_of(originals + perturbed, n)
 
 
-def _f1_columns(name: str, n_unread: str, n: str) -> list[Column]:
+def _f1_columns(name: str, n_unread: str, n_declined: str, n: str) -> list[Column]:
     return [
         Column("F1 [95% CI]", tuple(f"{name}_f1{end}" for end in ("", "_ci_low", "_ci_high")), fraction_interval),
         Column("precision", (f"{name}_precision",), fraction),
         Column("recall", (f"{name}_recall",), fraction),
         Column("unread", (n_unread, n), share_of),
+        Column("declined", (n_declined, n), share_of),
     ]
 
 
@@ -70,26 +71,29 @@ def _score_column(title: str | None, name: str) -> Column:
     return Column(title, (name, f"{name}_ci_low", f"{name}_ci_high"), fraction_interval)
 
 
-_CLOSED_COLUMNS = _f1_columns("yes_no", "n_closed_unparsed", "n_closed")
-OPEN_COLUMNS = _f1_columns("open", "n_open_unreadable", "n_open")
+_CLOSED_COLUMNS = _f1_columns("yes_no", "n_closed_unparsed", "n_closed_declined", "n_closed")
+OPEN_COLUMNS = _f1_columns("open", "n_open_unreadable", "n_open_declined", "n_open")
 _TRUE_POSITIVES = Column("true positives", ("n_true_positives", "n_originals"), _part)
-_UNREAD = Column("unread", ("n_unparsed_originals", "n_unparsed_perturbed", "n_asked"), _unread)
+_UNREAD = tuple(
+    Column(title, (f"n_{name}_originals", f"n_{name}_perturbed", "n_asked"), _of_pairs)
+    for title, name in (("unread", "unparsed"), ("declined", "declined"))
+)
 _PAIRED_NOTE = (
     "true positives: originals that the model answers Yes, of all that were asked; pairs: true positives and their "
-    "perturbed partners. A partner that could not be read did not turn to No; unread counts these and the originals "
-    f"that could not be read. {INTERVALS}"
+    "perturbed partners. A partner that is unread or declined did not turn to No; unread and declined count these and "
+    f"the originals that are. {INTERVALS}"
 )
 
 
 def _runs_table(runs: Sequence[HealRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.config], ASKED[run.setting.ask], run.n, run.n_data, run.n_skipped,
-         unread_share(run), run.source.n_unanswered, run.source.task, run.source.date]
+         *outcome_shares(run).values(), run.source.n_unanswered, run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, Column("Source", ("source",)), Column("Questions", ("questions",)), SIZE,
-        Column("Without images", ("n_skipped",), count), UNREAD, UNANSWERED,
+        Column("Without images", ("n_skipped",), count), *OUTCOMES, UNANSWERED,
         Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = ["n: questions asked; “a of b” marks a run with --limit or without the rows whose images are missing."]
@@ -104,8 +108,8 @@ def _accuracy_table(runs: Sequence[HealRun]) -> Table:
     ]
     notes = [
         "Yes is the positive class of yes/no questions; open-ended ones have the multi-label micro F1 of the diseases "
-        "that an answer names, read by words (the paper reads them with a language model). What could not be read is "
-        f"wrong, and names no disease. {INTERVALS}"
+        "that an answer names, read by words (the paper reads them with a language model). What is unread or declined "
+        f"is wrong, and names no disease. {INTERVALS}"
     ]
     return _table("heal_table_02_accuracy", "HEAL Table 2: accuracy", cells, runs, notes)
 
@@ -116,14 +120,14 @@ def _tpt_table(runs: Sequence[HealRun]) -> Table:
         for kind in tpt.KINDS
         for column in (_score_column(f"{kind} [95% CI]", f"tpt_{kind}"), Column("pairs", (f"n_pairs_{kind}",), count))
     ]
-    cells += [("tpt", column) for column in (_TRUE_POSITIVES, _UNREAD, _score_column(None, "tpt"))]
+    cells += [("tpt", column) for column in (_TRUE_POSITIVES, *_UNREAD, _score_column(None, "tpt"))]
     notes = [f"Share of true positives whose Yes turns to No with another anatomy or disease in the question. "
              f"{_PAIRED_NOTE}"]  # fmt: skip
     return _table("heal_table_03_tpt", "HEAL Table 3: TPT", cells, runs, notes)
 
 
 def _vpt_table(runs: Sequence[HealRun]) -> Table:
-    columns = (_score_column("VPT [95% CI]", "vpt"), Column("pairs", ("n_pairs",), count), _TRUE_POSITIVES, _UNREAD)
+    columns = (_score_column("VPT [95% CI]", "vpt"), Column("pairs", ("n_pairs",), count), _TRUE_POSITIVES, *_UNREAD)
     notes = [f"Share of true positives whose Yes turns to No with another patient's region in the image. "
              f"{_PAIRED_NOTE}"]  # fmt: skip
     return _table("heal_table_04_vpt", "HEAL Table 4: VPT", [("vpt", c) for c in columns], runs, notes)

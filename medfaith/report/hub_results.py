@@ -20,6 +20,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from medfaith.compare.answers import Answers, all_answers
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.whole import whole_file
 from medfaith.logs.files import safe_name
@@ -124,12 +125,12 @@ def _why_not(run: Logged, answers: Answers | None, repository: str | None) -> st
 def _entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry:
     (plot,) = forests([answers])
     (line,) = plot.lines
-    unread = [said is None for said in answers.said]
+    counts = Counter(answers.outcomes)
     notes = [
         f"{plot.metric} in %",
         f"95% interval {percent(line.low)} to {percent(line.high)} (bootstrap of whole groups)",
         f"{count(line.n)} rows of {count(len({*map(str, answers.groups)}))} groups",
-        *([] if all(unread) else [f"unread answers: {count(sum(unread))}"]),
+        *([] if counts[""] else [f"{of} answers: {count(counts[of])}" for of in (UNREAD, DECLINED)]),
         *_how(run, answers),
         f"medfaith {importlib.metadata.version('medfaith')}",
     ]

@@ -1,4 +1,4 @@
-"""What a person reads in a terminal: verdicts or scores, unread answers, warnings, what was saved, what to do next."""
+"""The summary for a terminal: verdicts or scores, unread and declined answers, warnings, saved files, next commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -139,17 +139,33 @@ def _tail(name: str, widest: int) -> str:
 
 
 def _unread(results: Results) -> list[str]:
-    """How many answers could not be read, in which run most of them, and how many a server did not give."""
-    runs = [(len(run.unread), run) for run in (*results.runs, *results.heal, *results.surgx)]
+    """How many answers are unread, declined and cut, and in which run most of them; how many a server did not give.
+
+    The lines on declined and cut answers are left out where there are none.
+    """
+    runs = [*results.runs, *results.heal, *results.surgx]
     if not runs:
         return []
-    said = f"Unread: {_share(sum(n for n, _ in runs), sum(run.n for _, run in runs))}."
+    unread = _most("Unread", [(len(run.unread), run) for run in runs])
+    if unanswered := sum(run.source.n_unanswered for run in runs):
+        unread += f" Of these {count(unanswered)} have no answer."
+    declined = [(len(run.declined), run) for run in runs]
+    cut = [(run.source.n_cut, run) for run in runs]
+    more = [
+        _most(title, of)
+        for title, of in (("Declined", declined), ("Cut at the limit of tokens", cut))
+        if any(n for n, _ in of)
+    ]
+    return [line for said in (unread, *more) for line in _wrapped(said)]
+
+
+def _most(title: str, runs: Sequence[tuple[int, Any]]) -> str:
+    """How many answers of all runs there are of a kind, and in which run most of them."""
+    said = f"{title}: {_share(sum(n for n, _ in runs), sum(run.n for _, run in runs))}."
     n, worst = max(runs, key=lambda of: of[0] / of[1].n)
     if n and len(runs) > 1:
         said += f" Most: {_share(n, worst.n)} of {worst.model_name}, {worst.source.task}."
-    if unanswered := sum(run.source.n_unanswered for _, run in runs):
-        said += f" Of these {count(unanswered)} have no answer."
-    return _wrapped(said)
+    return said
 
 
 def _share(n: int, total: int) -> str:

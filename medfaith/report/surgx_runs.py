@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.ras.levels import LEVELS
+from medfaith.evaluate_metrics.reading.outcome import DECLINED
 from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 from medfaith.logs.files import SampleFile
@@ -41,7 +42,7 @@ class SurgXSetting(NamedTuple):
 class SurgXRow(NamedTuple):
     """One frame.
 
-    gold, predicted: classes, those predicted best first; None for an answer that could not be read.
+    gold, predicted: classes, those predicted best first; None for an answer that is unread or declined.
     records: of `attention_alignment.score_frame` (instruments) or `ras.score_frame` (triplets); none of occlusion.
     tied: similarities tie, so that classes which would be predicted could not be named.
     scores: one number for each of the 100 triplets, None where the model ranks none; of occlusion, before.
@@ -51,7 +52,7 @@ class SurgXRow(NamedTuple):
     the heatmap has no region; else None. Logs of older versions have no more; others have "top_after" (similarities of
     "predicted") and "painted" (share of the boxes of its instrument, as far as the model saw them, that is black).
     visible: of each true box in the frame its label and the share of it that the model could see, after its resizing
-    and cropping; none where it keeps no heatmaps.
+    and cropping; none where it keeps no heatmaps. declined: the model says that it cannot or will not answer.
     """
 
     id: str
@@ -64,6 +65,7 @@ class SurgXRow(NamedTuple):
     heatmaps: str | None
     occluded: Mapping[str, Any] | None
     visible: tuple[tuple[str, float], ...]
+    declined: bool = False
 
     def visible_shares(self, label: str | None = None) -> list[float]:
         """Of the boxes with this label, or of all."""
@@ -86,7 +88,12 @@ class SurgXRun(LoggedRows):
     @property
     def unread(self) -> list[str]:
         """The ids of the frames whose answers could not be read."""
-        return [row.id for row in self.rows if row.predicted is None]
+        return [row.id for row in self.rows if row.predicted is None and not row.declined]
+
+    @property
+    def declined(self) -> list[str]:
+        """The ids of the frames whose answers decline to answer."""
+        return [row.id for row in self.rows if row.declined]
 
     @property
     def videos(self) -> list[int]:
@@ -174,6 +181,7 @@ def _row(sample: Mapping[str, Any]) -> SurgXRow:
         said.heatmaps,
         None if instruments else _occluded(row.get("occluded"), gold, f"{where}.occluded"),
         _visible(row.get("visible"), doc["boxes"], f"{where}.visible"),
+        row.get("outcome") == DECLINED and predicted is None,
     )
 
 

@@ -16,11 +16,11 @@ from medfaith.tasks.surgx.occlusion import occlusion_scores
 from .surgx_runs import SOURCES, SurgXRun, in_surgx_order
 from .tables import (
     MODEL,
+    OUTCOMES,
     SEED,
     SIZE,
     UNANSWERED,
     UNDEFINED,
-    UNREAD,
     Column,
     Table,
     count,
@@ -29,7 +29,7 @@ from .tables import (
     interval,
     percent,
 )
-from .unread import unread_share
+from .unread import outcome_shares
 
 ALL = "all"
 LEVEL_NAMES = {"ivt": "IVT", "iv": "IV", "it": "IT", "i": "I", "missed": "missed"}
@@ -70,19 +70,19 @@ def surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
 def _runs_table(runs: Sequence[SurgXRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.source], run.setting.ask, run.n, run.n_data, len(set(run.videos)),
-         run.n_skipped, len(run.unread), unread_share(run), run.source.n_unanswered, _n_tied(run),
-         run.source.task, run.source.date]
+         run.n_skipped, len(run.unread), len(run.declined), *outcome_shares(run).values(),
+         run.source.n_unanswered, _n_tied(run), run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
         MODEL, _DATA, Column("Asked for", ("asked",)), SIZE, Column("Videos", ("n_videos",), count),
-        Column("Without images", ("n_skipped",), count), Column(None, ("n_unparsed",)), UNREAD,
-        UNANSWERED, Column("Tied", ("n_tied",), count), Column("Task", ("task",)), Column("Date", ("date",)),
+        Column("Without images", ("n_skipped",), count), Column(None, ("n_unparsed",)), Column(None, ("n_declined",)),
+        *OUTCOMES, UNANSWERED, Column("Tied", ("n_tied",), count), Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = [
         "n: frames; “a of b” marks a run with --limit or without the rows whose images are missing. Unread: answers "
-        "that could not be read, which predict nothing. Tied: frames whose similarities tie, so that not all of their "
-        "predictions can be named."
+        "that could not be read; declined: those that say that they cannot or will not tell. Both "
+        "predict nothing. Tied: frames whose similarities tie, so that not all of their predictions can be named."
     ]
     return Table("surgx_runs", "SurgX runs", columns, rows, notes)
 
@@ -116,7 +116,7 @@ def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
             scores = said | looked
             if name != ALL:
                 scores = said["per_class"][name] | looked["per_instrument"].get(name, unpredicted)
-            scores = scores | _visible(run, None if name == ALL else name) | {"parse_failure_rate": unread_share(run)}
+            scores = scores | _visible(run, None if name == ALL else name) | outcome_shares(run)
             for figure, of_figure in columns.items():
                 values = [scores[key] for column in of_figure for key in column.names]
                 rows[figure].append([run.name, name, *values])
@@ -152,7 +152,7 @@ def _figure_3() -> list[Column]:
         Column("TP", ("n_tp",), count), Column("FP", ("n_fp",), count),
         Column("missed", ("n_false_negatives",), count), Column("degenerate", ("n_degenerate",), count),
         Column("without map", ("n_without_map",), count), Column("cut at 0", ("n_cut_at_zero",), count), *_VISIBLE,
-        UNREAD,
+        *OUTCOMES,
     ]  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def _figure_7() -> list[Column]:
             for name in ("precision", "recall")
         ),
         *(column for name, title in LOOKS.items() for column in _spread(f"{title} %", name)),
-        Column("TP scored", ("n_tp_scored",), count), Column("FP scored", ("n_fp_scored",), count), UNREAD,
+        Column("TP scored", ("n_tp_scored",), count), Column("FP scored", ("n_fp_scored",), count), *OUTCOMES,
     ]  # fmt: skip
 
 
@@ -185,13 +185,13 @@ def _ras_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     columns = [
         MODEL, _DATA, Column("Match", ("level",)), Column("Score", ("score",)),
         Column("Mean % [95% CI]", tuple(f"ras{end}" for end in _CI), interval),
-        *_spread("%", "ras"), Column("scored", ("n_scored", "n"), count_of), UNREAD,
+        *_spread("%", "ras"), Column("scored", ("n_scored", "n"), count_of), *OUTCOMES,
     ]  # fmt: skip
     rows = [
         [run.name, SOURCES[run.setting.source], LEVEL_NAMES[level],
          "RAS_global" if level == "missed" else "RAS_local",
          *(scores[RAS[level] + end] for end in (*_CI, *_QUARTILES, *_WHISKERS)),
-         scores[f"n_{level}_scored"], scores[f"n_{level}"], unread_share(run)]
+         scores[f"n_{level}_scored"], scores[f"n_{level}"], *outcome_shares(run).values()]
         for run, scores in seen
         for level in LEVELS
     ]  # fmt: skip
@@ -217,12 +217,12 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
             for level in LEVELS
         ),
         Column("true triplets", ("n_gold",), count), *(Column(title, (name,), count) for name, title in counts.items()),
-        *_VISIBLE, UNREAD,
+        *_VISIBLE, *OUTCOMES,
     ]  # fmt: skip
     rows = [
         [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
         for run, found in seen
-        for scores in [found | _visible(run) | {"parse_failure_rate": unread_share(run)}]
+        for scores in [found | _visible(run) | outcome_shares(run)]
     ]
     notes = [
         "Shares of all true triplets. Without action: instruments that do nothing (null_verb); without box: the "
@@ -238,13 +238,13 @@ def _triplets_table(runs: Sequence[SurgXRun]) -> Table:
     columns = [
         MODEL, _DATA, Column("Coverage % [95% CI]", tuple(f"coverage{end}" for end in _CI), interval),
         Column("covered", ("n_covered", "n_gold_triplets"), count_of),
-        *(Column(f"AP_{part.upper()} %", (f"ap_{part}",), percent) for part in PARTS), UNREAD,
+        *(Column(f"AP_{part.upper()} %", (f"ap_{part}",), percent) for part in PARTS), *OUTCOMES,
     ]  # fmt: skip
     rows = []
     for run in runs:
         predicted, gold = [row.predicted or () for row in run.rows], [row.gold for row in run.rows]
         covered = triplet_coverage(predicted, gold, groups=run.videos, seed=SEED)
-        scores = covered | _precisions(run) | {"parse_failure_rate": unread_share(run)}
+        scores = covered | _precisions(run) | outcome_shares(run)
         rows.append(
             [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
         )
@@ -273,7 +273,7 @@ def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
         rows.append(
             [run.name, SOURCES[run.setting.source], run.n, n_matched, scores["n_without_region"], scores["n_lost"],
              *(scores[f"lost{end}"] for end in _CI), scores["n_covered"] - scores["n_lost"],
-             *(scores[f"similarity_drop{end}"] for end in _CI), unread_share(run)]
+             *(scores[f"similarity_drop{end}"] for end in _CI), *outcome_shares(run).values()]
         )  # fmt: skip
     columns = [
         MODEL, _DATA, Column("Frames", ("n",), count), Column("with an IVT match", ("n_matched",), count),
@@ -281,7 +281,7 @@ def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
         Column("lost", ("n_lost",), count),
         Column("lost % [95% CI]", tuple(f"lost{end}" for end in _CI), interval),
         Column("remaining", ("n_remaining",), count),
-        Column("Mean drop [95% CI]", tuple(f"similarity_drop{end}" for end in _CI), _similarity), UNREAD,
+        Column("Mean drop [95% CI]", tuple(f"similarity_drop{end}" for end in _CI), _similarity), *OUTCOMES,
     ]  # fmt: skip
     notes = [
         "What the model looks at most is painted black and the frame is scored again. Lost: of the frames with a true "

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,7 +112,26 @@ MODEL, PROMPT = Column("Model", ("model",)), Column("Prompt", ("prompt",))
 PROTOCOL = Column("Protocol", ("protocol",))
 SIZE = Column("n", ("n", "n_data"), count_of)
 UNREAD = Column("Unread %", ("parse_failure_rate",), percent)
+DECLINED = Column("Declined %", ("declined_rate",), percent)
+OUTCOMES = (UNREAD, DECLINED)
 UNANSWERED = Column("Unanswered", ("n_unanswered",), count)  # among the unread
+
+
+def outcome_shares(scores: Mapping[str, Any]) -> list[Any]:
+    """The values of `OUTCOMES`."""
+    return [scores[name] for column in OUTCOMES for name in column.names]
+
+
+def outcomes_of(side: str, title: str = "") -> list[Column]:
+    """`OUTCOMES` of one side of a table.
+
+    Args:
+        side: What the names in the CSV begin with.
+        title: What the titles begin with; none without it.
+    """
+    titles = [f"{title} {str(of.title).lower()}" if title else of.title for of in OUTCOMES]
+    names = [tuple(f"{side}_{name}" for name in of.names) for of in OUTCOMES]
+    return [Column(*of, percent) for of in zip(titles, names, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Warnings of many answers that could not be read, with some of those answers.
+"""Warnings of many answers that are unread, declined or cut, with some of those answers.
 
 It also warns of rows without an answer, of answers that are all the same, and of images that a model was not given.
 """
@@ -11,13 +11,14 @@ from medfaith.evaluate_metrics.reading.reasoning import LIMIT as READ
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import responses
 from medfaith.tasks import BASELINES
-from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, in_one_line, shortened
+from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, in_one_line, shortened
+from medfaith.tasks.outcomes import IF_DECLINED
 
 from .contrabench_runs import Run
 from .heal_runs import HealRun
 from .surgx_runs import SurgXRun
 
-LIMIT = 0.02  # share of unread answers above which a report warns
+LIMIT = 0.02  # share of unread, of declined and of cut answers above which a report warns of each
 SHOWN = 3  # answers in a warning
 
 ReadRun = Run | HealRun | SurgXRun  # of That's the Wrong Lung! no answer is read
@@ -28,9 +29,17 @@ def unread_share(run: ReadRun) -> float:
     return len(run.unread) / run.n
 
 
+def outcome_shares(run: ReadRun) -> dict[str, float]:
+    """The shares of unread and of declined answers, under the names of `tables.OUTCOMES`."""
+    return {"parse_failure_rate": unread_share(run), "declined_rate": len(run.declined) / run.n}
+
+
 def run_notes(runs: Sequence[ReadRun]) -> list[str]:
     """All warnings of these runs."""
-    return [*_missing_notes(runs), *_unanswered_notes(runs), *_cut_notes(runs), *_same_notes(runs), *unread_notes(runs)]
+    return [
+        *_missing_notes(runs), *_unanswered_notes(runs), *_cut_notes(runs), *_too_long_notes(runs), *_same_notes(runs),
+        *unread_notes(runs), *_declined_notes(runs),
+    ]  # fmt: skip
 
 
 def _missing_notes(runs: Sequence[ReadRun]) -> list[str]:
@@ -55,13 +64,23 @@ def _unanswered_notes(runs: Sequence[ReadRun]) -> list[str]:
 
 
 def _cut_notes(runs: Sequence[ReadRun]) -> list[str]:
+    """A warning for each run with a share of answers above `LIMIT` that were cut at the limit of tokens."""
+    return [
+        f"WARNING: {n:,} of {run.n:,} answers ({n / run.n:.1%}) of {run.model_name} in {run.source.path.name} were cut "
+        f"at the limit of tokens. What to do: {MORE_TOKENS}"
+        for run in runs
+        if (n := run.source.n_cut) > LIMIT * run.n
+    ]
+
+
+def _too_long_notes(runs: Sequence[ReadRun]) -> list[str]:
     """A warning for each run with answers that are longer than what is read of one."""
     return [
         f"WARNING: {n:,} of {run.n:,} answers of {run.model_name} in {run.source.path.name} are longer than "
         f"{READ:,} characters, and what follows was not read. Such a model mostly repeats itself. What to do: look at "
         "these answers, and set a lower limit of tokens: --gen_kwargs max_gen_toks=N"
         for run in runs
-        if (n := run.source.n_cut)
+        if (n := run.source.n_too_long)
     ]
 
 
@@ -92,6 +111,21 @@ def unread_notes(runs: Sequence[ReadRun]) -> list[str]:
             notes.append(
                 f"WARNING: {len(unread):,} of {run.n:,} answers ({unread_share(run):.1%}) of {run.model_name} in "
                 f"{run.source.path.name} could not be read, such as {shown}. What to do: {IF_UNREAD}"
+            )
+    return notes
+
+
+def _declined_notes(runs: Sequence[ReadRun]) -> list[str]:
+    """A warning for each run with a share of declined answers above `LIMIT`, with up to `SHOWN` of them."""
+    notes = []
+    for run in runs:
+        declined = {*run.declined}
+        if len(declined) > LIMIT * run.n:
+            shown = " ".join(f"“{answer}”" for answer in _answers(run.source, declined))
+            notes.append(
+                f"WARNING: {len(declined):,} of {run.n:,} answers ({len(declined) / run.n:.1%}) of {run.model_name} in "
+                f"{run.source.path.name} decline to answer, such as {shown}. They count as wrong. "
+                f"What to do: {IF_DECLINED}"
             )
     return notes
 

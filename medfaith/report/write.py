@@ -54,17 +54,17 @@ if TYPE_CHECKING:
 
 REPORT = "report.md"
 _OWN_FILE = re.compile(
-    r"report\.md|(comparison|decoders|casebook(_original)?|heal_extractors|contrabench_(readings|confidence)(_original)?|heal_readings|"
+    r"report\.md|(comparison|decoders|casebook(_original)?|heal_extractors|contrabench_(readings|confidence|evidence)(_original)?|heal_readings|"
     r"(heal_)?(runs|(table|figure)_\d\d_\w+)|surgx_(runs|triplets|occlusion|figure_\w+)|wrong_lung_\w+|published_\w+)\.(csv|tex)"
     r"|figure_(contrabench|heal|surgx|wrong_lung)_\w+\.(png|pdf|svg)"
 )
 _SCORES = {
     "CXR-ContraBench": "Accuracies and rates are percentages of all questions asked: a response that could not be read "
-    "is wrong, and the rate of such parse failures stands beside the scores (unread).",
+    "or declines to answer is wrong, and the rates of both stand next to the scores (unread, declined).",
     "HEAL-MedVQA": "F1, precision, recall, TPT and VPT are fractions, as that paper prints them; responses that could "
-    "not be read are counted beside them (unread).",
+    "not be read or decline to answer are wrong, and both are counted (unread, declined).",
     "SurgXBench": "F1, precision and recall are fractions; AA, AC, RAS, shares and AP are percentages, as that paper "
-    "prints them; an answer that could not be read predicts nothing and is counted (unread).",
+    "prints them; an answer that could not be read or declines predicts nothing and is counted (unread, declined).",
     "That's the Wrong Lung!": "AUROC, average precision, IOU, precision and candidate accuracy are percentages, as "
     "that paper prints them, entropy and divergence nats; a sentence without attention has no score and is counted.",
 }

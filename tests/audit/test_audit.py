@@ -20,6 +20,7 @@ from medfaith.audit.write import write_blind_clean
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.row_ids import read_ids
+from medfaith.report import heal_runs
 from medfaith.tasks.models.tally import count
 from medfaith.tasks.run import Model
 from tests.report.heal_logs import question, write_heal
@@ -76,6 +77,55 @@ def test_there_is_no_verdict_where_most_answers_cannot_be_read(tmp_path):
         (one,) = tables.judge(figures.audited(tmp_path / verdict, ["m"], asked_, margin=0.05))
         assert one.image.name == verdict
         assert tables.in_words(one, 0.05)[0].startswith(f"Unread: {120 - n_read} of 120 (")
+
+
+def declining(monkeypatch):
+    """Has a fixed text read as declined, whatever the reader makes of it."""
+    own = heal_runs.read_yes_no
+    monkeypatch.setattr(
+        heal_runs, "read_yes_no",
+        lambda text, question, *, cut=False: "declined" if text == "No comment." else own(text, question, cut=cut),
+    )  # fmt: skip
+
+
+def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, monkeypatch):
+    declining(monkeypatch)
+    docs = [question(n, "positive") for n in range(10)]
+    said = {"image": "YYYYYYDD??", "none": "DDDDDDDDD?", "other": "YYYYYYYYY"}  # the last row has no donor
+    words = {"Y": "Yes", "?": "The picture is blurred.", "D": "No comment."}
+    for control, answers in said.items():
+        rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=False)]
+        write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
+    ids = tuple(doc["id"] for doc in docs)
+    (found,) = figures.audited(tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", ids, "")], margin=0.05)
+    counted = {control: (found.n_of("unread", control), found.n_of("declined", control)) for control in said}
+    assert counted == {"image": (2, 2), "none": (1, 9), "other": (0, 0)}
+    (one,) = tables.judge([found])
+    table = tables.details(one)
+    columns = [name for column in table.columns for name in column.names]
+    shares = {row[columns.index("control")]: row for row in table.rows}
+    for control, expected in {"image": (0.2, 0.2), "none": (0.1, 0.9), "other": (0, 0)}.items():
+        row = dict(zip(columns, shares[control], strict=True))
+        assert (row["parse_failure_rate"], row["declined_rate"]) == expected
+        assert (row["n_unread"], row["n_declined"]) == counted[control]
+    words = tables.in_words(one, 0.05)
+    assert words[0].startswith("Unread: 2 of 10 (20.00%) answers with the image")
+    assert words[1].startswith("Declined: 2 of 10 (20.00%) answers with the image")
+
+
+def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(tmp_path, monkeypatch):
+    declining(monkeypatch)
+    for n_read, verdict in ((60, "no use"), (59, "undefined")):
+        docs = [question(n, "positive") for n in range(120)]
+        others = ("No comment.", "The picture is blurred.")
+        rows = [(doc, "Yes" if n < n_read else others[n % 2]) for n, doc in enumerate(docs)]
+        for control in ("image", "none"):
+            write_heal(folder(tmp_path / verdict, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
+        asked_ = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+        (one,) = tables.judge(figures.audited(tmp_path / verdict, ["m"], asked_, margin=0.05))
+        assert one.image.name == verdict
+        told = "There is no verdict: most answers are unread or declined. medfaith report shows some."
+        assert (told in tables.in_words(one, 0.05)) == (verdict == "undefined")
 
 
 def test_tasks_of_a_benchmark_are_pooled_and_a_graded_answer_is_right_from_one_half_on(tmp_path):

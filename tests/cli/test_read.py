@@ -6,7 +6,9 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from medfaith.cli import main
+from medfaith.read import UNCLEAR, Result, Row, _verdict, counts, read_row
 from tests.chat import chat_server
+from tests.declined import DECLINED
 
 OPTIONS = ["Edema", "No edema", "Atelectasis"]
 
@@ -33,8 +35,20 @@ ROWS = [
     yes_no("There is no edema.", "no", model="m"),
 ]
 COUNTS = {
-    "choice": {"n": 6, "right": 3, "wrong": 2, "unread": 1},
-    "yes_no": {"n": 2, "right": 1, "wrong": 0, "unread": 1},
+    "choice": {
+        "n": 6,
+        "right": 3,
+        "wrong": 2,
+        "unread": 1,
+        "how": {"letter": 4, "text": 0, "prose": 0, "declined": 0, "unread": 2},
+    },
+    "yes_no": {
+        "n": 2,
+        "right": 1,
+        "wrong": 0,
+        "unread": 1,
+        "how": {"letter": 0, "text": 0, "prose": 1, "declined": 0, "unread": 1},
+    },
 }
 
 
@@ -59,12 +73,43 @@ def test_the_tables_name_kinds_sources_and_models_and_failures_are_written(answe
     failures = [
         json.loads(line) for line in (tmp_path / "out" / "failures.jsonl").read_text("utf-8").split("\n") if line
     ]
-    assert [(one["text"][:8], one["read"], one["why"], one["verdict"]) for one in failures] == [
-        ("The answ", 2, "answer", "wrong"),
-        ("A or B", "unclear", "opening", "unread"),
-        ("C", 2, "answer", "wrong"),
-        ("It has n", "unclear", "none", "unread"),
+    columns = ("outcome", "reason", "evidence", "verdict")
+    assert [(one["text"][:8], one["read"], *(one[name] for name in columns)) for one in failures] == [
+        ("The answ", 2, "answered", "", "letter", "wrong"),
+        ("A or B", "unclear", "unread", "ambiguous", "", "unread"),
+        ("C", 2, "answered", "", "letter", "wrong"),
+        ("It has n", "unclear", "unread", "none", "", "unread"),
     ]
+    assert all("stage" in one and "row" not in one and "model_read" not in one for one in failures)
+    how = out[out.index("how it was read") :].splitlines()
+    assert how[2].split() == ["choice", "6", "66.67", "0.00", "0.00", "0.00", "33.33"]
+    assert how[3].split() == ["yes_no", "2", "0.00", "0.00", "50.00", "0.00", "50.00"]
+
+
+def read(kind, gold, outcome, read=UNCLEAR, evidence=""):
+    row = Row("1", kind, "Which?", ("Edema", "No edema"), "text", gold, "s", "m", True)
+    return Result(row, read, outcome, "", "", evidence, _verdict(row, read))
+
+
+def test_declined_answers_are_unread_where_one_is_clear_and_right_where_none_is():
+    results = [
+        read("choice", 0, "declined"),
+        read("choice", UNCLEAR, "declined"),
+        read("choice", UNCLEAR, "unread"),
+        read("choice", 1, "answered", 1, "text"),
+    ]
+    assert counts(results) == {
+        "choice": {
+            "n": 4, "right": 3, "wrong": 0, "unread": 1,
+            "how": {"letter": 0, "text": 1, "prose": 0, "declined": 2, "unread": 1},
+        }
+    }  # fmt: skip
+
+
+def test_a_refusal_is_declined():
+    rows = [Row("1", "choice", "Which?", ("Edema", "No edema"), text, UNCLEAR, "s", "m", True) for text in DECLINED]
+    rows += [Row("1", "yes_no", "Is there edema?", (), text, UNCLEAR, "s", "m", True) for text in DECLINED]
+    assert {(result.outcome, result.verdict) for result in map(read_row, rows)} == {("declined", "right")}
 
 
 def test_the_tables_are_printed_also_where_the_failures_cannot_be_written(answers, capsys):

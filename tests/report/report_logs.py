@@ -66,7 +66,7 @@ def answered(
         (negated - drift - shared, {}, f"B. {negated_option('edema', form)}"),
         (drift, drifting, "(C)"),
         (shared, aorta, "A"),
-        (unread, {}, "The image does not allow a decision."),
+        (unread, {}, "The image is sharp."),
         (n - correct - negated - unread, {}, "C"),
     ]
     assert min(count for count, *_ in parts) >= 0

@@ -160,7 +160,7 @@ def test_a_table_can_be_copied(opened: tuple[Any, list[str]]):
     markdown, csv, latex = copied
     assert markdown.startswith("| Model | Prompt |")
     assert csv.startswith("Model,Prompt,")
-    assert "model-b & B0 & 25.00 & 75.00 & +50.00 & 20 $\\to$ 0 & 0.00 \\\\" in latex
+    assert "model-b & B0 & 25.00 & 75.00 & +50.00 & 20 $\\to$ 0 & 0.00 & 0.00 \\\\" in latex
 
 
 def test_it_is_accessible_narrow_and_printable(opened: tuple[Any, list[str]]):

@@ -68,8 +68,8 @@ def test_table_9(external_report):
         cells = found[model, {"b0": "B0", "cot": "CoT-B0"}[prompt]]
         for i, rate in enumerate(UNREAD.get(model, ("0.00",) * 3)):
             before, after, gain, errors = printed[9 + 4 * i :][:4]
-            base, verified, delta, *rest = cells[5 * i :][:5]
-            assert [base, verified, *rest] == [before, after, f"{errors} → 0", rate]
+            base, verified, delta, *rest = cells[6 * i :][:6]
+            assert [base, verified, *rest] == [before, after, f"{errors} → 0", rate, "0.00"]
             # The paper's deltas are partly the counts' and partly differences of the rounded accuracies.
             assert float(delta) == pytest.approx(float(gain), abs=0.0101)
     assert "CheXpert presence (n = 235): Base | Verified" in external_report
@@ -130,8 +130,8 @@ def test_table_10(tmp_path):
     write_log(tmp_path / "b", "not replicated", answered("chexpert_absence", 50, 2, 48), date="2026-01-01T00-00-01")
     report = write_report([tmp_path])
     assert rows_of(report, "Table 10") == [
-        ["Report-style absence val.", "MedGemma", "B0", "50", "24.00", "94.00", "35 → 0", "70.00", "0.00"],
-        ["Report-style absence train", "MedGemma", "B0", "2,000", "50.00", "90.00", "900 → 0", "45.00", "0.00"],
+        ["Report-style absence val.", "MedGemma", "B0", "50", "24.00", "94.00", "35 → 0", "70.00", "0.00", "0.00"],
+        ["Report-style absence train", "MedGemma", "B0", "2,000", "50.00", "90.00", "900 → 0", "45.00", "0.00", "0.00"],
     ]
     assert [row[3] for row in rows_of(report, "Table 9")] == ["94.00", "100.00"], "train rows have no place in Table 9"
 
@@ -149,17 +149,17 @@ def test_table_11(tmp_path):
         row[2:] for row in rows_of(report, "Table 11: retrospective OpenI CheXStruct audit") if row[0] == "MedGemma"
     ]
     assert upper == [
-        ["All", "1,375", "22.04", "51.27", "1,054 → 501", "–", "0.00"],
-        ["Absence", "979", "19.00", "39.94", "784 → 428", "–", "0.00"],
-        ["Presence", "396", "29.55", "79.29", "270 → 73", "197", "0.00"],
+        ["All", "1,375", "22.04", "51.27", "1,054 → 501", "–", "0.00", "0.00"],
+        ["Absence", "979", "19.00", "39.94", "784 → 428", "–", "0.00", "0.00"],
+        ["Presence", "396", "29.55", "79.29", "270 → 73", "197", "0.00", "0.00"],
     ]
     lower = {row[0]: row[2:] for row in rows_of(report, "Table 11: retrospective OpenI CheXStruct audit, presence")}
-    assert lower["MedGemma"] == ["396", "29.55", "270", "279", "96.77", "0.00"]
+    assert lower["MedGemma"] == ["396", "29.55", "270", "279", "96.77", "0.00", "0.00"]
     assert [lower["Qwen2.5-VL"][at] for at in (1, 2, 4)] == ["21.72", "287", "92.58"]
     by_finding = [row[2:] for row in rows_of(report, "Figure 4C") if row[0] == "MedGemma"]
     assert by_finding == [
-        ["OpenI CheXStruct presence", "Edema", "396", "29.55", "79.29", "270 → 73", "0.00"],
-        ["OpenI CheXStruct absence", "Edema", "979", "19.00", "39.94", "784 → 428", "0.00"],
+        ["OpenI CheXStruct presence", "Edema", "396", "29.55", "79.29", "270 → 73", "0.00", "0.00"],
+        ["OpenI CheXStruct absence", "Edema", "979", "19.00", "39.94", "784 → 428", "0.00", "0.00"],
     ]
 
 
@@ -204,7 +204,7 @@ def test_tables_of_wordings_and_layouts(tmp_path, title):
         if form in ("canonical_no", "shuffled") or (column, form) == ("question_form", "original"):
             published[model] = [cells[0], cells[2]]
     report = write_report([tmp_path])
-    assert [[row[0], *row[2:-1]] for row in rows_of(report, title)] == printed
+    assert [[row[0], *row[2:-2]] for row in rows_of(report, title)] == printed
     matrix = {row[0]: [cell for cell in row[2:] if "." in cell][:2] for row in rows_of(report, "Table 9")}
     assert matrix == published, "the other tables have the published wording and one layout alone"
     assert [row[0] for row in rows_of(report, "Table 4")] == [*published]
@@ -218,11 +218,11 @@ def test_no_table_holds_both_layouts_but_the_one_that_compares_them(tmp_path):
     titles = [line[3:] for line in report.splitlines() if line.startswith("## ")]
     marked = [title for title in titles if title.endswith(" – options in the original order")]
     assert [f"{title} – options in the original order" for title in titles if f"{title} – options" in report] == marked
-    assert len(marked) == 5  # Tables 3, 4, 9, 15 and the casebook
+    assert len(marked) == 6  # Tables 3, 4, 9, 15, how answers were read, and the casebook
     assert [row[3] for row in rows_of(report, "Table 9: cross-model external results\n")] == ["70.00"]
     first = rows_of(report, "Table 9: cross-model external results – options in the original order")
     assert [(row[0], row[2]) for row in first] == [("a", "10.00"), ("b", "0.00")]
-    assert report.count("whoever always answers A is right") == 5
+    assert report.count("whoever always answers A is right") == 6
     assert [row[2] for row in rows_of(report, "Table 13")] == ["original", "shuffled", "original"]
     assert {row[4] for row in rows_of(report, "Runs")} == {"original", "shuffled"}
     assert (tmp_path / "report" / "table_09_matrix_original.csv").exists()
@@ -247,10 +247,10 @@ def test_tables_14_and_15(tmp_path):
         )
     report = write_report([tmp_path])
     (row,) = rows_of(report, "Table 14")
-    assert row[3:] == ["11.29", "80.39", "100.00", "78.79", "82.14", "100.00", "0.00"]
+    assert row[3:] == ["11.29", "80.39", "100.00", "78.79", "82.14", "100.00", "0.00", "0.00"]
     assert rows_of(report, "Table 15") == [
-        ["Edema", "90", "3", "50.00", "0.00", "100.00", "0.00"],
-        ["Pneumothorax", "10", "3", "50.00", "50.00", "50.00", "0.00"],
+        ["Edema", "90", "3", "50.00", "0.00", "100.00", "0.00", "0.00"],
+        ["Pneumothorax", "10", "3", "50.00", "50.00", "50.00", "0.00", "0.00"],
     ]
 
 
@@ -275,7 +275,7 @@ def test_table_16(tmp_path):
         write_log(tmp_path / model, model, [*alone, *paired])
         write_log(tmp_path / model, model, controls)
     report = write_report([tmp_path])
-    found = [[row[0], *row[3:-2]] for row in rows_of(report, "Table 16")]
+    found = [[row[0], *row[3:-4]] for row in rows_of(report, "Table 16")]
     assert found == [[model, "210", *cells] for model, _, _, _, *cells in lines_of(CONTROL)]
     assert "chexpert_positive_only" not in report.split("\n## Table 4")[1].split("\n## ")[0]
 
@@ -299,7 +299,7 @@ def test_table_17(tmp_path):
     report = write_report([tmp_path])
     rows = rows_of(report, "Table 17")
     printed = [[numbers[0], *numbers[8:]] for _, _, *numbers in lines_of(INSTRUCT)]
-    assert [row[2:10] + row[12:] for row in rows] == printed
+    assert [row[2:10] + row[12::2] for row in rows] == printed
     assert [row[10] for row in rows if row[0] == "GPT-4o"] == ["83.83", "68.25"], "Instruct+M1, section F.2"
 
 
@@ -326,12 +326,12 @@ def test_tables_18_and_19(tmp_path):
         write_log(tmp_path / "tuned", "", answered(protocol, n, n, 0), model_args=tuned)
     report = write_report([tmp_path])
     assert [row[1:] for row in rows_of(report, "Table 18")] == [
-        ["CheXpert direct presence", "FS-B0", "235", "29.36", "160", "160", "0", "0.00"],
-        ["CheXpert direct presence", "FS+M1", "235", "97.45", "0", "160", "0", "0.00"],
-        ["CheXpert report-style absence", "FS-B0", "507", "2.17", "486", "486", "0", "0.00"],
-        ["CheXpert report-style absence", "FS+M1", "507", "98.03", "0", "486", "0", "0.00"],
+        ["CheXpert direct presence", "FS-B0", "235", "29.36", "160", "160", "0", "0.00", "0.00"],
+        ["CheXpert direct presence", "FS+M1", "235", "97.45", "0", "160", "0", "0.00", "0.00"],
+        ["CheXpert report-style absence", "FS-B0", "507", "2.17", "486", "486", "0", "0.00", "0.00"],
+        ["CheXpert report-style absence", "FS+M1", "507", "98.03", "0", "486", "0", "0.00", "0.00"],
     ]
-    found = {row[1]: (row[2], row[4], row[7]) for row in rows_of(report, "Table 19")}
+    found = {row[1]: (row[2], row[4], row[8]) for row in rows_of(report, "Table 19")}
     assert found == {
         "B0": ("", "31.49 / 153", "23.08 / 356"),
         "CoT-B0": ("", "44.26 / 110", "33.14 / 285"),

@@ -28,29 +28,33 @@ def test_the_papers_tables(tmp_path):
     assert "percentages" not in report
 
     (accuracy,) = rows_of(report, ACCURACY)
-    assert accuracy[:9] == ["m"] + ["–"] * 8
-    f1, precision, recall, unread, open_f1, open_precision, open_recall, open_unread = accuracy[9:]
+    assert accuracy[:11] == ["m"] + ["–"] * 10
+    assert accuracy[-1] == "0 of 4 (0.00%)"
+    f1, precision, recall, unread, declined, open_f1, open_precision, open_recall, open_unread, _ = accuracy[11:]
     assert (f1[:5], precision, recall, unread) == ("0.571", "0.667", "0.500", "1 of 10 (10.00%)")  # 4 / (4 + 1 + 2)
+    assert declined == "0 of 10 (0.00%)"
     assert (open_f1[:5], open_precision, open_recall, open_unread) == ("0.571", "0.667", "0.500", "1 of 4 (25.00%)")
 
     (tpt,) = rows_of(report, TPT)
-    assert tpt[:7] == ["m"] + ["–"] * 6
+    assert tpt[:8] == ["m"] + ["–"] * 7
     interval = bootstrap_mean([1, 0, 1], groups=["a", "a", "d"])
-    assert tpt[7:] == [
+    assert tpt[8:] == [
         f"0.667 [{interval.low:.3f}, {interval.high:.3f}]", "3", "0.500 [–, –]", "2", "3 of 5", "2 of 14 (14.29%)",
+        "0 of 14 (0.00%)",
     ]  # fmt: skip
     interval = bootstrap_mean([1, 0])
     ends = f"[{interval.low:.3f}, {interval.high:.3f}]"
     assert rows_of(report, VPT) == [[
-        "m", "1.000 [–, –]", "1", "1 of 1", "0 of 2 (0.00%)", f"0.500 {ends}", "2", "2 of 3", "0 of 6 (0.00%)",
+        "m", "1.000 [–, –]", "1", "1 of 1", "0 of 2 (0.00%)", "0 of 2 (0.00%)", f"0.500 {ends}", "2", "2 of 3",
+        "0 of 6 (0.00%)", "0 of 6 (0.00%)",
     ]]  # fmt: skip
 
-    assert [[*row[:6], row[7]] for row in rows_of(report, RUNS)] == [
-        ["m", "MIMIC", "VPT", "2", "0", "0.00", "medfaith_heal_mimic_vpt"],
-        ["m", "VinDr", "yes/no", "10 of 12", "0", "10.00", "medfaith_heal_vindr_closed"],
-        ["m", "VinDr", "open-ended", "4", "0", "25.00", "medfaith_heal_vindr_open"],
-        ["m", "VinDr", "TPT", "14", "0", "14.29", "medfaith_heal_vindr_tpt"],
-        ["m", "VinDr", "VPT", "6", "0", "0.00", "medfaith_heal_vindr_vpt"],
+    assert [[*row[:7], row[8]] for row in rows_of(report, RUNS)] == [
+        ["m", "MIMIC", "VPT", "2", "0", "0.00", "0.00", "medfaith_heal_mimic_vpt"],
+        ["m", "VinDr", "yes/no", "10 of 12", "0", "10.00", "0.00", "medfaith_heal_vindr_closed"],
+        ["m", "VinDr", "open-ended", "4", "0", "25.00", "0.00", "medfaith_heal_vindr_open"],
+        ["m", "VinDr", "TPT", "14", "0", "14.29", "0.00", "medfaith_heal_vindr_tpt"],
+        ["m", "VinDr", "VPT", "6", "0", "0.00", "0.00", "medfaith_heal_vindr_vpt"],
     ]
     (saved,) = csv_rows(tmp_path / "out" / "heal_table_02_accuracy.csv")
     found = [saved[name] for name in ("vindr_yes_no_f1", "vindr_n_closed_unparsed", "mimic_yes_no_f1")]
@@ -93,7 +97,7 @@ def test_f1_by_dice(tmp_path):
     runs = {run.setting.ask: run for run in read_results([tmp_path / "logs"]).heal}
     assert {row.id: row.response for row in runs["closed"].rows} == {doc["id"]: text for doc, text in CLOSED}
     blind, located = rows_of(report, ACCURACY)
-    assert located[9:13] == blind[9:13], "the answers are the same"
+    assert located[11:15] == blind[11:15], "the answers are the same"
     assert (tmp_path / "out" / "figure_heal_07.png").exists()
     assert write_report([tmp_path / "logs"], tmp_path / "out"), "its own picture is replaced"
     assert "Figure 7" not in write_report([tmp_path / "other"])
@@ -104,8 +108,8 @@ def test_originals_alone_belong_to_the_test_that_their_task_names(tmp_path, task
     """As under --limit 1: a true positive without a pair."""
     write_heal(tmp_path, "", VPT_PAIRS[:1], task=task)
     (row,) = rows_of(write_report([tmp_path]), table)
-    assert row[-2:] == ["1 of 1", "0 of 1 (0.00%)"]
-    assert {"–", "0"} >= set(row[1:-2])
+    assert row[-3:] == ["1 of 1", "0 of 1 (0.00%)", "0 of 1 (0.00%)"]
+    assert {"–", "0"} >= set(row[1:-3])
 
 
 @pytest.mark.parametrize(("answers", "table"), [(TPT_PAIRS, TPT), (VPT_PAIRS, VPT)])
@@ -123,4 +127,4 @@ def test_intervals_draw_images(tmp_path, ask):
     (row,) = rows_of(write_report([tmp_path]), ACCURACY)
     interval = bootstrap_mean([1, 1, 0, 1, 1, 1, 1, 0, 1, 1], groups=[0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
     expected = f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-    assert row[9 if ask == "closed" else 13] == expected == f"0.800 {expected[6:]}"
+    assert row[11 if ask == "closed" else 16] == expected == f"0.800 {expected[6:]}"

@@ -44,7 +44,10 @@ def confidence_fallback(answers) -> list[dict]:
         after[i] = answers[i][0]["answer"]
     for i in [*wrong[29:44], *right[:28], *explicit_right[:2]]:
         after[i] = 3
-    return [{"choice": a, "before": b, "outcome": "parsed", "verifier": "y0"} for a, b in zip(after, base, strict=True)]
+    return [
+        {"choice": a, "before": b, "outcome": "answered", "evidence": "letter", "verifier": "y0"}
+        for a, b in zip(after, base, strict=True)
+    ]
 
 
 def test_tables_5_to_8(tmp_path):
@@ -57,18 +60,22 @@ def test_tables_5_to_8(tmp_path):
         write_log(tmp_path / "a", "MedGemma", answers, filters=("m1",))
     report = write_report([tmp_path])
     assert [row[0:1] + row[3:] for row in rows_of(report, "Table 6")] == [
-        ["1k", "1,000", "82.10", "82.50", "+0.40", "4", "4", "0", "+8.51", "47", "0.40", "4 → 0", "0.00"],
-        ["5k", "5,000", "82.42", "82.66", "+0.24", "17", "13", "1", "+5.69", "211", "0.34", "17 → 0", "0.00"],
-        ["3x10k pooled", "30,000", "80.36", "80.45", "+0.09", "51", "28", "1", "+1.99", "1,357", "0.17", "51 → 0",
-         "0.00"],
+        ["1k", "1,000", "82.10", "82.50", "+0.40", "4", "4", "0", "+8.51", "47", "0.40", "4 → 0", "4 → 0",
+         "0.00", "0.00"],
+        ["5k", "5,000", "82.42", "82.66", "+0.24", "17", "13", "1", "+5.69", "211", "0.34", "16 → 0", "17 → 0",
+         "0.00", "0.00"],
+        ["3x10k pooled", "30,000", "80.36", "80.45", "+0.09", "51", "28", "1", "+1.99", "1,357", "0.17", "50 → 0",
+         "51 → 0", "0.00", "0.00"],
     ]  # fmt: skip
     (row,) = rows_of(report, "Table 7")
-    assert row[2:] == ["Y0", "5,000", "82.40", "-0.02", "74", "29", "30", "-0.95", "17 → 17", "0.00"]
-    assert [[row[0], *row[4:8]] for row in rows_of(report, "Table 8")] == [
-        ["20260326", "80.53", "80.62", "+0.09", "15 → 0"],
-        ["20260327", "80.34", "80.40", "+0.06", "15 → 0"],
-        ["20260328", "80.21", "80.33", "+0.12", "21 → 0"],
+    assert row[2:] == ["Y0", "5,000", "82.40", "-0.02", "74", "29", "30", "-0.95", "16 → 16", "17 → 17", "0.00", "0.00"]
+    # The paper prints the last column as contradictions; one of its answers is right (sections 3.1 and 6.3).
+    assert [[row[0], *row[4:9]] for row in rows_of(report, "Table 8")] == [
+        ["20260326", "80.53", "80.62", "+0.09", "15 → 0", "15 → 0"],
+        ["20260327", "80.34", "80.40", "+0.06", "14 → 0", "15 → 0"],
+        ["20260328", "80.21", "80.33", "+0.12", "21 → 0", "21 → 0"],
     ]
+    assert report.count("The paper prints the latter under the name contradictions") == 3
     intervals = {row[0]: row for row in rows_of(report, "Table 5")}
     assert list(intervals) == ["1k", "5k", "10k s1", "10k s2", "10k s3", "3x10k pooled"]
     found = numbers_in(intervals["5k"][4:7])

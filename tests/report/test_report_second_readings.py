@@ -27,7 +27,7 @@ LABELS = {  # what the model behind the server reads in each of the answers of O
     UNREADABLE: ["Edema"],
 }
 CLOSER = {  # and in closed answers
-    "A": "A", "B. No edema": "a.", "The image does not allow a decision.": "C", "C": "I think C",
+    "A": "A", "B. No edema": "a.", "The image is sharp.": "C", "C": "I think C",
     "Yes": "yes", "yes, it does": "Yes.", "No": "no", "no.": "no", UNREADABLE: "yes",
 }  # fmt: skip
 
@@ -69,13 +69,14 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     assert first[:3] == ["m", "VinDr", "4"]
     # By words 2 true positives, 1 false, 2 missed; by the model Edema, ILD, nothing, Edema: 3, 0, 1.
     assert (first[3][:5], *first[4:7]) == ("0.571", "0.667", "0.500", "1 of 4 (25.00%)")
-    assert (first[7][:5], *first[8:11]) == ("0.857", "1.000", "0.750", "0 of 4 (0.00%)")
+    assert (first[8][:5], *first[9:12]) == ("0.857", "1.000", "0.750", "0 of 4 (0.00%)")
+    assert first[7] == first[12] == "0 of 4 (0.00%)", "declined"
     words = [{"Edema"}, {"ILD", "Cardiomegaly"}, set(), set()]
     matrices = [[label in named for named in side for label in CLASSES] for side in (words, map(set, LABELS.values()))]
     # 2 of 4 equal; 2 of 4 labels shared; the model alone reads one.
-    assert first[11:] == ["0.500", "0.500", f"{cohen_kappa_score(*matrices):.3f}", "0", "1"]
+    assert first[13:] == ["0.500", "0.500", f"{cohen_kappa_score(*matrices):.3f}", "0", "1"]
     assert second[:3] == ["n", "MIMIC", "1"]
-    assert second[11:] == ["1.000", "1.000", "1.000", "0", "0"]
+    assert second[13:] == ["1.000", "1.000", "1.000", "0", "0"]
     assert "read by llama" in report
     assert {(request["model"], request["key"]) for request in requests} == {("llama", None)}
     assert sorted(answer_of(one["messages"]) for one in requests) == sorted(LABELS), "equal answers are asked once"

@@ -37,27 +37,28 @@ def test_instruments_by_hand(tmp_path):
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     assert report.startswith("# SurgXBench results\n")
     (run,) = rows_of(report, RUNS)
-    told = f"m|Cholec80-Boxes|instruments|4 of 9|2|0|25.00|0|0|medfaith_surgx_instruments|{DATE}"
+    told = f"m|Cholec80-Boxes|instruments|4 of 9|2|0|25.00|0.00|0|0|medfaith_surgx_instruments|{DATE}"
     assert run == told.split("|")
     rows = {row[1]: row[2:] for row in rows_of(report, LOOKS)}
     assert list(rows) == ["all", *INSTRUMENTS]
     # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10, of which video 42 has four zeros and no one.
     assert rows["all"] == [
         shown([1] * 6 + [0] * 4, [41] * 6 + [42] * 4, 1, 3), "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]",
-        "3", "2", "2", "1", "1", "1", "–", "0", "25.00",
+        "3", "2", "2", "1", "1", "1", "–", "0", "25.00", "0.00",
     ]  # fmt: skip
     assert rows["grasper"][0] == shown([1] * 4 + [0] * 2, [41] * 4 + [42] * 2, 1, 3)
     assert rows["grasper"][1:] == [
         "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]", "2", "1", "1", "0", "0", "1", "–", "0", "25.00",
+        "0.00",
     ]  # fmt: skip
-    assert rows["hook"][1:] == ["–", "–", "–", "1", "0", "1", "1", "0", "0", "–", "0", "25.00"]
-    assert rows["scissors"] == ["0.000 [–, –]", "–", "–", "–", "0", "1", "0", "0", "1", "0", "–", "0", "25.00"]
-    assert rows["clipper"] == ["–", "–", "–", "–", "0", "0", "0", "0", "0", "0", "–", "0", "25.00"]
+    assert rows["hook"][1:] == ["–", "–", "–", "1", "0", "1", "1", "0", "0", "–", "0", "25.00", "0.00"]
+    assert rows["scissors"] == ["0.000 [–, –]", "–", "–", "–", "0", "1", "0", "0", "1", "0", "–", "0", "25.00", "0.00"]
+    assert rows["clipper"] == ["–", "–", "–", "–", "0", "0", "0", "0", "0", "0", "–", "0", "25.00", "0.00"]
 
     rows = {row[1]: row[2:] for row in rows_of(report, SPREAD)}
     assert rows["all"][0][:5] == rows["all"][1][:5] == "0.600"
     boxes = ["31.25 / 37.50 / 43.75", "37.50 / 50.00 / 62.50", "50.00 / 50.00 / 50.00"]
-    assert rows["all"][2:] == [*boxes, "2", "1", "25.00"]
+    assert rows["all"][2:] == [*boxes, "2", "1", "25.00", "0.00"]
     assert (rows["grasper"][0][:5], rows["grasper"][1][:5]) == ("0.667", "0.667")
     saved = {row["instrument"]: row for row in csv_rows(tmp_path / "out" / "surgx_figure_07_spread.csv")}
     assert (saved["all"]["tp_aa_whisker_low"], saved["all"]["tp_aa_whisker_high"]) == ("0.25", "0.5")
@@ -69,7 +70,7 @@ def test_triplets_by_hand(tmp_path):
     write_surgx(tmp_path / "logs", ACTIONS)
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     videos = [42] * 4 + [43] * 2
-    assert [row[2:-1] for row in rows_of(report, RAS)] == [
+    assert [row[2:-2] for row in rows_of(report, RAS)] == [
         ["IVT", "RAS_local", "50.00 [–, –]", "50.00 / 50.00 / 50.00", "1 of 2"],
         ["IV", "RAS_local", "–", "–", "0 of 1"],
         ["IT", "RAS_local", "–", "–", "0"],
@@ -79,11 +80,11 @@ def test_triplets_by_hand(tmp_path):
     (levels,) = rows_of(report, LEVELS)
     shares = [(1, 0, 1, 0, 0, 0), (0, 0, 0, 0, 0, 1), (0,) * 6, (0, 0, 0, 0, 1, 0), (0, 1, 0, 1, 0, 0)]
     assert levels[2:7] == [shown(list(share), videos) for share in shares]
-    assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1", "1", "–", "0", "0.00"]
+    assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1", "1", "–", "0", "0.00", "0.00"]
     (parts,) = rows_of(report, PARTS)
-    assert parts[2:] == [shown([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6, "0.00"]
+    assert parts[2:] == [shown([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6, "0.00", "0.00"]
     (occlusion,) = rows_of(report, OCCLUSION)
-    assert occlusion[2:] == ["4", "2", "0", "1", "50.00 [–, –]", "1", "2.00 [–, –]", "0.00"]
+    assert occlusion[2:] == ["4", "2", "0", "1", "50.00 [–, –]", "1", "2.00 [–, –]", "0.00", "0.00"]
     assert [path.name for path in sorted((tmp_path / "out").glob("*.csv"))] == [
         f"surgx_{name}.csv" for name in ("figure_04a_ras", "figure_04b_levels", "occlusion", "runs", "triplets")
     ]
@@ -96,10 +97,10 @@ def test_the_visible_share_of_boxes_by_hand(tmp_path):
     write_surgx(tmp_path, [first, second, unknown, saw(FRAMES[3])])
     write_surgx(tmp_path, [saw(ACTIONS[0], ("grasper", 0.25), ("clipper", 0.0)), *ACTIONS[1:]])
     report = write_report([tmp_path])
-    rows = {row[1]: row[-3:-1] for row in rows_of(report, LOOKS)}
+    rows = {row[1]: row[-4:-2] for row in rows_of(report, LOOKS)}
     assert rows.pop("all") == ["58.33", "3"]
     assert rows == {name: ["–", "0"] for name in INSTRUMENTS} | {"grasper": ["75.00", "2"], "hook": ["25.00", "1"]}
-    assert rows_of(report, LEVELS)[0][-3:-1] == ["12.50", "2"]
+    assert rows_of(report, LEVELS)[0][-4:-2] == ["12.50", "2"]
 
 
 def test_a_frame_is_lost_when_none_of_its_triplets_remains(tmp_path):
@@ -112,7 +113,17 @@ def test_a_frame_is_lost_when_none_of_its_triplets_remains(tmp_path):
 
     write_surgx(tmp_path, [frame(0, 42, [CUT]), frame(1, 42, [CLIP]), frame(0, 43, [GRASP]), frame(1, 43, [PACK, CUT])])
     (row,) = rows_of(write_report([tmp_path]), OCCLUSION)
-    assert row[2:] == ["4", "4", "0", "1", shown([0, 1, 0, 0], [42, 42, 43, 43]), "3", "0.50 [0.50, 0.50]", "0.00"]
+    assert row[2:] == [
+        "4",
+        "4",
+        "0",
+        "1",
+        shown([0, 1, 0, 0], [42, 42, 43, 43]),
+        "3",
+        "0.50 [0.50, 0.50]",
+        "0.00",
+        "0.00",
+    ]
 
 
 def test_the_occlusion_task_has_a_log_of_its_own(tmp_path):
@@ -126,7 +137,7 @@ def test_the_occlusion_task_has_a_log_of_its_own(tmp_path):
     report = write_report([tmp_path])
     assert [row[2] for row in rows_of(report, RUNS)] == ["triplets", "occlusion"]
     (row,) = rows_of(report, OCCLUSION)
-    assert row[2:] == ["5", "3", "1", "1", "50.00 [–, –]", "1", "2.00 [–, –]", "0.00"]
+    assert row[2:] == ["5", "3", "1", "1", "50.00 [–, –]", "1", "2.00 [–, –]", "0.00", "0.00"]
     assert len(rows_of(report, LEVELS)) == 1
 
 
@@ -154,7 +165,7 @@ def test_ap_of_a_model_that_ranks_and_of_one_that_ranks_not_always(tmp_path):
     report = write_report([tmp_path])
     rows = rows_of(report, PARTS)
     assert f"## {OCCLUSION}" not in report
-    assert [row[4:-1] for row in rows] == [["100.00"] * 6, ["–"] * 6]
+    assert [row[4:-2] for row in rows] == [["100.00"] * 6, ["–"] * 6]
 
 
 def test_results_hold_the_runs(tmp_path):
@@ -170,7 +181,7 @@ def test_frames_whose_similarities_tie_are_counted_and_warned_of(tmp_path):
     write_surgx(tmp_path / "a", [(first, row | {"outcome": "tied"}), *others])
     write_surgx(tmp_path / "b", ACTIONS)
     report = write_report([tmp_path])
-    assert [row[8] for row in rows_of(report, RUNS)] == ["1", "0"]
+    assert [row[9] for row in rows_of(report, RUNS)] == ["1", "0"]
     assert report.count("WARNING: in 1 of 4 frames (25.0%) the similarities of m in samples_medfaith_surgx_instr") == 1
     assert report.count(" tie. Not all of its predictions can be named") == 1
 
@@ -178,4 +189,4 @@ def test_frames_whose_similarities_tie_are_counted_and_warned_of(tmp_path):
 def test_a_log_that_does_not_say_where_zero_cuts_has_no_count_of_it(tmp_path):
     looks = [{name: value for name, value in look("hook", "tp", 0.5, 0.5).items() if name != "cut_at_zero"}]
     write_surgx(tmp_path, [instruments(0, ["hook"], looks)])
-    assert rows_of(write_report([tmp_path]), LOOKS)[0][-4:] == ["–", "–", "0", "0.00"]
+    assert rows_of(write_report([tmp_path]), LOOKS)[0][-5:] == ["–", "–", "0", "0.00", "0.00"]

@@ -15,7 +15,7 @@ from tests.report.surgx_logs import FRAMES, write_surgx
 
 PRESENCE = "chexpert_presence"
 LOG = f"samples_medfaith_contrabench_{PRESENCE}"
-SHOWN = "“The image does not allow a decision.”"
+SHOWN = "“The image is sharp.”"
 LONG = ("word " * 40).strip()
 
 

@@ -151,7 +151,7 @@ def test_the_files_for_the_hub(mixed, tmp_path, capsys):
     assert (first.dataset_id, first.value, first.date) == ("group/cxr-contrabench-chexpert", 75.0, DATE[:10])
     assert re.match(
         r"accuracy in %; 95% interval 6\d\.\d\d to 8\d\.\d\d \(bootstrap of whole groups\); 40 rows of 40 groups; "
-        r"unread answers: 2; prompt: b0; ", first.notes,
+        r"unread answers: 2; declined answers: 0; prompt: b0; ", first.notes,
     )  # fmt: skip
     text = "\n".join(lines)
     assert "org__model-a/.eval_results: for a pull request to https://huggingface.co/org/model-a" in text

@@ -21,14 +21,14 @@ from ..results import Results
 from ..surgx_runs import SurgXRun
 
 MOST = 10_000  # questions on a page
-RIGHT, WRONG, UNREAD = "right", "wrong", "unread"
+RIGHT, WRONG, DECLINED, UNREAD = "right", "wrong", "declined", "unread"
 SEED = 0
 IMAGE = "image"  # how a row was shown without a control
 
 
 class Answer(NamedTuple):
     """What one model said. shown: the control, or "image". read: what was read of it, and why the reason; ended: what a
-    deterministic verifier made of it, "" where there is none. outcome: RIGHT, WRONG or UNREAD.
+    deterministic verifier made of it, "" where there is none. outcome: RIGHT, WRONG, DECLINED or UNREAD.
     """
 
     model: str
@@ -124,31 +124,28 @@ def _contrabench(run: Run) -> Iterator[tuple[str, _Read]]:
         question, texts = run.wordings[run.wording[row]]
         options = tuple(f"{letter}. {text}" for letter, text in zip(string.ascii_uppercase, texts, strict=False))
         base = int(run.base[row])
-        outcome = UNREAD if base < 0 else RIGHT if base == run.answer[row] else WRONG
+        outcome = _outcome(run.outcome[row], base == run.answer[row])
+        why = f"read from {run.evidence[row]}" if run.evidence[row] else run.unread_reason[row]
         ended = ""
         if verified is not None and reasons is not None and verified[row] != base:
             ended = f"{options[verified[row]]} ({reasons[row]})"
         of = question, options, options[run.answer[row]], run.finding[row]
-        yield run.id[row], _Read(of, options[base] if base >= 0 else "", run.outcome[row], ended, outcome)
+        yield run.id[row], _Read(of, options[base] if base >= 0 else "", why, ended, outcome)
 
 
 def _heal(run: HealRun) -> Iterator[tuple[str, _Read]]:
     if run.setting.ask == "open":
         for row, named in zip(run.rows, run.named, strict=True):
-            unread = named.outcome == "unreadable"
-            outcome = UNREAD if unread else RIGHT if {*named.labels} == {*row.diseases} else WRONG
+            outcome = _outcome(named.outcome, {*named.labels} == {*row.diseases})
+            read = "" if outcome in (DECLINED, UNREAD) else ", ".join(sorted(named.labels)) or "none"
             gold = ", ".join(row.diseases) or "none"
             of = row.question, (), gold, row.kind
-            yield (
-                row.id,
-                _Read(of, "" if unread else ", ".join(sorted(named.labels)) or "none", named.outcome, "", outcome),
-            )
+            yield row.id, _Read(of, read, "", "", outcome)
         return
     for row, said in zip(run.rows, run.said, strict=True):
-        unread = said not in ("yes", "no")
-        outcome = UNREAD if unread else RIGHT if said == row.answer else WRONG
+        outcome = _outcome(said, said == row.answer)
         of = row.question, (), row.answer, row.kind
-        yield row.id, _Read(of, "" if unread else said, said if unread else "", "", outcome)
+        yield row.id, _Read(of, "" if outcome in (DECLINED, UNREAD) else said, "", "", outcome)
 
 
 def _surgx(run: SurgXRun) -> Iterator[tuple[str, _Read]]:
@@ -158,10 +155,15 @@ def _surgx(run: SurgXRun) -> Iterator[tuple[str, _Read]]:
         "occlusion": "Which triplet is left when the place that the model looked at is painted black?",
     }[run.setting.ask]
     for row in run.rows:
-        unread = row.predicted is None
-        outcome = UNREAD if row.predicted is None else RIGHT if {*row.predicted} == {*row.gold} else WRONG
+        read = DECLINED if row.declined else UNREAD if row.predicted is None else ""
+        outcome = _outcome(read, {*(row.predicted or ())} == {*row.gold})
         of = asked, (), "; ".join(row.gold) or "none", "video " + row.id.split("/")[1]
-        yield row.id, _Read(of, "; ".join((row.predicted or ())[:10]) or ("" if unread else "none"), "", "", outcome)
+        yield row.id, _Read(of, "; ".join((row.predicted or ())[:10]) or ("" if read else "none"), "", "", outcome)
+
+
+def _outcome(read: str, right: bool) -> str:
+    """Of an answer. read: the outcome of reading it."""
+    return read if read in (DECLINED, UNREAD) else RIGHT if right else WRONG
 
 
 def _sample(

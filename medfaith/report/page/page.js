@@ -102,7 +102,7 @@ const HEIGHT = 44;
 const { cases, texts } = JSON.parse(document.getElementById("data").textContent);
 const [BENCHMARK, TASK, ID, QUESTION, GOLD, FINDING, OPTIONS, ANSWERS] = [0, 1, 2, 3, 4, 5, 6, 7];
 const [MODEL, SHOWN, RAW, READ, WHY, ENDED, OUTCOME] = [0, 1, 2, 3, 4, 5, 6];
-const MARK = { right: "✓ right", wrong: "✗ wrong", unread: "? unread" };
+const MARK = { right: "✓ right", wrong: "✗ wrong", declined: "– declined", unread: "? unread" };
 const pictured = JSON.parse(document.getElementById("pictures").textContent);
 const layers = { region: true, boxes: true, heat: false };  // which are seen, from case to case
 const list = document.getElementById("list");
@@ -288,7 +288,7 @@ if (list) {
       const ended = texts[answer[ENDED]] ? `; after the verifier: ${texts[answer[ENDED]]}` : "";
       const outcome = texts[answer[OUTCOME]];
       line.append(raw, element("td", (texts[answer[READ]] || "–") + why + ended));
-      line.append(element("td", MARK[outcome] || outcome, { right: "is-yes", wrong: "is-no", unread: "is-open" }[outcome]));
+      line.append(element("td", MARK[outcome] || outcome, { right: "is-yes", wrong: "is-no", declined: "is-declined", unread: "is-open" }[outcome]));
     }
     const wide = element("div", undefined, "wide");
     wide.tabIndex = 0;

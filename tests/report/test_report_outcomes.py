@@ -1,0 +1,192 @@
+"""Declined, unread and cut answers, and what answers were read from: in tables, warnings, summary, figures, cases."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medfaith.compare.answers import all_answers
+from medfaith.loaders.errors import InputError
+from medfaith.report import heal_runs
+from medfaith.report.contrabench_figures import ANSWERS, answers
+from medfaith.report.page.cases import cases
+from medfaith.report.results import read_results
+from medfaith.report.summary import Tail, summary
+from medfaith.report.write import write_report
+from tests.report.heal_logs import CLOSED, write_heal
+from tests.report.report_logs import csv_rows, question, rows_of, write_log
+from tests.report.surgx_logs import FRAMES, write_surgx
+
+pytestmark = pytest.mark.usefixtures("tables_only")
+
+PRESENCE, EVIDENCE = "chexpert_presence", "How the answers were read"
+DECLINES = "I would rather not say."
+
+
+def read(choice: int | None, evidence: str = "", outcome: str = "answered", reason: str = "", after: int | None = None):
+    """What a filter hands on. after: the choice after the verifier, where that is another one."""
+    return {"choice": choice if after is None else after, "before": choice, "outcome": outcome, "reason": reason,
+            "evidence": evidence, "verifier": "not_applied" if after is None else "fired"}  # fmt: skip
+
+
+# Ten answers to presence questions with "Edema" right and "No edema" second, with and without the verifier.
+READ = [
+    (read(0, "letter"), None),
+    (read(0, "text"), None),
+    (read(1, "letter"), 0),
+    (read(1, "text"), 0),
+    (read(1, "prose"), None),  # an error from sentences, which the verifier leaves alone
+    (read(2, "prose"), None),
+    (read(None, "", "declined"), None),
+    (read(None, "", "declined"), None),
+    (read(None, "", "unread", "none"), None),
+    (read(None, "", "unread", "cut"), None),
+]
+TEXTS = ["A", "Edema", "B", "No edema", "There is none.", "It breaks.", DECLINES, DECLINES, "Well.", "The"]
+
+
+def write_read(folder: Path, model: str = "m", read: Any = READ, **columns: Any) -> Path:
+    docs = [(question(PRESENCE, n, **columns), text) for n, text in enumerate(TEXTS)]
+    given = {"b0": [one for one, _ in read], "m1": [one if a is None else one | {"choice": a} for one, a in read]}
+    return write_log(folder, model, docs, filters=(), given=given)
+
+
+def test_each_outcome_and_evidence_is_counted_by_hand(tmp_path):
+    write_read(tmp_path / "logs")
+    report = write_report([tmp_path / "logs"], tmp_path / "out")
+    (row,) = rows_of(report, EVIDENCE)
+    assert row[4:] == ["10", "20.00", "20.00", "20.00", "20.00", "20.00", "10.00", "1"]
+    (saved,) = csv_rows(tmp_path / "out" / "contrabench_evidence.csv")
+    names = ("letter_share", "text_share", "prose_share", "unknown_share", "parse_failure_rate", "declined_rate",
+             "cut_share", "n_errors_from_prose")  # fmt: skip
+    assert [float(saved[name]) for name in names] == [0.2, 0.2, 0.2, 0, 0.2, 0.2, 0.1, 1]
+    (matrix,) = rows_of(report, "Table 9")
+    assert matrix[2:8] == ["20.00", "40.00", "+20.00", "2 → 0", "20.00", "20.00"]
+    (run,) = read_results([tmp_path / "logs"]).runs
+    assert (len(run.unread), len(run.declined)) == (2, 2)
+    assert answers(run) == dict(zip(ANSWERS, (0.2, 0.2, 0.1, 0.1, 0.2, 0.2), strict=True))
+    (four,) = rows_of(report, "Table 4")
+    assert four[6].startswith("2 ["), "an interval is of the errors that the table counts"
+    assert write_report([tmp_path / "logs"], tmp_path / "out"), "the names are known as a report's own"
+
+
+EARLIER = [("parsed", 1), ("parsed", 0), ("none", None), ("ambiguous", None), ("out_of_range", None)]
+
+
+def test_a_log_of_an_earlier_version_is_read(tmp_path):
+    """It has other words, and does not say what an answer was read from: its errors count with those of letters."""
+    given = [
+        {"choice": choice, "before": choice, "outcome": outcome, "verifier": "not_applied"}
+        for outcome, choice in EARLIER
+    ]
+    docs = [(question(PRESENCE, n), "text") for n in range(5)]
+    after = [{**one, "choice": 0 if one["choice"] == 1 else one["choice"], "verifier": "fired"} for one in given]
+    write_log(tmp_path / "logs", "m", docs, filters=(), given={"b0": given, "m1": after})
+    report = write_report([tmp_path / "logs"])
+    (run,) = read_results([tmp_path / "logs"]).runs
+    assert run.outcome.tolist() == ["answered", "answered", "unread", "unread", "unread"]
+    scores = run.scores()
+    names = ("n_unparsed", "n_ambiguous", "n_invalid", "n_reversals", "n_reversals_from_prose", "n_declined")
+    assert [scores[name] for name in names] == [1, 1, 1, 1, 0, 0]
+    (row,) = rows_of(report, EVIDENCE)
+    assert row[4:] == ["5", "0.00", "0.00", "0.00", "40.00", "60.00", "0.00", "0.00", "0"]
+    assert "Not recorded: the log is of an earlier version" in report
+
+
+@pytest.mark.parametrize("outcome", ["yes", "", None])
+def test_an_unknown_outcome_is_refused(tmp_path, outcome):
+    write_log(tmp_path, "m", [(question(PRESENCE, 0), "A")], filters=(), given={"b0": [read(0) | {"outcome": outcome}]})
+    with pytest.raises(InputError, match=r"is no outcome of reading an answer|is not what a filter of ours writes"):
+        read_results([tmp_path])
+
+
+def test_declined_unread_and_cut_answers_have_warnings_of_their_own(tmp_path):
+    write_read(tmp_path / "a")
+    docs = [(question(PRESENCE, n) | {"answer_outcome": "cut" if n < 2 else "answered"}, "A") for n in range(30)]
+    write_log(tmp_path / "b", "cut", docs)
+    report = write_report([tmp_path])
+    notes = [line for line in report.splitlines() if line.startswith("- WARNING")]
+    (unread,) = [note for note in notes if "could not be read" in note]
+    assert "2 of 10 answers (20.0%) of m" in unread
+    assert DECLINES not in unread
+    (declined,) = [note for note in notes if "decline to answer" in note]
+    assert "2 of 10 answers (20.0%) of m" in declined
+    assert f"such as “{DECLINES}”. They count as wrong. What to do: " in declined
+    (cut,) = [note for note in notes if "cut at the limit of tokens" in note]
+    assert "2 of 30 answers (6.7%) of cut" in cut
+    text = " ".join(summary(read_results([tmp_path]), [], Tail()).split())
+    assert "Unread: 2 of 40 answers (5.00%). Most: 2 of 10 answers (20.00%) of m, medfaith_contrabench_" in text
+    assert "Declined: 2 of 40 answers (5.00%). Most: 2 of 10 answers (20.00%) of m, medfaith_contrabench_" in text
+    assert "Cut at the limit of tokens: 2 of 40 answers (5.00%). Most: 2 of 30 answers (6.67%) of cut," in text
+
+
+def test_without_declined_and_cut_answers_the_summary_has_no_line_of_them(tmp_path):
+    write_log(tmp_path, "m", [(question(PRESENCE, n), "A") for n in range(3)])
+    text = summary(read_results([tmp_path]), [], Tail())
+    assert "Unread: 0 of 3 answers (0.00%)." in text
+    assert "Declined" not in text
+    assert "Cut" not in text
+
+
+def test_cases_and_compared_answers_know_declined_ones(tmp_path):
+    write_read(tmp_path)
+    results = read_results([tmp_path])
+    found = [of.answers[0] for of in cases(results).cases]
+    assert Counter(one.outcome for one in found) == {"right": 2, "wrong": 4, "declined": 2, "unread": 2}
+    whys = {"read from letter": 2, "read from text": 2, "read from prose": 2, "": 2, "none": 1, "cut": 1}
+    assert Counter(one.why for one in found) == whys
+    ((of,), _) = all_answers(results)
+    assert Counter(of.outcomes) == {"answered": 6, "declined": 2, "unread": 2}
+    assert of.said.count(None) == 4
+
+
+def test_declined_yes_no_answers_and_the_flag_of_cut_ones(tmp_path, monkeypatch):
+    told = []
+    own = heal_runs.read_yes_no
+
+    def reader(text, question, *, cut=False):
+        told.append(cut)
+        return "declined" if text == DECLINES else own(text, question)
+
+    monkeypatch.setattr(heal_runs, "read_yes_no", reader)
+    answered = [(doc, DECLINES if text == "No" else text) for doc, text in CLOSED]
+    answered[0][0]["answer_outcome"] = "cut"
+    n = sum(text == DECLINES for _, text in answered)
+    try:
+        write_heal(tmp_path / "logs", "closed", answered)
+    finally:
+        del answered[0][0]["answer_outcome"]  # the documents are shared
+    report = write_report([tmp_path / "logs"])
+    assert told.count(True) == 1
+    (row,) = rows_of(report, "HEAL Table 2")
+    assert row[14:16] == ["1 of 10 (10.00%)", f"{n} of 10 ({10 * n}.00%)"]
+    (row,) = rows_of(report, "HEAL runs")
+    assert row[5:7] == ["10.00", f"{10 * n}.00"]
+    (run,) = read_results([tmp_path / "logs"]).heal
+    assert Counter(of.answers[0].outcome for of in cases(read_results([tmp_path / "logs"])).cases)["declined"] == n
+    assert len(run.declined) == n
+
+
+def test_declined_frames(tmp_path):
+    """An answer that predicts nothing is unread unless its row says that it is declined."""
+    samples = [(doc, row | {"outcome": "declined"} if row["predicted"] is None else row) for doc, row in FRAMES]
+    write_surgx(tmp_path, samples)
+    report = write_report([tmp_path])
+    (row,) = rows_of(report, "SurgX runs")
+    assert row[6:8] == ["0.00", "25.00"]
+    results = read_results([tmp_path])
+    assert Counter(of.answers[0].outcome for of in cases(results).cases)["declined"] == 1
+    ((of,), _) = all_answers(results)
+    assert Counter(of.outcomes)["declined"] == 1
+
+
+def test_the_page_marks_declined_answers():
+    page = Path(heal_runs.__file__).parent / "page"
+    script, style = ((page / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    marks = re.findall(r"(\w+): \"", script.split("const MARK = ")[1].split(";")[0])
+    assert set(marks) == {"right", "wrong", "declined", "unread"}
+    assert ".is-declined {" in style
