@@ -14,6 +14,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -137,7 +138,8 @@ def _simple(character: str) -> str:
     return folded if len(folded) == 1 else character if len(character.lower()) == 1 else " "
 
 
-def split_clauses(text: str) -> Iterator[Clause]:
+@lru_cache(maxsize=8)  # the stages of a reader ask for the same text one after the other
+def split_clauses(text: str) -> tuple[Clause, ...]:
     """Split a text into clauses and say what each does.
 
     Questions, what follows "whether" and "if", and what stands under a heading such as "Cannot be assessed" are no
@@ -146,12 +148,16 @@ def split_clauses(text: str) -> Iterator[Clause]:
     Args:
         text: An answer as the model wrote it, or any part of one.
 
-    Yields:
+    Returns:
         The clauses in the order of the text, those that state and those that do not.
 
     >>> [(clause.text.strip(), clause.act) for clause in split_clauses("We look for edema. There is no edema.")]
     [('we look for edema', 'ask'), ('there is no edema', 'state')]
     """
+    return tuple(_clauses(text))
+
+
+def _clauses(text: str) -> Iterator[Clause]:
     words = plain(text)
     under, listed, last_end = "asserted", False, 0
     for line in _LINE.finditer(words):
