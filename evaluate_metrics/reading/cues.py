@@ -283,8 +283,8 @@ CUES = (
     Cue(
         "general",
         r"\b(?:would|should|ought to)(?! be (?:noted|mentioned|emphasi[sz]ed|stressed)\b)"
-        r"(?! (?:\w+ )?(?:say|choose|go|call|classify|diagnose|describe|conclude|lean|rate|pick|select|opt|estimate"
-        r"|report|interpret|guess|argue|be (?:consistent|compatible))\b)"
+        r"(?! (?:\w+ )?(?:say|choose|go|call|classify|diagnose|describe|conclude|lean|rate|grade|judge|pick|select|opt"
+        r"|estimate|report|interpret|guess|argue|be (?:consistent|compatible))\b)"
         r"(?: not|n't)?(?: \w+ly| also| still| then| have)? \w+",
         ("edema would appear white", "the fields should be clear", "it would show lines"),
         ("i would say there is edema", "it should be noted that there is edema"),

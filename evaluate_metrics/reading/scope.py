@@ -73,7 +73,7 @@ _FOREIGN = (
 )
 DENIED_BEFORE = re.compile(
     rf"\b(?P<open>{_UNKNOWN}|to exclude|to rule out|compared (?:to|with)|in (?:contrast|comparison) (?:to|with)|versus"
-    rf"|vs|(?<!less )(?<!rather )(?<!other )(?<!or )(?<!more )than)\b"
+    rf"|vs|(?<!less )(?<!rather )(?<!other )(?<!or )(?:(?<!more )than|than(?! (?:one|two|an?|\d)\b)))\b"
     rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
     r"(?:absent|missing|excluded|ruled out)\s*:|"
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
@@ -104,12 +104,12 @@ _PURPOSE = re.compile(
 )
 # "Pneumothorax makes the lung collapse": a bare name whose predicate says what such a thing is or does.
 _TEACHES = re.compile(
-    r"\s+(?:(?:is|are) (?:an?|the(?! (?:\w+ )?(?:finding|one|abnormality|answer|choice|diagnosis|option|most"
-    r"|explanation)\b)|one|more|less|caused|measured|defined|diagnosed|treated|called|suggested when|air|fluid"
+    r"\s+(?:(?:is|are) (?:an?|the(?! (?:\w+ )?(?:finding|one|abnormality|answer|choice|diagnosis|option"
+    r"|explanation|most (?:likely|probable|plausible|apparent|prominent|striking|notable|consistent"
+    r"|compatible))\b)|one|more|less|caused|measured|defined|diagnosed|treated|called|suggested when|air|fluid"
     r"|faster|best|better)|makes?|means|shows?|develops?|reduces?|looks? like|appears? as|shows? (?:as|up)|occurs?"
-    r"|causes?|leads?"
-    r"|results?|collects?|blunts?|treatment|includes?|refers?|requires?|needs?|costs?|affects?|involves?|tends?"
-    r"|arises?)\b"
+    r"|causes?|leads?|results?|collects?|blunts?|treatment|includes?|refers?|requires?|needs?|costs?|affects?|involves?"
+    r"|tends?|arises?)\b"
 )
 _ARTICLE = re.compile(r"\W*(?:an? |the term )?\Z")
 _UNDECIDED = re.compile(
@@ -156,7 +156,7 @@ _REACH = 300  # characters
 _TOGETHER = re.compile(r"\s+(?:and|or)\s+(?:\w+\s+){1,2}")
 # "Hook: I cannot see one.": what stands before the colon is what the rest is about.
 _TOPIC_DENIED = re.compile(
-    r"(?:\s+(?:in|on|at|of|within) (?:\w+ ){1,4}?\w+)?"
+    r"(?:\s+(?:in|on|at|of|within) (?:\w+ ){1,4}?\w+|\s+(?:left|right|both|bilateral))?"
     r"\s*:\s*(?:(?:i|we|it|they|there|this|that|one)\s+)?(?:(?:is|are|was|were|has|have|does|do|did|can|could)\s+)?"
     r"(?:(?:no|not|none|nope|nah|never|cannot|absent|missing|nothing|without|false|non|nein|\w+n't)\b|✗|¬)"
 )
