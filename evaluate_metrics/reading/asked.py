@@ -17,7 +17,7 @@ from .clauses import Clause, split_clauses
 from .cues import classify
 from .diseases import names_in
 from .scope import Standing, standings
-from .words import words
+from .words import word_set, words
 
 Saying = Literal["yes", "no"]
 
@@ -40,10 +40,6 @@ class Asked(NamedTuple):
     organs: frozenset[str] = frozenset()
 
 
-def _each(words_of: str) -> frozenset[str]:
-    return frozenset(words_of.split())
-
-
 _LEFT, _RIGHT = frozenset({"left"}), frozenset({"right"})
 _SIDES = {
     **dict.fromkeys(("left", "gauche", "izquierdo", "izquierda", "esquerdo", "esquerda", "links", "linken"), _LEFT),
@@ -57,13 +53,13 @@ _LEVELS = {
     **dict.fromkeys(("middle", "mid"), frozenset({"middle"})),
     **dict.fromkeys(("lower", "basal", "base", "basilar"), frozenset({"lower"})),
 }
-_GENERIC = _each(
+_GENERIC = word_set(
     """
     abnormal abnormalities abnormality anything disease diseases finding findings lesion lesions pathologic
     pathological pathologies pathology something unusual wrong
     """
 )
-_PASSED_OVER = _each(  # words of a question that say nothing of what it asks for
+_PASSED_OVER = word_set(  # words of a question that say nothing of what it asks for
     """
     a actually affect affected also am an and answer any apparent appear appears are area areas as at based be
     been being by can change changes chest clear consistent contain contained contains could current currently da

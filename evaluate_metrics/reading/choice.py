@@ -17,11 +17,11 @@ stages, in this order, the first that says anything decides:
 12. "mentions": every letter, and every option that clauses assert. Asked for what is absent, the one that they deny;
 13. "yes or no": where the options are yes and no, sentences that state or deny what was asked (`yes_no`).
 
-From 9 on, only clauses that assert or deny count (`clauses`). A negated option ("No edema") is chosen by prose only
-where a clause denies its finding and none asserts it. Two different options within the deciding stage, or a letter
-beside another option's text, are ambiguous, and so is an option that is only mentioned to be denied or compared with. A
-hedged choice ("I think B", "could be B") is the choice. Of a reasoning that never ends, an answer is read only where
-one option is stated and no other, and without a doubt. Of a text that is cut, the last line never decides.
+From stage 9 on, only clauses that assert or deny count (`clauses`). A negated option ("No edema") is chosen by prose
+only where a clause denies its finding and none asserts it. Two different options within the deciding stage, or a
+letter beside another option's text, are ambiguous, and so is an option that is only mentioned to be denied or compared
+with. A hedged choice ("I think B", "could be B") is the choice. Of a reasoning that never ends, an answer is read only
+where one option is stated and no other, and without a doubt. Of a text that is cut, the last line never decides.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ from .naming import (
     opening_letter,
     together,
 )
+from .option_values import highest_valued
 from .options import CONFLICT, MOST, Options
 from .outcome import Evidence, Outcome, Reason
 from .reasoning import LIMIT, answer_span, looks_cut, without_cut
 from .statements import Statement, drop_corrected, fields, statements
-from .words import words
+from .words import word_set, words
 from .yes_no import explain_yes_no
 
 
@@ -90,18 +91,6 @@ _ASIDE = re.compile(  # sentences about other options, or on a condition
     r"|choices?))\b",
     re.IGNORECASE,
 )
-_VALUE = re.compile(
-    r"[\"'(\[]?(?P<name>(?:option )?[A-Z](?:[.):] ?(?=[A-Za-z])[^|\n:,]{1,60}?)?"
-    r"|[^\"'\n:=,;{}()\[\]–—]{2,60}?)[\"')\].]{0,2}\s?"
-    r"(?:[:=(|]|(?<=\b[A-Z]) (?=0?\.\d|\d{1,3} ?%)|[-–—](?= )|->|→)\s?[\"']?"
-    r"(?P<value>true|false|yes|no|correct|incorrect|(?:0|1)?\.\d{1,4}|[01](?:\.0+)?(?![\d.])"
-    r"|\d{1,3}(?:\.\d+)?\s?%)(?![\w.])",
-    re.IGNORECASE,
-)
-_SIGNED = re.compile(
-    r"(?:[:=(|]|[A-Z](?= 0?\.\d)|[-–—] |->|→)\s?[\"']?(?:true|false|yes|no|(?:in)?correct|[\d.])", re.IGNORECASE
-)
-_TRUTH = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
 _CONCLUDES = re.compile(
     r"\W*(?:and |so |but )?(?:therefore|thus|hence|so|consequently|accordingly|in (?:conclusion|summary|short)|overall"
     r"|to (?:conclude|summari[sz]e|sum up)|conclusion|based on (?:this|these|the (?:above|findings|evidence|analysis))"
@@ -119,39 +108,12 @@ _IS = re.compile(
     re.IGNORECASE,
 )
 _CHOICE_END = re.compile(r"[,(]| (?:and|or|but|because|as|rather)\b")
-_SMALL_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "is",
-        "are",
-        "of",
-        "in",
-        "on",
-        "to",
-        "this",
-        "that",
-        "these",
-        "those",
-        "which",
-        "what",
-        "who",
-        "how",
-        "does",
-        "do",
-        "for",
-        "with",
-        "by",
-        "it",
-        "present",
-        "seen",
-        "shown",
-        "following",
-        "listed",
-    ]
+_SMALL_WORDS = word_set(
+    """
+    a an the is are of in on to this that these those which what who how does do for with by it present seen shown
+    following listed
+    """
 )
-
 _ARTICLE = re.compile(r"\W*(?:an?|the) ", re.IGNORECASE)
 _PRAISED = re.compile(  # behind an option: "is the correct one", "fits best"
     r"[)\]]?(?:,? (?:and|or) [A-Z]\b){0,6}"
@@ -201,7 +163,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     stages: dict[str, Callable[[], Named]] = {
         "text": lambda: _whole(clean, choices),
         "marked": lambda: _marked(stated, choices),
-        "listed": lambda: _listed(part, choices, absence=absence),
+        "listed": lambda: highest_valued(part, choices, absence=absence),
         "final": lambda: _stated(stated, "final", choices, last),
         "answer": lambda: _stated(stated, "answer", choices) | last,
         "ticked": lambda: _ticked(clean, choices),
@@ -283,31 +245,6 @@ def _marked(stated: Sequence[Statement], choices: Options) -> Named:
     last_boxes = islice((one for one in reversed(stated) if one.kind == "box"), MOST)
     boxes = (object_named(one.said, choices, value=True) for one in last_boxes)
     return in_fields if in_fields.places else next((box for box in boxes if box.places), in_fields)
-
-
-def _listed(text: str, choices: Options, *, absence: bool) -> Named:
-    """The one option that is true, or the most probable by itself, in a list that gives each a value.
-
-    Asked for what is absent, a list of texts may tell what is there, and chooses nothing.
-    """
-    if len(_SIGNED.findall(text)) < max(choices.n, 2):
-        return NOTHING
-    values: dict[int, float] = {}
-    for match in islice(_VALUE.finditer(text), MOST):
-        name, value = match["name"].strip(), match["value"].casefold()
-        letter, _, behind = re.sub(r"\A[Oo]ption ", "", name).partition(" ")
-        is_letter = re.fullmatch(r"[A-Z][.):]?", letter) and (not behind or words(behind) in choices.words)
-        places = {index(letter[0])} if is_letter else choices.of(words(name))
-        if absence and places and not is_letter:
-            return Named({CONFLICT}, "text")
-        number = _TRUTH[value] if value in _TRUTH else float(value.rstrip("% ")) / (100 if "%" in value else 1)
-        for place in places:
-            if values.setdefault(place, number) != number:
-                return NOTHING
-    if set(values) != set(range(choices.n)) or choices.are_yes_and_no:
-        return NOTHING
-    best = {place for place, value in values.items() if value == max(values.values())}
-    return Named(best if len(best) == 1 and max(values.values()) > 0 else {CONFLICT}, "letter")
 
 
 def _stated(stated: Sequence[Statement], kind: str, choices: Options, last: Named = NOTHING) -> Named:

@@ -25,3 +25,12 @@ def words(text: str) -> str:
     'edema is not present'
     """
     return " ".join(_WORD.findall(folded(text)))
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a table that is written as one text.
+
+    >>> sorted(word_set("lobe  lung"))
+    ['lobe', 'lung']
+    """
+    return frozenset(text.split())

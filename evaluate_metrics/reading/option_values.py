@@ -1,0 +1,60 @@
+"""Lists that give every option a truth value or a probability: "A: 0.1, B: 0.7, C: 0.2", {"A": false, "B": true}."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+from .letters import index
+from .naming import NOTHING, Named
+from .options import CONFLICT, MOST, Options
+from .words import words
+
+_VALUE = re.compile(
+    r"[\"'(\[]?(?P<name>(?:option )?[A-Z](?:[.):] ?(?=[A-Za-z])[^|\n:,]{1,60}?)?"
+    r"|[^\"'\n:=,;{}()\[\]–—]{2,60}?)[\"')\].]{0,2}\s?"
+    r"(?:[:=(|]|(?<=\b[A-Z]) (?=0?\.\d|\d{1,3} ?%)|[-–—](?= )|->|→)\s?[\"']?"
+    r"(?P<value>true|false|yes|no|correct|incorrect|(?:0|1)?\.\d{1,4}|[01](?:\.0+)?(?![\d.])"
+    r"|\d{1,3}(?:\.\d+)?\s?%)(?![\w.])",
+    re.IGNORECASE,
+)
+_SIGNED = re.compile(
+    r"(?:[:=(|]|[A-Z](?= 0?\.\d)|[-–—] |->|→)\s?[\"']?(?:true|false|yes|no|(?:in)?correct|[\d.])", re.IGNORECASE
+)
+_TRUTH = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
+
+
+def highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
+    """Find the one option that is true, or the most probable by itself, in a list that gives each a value.
+
+    Asked for what is absent, a list of texts may tell what is there, and chooses nothing.
+
+    Args:
+        text: The answer as the model wrote it.
+        choices: The question's options.
+        absence: The question asks what is absent.
+
+    Returns:
+        The option; a conflict where several have the highest value; nothing where an option has no value.
+
+    >>> highest_valued("A: 0.1, B: 0.7, C: 0.2", Options(["Edema", "No edema", "Nodule"]), absence=False).places
+    {1}
+    """
+    if len(_SIGNED.findall(text)) < max(choices.n, 2):
+        return NOTHING
+    values: dict[int, float] = {}
+    for match in islice(_VALUE.finditer(text), MOST):
+        name, value = match["name"].strip(), match["value"].casefold()
+        letter, _, behind = re.sub(r"\A[Oo]ption ", "", name).partition(" ")
+        is_letter = re.fullmatch(r"[A-Z][.):]?", letter) and (not behind or words(behind) in choices.words)
+        places = {index(letter[0])} if is_letter else choices.of(words(name))
+        if absence and places and not is_letter:
+            return Named({CONFLICT}, "text")
+        number = _TRUTH[value] if value in _TRUTH else float(value.rstrip("% ")) / (100 if "%" in value else 1)
+        for place in places:
+            if values.setdefault(place, number) != number:
+                return NOTHING
+    if set(values) != set(range(choices.n)) or choices.are_yes_and_no:
+        return NOTHING
+    best = {place for place, value in values.items() if value == max(values.values())}
+    return Named(best if len(best) == 1 and max(values.values()) > 0 else {CONFLICT}, "letter")
