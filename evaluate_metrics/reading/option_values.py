@@ -35,7 +35,7 @@ def highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
         absence: The question asks what is absent.
 
     Returns:
-        The option; a conflict where several have the highest value; nothing where an option has no value.
+        The options with the highest value; a conflict where every value is 0; nothing where an option has no value.
 
     >>> highest_valued("A: 0.1, B: 0.7, C: 0.2", Options(["Edema", "No edema", "Nodule"]), absence=False).places
     {1}
@@ -56,5 +56,5 @@ def highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
                 return NOTHING
     if set(values) != set(range(choices.n)) or choices.are_yes_and_no:
         return NOTHING
-    best = {place for place, value in values.items() if value == max(values.values())}
-    return Named(best if len(best) == 1 and max(values.values()) > 0 else {CONFLICT}, "letter")
+    highest = max(values.values())
+    return Named({place for place in values if values[place] == highest} if highest > 0 else {CONFLICT}, "letter")

@@ -75,10 +75,10 @@ def answer_span(text: str) -> Span:
     return Span(start, min(end, start + LIMIT), how)
 
 
-def is_cut(text: str) -> bool:
+def exceeds_limit(text: str) -> bool:
     """Whether the answer in a text is longer than what is read of it.
 
-    >>> is_cut("<think>" + "It may be. " * 10_000 + "</think>Yes."), is_cut("yes " * 20_000)
+    >>> exceeds_limit("<think>" + "It may be. " * 10_000 + "</think>Yes."), exceeds_limit("yes " * 20_000)
     (False, True)
     """
     if len(text) <= LIMIT:

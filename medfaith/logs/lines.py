@@ -108,7 +108,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
                     unanswered.setdefault(setting, set()).add(sample["doc"]["id"])
                 if is_cut(sample["doc"]):
                     cut.setdefault(setting, set()).add(sample["doc"]["id"])
-                if len(line) > reasoning.LIMIT and reasoning.is_cut(response):
+                if len(line) > reasoning.LIMIT and reasoning.exceeds_limit(response):
                     too_long.setdefault(setting, set()).add(sample["doc"]["id"])
             except SampleError as error:
                 raise _broken(file.path, number, error.found, column=error.column) from error

@@ -209,6 +209,21 @@ OWN_FORM = [  # text, options, question: the choice; or the outcome or the reaso
     ("A normal patient has no edema.", OPTIONS, PRESENT, "none"),
     ("Edema is not seen.", OPTIONS, ABSENT, A),
     ("There is no edema.", OPTIONS, ABSENT, "ambiguous"),  # the finding that is absent, or the option "No edema"
+    # articles, conditions, and what only tells what an option says
+    ("A pleural effusion is ruled out.", ["Pleural effusion", "No pleural effusion", "Edema"], PRESENT, B),
+    ("A pleural effusion cannot be assessed.", ["Pleural effusion", "No edema", "Edema"], PRESENT, "declined"),
+    ("A. I cannot see the image.", OPTIONS, PRESENT, "declined"),
+    ("If there is haze, the answer is A.", OPTIONS, PRESENT, "none"),
+    ("The answer is A if there is haze.", OPTIONS, PRESENT, "none"),
+    ("Let us first look at option A.", OPTIONS, PRESENT, "none"),
+    ("Option A cannot be excluded.", OPTIONS, PRESENT, "none"),
+    ("I cannot decide between edema and a pleural effusion, although edema is visible.", OPTIONS, PRESENT, "declined"),
+    ("The answer is A. No, sorry, it is C.", OPTIONS, PRESENT, "ambiguous"),
+    # asked for what is absent
+    ("The study shows edema.", OPTIONS, ABSENT, "none"),
+    ("Edema: 0.9\nNo edema: 0.1\nPleural effusion: 0.2", OPTIONS, ABSENT, "ambiguous"),
+    # a reasoning that ends, and an answer that is cut before it begins
+    ("<think>The study shows edema.</think><answ", OPTIONS, PRESENT, A),
     # lists that give every option a value
     ("A: 0.1, B: 0.1, C: 0.7, D: 0.1", FOUR, PRESENT, C),
     ('{"A": 0.1, "B": 0.2, "C": 0.6, "D": 0.1}', FOUR, PRESENT, C),
@@ -246,6 +261,7 @@ def test_options_of_a_finding_and_its_negation_are_read():
 CUT = {  # text, known to be cut: the choice, or the reason
     "C": C, "B. No ede": B, "The answer is A": "cut", "The answer is (C). It is": C, "There is no edem": "cut",
     "There is pleural effusion. The left": C, "Option": "cut", "A. Edema\nB. No edema\nC": "cut",
+    "The answer is A.\n\nC.": A, "The film shows haze. It may be A or B.\n\nC.": "cut",
 }  # fmt: skip
 
 

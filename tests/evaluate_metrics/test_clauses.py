@@ -51,6 +51,8 @@ STANDING = {  # clause: what it says of the name in brackets
         "the film is not normal and shows [edema]", "i do not think that there is no [edema]", "not without [edema]",
         "nothing suggests that the lungs are not [clear]", "the heart is not only [normal]", "[edema] cannot be denied",
         "the finding which is not present is [edema]", "[edema] ✓ effusion ✗",
+        "no lung markings are seen laterally, indicating a [pneumothorax]", "no bleeding near the [hook]",
+        "the angle is not visible because of an [effusion]", "there is no question that [edema] is present",
     ],
     "denied": [
         "there is edema, no [effusion]", "[edema] is absent", "[edema]: absent", "[edema] was not seen", "no [edema]",
@@ -59,8 +61,11 @@ STANDING = {  # clause: what it says of the name in brackets
         "it is not the case that the lungs are [clear]", "the findings argue against [pneumothorax]",
         "the [heart is not enlarged]", "effusion rather than [edema]",
         "the [heart fails to appear enlarged]", "neither [clear] nor stable", "nothing [abnormal]", "✗ [edema]",
+        "nothing on this   image   suggests [edema]", "the heart size is larger than [normal]",
     ],
-    "open": ["more opaque compared with [edema]", "in [edema], the vessels are wide"],
+    "open": ["more opaque compared with [edema]", "in [edema], the vessels are wide",
+        "the film does not allow a statement about [edema]", "there is no film to diagnose [edema] from",
+        "[edema]: unclear", "[edema] makes the vessels hazy", "no [edema] is wrong"],
 }  # fmt: skip
 
 

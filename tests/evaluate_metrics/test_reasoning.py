@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.reading.markup import readable
-from medfaith.evaluate_metrics.reading.reasoning import LIMIT, answer_part, answer_span, is_cut
+from medfaith.evaluate_metrics.reading.reasoning import LIMIT, answer_part, answer_span, exceeds_limit
 from medfaith.evaluate_metrics.reading.statements import fields, statements
 
 PARTS = {  # text: (the answer in it, how it was found)
@@ -116,7 +116,7 @@ def test_a_statement_is_found():
 def test_of_the_answer_itself_a_limit_is_read(before, behind, cut):
     start, end, _ = answer_span(before + behind)
     assert (start, end) == (len(before), len(before) + min(len(behind.partition("<")[0]), LIMIT))
-    assert is_cut(before + behind) == cut
+    assert exceeds_limit(before + behind) == cut
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,16 @@ ASKED = {  # what was asked: what an answer says of it
         "none": ["The mass is large.", "A board on the mass weighs malignant causes."],
         "no": ["It is benign rather than malignant.", "The mass is not malignant."]},
     "Is the tip in the right atrium?": {"no": ["The tip lies in the cava rather than in the right atrium."]},
+    "Is there edema?": {
+        "yes": ["Edema: Yes\nEffusion: No", "Answer: No. Let me correct this. Answer: Yes."],
+        "declined": ["No, I can't tell you whether there is edema.", "Yes, but I am not able to judge edema."],
+        "none": ["If lines are seen, the answer is yes.", "Edema: unclear", "Edema makes the vessels hazy."],
+    },
+    "Are the lungs clear?": {
+        "yes": ["Both lungs are clear."], "no": ["The right lung is not clear."],
+        "none": ["The right lung is clear.", "The lungs give a clear view of the film."],
+    },
+    "Is this chest X-ray abnormal?": {"no": ["This is a normal chest X-ray."]},
     "Is the lung clear?": {"yes": ["The lung is clear with no infiltrate."], "no": ["The lung is not clear."]},
     "Are the ribs normal?": {"yes": ["The ribs are normal."], "no": ["The ribs are not normal.",
         "No, the ribs are abnormal."]},
