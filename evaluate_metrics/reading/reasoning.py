@@ -106,9 +106,8 @@ def _answer(text: str) -> Span:
         # Nothing follows the reasoning: what stands before it may be the answer.
         first = _BEGIN.search(text)
         stop = first.start() if first is not None and first.start() < last.start() else 0
-        if not _says_something(text, 0, stop) and looks_cut(
-            text
-        ):  # "...</think><answ": what was thought is all there is
+        if not _says_something(text, 0, stop) and looks_cut(text):
+            # "...</think><answ": what was thought is all there is
             return Span(first.end() if first is not None else 0, last.start(), "open reasoning")
         start, end, how = 0, stop, "before reasoning"
     end = _end_of_turn(text, start, end)
