@@ -70,7 +70,7 @@ def paired_difference(
     after, before, labels, n_nan = known_pairs(after, before, groups)
     sums, _ = by_group(after - before, labels)
     difference = float(np.mean(after - before)) if len(after) else math.nan
-    way, interval = _interval(after, before, labels, n_resamples, seed)
+    way, interval = difference_interval(after, before, labels, n_resamples, seed)
     low, high = interval(confidence_level)
     first, second = (float(values.mean()) if len(values) else math.nan for values in (before, after))
     return Difference(first, second, difference, low, high, way, len(after), n_nan, len(sums), _n_differ(sums))
@@ -136,7 +136,7 @@ def _inverted(
 ) -> float:
     """The smallest alpha at which something holds of low and high, the interval of the level that alpha gives."""
     after, before, labels, _ = known_pairs(after, before, groups)
-    _, interval = _interval(after, before, labels, n_resamples, seed)
+    _, interval = difference_interval(after, before, labels, n_resamples, seed)
     if math.isnan(interval(0.95)[0]):
         return math.nan
     smallest = 1 / (1 + n_resamples)
@@ -205,6 +205,24 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     return adjusted
 
 
+def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Adjust p-values of one family for the false discovery rate under any dependence (Annals of Statistics 29, 2001).
+
+    NaN stays and counts as no test. Shape (m,).
+
+    >>> benjamini_yekutieli([0.01, 0.02, float("nan")]).tolist()
+    [0.03, 0.03, nan]
+    """
+    from scipy.stats import false_discovery_control  # takes a second to import
+
+    p = np.asarray(p_values, dtype=float)
+    adjusted = np.full(p.shape, np.nan)
+    is_known = ~np.isnan(p)
+    if is_known.any():
+        adjusted[is_known] = false_discovery_control(p[is_known], method="by")
+    return adjusted
+
+
 def equivalence_level(n_tests: int = 1, alpha: float = 0.05) -> float:
     """Confidence level of the interval that has to lie within the margin for two systems to count as equal.
 
@@ -247,10 +265,14 @@ def enough(n: int, found: float, wanted: float) -> float:
     return math.nan if math.isnan(found) or wanted <= 0 else math.ceil(round(n * (found / wanted) ** 2, 6))
 
 
-def _interval(
+def difference_interval(
     after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, n_resamples: int, seed: int
 ) -> tuple[str, Callable[[float], tuple[float, float]]]:
-    """How the interval of a difference is found, and low and high for a confidence level; see `paired_difference`."""
+    """Choose the method for the interval of a paired difference.
+
+    Returns:
+        The method's name, and a function from a confidence level to low and high; see `paired_difference`.
+    """
     for name, values in (("after", after), ("before", before)):
         if len(values) and (values.min() < 0 or values.max() > 1):
             raise ValueError(f"{name}: {values.min():g} to {values.max():g}; expected numbers in [0, 1]")
