@@ -1,10 +1,10 @@
 """Do answers rest on the place that is asked about? Rule 2 of `medfaith audit` (docs/audit.md), as pure functions.
 
-An edit changes the place that is asked about, or a place of the same shape elsewhere in the image. It also leaves traces
-(paint, blur, a seam), to which a model may react. Two differences tell the one from the other. In rows where what is
-asked about is present, the effect is the score after the edit elsewhere less that after the edit at the place. In rows
-where it is absent (the placebo), the artefact floor is the score after the edit at the place less that elsewhere: how
-much more often the model says "absent" because of the traces. The net effect is effect less floor.
+An edit changes the place that is asked about, or a place of the same shape elsewhere in the image. It also leaves
+traces (paint, blur, a seam), to which a model may react. Two differences tell the one from the other. In rows where
+what is asked about is present, the effect is the score after the edit elsewhere less that after the edit at the place.
+In rows where it is absent (the placebo), the artefact floor is the score after the edit at the place less that
+elsewhere: how much more often the model says "absent" because of the traces. The net effect is effect less floor.
 """
 
 from __future__ import annotations
