@@ -89,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     instead.add_argument("--list", action="store_true", help=listed)
     instead.add_argument("--names", action="store_true", help="print the names of all tasks and groups instead")
     instead.add_argument("--controls", action="store_true", help="print the controls of medfaith eval instead")
+    instead.add_argument("--wordings", action="store_true", help="print the paraphrases of each question instead")
     job.set_defaults(job=_tasks)
 
     models.add_jobs(jobs)
@@ -158,6 +159,10 @@ def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         from medfaith.printing import table
 
         print(table(["control", "what the model sees", "for"], [[name, *of] for name, of in described().items()]))
+    elif arguments.wordings:
+        from medfaith.task_list import wordings_text
+
+        print(wordings_text())
     elif arguments.list:
         from medfaith import task_list
 

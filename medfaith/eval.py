@@ -25,7 +25,7 @@ from medfaith.tasks.shards import read_shard
 _SECRET = re.compile(r"(?i)(\w*(?:token|key|secret|password))=[^,\s'\"]+")  # in --model_args
 # Options that the tasks take as they are.
 _METADATA = (
-    *("data", "model_name", "control", "heatmaps", "patients", "upsampling", "precision_ties"),
+    *("data", "model_name", "control", "wording", "heatmaps", "patients", "upsampling", "precision_ties"),
     *("send_images_to", "i_have_permission"),
 )
 
@@ -48,6 +48,13 @@ def add_jobs(jobs: Any) -> None:
         choices=tuple(CONTROLS),
         help="change what the model sees, to find out what it owes to the image; medfaith tasks --controls describes "
         "each control (default: the images as they are)",
+    )
+    job.add_argument(
+        "--wording",
+        type=int,
+        metavar="K",
+        help="ask paraphrase K of each question, with the options of a choice in another order; medfaith tasks "
+        "--wordings prints the paraphrases (default: the questions as they are)",
     )
     job.add_argument(
         "--heatmaps",

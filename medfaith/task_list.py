@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from medfaith.tasks.listing import Listed, listed, scoring_models
+from medfaith.tasks.wordings import described
 
 WIDTH = 98
 
@@ -13,6 +14,15 @@ WIDTH = 98
 def text() -> str:
     """Names at the left, with what has to be known of each below it; at the end what the words mean."""
     return "\n".join([*map(entry, listed()), "", *_meaning()])
+
+
+def wordings_text() -> str:
+    """The paraphrases, by benchmark and kind of question."""
+    kinds: dict[str, list[str]] = {}
+    for benchmark, kind, number, question in described():
+        kinds.setdefault(f"{benchmark}, {kind}", []).extend(_indented(f"{number}. {question}"))
+    ends = textwrap.wrap("Any other benchmark has none: That's the Wrong Lung! asks about a sentence as it is.", WIDTH)
+    return "\n".join([line for kind, lines in kinds.items() for line in (kind, *lines)] + ["", *ends])
 
 
 def entry(of: Listed) -> str:

@@ -263,6 +263,7 @@ def _check_rows(
     from .contrabench.fewshot import SHOTS
     from .models import server_access
     from .stored import read
+    from .wordings import require_wording
 
     roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())
     host = _third_party(model, kind, given) if kind.client else None
@@ -274,6 +275,7 @@ def _check_rows(
 
     for task in tasks:
         of = task.rows
+        require_wording(metadata.get("wording", 0), of["repository"])
         found = [pictured(of["repository"], of["config"], of["split"])]
         exemplars = [pictured(of["pool_repository"], of["pool_config"], "train")] if "pool_repository" in of else []
         if host is not None:  # words go there, too

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from .controls.rows import OF_OTHERS, PLACE, change, controlled
 from .outcomes import OUTCOME
 from .scoring import SENT, SKIPPED, VIEWS
 from .stored import read
+from .wordings import UnsupportedWordingError, require_wording
 
 WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
@@ -31,6 +33,7 @@ UNLOGGED = ("edit", TARGET, PLACE)  # columns: a sample log has no use for masks
 
 Reference = Mapping[str, str]
 Opener = Callable[[Reference], Image.Image]
+Reword = Callable[[Mapping[str, Any], int], Mapping[str, Any] | None]  # None: the source words the row's question
 
 
 class Edit(NamedTuple):
@@ -165,6 +168,8 @@ def load(
     images: str = "all",
     control: str | None = None,
     facts: FactsOf | None = None,
+    wording: int = 0,
+    reword: Reword | None = None,
     row_ids: str | None = None,
     max_images: int | None = None,
     **others: Any,
@@ -185,6 +190,9 @@ def load(
         control: one of `controls.CONTROLS`; kept in the columns `control` and `prompt`, so that no table mixes answers
             under different controls. Rows for which it cannot be made are left out, which is said on stderr.
         facts: what a control may know of a row.
+        wording: number of a paraphrase of the questions, 0 for the questions as they are (`wordings`). Another number
+            is kept in the columns `wording` and `prompt`, as a control is.
+        reword: gives a row's changed columns in a wording.
         row_ids: a file that names rows (loaders.row_ids): only those are asked, a pair where it names either of it.
         max_images: how many images of a row the model keeps, where its arguments say so: lm-eval adds those to the
             metadata. Some models open all images of a row, and then cut them.
@@ -217,6 +225,8 @@ def load(
         rows = chosen
     else:
         rows, prompt = _controlled(rows, chosen, control, facts, config), f"{prompt}, {control}"
+    if wording:
+        rows, prompt = _reworded(rows, wording, reword, repository, config), f"{prompt}, wording {wording}"
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
     if control in DONORS and n_skipped:
@@ -289,6 +299,26 @@ def _controlled(
     if n_left_out := len(chosen) - len(rows):
         print(f"control {control}: {n_left_out} of {len(chosen)} rows are left out of {config}", file=sys.stderr)
     return rows.add_column("control", [control] * len(rows))
+
+
+def _reworded(
+    rows: datasets.Dataset, wording: int, reword: Reword | None, repository: str, config: str
+) -> datasets.Dataset:
+    """The rows with their questions in another wording. A task of which a source words a question has none."""
+    require_wording(wording, repository)
+    changed = [reword(row, wording) if reword else None for row in cast(Iterable[dict[str, Any]], rows)]
+    columns: dict[str, list[Any]] = defaultdict(list)
+    for of_row in changed:
+        if of_row is None:
+            found = f"the questions of {config} are worded by their source"
+            raise UnsupportedWordingError(
+                f"option wording={wording}", found, action="leave it out, or choose other tasks"
+            )
+        for name, value in of_row.items():
+            columns[name].append(value)
+    for name, values in columns.items():
+        rows = rows.remove_columns(name).add_column(name, values, feature=rows.features[name])
+    return rows.add_column("wording", [wording] * len(rows))
 
 
 def _with_images(

@@ -22,8 +22,8 @@ def add_jobs(jobs: Any) -> None:
         "compare",
         help="compare models on the same rows: difference, interval, p-value, and what could have been found",
         description="Compares each run with the first one, on the same rows, patient by patient. lm_eval has to run "
-        "with --output_path DIR and --log_samples. Runs that differ in rows, prompt, layout, control or version are "
-        "refused.",
+        "with --output_path DIR and --log_samples. Runs that differ in rows, prompt, layout, control, wording or "
+        "version are refused.",
         epilog="Example: medfaith compare results/old results/new --fail-below 2",
     )
     job.add_argument(

@@ -97,7 +97,7 @@ def match(first: Side, other: Side, *, common: bool = False) -> tuple[list[Pair]
         raise InputError(
             other.path,
             f"cannot be compared with {first.path}:" + "".join(f"\n    {fault}" for fault in faults),
-            expected="the same rows, prompt, layout, control and version of each common task",
+            expected="the same rows, prompt, layout, control, wording and version of each common task",
             action=f"run one of them again as the other; of other rows, {_COMMON}",
         )
     return found, notes

@@ -222,10 +222,10 @@ def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
 
 
 def _told(content: Mapping[str, Any], task: str) -> tuple[tuple[str, str], ...]:
-    """The version of the task, its control, and what else lm-eval was told, where there is any."""
+    """The version of the task, its control and wording, and what else lm-eval was told, where there is any."""
     told = {
         "version": _inside(content, "versions", task),
-        "control": _inside(content, "configs", task, "metadata", "control"),
+        **{name: _inside(content, "configs", task, "metadata", name) for name in ("control", "wording")},
         "system instruction": _inside(content, "system_instruction"),
         "examples shown": _inside(content, "n-shot", task),
         "generation": _inside(content, "config", "gen_kwargs"),

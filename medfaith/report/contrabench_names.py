@@ -33,20 +33,21 @@ _VERIFIED = {
 
 def base_name(setting: Setting) -> str:
     """`cot` -> `CoT-B0`; a prompt that the paper does not have keeps its own name."""
-    prompt, control = _parts(setting)
-    return _BASE.get(prompt, prompt) + control + images_note(setting)
+    prompt, changed = _parts(setting)
+    return _BASE.get(prompt, prompt) + changed + images_note(setting)
 
 
 def verified_name(setting: Setting) -> str:
     """`cot` -> `CoT+M1`."""
-    prompt, control = _parts(setting)
-    return _VERIFIED.get(prompt, f"{prompt}+M1") + control + images_note(setting)
+    prompt, changed = _parts(setting)
+    return _VERIFIED.get(prompt, f"{prompt}+M1") + changed + images_note(setting)
 
 
 def _parts(setting: Setting) -> tuple[str, str]:
-    """The prompt, and what stands after its name where a control changed the images."""
-    prompt, _, control = setting.prompt.partition(", ")
-    return prompt, f" (control {control})" if control else ""
+    """The prompt, and what stands after its name where a control or a wording changed what was shown."""
+    prompt, *changes = setting.prompt.split(", ")
+    named = [change if change.startswith("wording ") else f"control {change}" for change in changes]
+    return prompt, f" ({', '.join(named)})" if named else ""
 
 
 def images_note(setting: Setting) -> str:

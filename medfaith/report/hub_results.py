@@ -110,8 +110,9 @@ def _why_not(run: Logged, answers: Answers | None, repository: str | None) -> st
     """Which runs a run is one of that are no result of a model on a data set; "" if it is a result."""
     if run.model in BASELINES:
         return "of reference models, which have no repository"
-    if "control" in dict(run.source.told):
-        return "under a control"
+    told = dict(run.source.told)
+    if "control" in told or "wording" in told:
+        return "under a control" if "control" in told else "in another wording"
     if answers is None or all(math.isnan(value) for value in answers.values):
         return "without a score in which more is better"
     if repository is None:

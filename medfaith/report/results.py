@@ -50,10 +50,10 @@ class Results(NamedTuple):
         return [*self.runs, *self.scored, *self.heal, *self.surgx, *self.wrong_lung]
 
     def with_the_image(self) -> Results:
-        """Without the runs under a control."""
+        """Without the runs under a control or in another wording."""
 
         def kept(runs: list[_R]) -> list[_R]:
-            return [run for run in runs if "control" not in dict(run.source.told)]
+            return [run for run in runs if not {"control", "wording"} & dict(run.source.told).keys()]
 
         runs, scored, heal = kept(self.runs), kept(self.scored), kept(self.heal)
         return Results(runs, scored, heal, kept(self.surgx), kept(self.wrong_lung), self.notes)

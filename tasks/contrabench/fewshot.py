@@ -14,7 +14,7 @@ from typing import Any
 import datasets
 
 from medfaith.tasks import rows, stored
-from medfaith.tasks.contrabench.rows import facts
+from medfaith.tasks.contrabench.rows import facts, reword
 
 SEED = 42
 SHOTS = 3
@@ -47,7 +47,7 @@ def load(
             evaluated = evaluated.remove_columns("images").add_column("images", shown, feature=feature)
         return evaluated.add_column("exemplars", texts)
 
-    return rows.load(data=data, facts=facts, extend=with_exemplars, images=images, **options)
+    return rows.load(data=data, facts=facts, reword=reword, extend=with_exemplars, images=images, **options)
 
 
 def exemplars(

@@ -13,7 +13,7 @@ from PIL import Image
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
-from medfaith.tasks import rows, stored
+from medfaith.tasks import rows, stored, wordings
 from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.heal.transplant import transplant
@@ -82,7 +82,7 @@ def load(
         same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
         return batch | same | {"region": [UnloggedMask(mask) if mask else None for mask in batch["region"]]}
 
-    how = {"extend": documents, "attach": attach, "edit": TRANSPLANT, "facts": facts}
+    how = {"extend": documents, "attach": attach, "edit": TRANSPLANT, "facts": facts, "reword": reword}
     return rows.load(repository, config=config, **how, **options)
 
 
@@ -116,6 +116,14 @@ def facts(doc: Mapping[str, Any]) -> Facts:
     mirrored = _topic(_other_side(doc["anatomy"]), doc["diseases"]) if closed and _other_side(doc["anatomy"]) else ""
     asked = doc["topic"] if closed else f"open/{doc['anatomy']}"
     return Facts(patient, asked, doc["options"][doc["answer"]], mirrored=mirrored)
+
+
+def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The question in a wording. Originals and their perturbed partners are asked alike."""
+    words = {"anatomy": doc["anatomy"]}
+    if doc["question_type"] == "closed":
+        words["disease"] = wordings.in_text("heal-medvqa", doc["diseases"][0])
+    return {"question": wordings.question("heal-medvqa", doc["question_type"], number, **words)}
 
 
 def _other_side(anatomy: str) -> str:

@@ -34,13 +34,17 @@ def _sentence(instrument: str, verb: str, target: str) -> str:
     return f"The {instrument} is used to {verb} the {target.replace('_', ' ')}."
 
 
+LISTS = {  # of the questions, in whatever words
+    "instruments": ", ".join(_noun(name).capitalize() for name in cholec80_boxes.INSTRUMENTS),
+    "abilities": _abilities(),
+    "targets": ", ".join(name for name in TARGETS if name != "null_target"),
+}
 QUESTIONS = {
     # As printed.
-    "instruments": "What surgical tools do you see? Choose from: "
-    + ", ".join(_noun(name).capitalize() for name in cholec80_boxes.INSTRUMENTS),
+    "instruments": f"What surgical tools do you see? Choose from: {LISTS['instruments']}",
     # The paper describes this one and prints only its last demand; the lists are those of CholecT45.
     "triplets": "Look at the surgical image carefully and name every action that you can see. "
-    f"{_abilities()} Possible targets: {', '.join(name for name in TARGETS if name != 'null_target')}. "
+    f"{LISTS['abilities']} Possible targets: {LISTS['targets']}. "
     'Answer with one action a line, in three words: "instrument verb target".',
 }
 CLASS_PROMPTS = {

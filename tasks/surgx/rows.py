@@ -9,11 +9,11 @@ import datasets
 
 from medfaith.loaders import cholec80_boxes
 from medfaith.loaders.cholec_triplets import TRIPLETS
-from medfaith.tasks import rows
+from medfaith.tasks import rows, wordings
 from medfaith.tasks.controls import REGIONS, TARGET, Facts
 from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, QUESTIONS
+from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, LISTS, QUESTIONS
 from medfaith.tasks.unlogged import Unlogged, UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -74,7 +74,7 @@ def load(
             same["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]
         return batch | same | {"options": [Unlogged(_options(ask, gold)) for gold in batch["gold"]]}
 
-    return rows.load(repository, config=config, extend=documents, attach=attach, facts=facts, **options)
+    return rows.load(repository, config=config, extend=documents, attach=attach, facts=facts, reword=reword, **options)
 
 
 def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]:
@@ -103,6 +103,11 @@ def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]
 def facts(doc: Mapping[str, Any]) -> Facts:
     """Each video is a patient."""
     return Facts(str(doc["video"]), doc["ask"], "\n".join(sorted(doc["gold"])))
+
+
+def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The question in a wording, with the lists of the original one."""
+    return {"question": wordings.question("surgxbench", doc["ask"], number, **LISTS)}
 
 
 def _said(ask: str, gold: Sequence[str]) -> str:

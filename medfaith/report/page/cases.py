@@ -23,11 +23,13 @@ from ..surgx_runs import SurgXRun
 MOST = 10_000  # questions on a page
 RIGHT, WRONG, DECLINED, UNREAD = "right", "wrong", "declined", "unread"
 SEED = 0
-IMAGE = "image"  # how a row was shown without a control
+IMAGE = "image"  # how a row was shown without a control, in its own words
 
 
 class Answer(NamedTuple):
-    """What one model said. shown: the control, or "image". read: what was read of it, and why the reason; ended: what a
+    """What one model said.
+
+    shown: the control and the wording, or "image". read: what was read of it, and why the reason; ended: what a
     deterministic verifier made of it, "" where there is none. outcome: RIGHT, WRONG, DECLINED or UNREAD.
     """
 
@@ -99,9 +101,29 @@ def _case(
 ) -> Case:
     benchmark, task, row_id = key
     question, options, gold, finding = answers[0][1].question
-    said = [Answer(name_of(run), shown_of(run), raw.get((run.source.path, row_id), ""), *of[1:]) for run, of in answers]
+    said = [
+        Answer(
+            name_of(run), shown_of(run), raw.get((run.source.path, row_id), ""), of.read, _why(of, question), *of[3:]
+        )
+        for run, of in answers
+    ]
     said.sort(key=lambda answer: (answer.model, answer.shown != IMAGE, answer.shown))
     return Case(benchmark, task, row_id, question, options, gold, finding, tuple(said))
+
+
+def _why(of: _Read, question: str) -> str:
+    """Why an answer was read as it was, and what was asked where that is another wording of the case's question."""
+    asked = f"asked “{of.question[0]}”" if of.question[0] != question else ""
+    return "; ".join(filter(None, [of.why, asked]))
+
+
+def without_wording(shown: str) -> str:
+    """How a row was shown, whatever its words: the control, or IMAGE.
+
+    >>> without_wording("blank, wording 2"), without_wording("wording 2")
+    ('blank', 'image')
+    """
+    return ", ".join(part for part in shown.split(", ") if not part.startswith("wording ")) or IMAGE
 
 
 def name_of(run: Logged) -> str:
@@ -114,7 +136,7 @@ def name_of(run: Logged) -> str:
 
 
 def shown_of(run: Logged) -> str:
-    """The control, or IMAGE."""
+    """The control and the wording, or IMAGE."""
     return run.setting.prompt.partition(", ")[2] or IMAGE
 
 

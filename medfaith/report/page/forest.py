@@ -56,7 +56,7 @@ def by_view(answers: Sequence[Answers]) -> dict[str, list[Forest]]:
 def _by(answers: Sequence[Answers], kinds_of: KindsOf) -> dict[str, list[Forest]]:
     runs_of: dict[tuple[str, str], list[Answers]] = defaultdict(list)
     for of in _told_apart(answers):
-        if "control" not in of.how:
+        if _shown(of) == IMAGE:
             runs_of[of.task, of.metric].append(of)
     found: dict[str, list[Forest]] = {}
     for (task, metric), runs in Progress(runs_of.items(), title="intervals of the page, by kind", unit="tasks"):
@@ -70,9 +70,9 @@ def _by(answers: Sequence[Answers], kinds_of: KindsOf) -> dict[str, list[Forest]
 
 def _told_apart(answers: Sequence[Answers]) -> list[Answers]:
     """With what differs between a model's runs of one task, such as their prompts, behind its name."""
-    alike: dict[tuple[str | None, ...], list[Answers]] = defaultdict(list)
+    alike: dict[tuple[str, ...], list[Answers]] = defaultdict(list)
     for of in answers:
-        alike[of.model, of.variant, of.task, of.metric, of.how.get("control")].append(of)
+        alike[of.model, of.variant, of.task, of.metric, _shown(of)].append(of)
     told = []
     for runs in alike.values():
         names = [name for name in runs[0].how if len({of.how.get(name) for of in runs}) > 1]
@@ -94,10 +94,16 @@ def _part(of: Answers, kinds_of: KindsOf, kind: str) -> Answers:
 
 
 def _name(of: Answers) -> str:
-    """The model, with its telling arguments, without the control."""
-    shown = of.how.get("control", IMAGE)
+    """The model, with its telling arguments, without the control and the wording."""
+    shown = _shown(of)
     telling = ", ".join(word for word in of.variant.split(", ") if word != shown)
     return of.model + (f" ({telling})" if telling else "")
+
+
+def _shown(of: Answers) -> str:
+    """The control and the wording, or IMAGE."""
+    wording = f"wording {of.how['wording']}" if "wording" in of.how else ""
+    return ", ".join(filter(None, [of.how.get("control"), wording])) or IMAGE
 
 
 def _line(of: Answers, shown: str) -> Line | None:
@@ -117,7 +123,7 @@ def forests(answers: Sequence[Answers]) -> list[Forest]:
     """
     plots: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for of in Progress(_told_apart(answers), title="intervals of the page", unit="runs"):
-        line = _line(of, of.how.get("control", IMAGE))
+        line = _line(of, _shown(of))
         if line is not None:
             plots[of.task, of.metric].append(line)
     order = {

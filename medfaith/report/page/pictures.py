@@ -27,7 +27,7 @@ from ..heal_runs import HealRun
 from ..results import Results
 from ..surgx_runs import SurgXRun
 from ..wrong_lung_runs import GOLD
-from .cases import IMAGE, Answer, Case, name_of, shown_of
+from .cases import IMAGE, Answer, Case, name_of, shown_of, without_wording
 
 SIDE = 320  # pixels of a picture's longer side
 LARGEST = 4  # images of a study
@@ -91,7 +91,7 @@ def pictures(cases: Sequence[Case], results: Results, given: Pixels) -> tuple[di
     chosen = [able[int(number * step)] for number in range(min(given.most, len(able)))]
     wanted: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in chosen:
-        for shown in {answer.shown for answer in cases[place].answers} - {"none"}:
+        for shown in {without_wording(answer.shown) for answer in cases[place].answers} - {"none"}:
             wanted[cases[place].task, shown].append(place)
     heat = _references(results, {cases[place].id for place in chosen}) if given.heatmaps else {}
     found: dict[int, list[Picture]] = defaultdict(list)
