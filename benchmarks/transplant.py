@@ -20,7 +20,7 @@ from PIL import Image
 from medfaith.loaders import rle
 from medfaith.loaders.images import open_image
 from medfaith.loaders.phantom.chest import chest
-from medfaith.tasks.heal.transplant import transplant
+from medfaith.tasks.controls.transplant import transplant
 
 SIZE = (2000, 2000)
 ANATOMIES = ("right lower lung", "heart", "trachea")

@@ -19,7 +19,7 @@ from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.whole import is_partial
 from medfaith.tasks import ABOUT
-from medfaith.tasks.controls import CONTROLS
+from medfaith.tasks.controls import read_control
 from medfaith.tasks.shards import read_shard
 
 _SECRET = re.compile(r"(?i)(\w*(?:token|key|secret|password))=[^,\s'\"]+")  # in --model_args
@@ -45,7 +45,8 @@ def add_jobs(jobs: Any) -> None:
     task_options(job)
     job.add_argument(
         "--control",
-        choices=tuple(CONTROLS),
+        type=read_control,
+        metavar="CONTROL",
         help="change what the model sees, to find out what it owes to the image; medfaith tasks --controls describes "
         "each control (default: the images as they are)",
     )

@@ -20,8 +20,9 @@ from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
 from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
 from ..loaders.whole import is_partial
-from .controls import DONORS, TARGET, FactsOf, UnsupportedControlError, needs_an_image
-from .controls.rows import OF_OTHERS, PLACE, change, controlled
+from .controls import DONORS, TARGET, TISSUE, FactsOf, UnsupportedControlError, needs_an_image, split_dose
+from .controls.donors import DONOR
+from .controls.rows import OF_OTHERS, PLACE, Opener, change, controlled, donor_references
 from .outcomes import OUTCOME
 from .scoring import SENT, SKIPPED, VIEWS
 from .stored import read
@@ -29,10 +30,9 @@ from .wordings import UnsupportedWordingError, require_wording
 
 WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
-UNLOGGED = ("edit", TARGET, PLACE)  # columns: a sample log has no use for masks
+UNLOGGED = ("edit", TARGET, PLACE, DONOR, "labels")  # columns: a sample log has no use for masks and findings
 
 Reference = Mapping[str, str]
-Opener = Callable[[Reference], Image.Image]
 Reword = Callable[[Mapping[str, Any], int], Mapping[str, Any] | None]  # None: the source words the row's question
 
 
@@ -187,8 +187,9 @@ def load(
         attach: adds what no column can hold to each batch of rows when it is read.
         edit: what is done to the images of rows with a column `edit`.
         images: as `stored.read`; kept in the column `images_shown`.
-        control: one of `controls.CONTROLS`; kept in the columns `control` and `prompt`, so that no table mixes answers
-            under different controls. Rows for which it cannot be made are left out, which is said on stderr.
+        control: one of `controls.CONTROLS`, an edit also with a dose (`controls.split_dose`); kept in the columns
+            `control` and `prompt`, so that no table mixes answers under different controls. Rows for which it cannot be
+            made are left out, which is said on stderr.
         facts: what a control may know of a row.
         wording: number of a paraphrase of the questions, 0 for the questions as they are (`wordings`). Another number
             is kept in the columns `wording` and `prompt`, as a control is.
@@ -229,7 +230,7 @@ def load(
         rows, prompt = _reworded(rows, wording, reword, repository, config), f"{prompt}, wording {wording}"
     known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
-    if control in DONORS and n_skipped:
+    if control is not None and n_skipped and split_dose(control)[0] in (*DONORS, *TISSUE):
         found = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
         print(f"control {control}: {found}", file=sys.stderr)
     for column, value in ((SKIPPED, n_skipped), ("prompt", prompt), ("images_shown", images)):
@@ -285,7 +286,7 @@ def _controlled(
     rows: datasets.Dataset, chosen: datasets.Dataset, control: str, facts: FactsOf | None, config: str
 ) -> datasets.Dataset:
     """The chosen rows under a control, for which all rows may give images or answers."""
-    if control in OF_OTHERS:
+    if split_dose(control)[0] in OF_OTHERS:
         ids = {*chosen["id"]}
         rows = controlled(rows, control, facts)
         rows = rows.select([n for n, row_id in enumerate(rows["id"]) if row_id in ids])
@@ -352,8 +353,9 @@ def _views(references: Iterable[Reference]) -> str:
 
 
 def _donors(row: Mapping[str, Any], edit: Edit | None) -> set[str]:
-    """Ids of the sources of the further images that the edit of a row takes."""
-    return {reference["source"] for reference in edit.references(row["edit"])} if edit and row.get("edit") else set()
+    """Ids of the sources of the further images that the edit of a row, or its control, takes."""
+    edited = edit.references(row["edit"]) if edit and row.get("edit") else ()
+    return {reference["source"] for reference in (*edited, *donor_references(row))}
 
 
 def _changes(
@@ -364,7 +366,7 @@ def _changes(
     edited = partial(edit.apply, given) if edit and given else None
     if changed is None:
         return edited
-    return lambda image, opener: changed(edited(image, opener) if edited else image)
+    return lambda image, opener: changed(edited(image, opener) if edited else image, opener)
 
 
 def _check_images(
@@ -375,11 +377,12 @@ def _check_images(
     looked_at: set[tuple[str, str]] = set()
     check = images.open_image if skip else images.locate
     kept = []
-    columns = [name for name in ("id", "images", "edit", "control") if name in rows.column_names]
+    columns = [name for name in ("id", "images", "edit", "control", DONOR) if name in rows.column_names]
     bar = Progress(rows.select_columns(columns), title="looking for images", unit="rows")
     for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
         edited = edit if row.get("edit") else None
-        used = [*row["images"], *(edited.references(row["edit"]) if edited else ())]
+        further = donor_references(row)
+        used = [*row["images"], *(edited.references(row["edit"]) if edited else ()), *further]
         references = [r for r in used if r["source"] in roots or skip]
         for reference in references:
             name = (reference["source"], reference["key"])
@@ -389,7 +392,8 @@ def _check_images(
                     check(reference, roots)
                 except ImageError as error:
                     if not skip:
-                        donor = f", control {row['control']}, its donor" if row.get("control") in DONORS else ""
+                        is_donor = row.get("control") in DONORS or reference in further
+                        donor = f", control {row['control']}, its donor" if is_donor else ""
                         raise ImageError(f"row {row['id']}{donor}: {error}{LEAVE_OUT}") from error
                     broken[name] = error
         if not any((r["source"], r["key"]) in broken for r in references):

@@ -24,7 +24,8 @@ def facts(doc: Mapping[str, Any]) -> Facts:
     options = [option.casefold() for option in doc["options"]]
     others = [text for place, text in enumerate(options) if place not in (doc["answer"], doc["negated"])]
     asked = "" if doc["negation_form"] == "source" else doc["polarity"]
-    return Facts(doc["study_id"].split("/")[0], asked, options[doc["answer"]], others)
+    present = doc["answer"] != doc["negated"]
+    return Facts(doc["study_id"].split("/")[0], asked, options[doc["answer"]], others, present=present)
 
 
 def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any] | None:

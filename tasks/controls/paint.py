@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from PIL import Image
 from scipy import ndimage, sparse
@@ -9,7 +12,9 @@ from scipy.sparse.linalg import splu
 
 MARGIN = 0.05  # of the square root of the region's area: how far the paint goes beyond the region
 FILLED = 64  # pixels of the longer side of the grid on which the fill is computed
+BLUR = 0.4  # of the square root of the region's area: the blur's standard deviation
 GRAIN = 1.0  # pixels: what is finer than this counts as grain
+_OFF = (0.173, 0.311)  # pixels
 
 
 def blank(image: np.ndarray) -> np.ndarray:
@@ -27,7 +32,20 @@ def occluded(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
 
     mask: bool (h, w), not empty. The paint goes MARGIN beyond it and fades into the image there.
     """
-    margin = max(2, round(MARGIN * mask.sum() ** 0.5))
+    return _painted(image, mask, seed, _continued)
+
+
+def blurred(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
+    """The image with the region blurred by a Gaussian of BLUR, with the grain of what surrounds it.
+
+    mask: bool (h, w), not empty. The blur goes MARGIN beyond it and fades into the image there.
+    """
+    return _painted(image, mask, seed, partial(_smeared, sigma=BLUR * mask.sum() ** 0.5))
+
+
+def _painted(image: np.ndarray, mask: np.ndarray, seed: int, fill: Callable[..., np.ndarray]) -> np.ndarray:
+    """fill: of the image around the region, float (h, w, channels), and the hole, bool (h, w), what fills the hole."""
+    margin = _margin(mask)
     top, bottom, left, right = _window(mask, 4 * margin)
     grey = (image == image[..., :1]).all()  # one channel tells all
     part = image[top:bottom, left:right, : 1 if grey else None].astype(float)
@@ -36,10 +54,63 @@ def occluded(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
     if (distance <= margin).all():  # nothing is left to continue from
         return blank(image)
     hole, ring = distance <= margin, (distance > margin) & (distance <= 4 * margin)
-    fill = _continued(part, hole) + _grain(part, hole, ring, np.random.default_rng(seed))
+    filled = fill(part, hole) + _grain(part, hole, ring, np.random.default_rng(seed))
     weight = np.clip(1 - distance / margin, 0, 1)[..., None]
     result = image.copy()
-    result[top:bottom, left:right] = np.clip(np.rint(weight * fill + (1 - weight) * part), 0, 255).astype(np.uint8)
+    result[top:bottom, left:right] = np.clip(np.rint(weight * filled + (1 - weight) * part), 0, 255).astype(np.uint8)
+    return result
+
+
+def sector(mask: np.ndarray, share: float, start: float, *, mirror: bool = False) -> np.ndarray:
+    """A sector around the middle of a region that holds a share of its pixels, and goes on to the edges of the image.
+
+    A hand that turns around the middle sweeps over the region, from `start` on. Sectors of one start are nested, and
+    over all starts each pixel is in as many sectors as the share says.
+
+    Args:
+        mask: bool (h, w), not empty.
+        share: of the region's pixels, above 0, below 1.
+        start: where the hand begins: the share of the region's pixels that it passes before, 0 <= start < 1.
+        mirror: turn the other way round, as in the mirrored region.
+
+    Returns: bool (h, w).
+    """
+    rows, columns = np.nonzero(mask)
+    # From the region's own corner, so that the same region elsewhere has the same angles; off the middle of a pixel,
+    # so that few pixels have the same.
+    y, x = rows - rows.min(), columns.max() - columns if mirror else columns - columns.min()
+    middle = y.mean() + _OFF[0], x.mean() + _OFF[1]
+    ordered = np.sort(_turn(y, x, middle))
+    first = int(start * len(ordered))
+    begin, end = (ordered[(first + n) % len(ordered)] for n in (0, round(share * len(ordered))))
+    height, width = np.ogrid[: mask.shape[0], : mask.shape[1]]
+    turn = _turn(height - rows.min(), columns.max() - width if mirror else width - columns.min(), middle)
+    return (turn - begin) % 1 < (end - begin) % 1
+
+
+def _turn(y: np.ndarray, x: np.ndarray, middle: tuple[float, float]) -> np.ndarray:
+    """Where a hand around the middle meets points, in turns from 0 to 1."""
+    return np.arctan2(y - middle[0], x - middle[1]) / (2 * np.pi) % 1
+
+
+def start_of(seed: int) -> float:
+    """Where the hand of `sector` begins: 0 <= start < 1."""
+    return float(np.random.default_rng(seed).random())
+
+
+def blended(image: np.ndarray, edited: np.ndarray, mask: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """The edited image where `part` (bool, (h, w)) is set, the image elsewhere, fading over MARGIN between them.
+
+    mask: bool (h, w), the region that is edited. Half of the fade is on either side, so the share that is edited stays.
+    """
+    margin = _margin(mask)
+    top, bottom, left, right = _window(mask, 4 * margin)
+    inside = part[top:bottom, left:right]
+    depth = np.asarray(ndimage.distance_transform_edt(inside)) - np.asarray(ndimage.distance_transform_edt(~inside))
+    weight = np.clip(0.5 + depth / (2 * margin), 0, 1)[..., None]
+    below, above = (of[top:bottom, left:right].astype(float) for of in (image, edited))
+    result = image.copy()
+    result[top:bottom, left:right] = np.rint(weight * above + (1 - weight) * below).astype(np.uint8)
     return result
 
 
@@ -54,6 +125,10 @@ def moved(mask: np.ndarray, dx: int, dy: int, *, mirror: bool) -> np.ndarray:
     """The mask, mirrored if asked, then moved by whole pixels; what leaves the image is lost."""
     shape = mask[:, ::-1] if mirror else mask
     return ndimage.shift(shape.astype(np.uint8), (dy, dx), order=0, prefilter=False).astype(bool)
+
+
+def _margin(mask: np.ndarray) -> int:
+    return max(2, round(MARGIN * mask.sum() ** 0.5))
 
 
 def _window(mask: np.ndarray, by: int) -> tuple[int, int, int, int]:
@@ -76,6 +151,17 @@ def _continued(part: np.ndarray, hole: np.ndarray) -> np.ndarray:
     channels = [_resized(channel * known, size, Image.Resampling.BOX) / weight for channel in np.moveaxis(part, 2, 0)]
     small = _harmonic(np.stack(channels, axis=2), unknown)
     large = [_resized(channel, (width, height), Image.Resampling.BILINEAR) for channel in np.moveaxis(small, 2, 0)]
+    return np.stack(large, axis=2).astype(float)
+
+
+def _smeared(part: np.ndarray, hole: np.ndarray, sigma: float) -> np.ndarray:
+    """The part blurred, computed on a small grid: shape as `part`. sigma: in pixels of the part."""
+    height, width = hole.shape
+    scale = min(1.0, FILLED / max(height, width))
+    size = (max(2, round(width * scale)), max(2, round(height * scale)))
+    small = [_resized(channel, size, Image.Resampling.BOX) for channel in np.moveaxis(part, 2, 0)]
+    smooth = [ndimage.gaussian_filter(channel, sigma * scale, mode="nearest") for channel in small]
+    large = [_resized(channel, (width, height), Image.Resampling.BILINEAR) for channel in smooth]
     return np.stack(large, axis=2).astype(float)
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from hashlib import blake2b
 from typing import Any, cast
 
 import datasets
@@ -16,14 +13,17 @@ from PIL import Image, ImageOps
 from scipy import ndimage
 
 from ...loaders import rle
-from ...loaders.errors import InputError
-from . import CONTROLS, DONORS, REGIONS, TARGET, Facts, FactsOf, UnsupportedControlError, paint
+from . import DONORS, ELSEWHERE, REGIONS, TARGET, TISSUE, FactsOf, UnsupportedControlError, harmless, paint, split_dose
+from .donors import DONOR, number_of, with_images, with_tissue
+from .transplant import transplant
 
 PLACE = "control_place"  # column: where the region that is painted lies, relative to the target
-_AT_THE_TARGET = {"dx": 0, "dy": 0, "mirror": False}
+AT_THE_TARGET = {"dx": 0, "dy": 0, "mirror": False}
 _PLACE = {"dx": datasets.Value("int32"), "dy": datasets.Value("int32"), "mirror": datasets.Value("bool")}
 MASK = {"size": datasets.List(datasets.Value("int32")), "counts": datasets.Value("string")}
-OF_OTHERS = (*DONORS, "flipped")  # controls for which other rows say what is right
+OF_OTHERS = (*DONORS, *TISSUE, "flipped")  # controls for which other rows give images, tissue or answers
+Opener = Callable[[Mapping[str, str]], Image.Image]
+Change = Callable[[Image.Image, Opener], Image.Image]
 _GRID = 64  # places tried along the longer side
 
 
@@ -32,28 +32,34 @@ def controlled(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -
 
     Raises InputError for a control that there is not; UnsupportedControlError for one that no row supports.
     """
-    if control not in CONTROLS:
-        raise InputError("option control", f"is {control!r}", expected=f"one of {', '.join(CONTROLS)}")
-    reason = _unsupported(rows, control, facts_of)
+    name, _ = split_dose(control)
+    reason = _unsupported(rows, name, facts_of)
     if reason:
         action = "choose another control; medfaith tasks --controls shows which there are for each benchmark"
         raise UnsupportedControlError(f"option control={control}", reason, action=action)
-    if control in DONORS:
-        changed = _with_donors(rows, same=control == "other_same", facts_of=cast(FactsOf, facts_of))
-    elif control in REGIONS:
-        changed = _with_places(rows, elsewhere=control == "occluded_elsewhere")
-    elif control == "flipped":
+    if name in DONORS:
+        changed = with_images(rows, same=name == "other_same", facts_of=cast(FactsOf, facts_of))
+    elif name in REGIONS:
+        changed = _with_places(rows, elsewhere=name.endswith(ELSEWHERE))
+        if name in TISSUE:
+            wanted = [(row, [row[PLACE], *filter(None, [_other_place(row)])]) for row in changed]
+            changed = with_tissue(_dicts(rows), wanted, cast(FactsOf, facts_of))
+    elif name == "flipped":
         changed = _flipped(rows, facts_of)
+    elif name == "cropped":
+        changed = [row for row in map(harmless.crop_row, _dicts(rows)) if row is not None]
     else:
-        changed = list(cast(Iterable[dict[str, Any]], rows))
-        if control == "none":
+        changed = list(_dicts(rows))
+        if name == "none":
             without = {"images": []} | ({"edit": None} if "edit" in rows.column_names else {})
             changed = [row | without for row in changed]
     if not changed:
         raise UnsupportedControlError(
             f"option control={control}", "can be made for no row of this task", action="choose another one"
         )
-    features = rows.features | ({PLACE: _PLACE} if control in REGIONS else {})
+    features = rows.features | ({PLACE: _PLACE} if name in REGIONS else {})
+    if name in TISSUE:
+        features |= {DONOR: {"image": rows.features["images"].feature, "region": MASK}}
     return datasets.Dataset.from_list(changed, features=datasets.Features(features))
 
 
@@ -64,93 +70,86 @@ def target_of_boxes(boxes: Sequence[Mapping[str, Any]], size: rle.Size) -> rle.R
     return rle.union(rle.from_boxes(np.array([box["xywh"] for box in boxes], float), size))
 
 
-def change(control: str | None, row: Mapping[str, Any]) -> Callable[[Image.Image], Image.Image] | None:
+def change(control: str | None, row: Mapping[str, Any]) -> Change | None:
     """What the control does to each image of a row; None where it leaves the images as they are.
 
     An image that is opened again is changed in the same way.
     """
-    seed = _number(row["id"])
-    if control == "blank":
-        return _pixels(paint.blank)
-    if control == "noise":
-        return _pixels(partial(paint.noise, seed=seed))
-    if control == "flipped":
-        return ImageOps.mirror
-    if control in DONORS and row.get("width"):
-        return lambda image: image.resize((row["width"], row["height"]), Image.Resampling.BICUBIC)
-    if control in REGIONS:
-        return _pixels(partial(_painted, control, row, seed))
-    return None
+    if control is None:
+        return None
+    (name, dose), seed = split_dose(control), number_of(row["id"])
+    if name in REGIONS:
+        return partial(_edited, name, dose, row, seed)
+    changes: dict[str, Change] = {
+        "blank": _pixels(paint.blank),
+        "noise": _pixels(partial(paint.noise, seed=seed)),
+        "flipped": lambda image, _: ImageOps.mirror(image),
+        "cropped": lambda image, _: harmless.crop(image, row["id"]),
+        "recoded": lambda image, _: harmless.recode(image),
+    }
+    if row.get("width"):
+        size = row["width"], row["height"]
+        changes |= dict.fromkeys(DONORS, lambda image, _: image.resize(size, Image.Resampling.BICUBIC))
+    return changes.get(name)
 
 
-def _pixels(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Image.Image], Image.Image]:
-    return lambda image: Image.fromarray(change(np.asarray(image.convert("RGB"))))
+def donor_references(row: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """The images beside the row's own of which a control shows tissue."""
+    return [row[DONOR]["image"]] if row.get(DONOR) else []
 
 
-def _painted(control: str, row: Mapping[str, Any], seed: int, image: np.ndarray) -> np.ndarray:
+def _pixels(change: Callable[[np.ndarray], np.ndarray]) -> Change:
+    return lambda image, _: Image.fromarray(change(np.asarray(image.convert("RGB"))))
+
+
+def _edited(
+    name: str, dose: int, row: Mapping[str, Any], seed: int, image: Image.Image, open_image: Opener
+) -> Image.Image:
     """The image as a control of REGIONS shows it. Only here is the mask made: rows are read more often than images."""
-    mask = paint.moved(rle.decode(row[TARGET]), **row[PLACE])
-    if image.shape[:2] != mask.shape:
-        raise ValueError(f"height and width {image.shape[:2]}; expected {mask.shape}, the size of its region")
-    return paint.only(image, mask) if control == "only_target" else paint.occluded(image, mask, seed)
+    pixels, place = np.asarray(image.convert("RGB")), row[PLACE]
+    mask = paint.moved(rle.decode(row[TARGET]), **place)
+    if pixels.shape[:2] != mask.shape:
+        raise ValueError(f"height and width {pixels.shape[:2]}; expected {mask.shape}, the size of its region")
+    if name == "only_target":
+        return Image.fromarray(paint.only(pixels, mask))
+    if name in TISSUE:
+        edited = _transplanted(row, pixels, mask, open_image)
+    else:
+        edited = (paint.occluded if name.startswith("occluded") else paint.blurred)(pixels, mask, seed)
+    if dose < 100:
+        part = paint.sector(mask, dose / 100, paint.start_of(seed), mirror=place["mirror"])
+        edited = paint.blended(pixels, edited, mask, part)
+    return Image.fromarray(edited)
+
+
+def _transplanted(row: Mapping[str, Any], pixels: np.ndarray, mask: np.ndarray, open_image: Opener) -> np.ndarray:
+    """The image with the donor's tissue where the mask is set.
+
+    At the target of an anatomy it is the donor's anatomy; else it comes from the same place of the donor's image.
+    """
+    donor, region = row[DONOR]["image"], rle.encode(mask)
+    shown = np.asarray(open_image(donor).convert("RGB"))
+    there = row[DONOR]["region"] if row[PLACE] == AT_THE_TARGET else None
+    return transplant(pixels, region, shown, there or rle.scaled(region, shown.shape[:2]))
 
 
 def _unsupported(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -> str:
     """Why rows of this kind cannot have the control; "" where they can."""
     columns = rows.column_names
-    if control in REGIONS and TARGET not in columns:
-        return "the rows do not say where what is asked about lies"
-    if control in DONORS and "edit" in columns:
-        return "the rows edit their own image, which no other fits"
-    sided = "boxes" in columns or (facts_of is not None and any(facts_of(row).mirrored for row in _dicts(rows)))
-    if control == "flipped" and not sided:
-        return "the questions ask about no side"
-    if control in DONORS and (facts_of is None or not any(facts_of(row).asked for row in _dicts(rows))):
-        return "nothing is known of the right answer for another image"
-    return ""
+    facts = [facts_of(row) for row in _dicts(rows)] if facts_of is not None else []
+    reasons = {
+        "the rows do not say where what is asked about lies": control in REGIONS and TARGET not in columns,
+        "the rows edit their own image, which no other fits": control in (*DONORS, *TISSUE) and "edit" in columns,
+        "the questions ask about no side": control == "flipped"
+        and not ("boxes" in columns or any(of_row.mirrored for of_row in facts)),
+        "nothing is known of the right answer for another image": control in (*DONORS, *TISSUE)
+        and not any(of_row.asked for of_row in facts),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _dicts(rows: datasets.Dataset) -> Iterable[dict[str, Any]]:
     return cast(Iterable[dict[str, Any]], rows)
-
-
-def _with_donors(rows: datasets.Dataset, *, same: bool, facts_of: FactsOf) -> list[dict[str, Any]]:
-    """The rows that have a donor, with its images.
-
-    A donor is another patient's images, as many and of the same views, of which rows of this task say what is asked:
-    the right one is right for them, too, or it is not and an alternative is. A hash of the row's id chooses one.
-    """
-    own = {row["id"]: facts_of(row) for row in _dicts(rows)}
-    images: dict[str, Sequence[Mapping[str, str]]] = {}
-    patients: dict[str, str] = {}
-    known: dict[tuple[tuple[str, ...], str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for row in _dicts(rows):
-        name = json.dumps(row["images"], sort_keys=True)
-        images[name], patients[name] = row["images"], own[row["id"]].patient
-        known[_views(row), own[row["id"]].asked][name].add(own[row["id"]].answer)
-    pools = {group: sorted(of_group) for group, of_group in known.items()}
-    changed = []
-    for row in _dicts(rows):
-        facts, group = own[row["id"]], (_views(row), own[row["id"]].asked)
-        pool, answers = pools[group], known[group]
-        start = _number(row["id"])
-        order = (pool[(start + step) % len(pool)] for step in range(len(pool) if facts.asked else 0))
-        fits = (n for n in order if patients[n] != facts.patient and _fits(answers[n], facts, same=same))
-        donor = next(fits, None)
-        if donor is not None:
-            changed.append(row | {"images": images[donor]})
-    return changed
-
-
-def _fits(answers: set[str], facts: Facts, *, same: bool) -> bool:
-    if same:
-        return facts.answer in answers
-    others = answers if facts.alternatives is None else answers & set(facts.alternatives)
-    return facts.answer not in answers and bool(others)
-
-
-def _views(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(image["view"] for image in row["images"])
 
 
 def _with_places(rows: datasets.Dataset, *, elsewhere: bool) -> list[dict[str, Any]]:
@@ -158,9 +157,14 @@ def _with_places(rows: datasets.Dataset, *, elsewhere: bool) -> list[dict[str, A
     changed = []
     for row in _dicts(rows):
         if row[TARGET] is not None and rle.area(row[TARGET]):
-            place = place_elsewhere(row) if elsewhere else _AT_THE_TARGET
+            place = place_elsewhere(row) if elsewhere else AT_THE_TARGET
             changed += [row | {PLACE: place}] if place is not None else []
     return changed
+
+
+def _other_place(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Where the same edit goes under the control of the other place."""
+    return place_elsewhere(row) if row[PLACE] == AT_THE_TARGET else AT_THE_TARGET
 
 
 def place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -190,7 +194,7 @@ def place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     inside = [(dx, dy) for dx, dy in moves if 0 <= x + dx <= width - w and 0 <= y + dy <= height - h]
     if not inside:
         return None
-    dx, dy = inside[_number(row["id"]) % len(inside)]
+    dx, dy = inside[number_of(row["id"]) % len(inside)]
     return {"dx": dx, "dy": dy, "mirror": False}
 
 
@@ -201,7 +205,8 @@ def _flipped(rows: datasets.Dataset, facts_of: FactsOf | None) -> list[dict[str,
     """
     if "boxes" in rows.column_names:
         names = [name for name in ("boxes", "described") if name in rows.column_names]
-        return [row | {name: _mirrored(row[name], row["width"]) for name in names} for row in _dicts(rows)]
+        boxes = [row | {name: _mirrored(row[name], row["width"]) for name in names} for row in _dicts(rows)]
+        return [row | {"motion": _mirrored_mask(row["motion"])} if row.get("motion") else row for row in boxes]
     of = {row["id"]: cast(FactsOf, facts_of)(row) for row in _dicts(rows)}
     known = {(row["image_id"], of[row["id"]].asked): row["answer"] for row in _dicts(rows)}
     changed = []
@@ -215,5 +220,5 @@ def _mirrored(boxes: Sequence[Mapping[str, Any]], width: int) -> list[dict[str, 
     return [{**box, "xywh": [width - box["xywh"][0] - box["xywh"][2], *box["xywh"][1:]]} for box in boxes]
 
 
-def _number(row_id: str) -> int:
-    return int.from_bytes(blake2b(f"control:{row_id}".encode(), digest_size=8).digest(), "little")
+def _mirrored_mask(mask: Mapping[str, Any]) -> rle.Rle:
+    return rle.encode(rle.decode(mask)[:, ::-1])

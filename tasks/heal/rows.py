@@ -15,8 +15,9 @@ from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.tasks import rows, stored, wordings
 from medfaith.tasks.controls import TARGET, Facts
+from medfaith.tasks.controls.rows import Opener
+from medfaith.tasks.controls.transplant import transplant
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.heal.transplant import transplant
 from medfaith.tasks.unlogged import UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -72,7 +73,9 @@ def load(
                 chosen = [{"edit": None} | doc for doc in chosen]
         # Of a swapped anatomy it is that of another question about the image, if there is one.
         features |= {"region": questions.features["region"]}
-        chosen = [doc | {"region": regions.get((doc["image_id"], doc["anatomy"]))} for doc in chosen]
+        chosen = [
+            doc | dict.fromkeys(("region", TARGET), regions.get((doc["image_id"], doc["anatomy"]))) for doc in chosen
+        ]
         if not chosen:
             where, action = f"{repository}, config {config!r}", "choose another task or source"
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
@@ -109,13 +112,17 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def facts(doc: Mapping[str, Any]) -> Facts:
-    """VinDr-CXR does not say which images are of one patient: each image counts as one there."""
+    """What is asked about is a disease, or any, at an anatomy.
+
+    VinDr-CXR does not say which images are of one patient: each image counts as one there.
+    """
     reference, closed = doc["images"][0], doc["question_type"] == "closed"
     key = reference["key"].split("/")
     patient = key[2] if reference["source"] == "mimic_cxr" and len(key) > 2 else reference["key"]
     mirrored = _topic(_other_side(doc["anatomy"]), doc["diseases"]) if closed and _other_side(doc["anatomy"]) else ""
     asked = doc["topic"] if closed else f"open/{doc['anatomy']}"
-    return Facts(patient, asked, doc["options"][doc["answer"]], mirrored=mirrored)
+    present = doc["answer"] != doc["negated"]
+    return Facts(patient, asked, doc["options"][doc["answer"]], mirrored=mirrored, present=present, anatomical=True)
 
 
 def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -170,7 +177,7 @@ def _edited(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
     return doc | {"kind": "region", "edit": {name: partner[name] for name in EDIT}}
 
 
-def _transplanted(edit: Mapping[str, Any], image: Image.Image, open_image: rows.Opener) -> Image.Image:
+def _transplanted(edit: Mapping[str, Any], image: Image.Image, open_image: Opener) -> Image.Image:
     """The image with the region of the donor in the place of its own."""
     donor = open_image(edit["donor"])
     return Image.fromarray(transplant(np.asarray(image), edit["region"], np.asarray(donor), edit["donor_region"]))

@@ -10,7 +10,7 @@ import datasets
 from medfaith.loaders import cholec80_boxes
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.tasks import rows, wordings
-from medfaith.tasks.controls import REGIONS, TARGET, Facts
+from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, LISTS, QUESTIONS
@@ -57,7 +57,7 @@ def load(
         if ask == "triplets":
             features["motion"] = frames.features["motion"]
         docs = [_document(row, ask, occlude) for row in cast(Iterable[dict[str, Any]], frames)]
-        if options.get("control") in REGIONS:
+        if needs_region(options.get("control")):
             features[TARGET] = MASK
             docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
@@ -102,7 +102,7 @@ def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]
 
 def facts(doc: Mapping[str, Any]) -> Facts:
     """Each video is a patient."""
-    return Facts(str(doc["video"]), doc["ask"], "\n".join(sorted(doc["gold"])))
+    return Facts(str(doc["video"]), doc["ask"], "\n".join(sorted(doc["gold"])), present=bool(doc["gold"]))
 
 
 def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:

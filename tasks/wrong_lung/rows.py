@@ -9,7 +9,7 @@ import datasets
 
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows, stored
-from medfaith.tasks.controls import REGIONS, TARGET, Facts
+from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.wrong_lung.adapter import SCORING
@@ -41,7 +41,7 @@ DOCUMENT = {
     **dict.fromkeys(SCORING, _TEXT),
     "n_rows_left_out": _INDEX,  # of the task, for the sake of `patients`; every row repeats it
 }
-SHARED = ("id", "patient_id", "study_id", "width", "height", "sentence", "subsets", "boxes")
+SHARED = ("id", "patient_id", "study_id", "width", "height", "sentence", "subsets", "boxes", "labels")
 
 
 def load(
@@ -77,6 +77,7 @@ def load(
     def documents(asked: datasets.Dataset) -> datasets.Dataset:
         features = DOCUMENT | {"images": datasets.List(asked.features["image"])}
         features |= dict.fromkeys(("boxes", "described"), asked.features["boxes"])
+        features["labels"] = asked.features["labels"]
         wanted = cast(Iterable[dict[str, Any]], asked)
         if originals is None:
             docs = [_original(row) for row in wanted]
@@ -86,7 +87,7 @@ def load(
         asked_of = docs if patients is None else of_patients(docs, patients, whole=config == GOLD)
         of_run = {**scoring, "n_rows_left_out": len(docs) - len(asked_of)}
         docs = [doc | of_run for doc in asked_of]
-        if options.get("control") in REGIONS:
+        if needs_region(options.get("control")):
             features[TARGET] = MASK
             docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
@@ -128,4 +129,10 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def facts(doc: Mapping[str, Any]) -> Facts:
     """An image of another patient has the same right answer where the sentence speaks of the same anatomies."""
-    return Facts(doc["patient_id"], "sentence", "\n".join(sorted({box["label"] for box in doc["boxes"]})))
+    anatomies = sorted({box["label"] for box in doc["boxes"]})
+    findings, shown = (
+        [f"{label['name']} at {anatomy}" for label in labels for anatomy in anatomies]
+        for labels in (doc["labels"], [label for label in doc["labels"] if label["context"] == "yes"])
+    )
+    how = {"present": bool(shown), "findings": findings, "shown": shown}
+    return Facts(doc["patient_id"], "sentence", "\n".join(anatomies), **how)

@@ -19,9 +19,9 @@ from scipy import ndimage
 from medfaith.evaluate_metrics.reading.diseases import extract_labels
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
+from medfaith.tasks.controls.transplant import FEATHER
 from medfaith.tasks.heal import prompts
 from medfaith.tasks.heal.rows import DOCUMENT, load
-from medfaith.tasks.heal.transplant import FEATHER
 from medfaith.tasks.rows import LazyImages
 from tests.builders.files import edited, rows_of
 

@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from medfaith.loaders import rle
 from medfaith.loaders.phantom.chest import chest
-from medfaith.tasks.heal.transplant import transplant
+from medfaith.tasks.controls.transplant import transplant
 
 SIZE = (240, 200)
 

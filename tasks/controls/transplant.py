@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageChops, ImageFilter
 
-from medfaith.loaders import rle
-from medfaith.loaders.rle import Box
+from ...loaders import rle
+from ...loaders.rle import Box
 
 FEATHER = 0.03  # of the square root of the area of the region's box
 SURROUNDINGS = 0.3  # width of the ring on which grey levels are matched, of the same length
