@@ -19,7 +19,8 @@ from medfaith import cards
 from medfaith.audit.figures import audited
 from medfaith.audit.plan import plan
 from medfaith.audit.run import begin, take, unanswered
-from medfaith.audit.tables import Judged, judge, overview
+from medfaith.audit.tables import overview
+from medfaith.audit.verdicts import Judged, judge
 from medfaith.audit.write import write_tables
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
@@ -50,7 +51,11 @@ AUDITED_TASKS = {
     "surgxbench": (f"{SURGX}_instruments", f"{SURGX}_triplets"),
     "wrong-lung": (GOLD,),
 }
-AUDITED_UNDER = ("none", "occluded", "occluded_elsewhere")
+_SHOWN = (
+    *("Model", "Benchmark", "Image", "Other", "Own - other [95%]", "Blind"),
+    *("Uses the image?", "Depends on the place?"),
+)  # columns of the audit's table that a terminal has room for
+AUDITED_UNDER = ("none", "other", "occluded", "occluded_elsewhere", "transplanted", "transplanted_elsewhere")
 
 
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
@@ -140,7 +145,7 @@ def _audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Jud
         how = {"title": "asking the models", "unit": "answers", "total": steps[0].left, "length": lambda step: step.n}
         with workers.each(work, steps, **how) as done:
             collections.deque(done, maxlen=0)
-        judged = judge(audited(folder, AUDITED, tasks, MARGIN))
+        judged = judge(audited(folder, AUDITED, tasks, MARGIN), MARGIN)
         write_tables(folder, judged, MARGIN)
         shutil.copy(folder / "audit.csv", out)
         write_page(out / "report.html", collect([folder], controls=False), [folder], "medfaith quickstart")
@@ -148,11 +153,11 @@ def _audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Jud
 
 
 def audit_table(judged: Sequence[Judged]) -> str:
-    """One row a model and benchmark: its score with the image and without, and whether it uses the image."""
+    """Print one row a model and benchmark: its scores with the own image, another one and none, and the verdicts."""
     titles, rows = overview(judged, MARGIN).cells()
-    shown = [number for number, title in enumerate(titles) if title not in ("Rows", "Unrelated")]
+    shown = [number for number, title in enumerate(titles) if title in _SHOWN]
     cells = [[row[number].split(" with n = ")[0] for number in shown] for row in rows]  # audit.csv has the numbers
-    title = "Does the model use the image? (scores with the image and, best, without; in %)"
+    title = "Does the model use the image? (scores in % with its own image, with another one and, best, without)"
     return f"\n{title}\n{table([titles[number] for number in shown], cells)}\n"
 
 
@@ -161,9 +166,8 @@ def _closing(out: Path) -> str:
     group = "medfaith_contrabench_3shot"
     return f"""
 – means undefined. looks answers from the pixels, mirage does so in half of the rows; looks_elsewhere takes its
-answers from another place in the image; the others never look. Reliance: what the image adds to the best score
-without it. Mirage: of the right answers, those that stay right without the image. Causal: those that are lost with
-the place that is asked about.
+answers from another place in the image; the others never look. Other: another patient's image, whose right answer
+differs. Blind: the best score without an image.
 
 Saved:
   {out}/report.html: a page to open in a browser

@@ -1,8 +1,12 @@
-"""Whether models use the image: `plan` has what is asked, `run` asks it, `figures`, `tables` and `write` what comes of
-it. Here are the tasks of each benchmark, and the controls that the figures need.
+"""The audit: do models use the image?
+
+`plan` chooses the rows, `run` asks them, `figures` pairs the answers, `verdicts` judges them by a rule, and `tables`,
+`sentences` and `write` report the result. This module has the tasks of each benchmark, the controls and the rules.
 """
 
-from medfaith.tasks.controls import BLIND
+from typing import Literal
+
+from medfaith.tasks.controls import BLIND, DOSES, EDITS, ELSEWHERE, HARMLESS
 
 TASKS = {  # the perturbation tests have controls of their own, and other tasks ask the same rows again
     "cxr-contrabench": (
@@ -16,4 +20,12 @@ TASKS = {  # the perturbation tests have controls of their own, and other tasks 
     "surgxbench": ("medfaith_surgx_instruments", "medfaith_surgx_triplets"),
     "wrong-lung": ("medfaith_wrong_lung_gold",),
 }  # fmt: skip
-CONTROLS = (*BLIND, "other", "occluded", "occluded_elsewhere")
+Rule = Literal[1, 2]
+RULES: tuple[Rule, ...] = (1, 2)  # docs/audit.md has both; the last one is the default
+OTHER = "other"  # the control that test (a) of rule 2 compares with
+_PAIRS = [place for kind in EDITS for place in (kind, kind + ELSEWHERE)]
+CONTROLS: dict[Rule, tuple[str, ...]] = {  # asked by default
+    1: (*BLIND, OTHER, *_PAIRS[:2]),
+    2: (*BLIND, OTHER, *_PAIRS[:4], HARMLESS[0]),
+}
+THOROUGH = (*BLIND, OTHER, *_PAIRS, *HARMLESS, "flipped", *(f"{place}@{dose}" for place in _PAIRS for dose in DOSES))

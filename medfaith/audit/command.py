@@ -15,10 +15,10 @@ from medfaith.compare.command import points
 from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.whole import require_own, scratch_folder
 from medfaith.tasks import BASELINES, EXPLAINED
-from medfaith.tasks.controls import BLIND
-from medfaith.tasks.controls import CONTROLS as ALL_CONTROLS
+from medfaith.tasks.controls import BLIND, read_control
+from medfaith.tasks.wordings import benchmarks, n_wordings
 
-from . import CONTROLS, TASKS
+from . import CONTROLS, OTHER, RULES, TASKS, THOROUGH
 
 if TYPE_CHECKING:
     from .plan import Task
@@ -45,9 +45,22 @@ def add_jobs(jobs: Any) -> None:
         help=f"which benchmarks to ask: {', '.join(TASKS)} (default: all of which --data has rows)",
     )  # fmt: skip
     job.add_argument(
-        "--controls", nargs="+", choices=tuple(ALL_CONTROLS), default=list(CONTROLS), metavar="CONTROL",
-        help="under which controls to ask; medfaith tasks --controls describes them, and those that the rows of a "
-        f"benchmark cannot support are left out (default: {' '.join(CONTROLS)})",
+        "--controls", nargs="+", type=read_control, metavar="CONTROL",
+        help="controls under which to ask; medfaith tasks --controls describes them, and those that the rows of a "
+        f"benchmark cannot support are left out (default: {' '.join(CONTROLS[2])}; rule 1: the first six)",
+    )  # fmt: skip
+    job.add_argument(
+        "--thorough", action="store_true",
+        help=f"ask under all {len(THOROUGH)} controls that the verdict or the tables can use: three kinds of edit, "
+        f"each in four doses, and three harmless changes (default: the {len(CONTROLS[2])} controls above)",
+    )  # fmt: skip
+    job.add_argument(
+        "--wordings", type=whole(0), default=0, metavar="N",
+        help="also ask N paraphrases of each question, with the options in another order (default: %(default)s)",
+    )  # fmt: skip
+    job.add_argument(
+        "--rule", type=int, choices=RULES, default=RULES[-1],
+        help="version of the rule that gives the verdict; 1 is that of medfaith 0.1 (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--limit", type=whole(0), metavar="N",
@@ -55,7 +68,7 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--margin", type=points, default=5.0, metavar="POINTS",
-        help="a difference of fewer percentage points than this makes no difference (default: %(default)g)",
+        help="smallest difference, in percentage points, that counts (equivalence margin; default: %(default)g)",
     )  # fmt: skip
     job.add_argument(
         "--also", type=Path, action="append", default=[], metavar="DIR",
@@ -87,19 +100,38 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
     benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]
     wanted = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
+    conditions = _conditions(arguments)
     how = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}
-    tasks, notes = plan(wanted, metadata, arguments.limit, **how)
+    tasks, notes = plan(wanted, metadata, arguments.limit, has_other=arguments.rule != 1 and OTHER in conditions, **how)
     _print_lines(notes)
     rest = evaluation.with_host(evaluation.with_store(rest, store, arguments.out), metadata)
     if arguments.dry_run:
-        print(_what_it_takes(evaluation.in_dry_run(rest), tasks, arguments.controls, metadata))
+        print(_what_it_takes(evaluation.in_dry_run(rest), tasks, conditions, metadata))
         return 0
-    _ask_and_tell(arguments, rest, tasks, metadata)
+    _ask_and_tell(arguments, rest, tasks, conditions, metadata)
     return 0
 
 
+def _conditions(arguments: argparse.Namespace) -> list[str]:
+    """The controls and wordings to ask.
+
+    Raises:
+        MedfaithError: both --controls and --thorough, or more wordings than there are.
+    """
+    from .run import wording_names
+
+    if arguments.thorough and arguments.controls:
+        raise MedfaithError("--thorough and --controls name controls both\n  what to do: give one of them")
+    most = max(map(n_wordings, benchmarks()))
+    if arguments.wordings > most:
+        found = f"--wordings {arguments.wordings}: there are {most} paraphrases of each question"
+        raise MedfaithError(f"{found}\n  what to do: give a number up to that; medfaith tasks --wordings lists them")
+    controls = THOROUGH if arguments.thorough else arguments.controls or CONTROLS[arguments.rule]
+    return [*dict.fromkeys(controls), *wording_names(arguments.wordings)]
+
+
 def _what_it_takes(
-    rest: Sequence[str], tasks: Sequence[Task], controls: Sequence[str], metadata: Mapping[str, Any]
+    rest: Sequence[str], tasks: Sequence[Task], conditions: Sequence[str], metadata: Mapping[str, Any]
 ) -> str:
     """What the whole audit would send to a server; --out is left as it is."""
     from medfaith.tasks.run import named_model
@@ -108,12 +140,16 @@ def _what_it_takes(
 
     model = named_model(rest, [task.name for task in tasks], metadata)
     with scratch_folder() as folder:
-        ask({name_of(model): model}, tasks, controls, metadata, folder, say=lambda line: None)
+        ask({name_of(model): model}, tasks, conditions, metadata, folder, say=lambda line: None)
     return model.answering.estimated()
 
 
 def _ask_and_tell(
-    arguments: argparse.Namespace, rest: Sequence[str], tasks: Sequence[Task], metadata: Mapping[str, Any]
+    arguments: argparse.Namespace,
+    rest: Sequence[str],
+    tasks: Sequence[Task],
+    conditions: Sequence[str],
+    metadata: Mapping[str, Any],
 ) -> None:
     from medfaith.report.page.audits import audits
     from medfaith.report.page.write import write_page
@@ -123,25 +159,28 @@ def _ask_and_tell(
 
     from .figures import audited
     from .run import ask, name_of
-    from .tables import in_words, judge
+    from .sentences import in_words
+    from .verdicts import judge
+    from .wordings import compare_wordings
     from .write import read_others, write_blind_clean, write_tables
 
-    margin, out = arguments.margin / 100, arguments.out
-    others = read_others(arguments.also, tasks, margin)
+    margin, out, rule = arguments.margin / 100, arguments.out, arguments.rule
+    others = read_others(arguments.also, tasks, margin, rule)
     model = named_model(rest, [task.name for task in tasks], metadata)
-    ask({name_of(model): model}, tasks, arguments.controls, metadata, out)
-    found = audited(out, [name_of(model)], tasks, margin)
-    judged = judge(found)
+    ask({name_of(model): model}, tasks, conditions, metadata, out, rule=rule)
+    found = audited(out, [name_of(model)], tasks, margin, rule)
+    judged = judge(found, margin)
     write_tables(out, judged, margin)
     report = collect([out], controls=False)
     write_page(out / "report.html", report, [out])
     if len(judged) == 1:  # the words on several would be more than a screen
-        _print_lines(["", f"{judged[0].title}:", *in_words(judged[0], margin)])
+        words = in_words(judged[0], margin, compare_wordings(judged[0].found, margin))
+        _print_lines(["", f"{judged[0].title}:", *words])
     saved = [f"{out}/report.html: a page to show"]
     saved += [f"{out}/audit.md: what that means, in words; the score under each control (also as CSV)"]
-    if {*arguments.controls} & {*BLIND}:
+    if {*conditions} & {*BLIND}:
         n_clean, n = write_blind_clean(out, found, others)
-        saved.append(f"{out}/blind_clean.csv: {n_clean:,} of {n:,} rows, answered right under no blind control")
+        saved.append(f"{out}/blind_clean.csv: {n_clean:,} rows, of {n:,} answered without evidence, never right so")
     else:
         _print_lines(["", f"No blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv"])
     following = [f"medfaith report {shlex.quote(str(out))} --out report  # the papers' tables as Markdown and CSV"]

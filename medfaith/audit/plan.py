@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.row_ids import write_ids
+from medfaith.tasks.controls import UnsupportedControlError
 from medfaith.tasks.run import load_tasks
 
 ROWS = "rows.csv"
@@ -31,6 +32,7 @@ def plan(
     *,
     explicit: bool = True,
     looks: bool = False,
+    has_other: bool = False,
 ) -> tuple[list[Task], list[str]]:
     """The tasks of these benchmarks whose rows are there, and notes on what is not.
 
@@ -39,6 +41,8 @@ def plan(
         limit: how many rows of each task to ask; None: all.
         explicit: whether each benchmark has to have a task in the data.
         looks: whether the images are needed; then a task whose first image cannot be opened is not there.
+        has_other: whether the rows are to be asked with another patient's image. A benchmark of which no row has one is
+            refused, since rule 2 rests on it.
 
     Raises:
         InputError: a benchmark without any of its tasks, or no task at all; see also `tasks.rows.load`.
@@ -57,7 +61,28 @@ def plan(
     if not tasks:
         found = "has no row of a task that can be audited"
         raise InputError(str(metadata.get("data")), found, expected="what medfaith build wrote", action=notes[0])
+    if has_other:
+        for benchmark in dict.fromkeys(task.benchmark for task in tasks):
+            _require_donors([task for task in tasks if task.benchmark == benchmark], metadata)
     return tasks, notes
+
+
+def _require_donors(tasks: Sequence[Task], metadata: Mapping[str, Any]) -> None:
+    """Raise InputError if no row of a benchmark has an image of another patient with another right answer."""
+    faults = []
+    for task in tasks:
+        try:
+            rows = load_tasks(task.name, dict(metadata) | {"control": "other"})["tasks"][task.name].dataset["test"]
+            if {*task.ids} & {*rows.with_format(None)["id"]}:
+                return
+            faults.append("none of the chosen rows has one")
+        except UnsupportedControlError as error:
+            faults.append(error.found)
+    found = f"{tasks[0].benchmark}: no row can be asked with another patient's image ({faults[0]})"
+    action = "audit more rows, leave the benchmark out, or give --rule 1 or --controls without other"
+    raise InputError(
+        "control other", found, expected="rows of two patients with different right answers", action=action
+    )
 
 
 def write_rows(out: Path, tasks: Sequence[Task]) -> Path:

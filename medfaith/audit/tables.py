@@ -1,130 +1,91 @@
-"""What an audit prints and saves: a table of all, one a benchmark, and the verdicts in words."""
+"""The tables of an audit: one of all models and benchmarks, and of each benchmark conditions, edits and findings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from medfaith.evaluate_metrics.confidence.reliance import Reliance, Share, Verdict, verdicts
+import numpy as np
+
+from medfaith.evaluate_metrics.confidence.image_use import MOST_UNANSWERED, Comparison, ImageUse
+from medfaith.evaluate_metrics.confidence.paired import Difference
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.report.tables import (
     OUTCOMES,
     SEED,
-    TITLES,
     Column,
     Table,
     count,
     paired_interval,
     percent,
-    share_of,
+    points,
+    points_interval,
     text,
 )
-from medfaith.tasks.controls import CONTROLS
+from medfaith.tasks.controls import BLIND
 
-from .figures import Audited
-from .run import IMAGE
+from .run import IMAGE, ordered
+from .verdicts import Judged
+from .wordings import Wordings
 
-MOST = 0.5  # the share of unread and declined answers with the image above which there is no verdict
-_OF_IMAGE = {"uses": "yes", "no use": "no", "harmed": "to its harm", "open": "cannot be told"}
-_OF_PLACE = _OF_IMAGE | {"harmed": "on another place"}
-
-
-class Judged(NamedTuple):
-    """One model on one benchmark, with its verdicts: on the image, and on the place that is asked about."""
-
-    found: Audited
-    image: Verdict
-    place: Verdict
-
-    @property
-    def title(self) -> str:
-        return TITLES[self.found.benchmark]
-
-
-def judge(found: Sequence[Audited]) -> list[Judged]:
-    """The verdicts, corrected over the benchmarks of a model."""
-    result = []
-    for model in dict.fromkeys(one.model for one in found):
-        own = [one for one in found if one.model == model]
-        image, place = (
-            [None if _unanswered(one) else getattr(one, name) for one in own] for name in ("reliance", "place")
-        )
-        both = zip(own, _verdicts(image), _verdicts(place), strict=True)
-        result += [Judged(*three) for three in both]
-    return result
-
-
-def _unanswered(found: Audited) -> bool:
-    """Whether there are too few answers for a verdict."""
-    return found.n_of(UNREAD) + found.n_of(DECLINED) > MOST * len(found.rows)
-
-
-def _verdicts(found: Sequence[Reliance | None]) -> list[Verdict]:
-    """Of what could not be asked: undefined."""
-    known = iter(verdicts([one for one in found if one is not None]))
-    return [Verdict("undefined", float("nan")) if one is None else next(known) for one in found]
+_IMAGE_WORDS = {
+    "uses": "yes", "recalls": "only as stored (memory?)", "no use": "no", "reacts": "reacts, does not read",
+    "harmed": "to its harm", "open": "cannot be told", "unanswered": "no verdict: too much is unread or declined",
+    "undefined": "not asked",
+}  # fmt: skip
+_PLACE_WORDS = {
+    "depends": "yes", "no dependence": "no", "elsewhere": "on another place", "open": "cannot be told",
+    "undefined": "not asked",
+}  # fmt: skip
 
 
 def overview(judged: Sequence[Judged], margin: float) -> Table:
-    """One row a model and benchmark."""
+    """Make the table of all models and benchmarks, one row each.
+
+    Args:
+        judged: Verdicts by the same rule.
+        margin: Equivalence margin, a fraction.
+    """
+    rule = judged[0].found.rule if judged else 2
     several = len({one.found.model for one in judged}) > 1
+    is_2 = rule != 1
     columns = [
-        Column("Model" if several else None, ("model",)), Column("Benchmark", ("benchmark",)),
-        Column("Rows", ("n",), count), Column("Image", ("score",), percent), Column("Blind", ("blind",), percent),
-        Column("Reliance [95%]", ("reliance", "low", "high", "n_differ"), paired_interval),
-        *(Column(title, (name,), percent) for title, name in (
-            ("Mirage", "mirage"), ("Unrelated", "unrelated"), ("Causal", "grounding"))),
-        Column("Uses the image?", ("uses_image", "n", "n_enough"), partial(_answer, _OF_IMAGE)),
-        Column("Depends on the place?", ("depends_on_place", "n_place", "n_enough_place"), partial(_answer, _OF_PLACE)),
-        Column(None, ("p_holm",)), Column(None, ("p_holm_place",)), Column(None, ("best_blind",)),
+        Column("Model" if several else None, ("model",)), Column("Benchmark", ("benchmark",)), Column(None, ("rule",)),
+        Column("Rows", ("n",), count), Column("Image", ("score",), percent),
+        Column("Other" if is_2 else None, ("other",), percent),
+        Column("Own - other [95%]" if is_2 else None, ("own_less_other", "own_low", "own_high", "own_n_differ"),
+               paired_interval),
+        Column("Blind", ("blind",), percent),
+        Column("Own - blind [95%]" if is_2 else "Reliance [95%]", ("reliance", "low", "high", "n_differ"),
+               paired_interval),
+        Column("Declined" if is_2 else None, ("declined_rate",), percent),
+        Column("Declined blind" if is_2 else None, ("declined_rate_blind",), percent),
+        Column("Mirage", ("mirage",), percent), Column("Unrelated", ("unrelated",), percent),
+        Column("Causal (floor)" if is_2 else "Causal", ("grounding", "grounding_floor"), _grounding),
+        Column("Uses the image?", ("uses_image", "n_tested", "n_enough"), partial(_answer, _IMAGE_WORDS)),
+        Column("Depends on the place?", ("depends_on_place", "n_place", "n_enough_place"),
+               partial(_answer, _PLACE_WORDS)),
+        *(Column(None, (name,)) for name in (
+            "p_holm", "p_holm_place", "best_blind", "failed_test", "p_no_effect", "by_other_alone", "unread_rate")),
     ]  # fmt: skip
-    return Table("audit", "Does the model use the image?", columns, [_row(one) for one in judged], _notes(margin))
+    return Table("audit", "Does the model use the image?", columns, [_row(one) for one in judged], _notes(margin, rule))
 
 
-def _row(one: Judged) -> list[Any]:
-    of_image, of_place = _of(one.found.reliance), _of(one.found.place)
-    shares = [share.value for share in (one.found.mirage, one.found.unrelated, one.found.grounding)]
-    *scores, n_enough = of_image
-    return [
-        one.found.model, one.title, *scores, *shares,
-        one.image.name, of_image[0], n_enough, one.place.name, of_place[0], of_place[-1],
-        one.image.p_holm, one.place.p_holm, one.found.reliance.best if one.found.reliance else None,
-    ]  # fmt: skip
-
-
-def _of(found: Reliance | None) -> list[Any]:
-    """Rows, score, score of the control, difference, low, high, groups that differ, rows that would do."""
-    if found is None:
-        return [None] * 8
-    one = found.found
-    return [one.n, one.after, one.before, one.difference, one.low, one.high, one.n_differ, found.n_enough]
-
-
-def _answer(words: Mapping[str, str], name: str, n: Any, n_enough: Any) -> str:
-    return text(words.get(name)) + (_would_do(n, n_enough) if name == "open" else "")
-
-
-def _would_do(n: Any, n_enough: Any) -> str:
-    """How many rows there are; and how many would do, where that is known to be more."""
-    more = f"; n = {count(n_enough)} would do" if n_enough and n_enough > n else ""
-    return f" with n = {count(n)}{more}"
-
-
-def details(one: Judged) -> Table:
-    """The scores of a benchmark under each control, of all its tasks together and then of each."""
+def conditions(one: Judged) -> Table:
+    """Make the table of a benchmark's scores under each condition, of all its tasks together and then of each."""
     found, tasks = one.found, list(dict.fromkeys(task for task, _ in one.found.rows))
-    controls = [control for control in (IMAGE, *CONTROLS) if control in found.shown]
+    names = ordered(found.shown)
     rows = []
     for task in [None, *tasks] if len(tasks) > 1 else [None]:
-        for control in controls:
-            of = found.under(control, task)
-            difference = [None] * 4 if control == IMAGE else [of.difference, of.low, of.high, of.n_differ]
+        for name in names:
+            of = found.under(name, task)
+            difference = [None] * 4 if name == IMAGE else [of.difference, of.low, of.high, of.n_differ]
             scores = [of.n, of.n_nan, of.after, of.before, *difference]
-            counts = [found.n_of(outcome, control, task) for outcome in (UNREAD, DECLINED)]
-            n = found.n_ranked(control, task)
-            shares = [of_outcome / n if n else None for of_outcome in counts]
-            rows.append([found.model, task or "all", control, *scores, *shares, *counts])
+            counts = [found.n_of(outcome, name, task) for outcome in (UNREAD, DECLINED)]
+            shares = [found.share_of(outcome, name, task) for outcome in (UNREAD, DECLINED)]
+            rows.append([found.model, task or "all", name, *scores, *shares, *counts])
     columns = [
         Column(None, ("model",)), Column(None, ("task",)),
         Column("Shown", ("control",), _shown), Column("Rows", ("n",), count),
@@ -135,79 +96,201 @@ def details(one: Judged) -> Table:
     ]  # fmt: skip
     n_patients = len({*found.groups.tolist()})
     title = f"{one.title}: {count(len(found.rows))} rows of {count(n_patients)} groups, {' and '.join(found.metrics)}"
-    name = f"audit_{found.benchmark.replace('-', '_')}"
-    return Table(name, title, columns, rows, [], n_printed=len(controls))
+    counted = "unread and declined answers count as wrong" if found.rule == 1 else "of the rows that both answer"
+    return Table(_name(one, ""), title, columns, rows, [f"Scores {counted}."], n_printed=len(names))
 
 
-def _shown(control: str) -> str:
-    return "the image" if control == IMAGE else control
-
-
-def in_words(one: Judged, margin: float) -> list[str]:
-    """The shares with their counts, and the verdicts."""
-    found = one.found
-    lines = [
-        *(
-            f"{title}: {share_of(n, len(found.rows))} answers with the image; they count as wrong."
-            for title, outcome in (("Unread", UNREAD), ("Declined", DECLINED))
-            if (n := found.n_of(outcome))
-        ),
-        "There is no verdict: most answers are unread or declined. medfaith report shows some."
-        if _unanswered(found)
-        else "",
-        _said("Mirage", f"right answers that stay right under {found.without}", found.mirage),
-        _said("Unrelated image", "answers that stay although another image has another right answer", found.unrelated),
-        _said(
-            "Causal grounding",
-            "right answers that are lost with the place that is asked about, and kept without another place",
-            found.grounding,
-        ),
+def edits(one: Judged) -> Table | None:
+    """Make the table of what each kind of edit changes; None where no edit was asked, or under rule 1."""
+    rows = [
+        [
+            one.found.model, kind, effect.effect.n, effect.floor.n if effect.floor else None,
+            effect.effect.difference, effect.floor.difference if effect.floor else None,
+            effect.floor.low if effect.floor else None, effect.floor.high if effect.floor else None,
+            effect.net, effect.low, effect.high, effect.flips.value, effect.placebo_flips.value,
+            effect.slope if len(effect.by_dose) > 1 else None, effect.slope_low, effect.slope_high,
+            " ".join(f"{dose}%:{points(net)}" for dose, net in effect.by_dose.items()),
+        ]
+        for kind, effect in one.found.edits.items()
+    ]  # fmt: skip
+    columns = [
+        Column(None, ("model",)), Column("Edit", ("edit",)), Column("Rows", ("n",), count),
+        Column("Placebo rows", ("n_placebo",), count), Column("Effect", ("effect",), points),
+        Column("Artefact floor [95%]", ("floor", "floor_low", "floor_high"), points_interval),
+        Column("Net effect [95%]", ("net", "net_low", "net_high"), points_interval),
+        Column("Flips", ("flips",), percent), Column("Placebo flips", ("placebo_flips",), percent),
+        Column("Slope [95%]", ("slope", "slope_low", "slope_high"), points_interval),
+        Column("Net effect by dose", ("by_dose",)),
+    ]  # fmt: skip
+    notes = [
+        "Effect: the score after the edit elsewhere less that after the edit at the place, where what is asked about "
+        "is present. Floor: how much more often the edit at the place makes the model say that it is absent, where it "
+        "is. Net: effect less floor. Flips: answers that differ between the two places. Slope: net effect per 100% of "
+        "the place. A declined answer says of nothing that it is present; unread answers are left out.",
     ]
-    return [*filter(None, lines), *_sentences(one, margin)]
+    return Table(_name(one, "_edits"), f"{one.title}: the place", columns, rows, notes) if rows else None
 
 
-def _said(title: str, what: str, share: Share) -> str:
-    if not share.n:
-        return ""
-    return f"{title}: {share_of(share.n_hits, share.n)} [{percent(share.low)}, {percent(share.high)}] {what}."
+def subjects(one: Judged) -> Table | None:
+    """Make the table of verdicts by finding, anatomy or instrument; None without any."""
+    rows = []
+    for name, verdict in one.subjects.items():
+        use = one.found.by_subject[name]
+        rows.append([
+            one.found.model, name, *_compared(use.other), _blind_of(use)[1], *_compared(_blind_of(use)[0])[1:],
+            verdict.name, _n_tested(use), verdict.n_enough, verdict.p_holm,
+        ])  # fmt: skip
+    columns = [
+        Column(None, ("model",)), Column("Finding", ("subject",)), Column("Rows", ("n",), count),
+        Column("Image", ("score",), percent), Column("Other", ("other",), percent),
+        Column("Own - other [95%]", ("own_less_other", "own_low", "own_high", "own_n_differ"), paired_interval),
+        Column(None, ("best_blind",)), Column(None, ("score_blind_pairs",)), Column("Blind", ("blind",), percent),
+        Column("Own - blind [95%]", ("reliance", "low", "high", "n_differ"), paired_interval),
+        Column("Uses the image?", ("uses_image", "n_tested", "n_enough"), partial(_answer, _IMAGE_WORDS)),
+        Column(None, ("p_adjusted",)),
+    ]  # fmt: skip
+    notes = [
+        "Findings, anatomies and instruments with 20 rows and 5 patients or more. Of all of them that are said to be "
+        "used, or not used, at most 5% are wrong on average (Benjamini and Yekutieli).",
+    ]
+    return Table(_name(one, "_findings"), f"{one.title}: by finding", columns, rows, notes) if rows else None
 
 
-def _sentences(one: Judged, margin: float) -> Iterator[str]:
-    """The verdicts in words."""
-    within = f"within ±{100 * margin:g} points"
-    for found, verdict, words in (
-        (one.found.reliance, one.image, {
-            "uses": "The model uses the image: it is better than under {best} by more than the margin",
-            "no use": f"The model makes no use of the image: its score under {{best}} is the same, {within}",
-            "harmed": "The image harms the model: it is better under every control without one",
-            "open": "Whether the model uses the image cannot be told",
-        }),
-        (one.found.place, one.place, {
-            "uses": "Its answers depend on the place that is asked about",
-            "no use": f"Its answers do not depend on the place that is asked about, {within}",
-            "harmed": "Its answers depend on another place: they are better without the one that is asked about",
-            "open": "Whether its answers depend on the place that is asked about cannot be told",
-        }),
-    ):  # fmt: skip
-        if found is not None and verdict.name in words:
-            of = found.found
-            enough = _would_do(of.n, found.n_enough) if verdict.name == "open" else ""
-            difference = paired_interval(of.difference, of.low, of.high, of.n_differ)
-            yield f"{words[verdict.name].format(best=found.best)}{enough} ({difference})."
+def wordings(one: Judged, found: Wordings | None) -> Table | None:
+    """Make the table of scores by wording; None where no paraphrase was asked."""
+    if found is None:
+        return None
+    rows = [
+        [one.found.model, name, score, *(_interval_of(found.under[name]) if name in found.under else [None] * 4)]
+        for name, score in found.scores.items()
+    ]
+    columns = [
+        Column(None, ("model",)), Column("Wording", ("wording",), _shown_wording), Column("Score", ("score",), percent),
+        Column("Difference [95%]", ("difference", "low", "high", "n_differ"), paired_interval),
+    ]  # fmt: skip
+    title = f"{one.title}: wordings, spread {points(found.spread).lstrip('+')} points"
+    return Table(_name(one, "_wordings"), title, columns, rows, ["Scores of answered rows."])
 
 
-def _notes(margin: float) -> list[str]:
-    points = f"{100 * margin:g} points"
+def _row(one: Judged) -> list[Any]:
+    found, use = one.found, one.found.use
+    blind, best = _blind_of(use)
+    place = found.place
+    of_other, of_blind = _compared(use.other), _compared(blind)
+    score = _mean(found.scores(IMAGE))
+    if found.rule == 1:
+        rule_1 = found.reliance
+        best = rule_1.best if rule_1 else ""
+        of_blind = _of_difference(rule_1.found) if rule_1 else [None] * 7
+        score = of_blind[1]
+    n_place = place.found.n if place else sum(effect.effect.n for effect in [*found.edits.values()][:1]) or None
+    grounding_floor = found.edits["occluded"].placebo_flips.value if "occluded" in found.edits else None
+    blind_names = [name for name in BLIND if name in found.shown]
     return [
-        "Image: the score with the image. Blind: the best score without one (none, blank or noise). Reliance: their "
-        f"difference in percentage points; its interval draws whole patients, 2,000 resamples, seed {SEED}.",
+        found.model, one.title, found.rule, int(np.sum(~np.isnan(found.scores(IMAGE)))), score, *of_other[2:],
+        *of_blind[2:], found.share_of(DECLINED), _mean([found.share_of(DECLINED, name) for name in blind_names]),
+        found.mirage.value, found.unrelated.value, found.grounding.value, grounding_floor,
+        one.image.name, of_blind[0] if found.rule == 1 else _n_tested(use), one.image.n_enough,
+        one.place.name, n_place, one.place.n_enough,
+        one.image.p_holm, one.place.p_holm, best, one.image.failed, use.p_no_effect if use.other else None,
+        is_by_other_alone(one), found.share_of(UNREAD),
+    ]  # fmt: skip
+
+
+def is_by_other_alone(one: Judged) -> bool:
+    """Whether declined or unread answers hide the comparison with every blind control (rule 2)."""
+    return one.found.rule != 1 and bool(one.found.use.blind) and not one.found.use.n_open_blind
+
+
+def _blind_of(use: ImageUse) -> tuple[Comparison | None, str]:
+    return (use.blind[use.best].comparison if use.best else None), use.best
+
+
+def _n_tested(use: ImageUse) -> int:
+    """The rows of test (a)."""
+    return use.other.difference.n if use.other else 0
+
+
+def _compared(comparison: Comparison | None) -> list[Any]:
+    """Rows, score, score of the other condition, difference, low, high, groups that differ."""
+    return [None] * 7 if comparison is None else _of_difference(comparison.difference)
+
+
+def _of_difference(of: Difference) -> list[Any]:
+    return [of.n, of.after, of.before, *_interval_of(of)]
+
+
+def _interval_of(of: Difference) -> list[Any]:
+    return [of.difference, of.low, of.high, of.n_differ]
+
+
+def _mean(values: Any) -> float:
+    known = np.asarray(values, dtype=float)
+    known = known[~np.isnan(known)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def _grounding(value: Any, floor: Any) -> str:
+    return percent(value) + (f" ({percent(floor)})" if floor is not None and not math.isnan(floor) else "")
+
+
+def _answer(words: Mapping[str, str], name: str, n: Any, n_enough: Any) -> str:
+    return text(words.get(name)) + (would_do(n, n_enough) if name == "open" else "")
+
+
+def would_do(n: Any, n_enough: Any) -> str:
+    """Say how many rows there are, and how many would do where that is known to be more."""
+    is_known = n_enough and not math.isnan(n_enough) and n_enough > n
+    return f" with n = {count(n)}" + (f"; n = {count(n_enough)} would do" if is_known else "")
+
+
+def _shown(condition: str) -> str:
+    return "the image" if condition == IMAGE else condition
+
+
+def _shown_wording(condition: str) -> str:
+    return "the question's own words" if condition == IMAGE else condition.replace("_", " ")
+
+
+def _name(one: Judged, end: str) -> str:
+    return f"audit_{one.found.benchmark.replace('-', '_')}{end}"
+
+
+def _notes(margin: float, rule: int) -> list[str]:
+    within = f"{100 * margin:g} points"
+    drawn = f"Intervals draw whole patients, 2,000 resamples, seed {SEED}."
+    shares = (
         "Mirage: of the right answers, those that stay right without an image. Unrelated: of the answers, those that "
         "stay although another image has another right answer. Causal: of the right answers, those that are lost with "
-        "the place that is asked about and kept without another place. All in per cent; – is undefined.",
-        f"Yes: better than every blind control by more than {points}, p below 0.05 after Holm's correction over the "
-        f"benchmarks. No: two one-sided tests find the difference to be within {points}, or not one of enough rows "
-        "differs. Everything else cannot be told; the number of rows that would do finds a difference as large as the "
-        "margin 4 times in 5.",
-        f"Where more than {100 * MOST:g}% of the answers with the image are unread or declined, there is no verdict. "
-        "A graded score counts as right from one half on. Attention (AUROC) is neither right nor wrong.",
+        "the place that is asked about and kept without another place"
+    )
+    closing = (
+        f"Where more than {100 * MOST_UNANSWERED:g}% of the answers with the image are unread or declined, there is no "
+        "verdict. A graded score counts as right from one half on. Attention (AUROC) is neither right nor wrong."
+    )
+    if rule == 1:
+        return [
+            "Rule 1. Image: the score with the image. Blind: the best score without one (none, blank or noise). Unread "
+            f"and declined answers count as wrong. Reliance: their difference in percentage points. {drawn}",
+            f"{shares}. All in per cent; – is undefined.",
+            f"Yes: better than every blind control by more than {within}, p below 0.05 after Holm's correction over "
+            f"the benchmarks. No: two one-sided tests find the difference to be within {within}, or not one of enough "
+            "rows differs. Everything else cannot be told; the number of rows that would do finds a difference as "
+            "large as the margin 4 times in 5.",
+            closing,
+        ]
+    return [
+        "Rule 2. Image, Other, Blind: scores of answered rows with the own image, with another patient's image whose "
+        "right answer differs, and under the best blind control (none, blank or noise). Differences are in percentage "
+        "points, on the rows that both answer. Unread and declined answers are in no score; Declined is their share "
+        f"with the image, Declined blind without one. {drawn}",
+        f"{shares}; in brackets, the answers that the same edit changes where there is nothing to lose. All in per "
+        "cent; – is undefined.",
+        f"Yes: better with the own image than with another by more than {within}, and better than every blind control "
+        "even if each declined answer there had been right; p below 0.05 after Holm's correction over models and "
+        f"benchmarks. No: the own image is equal to another one, and to the best blind control, within {within} (two "
+        "one-sided tests). Reacts: equal to another image, but better than blind, or answers change with the image. "
+        "Only as stored: as yes, but a harmless crop takes most of it away. Everything else cannot be told; the number "
+        "of rows is that of the test that failed.",
+        f"The place: two kinds of edit have to agree on a net effect above {within}. {closing}",
     ]

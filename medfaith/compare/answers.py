@@ -35,7 +35,8 @@ class Answers(NamedTuple):
     one that is unread or declined. outcomes: "answered", "declined" or "unread" of each answer, "" where no answer is
     read in words. groups: of each row its patient, or else the study, the image or the video. about: of each
     row its findings, instruments or kinds. views: of each row those of its images, or "". decoding:
-    what decodes the model's answers, or "".
+    what decodes the model's answers, or "". is_present: of each row, whether what is asked about is in the image.
+    subjects: of each row the findings, anatomies and instruments that it asks about.
     """
 
     model: str
@@ -51,6 +52,8 @@ class Answers(NamedTuple):
     groups: Sequence[Hashable]
     about: Sequence[Collection[str]]
     views: Sequence[str]
+    is_present: Sequence[bool]
+    subjects: Sequence[Collection[str]]
     decoding: str = ""
 
 
@@ -83,8 +86,9 @@ def _contrabench(run: Run) -> Answers:
     groups = [patient(study) for study in run.study]
     about = [[finding] for finding in run.finding]
     return _answers(
-        run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, run.outcome.tolist(), groups, about
-    )
+        run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, run.outcome.tolist(), groups, about,
+        [True] * len(about), about,
+    )  # fmt: skip
 
 
 def _heal(run: HealRun) -> Answers:
@@ -110,7 +114,11 @@ def _heal(run: HealRun) -> Answers:
     asked = [(row.question, row.answer, row.diseases) for row in rows]
     groups = [patient(row.image_id) for row in rows]
     about = [row.diseases or ["nothing"] for row in rows]
-    return _answers(run, name, metric, [row.id for row in rows], asked, values, said, outcomes, groups, about)
+    is_present = [row.answer != "no" and bool(row.diseases) for row in rows]
+    subjects = [{*row.diseases, row.anatomy} - {""} for row in rows]
+    return _answers(
+        run, name, metric, [row.id for row in rows], asked, values, said, outcomes, groups, about, is_present, subjects
+    )
 
 
 def _surgx(run: SurgXRun) -> Answers:
@@ -122,7 +130,9 @@ def _surgx(run: SurgXRun) -> Answers:
     said = [None if row.predicted is None else frozenset(row.predicted) for row in run.rows]
     outcomes = [DECLINED if row.declined else UNREAD if row.predicted is None else ANSWERED for row in run.rows]
     gold, ids = [row.gold for row in run.rows], [row.id for row in run.rows]
-    return _answers(run, name, metric, ids, gold, values, said, outcomes, run.videos, gold)
+    instruments = [{name.split(",")[0] for name in names} for names in gold]
+    is_present = [bool(names) for names in gold]
+    return _answers(run, name, metric, ids, gold, values, said, outcomes, run.videos, gold, is_present, instruments)
 
 
 def _wrong_lung(run: WrongLungRun) -> Answers:
@@ -133,12 +143,14 @@ def _wrong_lung(run: WrongLungRun) -> Answers:
     name = f"That's the Wrong Lung! {run.setting.config}"
     about = [[subset for subset, is_in in row["subsets"].items() if is_in] for row in rows]
     ids, groups = ([row[column] for row in rows] for column in ("id", "cluster"))
-    return _answers(run, name, "AUROC", ids, asked, values, [None] * len(rows), [""] * len(rows), groups, about)
+    n = len(rows)
+    return _answers(run, name, "AUROC", ids, asked, values, [None] * n, [""] * n, groups, about, [True] * n, [()] * n)
 
 
 def _answers(
     run: Logged, task: str, metric: str, ids: Sequence[str], asked: Sequence[Hashable], values: Any,
     said: Sequence[Hashable], outcomes: Sequence[str], groups: Sequence[Hashable], about: Sequence[Collection[str]],
+    is_present: Sequence[bool], subjects: Sequence[Collection[str]],
 ) -> Answers:  # fmt: skip
     setting = {name: str(value) for name, value in run.setting._asdict().items()}
     variant = setting.pop("variant", "")
@@ -147,7 +159,7 @@ def _answers(
     values = np.array(values, dtype=float)  # None becomes NaN
     return Answers(
         run.model_name, variant, task, metric, how, ids, asked, values, said, outcomes, groups, about, views,
-        run.source.decoding,
+        is_present, subjects, run.source.decoding,
     )  # fmt: skip
 
 

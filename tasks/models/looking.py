@@ -181,8 +181,9 @@ class LooksElsewhere(Looks):
     """Uses a shortcut: it is right while a place that was not asked about looks untouched, and else blind as `looks`.
 
     The place has the shape of the region that was asked about and lies where the control `occluded_elsewhere` paints;
-    it is the whole image where the row has no such place. It knows the right answer. Where rows have no region
-    (CXR-ContraBench, some of TPT), it is `looks`.
+    it is the whole image where the row has no such place. The shortcut tells what is right for the image that is shown:
+    the row's answer, or another one under the control `other`. Where rows have no region (CXR-ContraBench, some of
+    TPT), it is `looks`.
     """
 
     def see(self, doc: Document, images: Sequence[Image.Image]) -> Seen | None:
@@ -195,7 +196,10 @@ class LooksElsewhere(Looks):
         where = np.ones((image.height, image.width), dtype=bool) if place is None else place
         if not phantom_sight.is_structured(image.resize((where.shape[1], where.shape[0])), where):
             return None
-        words = doc["options"][doc["answer"]]
+        answer = doc["answer"]
+        if doc.get("control") == "other":
+            answer = next(choice for choice in (doc["negated"], 0, 1) if choice not in (answer, -1))
+        words = doc["options"][answer]
         if "sentence" in doc:
             grid, geometry = sentence_maps.attention("box", doc)
             return Seen(words, {ATTENTION: grid}, geometry)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.audit import figures, tables
+from medfaith.audit import figures, sentences, tables, verdicts
 from medfaith.audit.plan import Task, plan, stratified
 from medfaith.audit.run import ask, folder
 from medfaith.audit.write import write_blind_clean
@@ -62,7 +62,7 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
     assert write_blind_clean(tmp_path, [found], []) == (5, 10)
     assert list(read_ids(tmp_path / "blind_clean.csv")) == clean
     assert write_blind_clean(tmp_path, [found], [other]) == (1, 10)  # the other one is right on the first eight
-    words = tables.in_words(tables.judge([found])[0], 0.05)
+    words = sentences.in_words(tables.judge([found])[0], 0.05)
     assert words[0].startswith("Mirage: 4 of 8 (50.00%) [")
     assert "under none" in words[0]
 
@@ -76,7 +76,7 @@ def test_there_is_no_verdict_where_most_answers_cannot_be_read(tmp_path):
         asked_ = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
         (one,) = tables.judge(figures.audited(tmp_path / verdict, ["m"], asked_, margin=0.05))
         assert one.image.name == verdict
-        assert tables.in_words(one, 0.05)[0].startswith(f"Unread: {120 - n_read} of 120 (")
+        assert sentences.in_words(one, 0.05)[0].startswith(f"Unread: {120 - n_read} of 120 (")
 
 
 def declining(monkeypatch):
@@ -101,14 +101,14 @@ def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, mo
     counted = {control: (found.n_of("unread", control), found.n_of("declined", control)) for control in said}
     assert counted == {"image": (2, 2), "none": (1, 9), "other": (0, 0)}
     (one,) = tables.judge([found])
-    table = tables.details(one)
+    table = tables.conditions(one)
     columns = [name for column in table.columns for name in column.names]
     shares = {row[columns.index("control")]: row for row in table.rows}
     for control, expected in {"image": (0.2, 0.2), "none": (0.1, 0.9), "other": (0, 0)}.items():
         row = dict(zip(columns, shares[control], strict=True))
         assert (row["parse_failure_rate"], row["declined_rate"]) == expected
         assert (row["n_unread"], row["n_declined"]) == counted[control]
-    words = tables.in_words(one, 0.05)
+    words = sentences.in_words(one, 0.05)
     assert words[0].startswith("Unread: 2 of 10 (20.00%) answers with the image")
     assert words[1].startswith("Declined: 2 of 10 (20.00%) answers with the image")
 
@@ -125,7 +125,7 @@ def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(tmp_path,
         (one,) = tables.judge(figures.audited(tmp_path / verdict, ["m"], asked_, margin=0.05))
         assert one.image.name == verdict
         told = "There is no verdict: most answers are unread or declined. medfaith report shows some."
-        assert (told in tables.in_words(one, 0.05)) == (verdict == "undefined")
+        assert (told in sentences.in_words(one, 0.05)) == (verdict == "undefined")
 
 
 def test_tasks_of_a_benchmark_are_pooled_and_a_graded_answer_is_right_from_one_half_on(tmp_path):

@@ -1,0 +1,124 @@
+"""The verdicts of an audit: the figures of models and benchmarks, judged by one of the rules (docs/audit.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from medfaith.evaluate_metrics.confidence.image_use import (
+    MOST_UNANSWERED,
+    ImageVerdict,
+    judge_findings,
+    judge_image_use,
+)
+from medfaith.evaluate_metrics.confidence.place import PlaceVerdict, judge_place
+from medfaith.evaluate_metrics.confidence.reliance import Reliance, verdicts
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.report.tables import TITLES
+
+from .figures import Audited
+
+_PLACE_NAMES = {"uses": "depends", "no use": "no dependence", "harmed": "elsewhere"}  # of rule 1, in rule 2's words
+_Verdict = TypeVar("_Verdict")
+
+
+class Judged(NamedTuple):
+    """One model on one benchmark, with its verdicts.
+
+    Attributes:
+        found: The figures.
+        image: Whether it uses the image.
+        place: Whether its answers depend on the place that is asked about.
+        subjects: Finding, anatomy or instrument -> whether it uses the image for that; empty under rule 1.
+    """
+
+    found: Audited
+    image: ImageVerdict
+    place: PlaceVerdict
+    subjects: Mapping[str, ImageVerdict]
+
+    @property
+    def title(self) -> str:
+        """Title of the benchmark."""
+        return TITLES[self.found.benchmark]
+
+
+def judge(found: Sequence[Audited], margin: float) -> list[Judged]:
+    """Judge models and benchmarks.
+
+    The benchmarks of a model are one family of tests. The findings of all models are another.
+
+    Rule 2 compares with another patient's image. Attention to a sentence is as right there, because chests are alike,
+    so attention is judged by rule 1.
+
+    Args:
+        found: Figures by the same rule.
+        margin: Equivalence margin, a fraction.
+
+    Returns:
+        One result for each, in the same order.
+    """
+    if not found or found[0].rule == 1:
+        return _judge_by_rule_1(found)
+    images, places = [], []
+    for model in dict.fromkeys(one.model for one in found):
+        own = [one for one in found if one.model == model]
+        images += _judge_images(own)
+        is_judged = [image.name != "unanswered" for image in images[-len(own) :]]
+        places += judge_place([one.edits if is_ok else {} for one, is_ok in zip(own, is_judged, strict=True)], margin)
+    keys = [(number, subject) for number, one in enumerate(found) for subject in one.by_subject]
+    of_subjects = judge_findings([found[number].by_subject[subject] for number, subject in keys])
+    subjects: list[dict[str, ImageVerdict]] = [{} for _ in found]
+    for (number, subject), verdict in zip(keys, of_subjects, strict=True):
+        subjects[number][subject] = verdict
+    return [Judged(*four) for four in zip(found, images, places, subjects, strict=True)]
+
+
+def _judge_images(found: Sequence[Audited]) -> list[ImageVerdict]:
+    """Judge the benchmarks of one model by rule 2, and those of attention by rule 1."""
+    by_rule_2 = judge_image_use([one.use for one in found])
+    by_rule_1 = _judge_known(
+        [one if one.is_attention else one._replace(reliance=None) for one in found],
+        lambda one: one.reliance, _image_by_rule_1, ImageVerdict("undefined", math.nan),
+    )  # fmt: skip
+    return [of_1 if one.is_attention else of_2 for one, of_1, of_2 in zip(found, by_rule_1, by_rule_2, strict=True)]
+
+
+def _judge_by_rule_1(found: Sequence[Audited]) -> list[Judged]:
+    """Correct over the benchmarks of each model; no verdict where most answers with the image are unanswered."""
+    result = []
+    for model in dict.fromkeys(one.model for one in found):
+        own = [one for one in found if one.model == model]
+        images = _judge_known(own, lambda one: one.reliance, _image_by_rule_1, ImageVerdict("undefined", math.nan))
+        places = _judge_known(own, lambda one: one.place, _place_by_rule_1, PlaceVerdict("undefined", math.nan))
+        for one, image, place in zip(own, images, places, strict=True):
+            verdict = ImageVerdict("unanswered", math.nan) if _is_unanswered(one) else image
+            result.append(Judged(one, verdict, place, {}))
+    return result
+
+
+def _is_unanswered(found: Audited) -> bool:
+    return found.n_of(UNREAD) + found.n_of(DECLINED) > MOST_UNANSWERED * len(found.rows)
+
+
+def _judge_known(
+    found: Sequence[Audited],
+    of: Callable[[Audited], Reliance | None],
+    named: Callable[[Any, Reliance], _Verdict],
+    undefined: _Verdict,
+) -> list[_Verdict]:
+    known = [None if _is_unanswered(one) else of(one) for one in found]
+    judged = iter(verdicts([one for one in known if one is not None]))
+    return [undefined if one is None else named(next(judged), one) for one in known]
+
+
+def _image_by_rule_1(verdict: Any, of: Reliance) -> ImageVerdict:
+    is_open = verdict.name == "open"
+    n_enough = of.n_enough if is_open else math.nan
+    return ImageVerdict(verdict.name, verdict.p_holm, of.best if is_open else "", n_enough)
+
+
+def _place_by_rule_1(verdict: Any, of: Reliance) -> PlaceVerdict:
+    n_enough = of.n_enough if verdict.name == "open" else math.nan
+    return PlaceVerdict(_PLACE_NAMES.get(verdict.name, verdict.name), verdict.p_holm, n_enough)
