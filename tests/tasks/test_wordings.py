@@ -36,6 +36,7 @@ from medfaith.report.write import write_report
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.contrabench.prompts import b0, target
 from medfaith.tasks.heal import rows as heal
+from medfaith.tasks.models.baselines import Oracle
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.surgx.prompts import LISTS, QUESTIONS
 from medfaith.tasks.wordings import (
@@ -265,12 +266,13 @@ def test_questions_that_a_source_words_have_no_wording(contrabench_of_all_source
 
 
 def test_the_command_prints_every_wording_and_refuses_an_unknown_one_before_the_model_is_loaded(
-    capsys, phantom_build, tmp_path
+    capsys, phantom_build, tmp_path, monkeypatch
 ):
     assert main(["tasks", "--wordings"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for *_, number, text in described():
         assert f"{number}. {text}" in printed
+    monkeypatch.setattr(Oracle, "__init__", lambda *_, **__: pytest.fail("the model was loaded"))
     given = ["eval", "--data", str(phantom_build), "--tasks", "medfaith_contrabench_chexpert_presence"]
     given += ["--output_path", str(tmp_path / "out"), "--log_samples", "--model", "oracle"]
     assert main([*given, "--wording", "9"]) == 2
