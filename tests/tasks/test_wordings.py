@@ -33,6 +33,7 @@ from medfaith.loaders.vindr_cxr import CLASSES
 from medfaith.report.page.cases import cases
 from medfaith.report.results import read_results
 from medfaith.report.write import write_report
+from medfaith.tasks.contrabench import fewshot
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.contrabench.prompts import b0, target
 from medfaith.tasks.heal import rows as heal
@@ -263,6 +264,15 @@ def test_questions_that_a_source_words_have_no_wording(contrabench_of_all_source
     given = {"config": "rexvqa_1k", "split": "test", "data": str(data)}
     with pytest.raises(UnsupportedWordingError, match="rexvqa_1k are worded by their source"):
         contrabench.load("cxr-contrabench-rexvqa", wording=1, **given)
+
+
+def test_examples_before_a_reworded_question_stay_as_they_are(contrabench_of_all_sources):
+    pool = {"pool_repository": "cxr-contrabench-chexpert", "pool_config": "chexpert_presence"}
+    given = {"repository": "cxr-contrabench-openi", "config": "openi_report_absence", "split": "test"}
+    data = str(contrabench_of_all_sources[1])
+    plain, reworded = (fewshot.load(**pool, **given, data=data, wording=number)["test"] for number in (0, 2))
+    assert reworded["exemplars"] == plain["exemplars"]
+    assert {*reworded["question"]} == {wordings("cxr-contrabench")["absence"][1]}
 
 
 def test_the_command_prints_every_wording_and_refuses_an_unknown_one_before_the_model_is_loaded(
