@@ -12,11 +12,11 @@ from ..confidence.score import bootstrap_mean
 
 
 def spread(name: str, values: Sequence[float], groups: Sequence[str], **options: Any) -> dict[str, float]:
-    """The mean of the values that are known, and how they spread.
+    """The mean of the values that are known, shares of pixels, and how they spread.
 
     Args:
         name: of the score, the beginning of its keys.
-        values: n numbers; NaN, undefined for that sample, is left out.
+        values: n numbers in [0, 1]; NaN, undefined for that sample, is left out.
         groups: n labels; the interval draws whole groups.
         options: n_resamples, seed and confidence_level of `confidence.bootstrap_mean`.
 
@@ -28,7 +28,7 @@ def spread(name: str, values: Sequence[float], groups: Sequence[str], **options:
     >>> spread("ac", [0.0, 0.25, 0.5, float("nan")], ["42", "43", "43", "43"])["ac_median"]
     0.25
     """
-    interval = bootstrap_mean(np.asarray(values, dtype=float), groups=groups, **options)
+    interval = bootstrap_mean(np.asarray(values, dtype=float), groups=groups, bounds=(0, 1), **options)
     known = np.asarray([value for value in values if not np.isnan(value)])
     five = _box_plot(known) if known.size else [float("nan")] * 5
     endings = ("_q1", "_median", "_q3", "_whisker_low", "_whisker_high")

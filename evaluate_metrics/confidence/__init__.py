@@ -1,1 +1,1 @@
-"""How sure a mean is: percentile bootstrap intervals, also by cluster, and permutation tests of a difference."""
+"""How sure a mean is: bootstrap intervals, also by cluster and near 0 and 1, and permutation tests of a difference."""

@@ -32,6 +32,7 @@ Args:
     confidence_level: of the intervals, between 0 and 1 (0.95).
     alternative: "two-sided" (default), "greater" (predictions above baseline) or "less".
     permutation: "paired" (default) or "independent".
+    bounds: (0, 1) if the predictions are shares or scores: near 0 and 1 the interval of their mean is then Wilson's.
 
 Returns:
     dict of mean, low, high, n, n_nan, n_groups; with a baseline also difference, difference_low, difference_high,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .score import by_group, check_level, known_pairs, percentiles, resampled_means
+from .proportion import FEW, by_group, effective_n, normal_quantile, student_quantile, wilson
+from .score import check_level, known_pairs, percentiles, resampled_means
 
-FEW = 15  # groups that differ, below which the bootstrap's percentiles are too narrow
 POWER = 0.8
 
 
@@ -145,28 +145,13 @@ def _inverted(
     return float(alphas[first]) if first < len(alphas) else 1.0
 
 
-def wilson(mean: float, n: float, confidence_level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval of a proportion among n, which need not be whole; NaN without any.
-
-    >>> tuple(round(bound, 3) for bound in wilson(1.0, 10))
-    (0.722, 1.0)
-    """
-    if not n > 0:
-        return math.nan, math.nan
-    z2 = _quantile(confidence_level) ** 2
-    middle = (mean + z2 / (2 * n)) / (1 + z2 / n)
-    half = math.sqrt(z2 * (mean * (1 - mean) / n + z2 / (4 * n**2))) / (1 + z2 / n)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def wilson_difference(
     after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, confidence_level: float = 0.95
 ) -> tuple[float, float]:
     """Newcombe's interval of a paired difference (Statistics in Medicine 17, 1998, method 10).
 
     It joins the two means' Wilson intervals by their correlation. Numbers between 0 and 1 vary less than zeros and ones
-    of the same mean, so that it is wide for them. In groups, n is the effective one of Korn and Graubard (Survey
-    Methodology 24, 1998): examples over the design effect, with the groups' degrees of freedom.
+    of the same mean, so that it is wide for them. In groups, n is the effective one (`proportion.effective_n`).
 
     Args:
         after, before: shape (n,), numbers in [0, 1] without NaN; labels: shape (n,), groups, or None.
@@ -240,9 +225,7 @@ def expanded_level(confidence_level: float, n_groups: int) -> float:
     Percentiles alone are as narrow as the normal distribution with the variance of the sample (Hesterberg, American
     Statistician 69, 2015, section 5.3); that tells below about 100 groups.
     """
-    from scipy.special import stdtrit  # Student's quantile; scipy.stats would take a second to import
-
-    student = float(stdtrit(n_groups - 1, (1 + confidence_level) / 2)) * math.sqrt(n_groups / (n_groups - 1))
+    student = student_quantile(confidence_level, n_groups - 1) * math.sqrt(n_groups / (n_groups - 1))
     return 2 * NormalDist().cdf(student) - 1
 
 
@@ -252,7 +235,7 @@ def detectable(low: float, high: float, confidence_level: float = 0.95, power: f
     >>> round(detectable(-0.05, 0.05), 4)
     0.0715
     """
-    z = _quantile(confidence_level)
+    z = normal_quantile(confidence_level)
     return (high - low) / 2 * (1 + NormalDist().inv_cdf(power) / z)
 
 
@@ -286,23 +269,3 @@ def difference_interval(
 def _n_differ(sums: np.ndarray) -> int:
     """Groups whose two sums differ by more than rounding."""
     return int(np.sum(np.abs(sums) > 1e-12))
-
-
-def effective_n(differences: np.ndarray, labels: np.ndarray | None) -> float:
-    """How many independent examples tell as much: n without groups, at least one a group where none differ."""
-    sums, sizes = by_group(differences, labels)
-    if len(sums) < 2:
-        return math.nan
-    n = len(differences)
-    if len(sums) == n:
-        return n
-    from scipy.special import stdtrit
-
-    mean = differences.mean()
-    alone, together = np.sum((differences - mean) ** 2), np.sum((sums - sizes * mean) ** 2)
-    effect = max(1.0, together / alone) if alone > 0 else n / len(sums)
-    return float(n / effect * (stdtrit(n - 1, 0.975) / stdtrit(len(sums) - 1, 0.975)) ** 2)
-
-
-def _quantile(confidence_level: float) -> float:
-    return NormalDist().inv_cdf((1 + confidence_level) / 2)

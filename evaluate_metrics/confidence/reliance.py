@@ -13,18 +13,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from .paired import (
-    FEW,
     Difference,
     detectable,
-    effective_n,
     enough,
     equivalence_p,
     holm,
     paired_difference,
     superiority_p,
-    wilson,
 )
-from .score import by_group, known_pairs, permutation_test
+from .proportion import FEW, by_group, effective_n, wilson
+from .score import known_pairs, permutation_test
 
 ALPHA = 0.05
 FEWEST = 5  # groups that can show that a score rests on something
@@ -81,7 +79,7 @@ def share(
 ) -> Share:
     """A proportion with Wilson's score interval.
 
-    In groups, n is the effective one of Korn and Graubard (Survey Methodology 24, 1998); see `paired.effective_n`.
+    In groups, n is the effective one (`proportion.effective_n`).
 
     Args:
         hits: shape (n,), 1 or 0; NaN is left out. groups: shape (n,), one label a value.
@@ -172,8 +170,8 @@ def exceeding_p(
     It is that of a permutation test of groups. The difference less the margin is not symmetric under this hypothesis,
     and where it is skewed the plain test fails: 60 rows that each gain a little, of which none happens to show the rare
     great loss, seem sure. So one more group counts, of the mean size, that speaks wholly against it. With fewer than
-    `paired.FEW` groups that would leave no power, and the interval decides (`paired.superiority_p`): five videos are
-    what some benchmarks have. Fewer than five show nothing, however they agree: a sign test of four cannot.
+    `FEW` groups that would leave no power, and the interval decides (`paired.superiority_p`): five videos are what
+    some benchmarks have. Fewer than five show nothing, however they agree: a sign test of four cannot.
     benchmarks/audit_coverage.py has the errors of both.
 
     Returns:

@@ -12,13 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .proportion import FEW, bounded_interval, by_group, is_near_bound
+
 _CHUNK = 50_000  # numbers drawn at once: they stay in the cache, and memory stays a few megabytes
 _CELL = 2**10  # units that are drawn from together: they stay in the innermost cache
+_ROUNDING = 1e-9  # by which a share may lie above 1
 _MANY = 32  # a binomial draw costs about as much as so many drawn units
 
 
 class Interval(NamedTuple):
-    """mean and its percentile interval [low, high]; NaN where undefined.
+    """mean and its interval [low, high]; NaN where undefined.
 
     n: values used; n_nan: values left out as NaN; n_groups: resampling units (n without groups).
     """
@@ -48,8 +51,14 @@ def bootstrap_mean(
     n_resamples: int = 2000,
     seed: int = 42,
     confidence_level: float = 0.95,
+    bounds: Sequence[float] | None = None,
+    few: int = FEW,
 ) -> Interval:
-    """Percentile bootstrap interval of a mean.
+    """Percentile bootstrap interval of a mean; Wilson's interval of a share near 0 or 1, if the bounds are known.
+
+    Percentiles have no width where all values are equal, and hold the truth too rarely where few differ
+    (benchmarks/share_coverage.py). With bounds the interval is then Wilson's with the effective n of the groups
+    (`proportion.bounded_interval`). Differences and other unbounded numbers have no bounds.
 
     Args:
         values: shape (n,), one number an example; NaN (undefined for that example) is left out and counted.
@@ -58,6 +67,10 @@ def bootstrap_mean(
         n_resamples: number of resamples; 2,000 as published.
         seed: seed of the generator.
         confidence_level: between 0 and 1.
+        bounds: the lowest and the highest number that a value can be, (0, 1) of shares and scores; None if there are
+            no such numbers.
+        few: groups that differ from the commoner bound, below which values that are all 0 or 1 (all at the bounds) get
+            Wilson's interval; 1: only where none differs, for figures that a paper prints by percentiles.
 
     Returns:
         the interval; low and high are NaN with fewer than two groups, whose spread no resample can show.
@@ -67,6 +80,8 @@ def bootstrap_mean(
 
     >>> bootstrap_mean([0, 1, 1, 1, float("nan")]).mean
     0.75
+    >>> [round(end, 3) for end in bootstrap_mean([1] * 10, bounds=(0, 1))[:3]]
+    [1.0, 0.722, 1.0]
     """
     values = _vector(values, "values")
     labels = _labels(groups, len(values))
@@ -75,9 +90,13 @@ def bootstrap_mean(
     check_level(confidence_level)
     known = ~np.isnan(values)
     values, labels = values[known], None if labels is None else labels[known]
+    if bounds is not None:
+        _check_bounds(values, bounds)
     sums, sizes = by_group(values, labels)
     low = high = float("nan")
-    if len(sums) >= 2:
+    if bounds is not None and len(sums) >= 2 and is_near_bound(values, labels, bounds, few):
+        low, high = bounded_interval(values, labels, bounds, confidence_level)
+    elif len(sums) >= 2:
         means = resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed))
         low, high = percentiles(means, confidence_level)
     mean = float(sums.sum() / sizes.sum()) if len(sums) else float("nan")
@@ -147,18 +166,20 @@ def score_values(
     confidence_level: float = 0.95,
     alternative: str = "two-sided",
     permutation: str = "paired",
+    bounds: Sequence[float] | None = None,
 ) -> dict[str, float]:
     """What the metric `confidence` returns: the mean with its interval and, with a baseline, their difference.
 
     Args:
         predictions: shape (n,), a value an example; None or NaN where it has none. baseline: another model's, in the
-            same order. The others: of `bootstrap_mean` and `permutation_test`.
+            same order. bounds: of the predictions, not of the difference. The others: of `bootstrap_mean` and
+            `permutation_test`.
 
     Raises ValueError: as these.
     """
     values = [np.nan if value is None else float(value) for value in predictions]
     how = {"groups": groups, "n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
-    result = bootstrap_mean(values, **how)._asdict()
+    result = bootstrap_mean(values, bounds=bounds, **how)._asdict()
     if baseline is None:
         return result
     other = [np.nan if value is None else float(value) for value in baseline]
@@ -191,14 +212,6 @@ def known_pairs(
     labels = _labels(groups, len(after))
     known = ~(np.isnan(after) | np.isnan(before))
     return after[known], before[known], None if labels is None else labels[known], int(np.sum(~known))
-
-
-def by_group(values: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and size of each group, shape (g,); every value is one without labels."""
-    if labels is None:
-        return values, np.ones(len(values))
-    _, group = np.unique(labels, return_inverse=True)
-    return np.bincount(group, weights=values), np.bincount(group).astype(float)
 
 
 def check_level(confidence_level: float) -> None:
@@ -303,6 +316,15 @@ def _labels(groups: Sequence | np.ndarray | None, n: int) -> np.ndarray | None:
     if labels.shape != (n,):
         raise ValueError(f"groups: shape {labels.shape}; expected one label a value, shape ({n},)")
     return labels
+
+
+def _check_bounds(values: np.ndarray, bounds: Sequence[float]) -> None:
+    if len(bounds) != 2 or not bounds[0] < bounds[1]:
+        raise ValueError(f"bounds {bounds}: expected the lowest and the highest number, as (0, 1)")
+    lowest, highest = bounds[0] - _ROUNDING, bounds[1] + _ROUNDING
+    if len(values) and (values.min() < lowest or values.max() > highest):
+        ends = f"{values.min():g} to {values.max():g}"
+        raise ValueError(f"values: {ends}; expected numbers from {bounds[0]} to {bounds[1]}")
 
 
 def _check_test(n_resamples: int, alternative: str, permutation: str, grouped: bool) -> None:

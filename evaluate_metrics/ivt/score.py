@@ -248,6 +248,7 @@ def _share(
     interval = bootstrap_mean(
         np.repeat([1.0, 0.0], [int(ones.sum()), int(zeros.sum())]),
         groups=np.concatenate([np.repeat(labels, ones), np.repeat(labels, zeros)]),
+        bounds=(0, 1),
         **bootstrap,
     )
     return {name: interval.mean, f"{name}_ci_low": interval.low, f"{name}_ci_high": interval.high}

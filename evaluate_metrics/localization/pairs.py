@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..confidence.score import bootstrap_mean
-from .score import METRICS, STATES
+from .score import METRICS, RANKED, STATES
 
 SIMILARITIES = ("local", "global")
 VALUES = (*METRICS, *SIMILARITIES)
+SHARES = (*RANKED, "no_attn")  # those in [0, 1]
 ALL = "all"
 SUBSETS = (ALL, "abnormal", "one_lung", "mdrb")
 RANDOM_SENTENCES = "random_sentences"
@@ -52,7 +53,8 @@ def summarise(
     result: dict[str, Any] = {"n_rows": len(chosen), "n_clusters": len({row["cluster"] for row in chosen})}
     result |= {f"n_{state}": sum(row["state"] == state for row in chosen) for state in STATES}
     for name in VALUES:
-        result |= _mean(name, [row["values"].get(name) for row in chosen], chosen, options)
+        of_name = options | {"bounds": (0, 1) if name in SHARES else None}
+        result |= _mean(name, [row["values"].get(name) for row in chosen], chosen, of_name)
     return result
 
 
@@ -113,7 +115,8 @@ def candidate_accuracy(
         for name in SIMILARITIES:
             gaps = [_difference(row, original, name) for row, original in chosen]
             right = [gap if math.isnan(gap) else float(gap < 0) for gap in gaps]
-            result[subset] |= _mean(f"{name}_accuracy", right, [row for row, _ in chosen], options)
+            of_pairs = [row for row, _ in chosen]
+            result[subset] |= _mean(f"{name}_accuracy", right, of_pairs, options | {"bounds": (0, 1)})
     return result
 
 

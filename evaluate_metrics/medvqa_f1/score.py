@@ -188,6 +188,7 @@ def _named(
     interval = bootstrap_mean(
         np.repeat([1.0, 0.0], [int(ones.sum()), int(zeros.sum())]),
         groups=np.concatenate([np.repeat(labels, ones), np.repeat(labels, zeros)]),
+        bounds=(0, 1),
         **bootstrap,
     )
     return {

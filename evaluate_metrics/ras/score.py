@@ -147,7 +147,8 @@ def summarise(
         here = [record for record in used if record["level"] == level]
         name = "ras_global_missed" if level == "missed" else f"ras_local_{level}"
         result |= spread(name, [record["ras"] for record in here], [record["video"] for record in here], **options)
-        share = bootstrap_mean([float(record["level"] == level) for record in used], groups=videos, **options)
+        of_level = [float(record["level"] == level) for record in used]
+        share = bootstrap_mean(of_level, groups=videos, bounds=(0, 1), **options)
         result |= {
             f"share_{level}": share.mean,
             f"share_{level}_ci_low": share.low,

@@ -82,7 +82,10 @@ def sensitivity_of(
     for suffix, members in suffixes.items():
         originals = [references[row]["original_id"] for row in members]
         interval = bootstrap_mean(
-            [outcomes[row] == "no" for row in members], groups=[images[original] for original in originals], **how
+            [outcomes[row] == "no" for row in members],
+            groups=[images[original] for original in originals],
+            bounds=(0, 1),
+            **how,
         )
         scores |= {
             f"{name}{suffix}": interval.mean,

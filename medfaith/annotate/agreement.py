@@ -50,7 +50,9 @@ def model_scores(judgements: Sequence[Judgement], seed: int) -> list[ModelScores
             of = [one for one in judgements if one.custom == custom and one.model == model]
             groups = [one.patient_id for one in of]
             means = {
-                name: bootstrap_mean([float(getattr(one, name)) for one in of], groups=groups, seed=seed)
+                name: bootstrap_mean(
+                    [float(getattr(one, name)) for one in of], groups=groups, seed=seed, bounds=(POINTS[0], POINTS[-1])
+                )
                 for name in NAMES
             }
             counts = (len({one.instance for one in of}), len({one.annotator for one in of}))

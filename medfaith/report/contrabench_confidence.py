@@ -19,7 +19,7 @@ from medfaith.logs.lines import responses
 from .contrabench_names import protocol_name
 from .contrabench_runs import Run
 from .pictures import figure_of, short, styles_of
-from .tables import MODEL, PROTOCOL, SEED, Column, Table, count, interval, percent
+from .tables import MODEL, PROTOCOL, SEED, Column, Table, count, interval, intervals_of, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ _ENDS = ("", "_low", "_high")
 _NOTES = (
     "Of the answers to the prompt packet: how sure the model says it is of its direct answer. ECE: expected "
     "calibration error, over ten bins of equal width. no confidence: answers that state none, or none that is legible.",
-    f"95% intervals: bootstrap over studies, 2,000 resamples, seed {SEED}.",
+    intervals_of("studies"),
 )
 
 
@@ -74,7 +74,7 @@ def bins(run: Run, given: Stated) -> list[Bin]:
     for one in range(len(EDGES) - 1):
         rows = known & (number == one)
         if rows.any():
-            of = bootstrap_mean(given.right[rows], groups=list(run.study[rows]), seed=SEED)
+            of = bootstrap_mean(given.right[rows], groups=list(run.study[rows]), seed=SEED, bounds=(0, 1))
             found.append(Bin(int(rows.sum()), float(given.confidence[rows].mean()), of.mean, of.low, of.high))
     return found
 
@@ -100,7 +100,7 @@ def confidence_table(runs: Sequence[Run]) -> list[Table]:
 def _cells(run: Run) -> list[Any]:
     given = stated(run)
     known = np.isfinite(given.confidence)
-    of = bootstrap_mean(np.where(known, given.right, np.nan), groups=list(run.study), seed=SEED)
+    of = bootstrap_mean(np.where(known, given.right, np.nan), groups=list(run.study), seed=SEED, bounds=(0, 1))
     mean = float(given.confidence[known].mean()) if known.any() else math.nan
     names = [run.model_name, protocol_name(run), int(known.sum()), int((~known).sum())]
     return [*names, mean, of.mean, of.low, of.high, calibration_error(bins(run, given))]

@@ -133,7 +133,7 @@ def _accuracy(axes: Axes, number: int, run: Run) -> None:
         (None, number - 0.12, {"markersize": 6, "markerfacecolor": "white"}),
         ("m1", number + 0.12, {"markersize": 4, "alpha": 0.6}),
     ):
-        mean, low, high, *_ = bootstrap_mean(run.correct(after), groups=_studies(run), seed=SEED)
+        mean, low, high, *_ = bootstrap_mean(run.correct(after), groups=_studies(run), seed=SEED, bounds=(0, 1))
         if not math.isnan(low):
             axes.plot([100 * low, 100 * high], [at, at], color=_COLOUR, alpha=style.get("alpha"))
         if math.isnan(mean):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
+from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean, permutation_test
 
 from .contrabench_names import base_name, external, protocol_name
 from .contrabench_runs import Run, n_errors
@@ -34,6 +34,8 @@ _P_NOTE = (
     "but its figures are those of an independent, one-sided one; the card of the confidence metric compares the two."
 )
 
+_ALL_ALIKE = "Where all answers are right, or all wrong, the interval of a share or a count is Wilson's."
+
 
 def interval_tables(runs: Sequence[Run]) -> list[Table]:
     """Table 4 by example and Table 3 by example and by study (Appendix C)."""
@@ -47,12 +49,12 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
         whole = bootstrap_mean(after - before, seed=SEED), bootstrap_mean(after - before, groups=studies, seed=SEED)
         tests = [permutation_test(after, before, groups=groups, seed=SEED).p_value for groups in (None, studies)]
         name = [run.model_name, base_name(run.setting), protocol_name(run), run.n, run.n_data]
-        of_count = bootstrap_mean(run.errors().astype(float), seed=SEED)
+        of_count = _share(run.errors().astype(float))
         by_example.append(
             [
                 *name,
-                *bootstrap_mean(before, seed=SEED)[:3],
-                *bootstrap_mean(after, seed=SEED)[:3],
+                *_share(before)[:3],
+                *_share(after)[:3],
                 n_errors(scores),
                 run.n * of_count.low,
                 run.n * of_count.high,
@@ -68,6 +70,11 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
     return [_table_4(by_example), _table_3(by_study)] if by_example else []
 
 
+def _share(values: np.ndarray) -> Interval:
+    """By percentiles, as the paper's, unless all are 0 or all are 1."""
+    return bootstrap_mean(values, seed=SEED, bounds=(0, 1), few=1)
+
+
 def _table_4(rows: list[list]) -> Table:
     columns = [
         MODEL, PROMPT, PROTOCOL, SIZE,
@@ -77,8 +84,9 @@ def _table_4(rows: list[list]) -> Table:
                ("base_errors", "errors_low", "errors_high", "verified_errors"), change_interval),
         Column("Perm. p", ("p_value",), p_value), *OUTCOMES,
     ]  # fmt: skip
-    notes = [f"Percentile bootstrap over examples, 2,000 resamples, seed {SEED}. B0 stands for the output under the "
-             "prompt named. The paper reports the presence protocols as point estimates.", _P_NOTE]  # fmt: skip
+    notes = [f"Percentile bootstrap over examples, 2,000 resamples, seed {SEED}. {_ALL_ALIKE} B0 stands for the "
+             "output under the prompt named. The paper reports the presence protocols as point estimates.",
+             _P_NOTE]  # fmt: skip
     return Table("table_04_intervals", "Table 4: bootstrap intervals and permutation tests", columns, rows, notes)
 
 
@@ -101,7 +109,7 @@ def internal_intervals(named: Sequence[tuple[str, Run]]) -> Table:
     rows = []
     for name, run in named:
         before, after = run.correct(), run.correct("m1")
-        parts = [bootstrap_mean(values, seed=SEED)[:3] for values in (before, after, after - before)]
+        parts = [of[:3] for of in (_share(before), _share(after), bootstrap_mean(after - before, seed=SEED))]
         test = permutation_test(after, before, seed=SEED)
         rows.append(
             [name, run.model_name, base_name(run.setting), run.n, run.n_data,
@@ -114,4 +122,5 @@ def internal_intervals(named: Sequence[tuple[str, Run]]) -> Table:
         Column("Δ pp [95% CI]", ("delta", "delta_low", "delta_high"), points_interval),
         Column("Perm. p", ("p_value",), p_value), *OUTCOMES,
     ]  # fmt: skip
-    return Table("table_05_internal_intervals", "Table 5: internal bootstrap intervals", columns, rows, [_P_NOTE])
+    notes = [_ALL_ALIKE, _P_NOTE]
+    return Table("table_05_internal_intervals", "Table 5: internal bootstrap intervals", columns, rows, notes)

@@ -17,7 +17,7 @@ from medfaith.evaluate_metrics.confidence.paired import paired_difference
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.tasks.decoding.titles import TITLES
 
-from .tables import MODEL, SEED, Column, Table, count, interval, paired_interval, percent
+from .tables import MODEL, SEED, Column, Table, count, interval, intervals_of, paired_interval, percent
 
 if TYPE_CHECKING:
     from medfaith.compare.answers import Answers
@@ -30,7 +30,7 @@ _NOTES = (
     "to the model without a decoder. To the yes bias: to the run with decoding=yes_bias whose share of yes is that of "
     f"the decoder, or at most {100 * NEAR:g} points off; – where there is none: run it with yes_share=S, the share "
     "of yes that stands here, as a fraction. A decoder that is not better than its yes bias has only shifted to yes.",
-    f"95% intervals: bootstrap over patients, studies or images, 2,000 resamples, seed {SEED}.",
+    intervals_of("patients, studies or images"),
 )
 
 
@@ -62,7 +62,7 @@ def decoder_table(answers: Sequence[Answers]) -> list[Table]:
 
 
 def _cells(of: Answers, runs: Sequence[Answers]) -> list[Any]:
-    score = bootstrap_mean(of.values, groups=[str(group) for group in of.groups], seed=SEED)
+    score = bootstrap_mean(of.values, groups=[str(group) for group in of.groups], seed=SEED, bounds=(0, 1))
     plain = next((run for run in runs if _is_plain(run)), None)
     biased = [run for run in runs if run.decoding.startswith(YES_BIAS) and abs(_yes(run) - _yes(of)) <= NEAR]
     control = min(biased, key=lambda run: abs(_yes(run) - _yes(of)), default=None)

@@ -17,7 +17,7 @@ import numpy as np
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 
 from .heal_runs import SOURCES, HealRow, HealRun
-from .tables import MODEL, SEED, Column, Table, count, fraction, fraction_interval, percent
+from .tables import MODEL, SEED, Column, Table, count, fraction, fraction_interval, intervals_of, percent
 
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 BINS = tuple(f"{low:.1f}–{high:.1f}" for low, high in pairwise(EDGES))
@@ -30,7 +30,7 @@ _NOTES = (
     "region is a mask, or the top 20% of a heatmap where it is above 0. Most anatomies are smaller than 20% of the "
     "image, so that such a region does not reach a Dice of 1. The paper's text does not print its bins. no region: the "
     "model gave none, or none that could be read; these rows are in no bin.",
-    f"95% intervals: bootstrap over images, 2,000 resamples, seed {SEED}.",
+    intervals_of("images"),
 )
 
 
@@ -78,7 +78,7 @@ def anatomy_table(runs: Sequence[HealRun]) -> list[Table]:
 def _means(rows: Sequence[HealRow]) -> list[float]:
     """Mean Dice and mean IoU with their intervals. Of one pair of masks IoU is Dice / (2 - Dice)."""
     dice, images = np.array([row.dice for row in rows], dtype=np.float64), [row.image_id for row in rows]
-    found = [bootstrap_mean(values, groups=images, seed=SEED) for values in (dice, dice / (2 - dice))]
+    found = [bootstrap_mean(values, groups=images, seed=SEED, bounds=(0, 1)) for values in (dice, dice / (2 - dice))]
     return [number for one in found for number in (one.mean, one.low, one.high)]
 
 

@@ -13,7 +13,6 @@ from .heal_runs import SOURCES, HealRun
 from .tables import (
     MODEL,
     OUTCOMES,
-    SEED,
     SIZE,
     UNANSWERED,
     UNDEFINED,
@@ -22,13 +21,14 @@ from .tables import (
     count,
     fraction,
     fraction_interval,
+    intervals_of,
     share_of,
 )
 from .unread import outcome_shares
 
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
 LOBA, PLAIN = TITLES["loba"], TITLES["greedy"]
-INTERVALS = f"95% intervals: bootstrap over images, 2,000 resamples, seed {SEED}."
+INTERVALS = intervals_of("images")
 
 
 def heal_tables(runs: Sequence[HealRun]) -> list[Table]:

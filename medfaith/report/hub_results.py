@@ -129,7 +129,7 @@ def _entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry:
     counts = Counter(answers.outcomes)
     notes = [
         f"{plot.metric} in %",
-        f"95% interval {percent(line.low)} to {percent(line.high)} (bootstrap of whole groups)",
+        f"95% interval {percent(line.low)} to {percent(line.high)} (of whole groups)",
         f"{count(line.n)} rows of {count(len({*map(str, answers.groups)}))} groups",
         *([] if counts[""] else [f"{of} answers: {count(counts[of])}" for of in (UNREAD, DECLINED)]),
         *_how(run, answers),

@@ -27,6 +27,7 @@ from .tables import (
     count_of,
     fraction_interval,
     interval,
+    intervals_of,
     percent,
 )
 from .unread import outcome_shares
@@ -39,7 +40,7 @@ RAS = {level: "ras_global_missed" if level == "missed" else f"ras_local_{level}"
 _CI = ("", "_ci_low", "_ci_high")
 _QUARTILES = ("_q1", "_median", "_q3")
 _WHISKERS = ("_whisker_low", "_whisker_high")
-_INTERVALS = f"95% intervals: bootstrap over videos, 2,000 resamples, seed {SEED}."
+_INTERVALS = intervals_of("videos")
 _DATA = Column("Data", ("data",))
 _VISIBLE = (Column("Visible %", ("visible_share",), percent), Column("boxes", ("n_boxes",), count))
 _CUT_NOTE = (

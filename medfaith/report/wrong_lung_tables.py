@@ -11,7 +11,6 @@ from medfaith.evaluate_metrics.localization.ranking import TOPS
 
 from .tables import (
     MODEL,
-    SEED,
     UNDEFINED,
     Column,
     Table,
@@ -19,6 +18,7 @@ from .tables import (
     count_of,
     fraction_interval,
     interval,
+    intervals_of,
     percent,
     points_interval,
 )
@@ -35,7 +35,7 @@ from .wrong_lung_scores import (
 )
 
 _CI = ("", "_ci_low", "_ci_high")
-_INTERVALS = f"95% intervals: bootstrap over patients, 2,000 resamples, seed {SEED}."
+_INTERVALS = intervals_of("patients")
 _IN_CSV = f"The CSV has the intervals and n of each mean. {_INTERVALS}"
 _UNSCORED = (
     "scored: sentences with an AUROC, “a of b” of all. Without: sentences without attention (map), with none on any "

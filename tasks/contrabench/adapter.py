@@ -193,13 +193,14 @@ def with_interval(name: str, holds: bool, study: str) -> dict[str, Any]:
 def rate(name: str, *, higher: bool) -> list[dict[str, Any]]:
     """The metrics of `with_interval`: lm-eval's mean, for the sake of its standard error, and the ends of an interval.
 
-    The interval is a 95% percentile bootstrap of the mean that resamples whole studies (Appendix C.2).
+    The interval is a 95% percentile bootstrap of the mean that resamples whole studies (Appendix C.2); near 0 and 1
+    it is Wilson's (`bootstrap_mean`).
     """
     ends = (f"{name}_ci_low", f"{name}_ci_high")
 
     def figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         values, studies = ([record[column] for record in records] for column in ("value", "study_id"))
-        interval = bootstrap_mean(values, groups=studies)
+        interval = bootstrap_mean(values, groups=studies, bounds=(0, 1))
         return dict(zip(ends, (interval.low, interval.high), strict=True))
 
     interval = Scorer(figures, ends, lower=() if higher else ends, counts=())

@@ -32,7 +32,8 @@ def occlusion_scores(rows: Sequence[Mapping[str, Any]], **bootstrap: Any) -> dic
         "n_lost": sum(lost),
         "n_without_region": len(changed) - len(painted),
     }
-    for name, values, of in (("lost", [float(gone) for gone in lost], painted), ("similarity_drop", drops, kept)):
-        interval = bootstrap_mean(values, groups=[row["video"] for row in of], **bootstrap)
+    of_lost = ("lost", [float(gone) for gone in lost], painted, (0, 1))
+    for name, values, of, bounds in (of_lost, ("similarity_drop", drops, kept, None)):
+        interval = bootstrap_mean(values, groups=[row["video"] for row in of], bounds=bounds, **bootstrap)
         result |= {name: interval.mean, f"{name}_ci_low": interval.low, f"{name}_ci_high": interval.high}
     return result

@@ -72,7 +72,7 @@ def test_the_command_writes_the_table_and_the_picture(command, tmp_path, capsys)
     assert main([*command, "--data", str(tmp_path / "data"), "--out", str(out)]) == 0
     report = capsys.readouterr().out
     assert rows_of(report, FIGURE) == [
-        ["mass", "2", "m", "3", shown([2, 4, 3], [0, 1, 0], 1)], ["mass", "2", "n", "1", "5.00 [–, –]"],
+        ["mass", "2", "m", "3", shown([2, 4, 3], [0, 1, 0], 1, bounds=(1, 5))], ["mass", "2", "n", "1", "5.00 [–, –]"],
         ["edema", "1", "m", "2", "2.50 [–, –]"], ["edema", "1", "n", "1", "5.00 [–, –]"],
     ]  # fmt: skip
     assert "1 of 4 judged sentences are not in" in report

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
-from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
+from medfaith.evaluate_metrics.confidence.proportion import FEW, student_quantile, wilson
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test, score_values
 
 NAN = math.nan
+SHARE = (0, 1)
 RESAMPLES = 2000
 # The 2.5% point of 2,000 resamples is a true quantile of level 0.025 +- sqrt(0.025 * 0.975 / 2000) = 0.0035. Four of
 # these either way is the band in which a right implementation falls 9,999 times in 10,000.
@@ -75,6 +78,79 @@ def test_counts_are_drawn_from_32_equal_values_on(equal, by_count):
     count = np.random.default_rng(42).multinomial(2 * equal, [0.5, 0.5])[1]
     drawn = bootstrap_mean(ones(equal, 2 * equal), n_resamples=1).low
     assert bool(drawn == count / (2 * equal)) is by_count
+
+
+@pytest.mark.parametrize(("count", "n"), [(0, 40), (40, 40), (39, 40), (14, 400), (1, 2)])
+@pytest.mark.parametrize("level", [0.95, 0.8])
+def test_a_share_near_0_or_1_has_statsmodels_wilson(count, n, level):
+    values, expected = ones(count, n), proportion_confint(count, n, alpha=1 - level, method="wilson")
+    found = bootstrap_mean(values, bounds=SHARE, confidence_level=level)
+    assert found[:3] == pytest.approx((count / n, *expected), abs=1e-9)
+    assert found[3:] == (n, 0, n)
+    percentiles = bootstrap_mean(values, confidence_level=level)
+    assert (percentiles.low == percentiles.high) is (count in (0, n)), "without bounds as published"
+
+
+def test_groups_that_agree_count_as_one_row_each():
+    values, groups = np.ones(120), np.repeat(np.arange(40), 3)
+    all_right = bootstrap_mean(values, groups=groups, bounds=SHARE)
+    assert all_right.low == pytest.approx(proportion_confint(40, 40, method="wilson")[0], abs=0.01)
+    assert bootstrap_mean(1 - values, groups=groups, bounds=SHARE).high == pytest.approx(1 - all_right.low)
+    values[:3] = 0
+    assert bootstrap_mean(values, groups=groups, bounds=SHARE)[1:3] == pytest.approx(
+        proportion_confint(39, 40, method="wilson"), abs=0.01
+    )
+
+
+def test_percentiles_begin_where_enough_groups_differ():
+    """And the interval hardly changes there; the published tables have percentiles until no group differs."""
+    for n_wrong in (1, FEW - 1, FEW):
+        values = ones(500 - n_wrong, 500)
+        percentiles, found = bootstrap_mean(values), bootstrap_mean(values, bounds=SHARE)
+        assert (found == percentiles) is (n_wrong == FEW)
+        assert bootstrap_mean(values, bounds=SHARE, few=1) == percentiles
+        assert found[1:3] == pytest.approx(percentiles[1:3], abs=0.011)
+    assert bootstrap_mean(np.ones(500), bounds=SHARE, few=1).low == pytest.approx(wilson(1, 500)[0])
+    graded = np.linspace(0.2, 0.9, 10)
+    assert bootstrap_mean(graded, bounds=SHARE) == bootstrap_mean(graded), "Wilson's would be far too wide"
+
+
+def test_values_that_are_all_equal_have_a_width_on_any_scale():
+    for value in (0.0, 0.25, 1.0):
+        found, ratings = bootstrap_mean([value] * 20, bounds=SHARE), bootstrap_mean([1 + 4 * value] * 20, bounds=(1, 5))
+        assert ratings[:3] == pytest.approx([1 + 4 * end for end in found[:3]])
+        unseen = proportion_confint(0, 20, method="wilson")[1]  # a share of values at the other ends
+        assert found[1:3] == pytest.approx((value * (1 - unseen), value + (1 - value) * unseen))
+    rounded = bootstrap_mean([1 + 1e-12] * 20, bounds=SHARE)
+    assert rounded.low < 0.9 < rounded.high, "rounding is no value outside the bounds"
+
+
+@pytest.mark.parametrize(("share", "n"), [(0.97, 60), (0.99, 200)])
+def test_the_interval_of_a_clustered_share_near_1_covers_the_truth(share, n):
+    """A small part of benchmarks/share_coverage.py; percentiles alone hold it 76 and 85 times in 100."""
+    rng, held = np.random.default_rng(3), 0
+    for seed in range(200):
+        groups = np.repeat(np.arange(n), rng.integers(1, 5, size=n))[:n]
+        together = rng.normal(size=n)[groups] + rng.normal(size=n)
+        right = (together < math.sqrt(2) * stats.norm.ppf(share)).astype(float)
+        found = bootstrap_mean(right, groups=groups, bounds=SHARE, seed=seed)
+        held += found.low <= share <= found.high
+    assert held >= 0.91 * 200  # 2.5 standard errors below 95%
+
+
+def test_the_metric_has_bounds_for_its_predictions_alone():
+    right = [1.0] * 30
+    found = score_values(right, baseline=right, bounds=SHARE)
+    assert (found["low"], found["high"]) == (pytest.approx(wilson(1, 30)[0]), 1)
+    assert (found["difference_low"], found["difference_high"]) == (0, 0)
+    assert score_values(right)["low"] == 1
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 7, 30, 199, 135_753])
+def test_students_quantile_is_scipys(degrees):
+    levels = [0.01, 0.5, 0.9, 0.95, 0.999]
+    expected = [stats.t.ppf((1 + level) / 2, degrees) for level in levels]
+    assert [student_quantile(level, degrees) for level in levels] == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("n", [3, 5, 7, 41])
@@ -241,6 +317,10 @@ def test_nothing_has_no_mean_and_one_unit_no_interval(values, groups, mean):
         (lambda: bootstrap_mean([1.0, 0.0], groups=["a"]), r"groups: shape \(1,\)"),
         (lambda: bootstrap_mean([1.0], n_resamples=0), "n_resamples 0: expected at least 1"),
         (lambda: bootstrap_mean([1.0], confidence_level=95), "confidence_level 95: expected a share"),
+        (lambda: bootstrap_mean([1.0, NAN, 1.5], bounds=SHARE), "values: 1 to 1.5; expected numbers from 0 to 1"),
+        (lambda: bootstrap_mean([0.0, -1.0], bounds=SHARE), "values: -1 to 0; expected numbers from 0 to 1"),
+        (lambda: bootstrap_mean([1.0], bounds=(1, 0)), r"bounds \(1, 0\): expected the lowest and the highest"),
+        (lambda: bootstrap_mean([1.0], bounds=(0, 1, 2)), r"bounds \(0, 1, 2\): expected the lowest"),
         (lambda: permutation_test([1.0], [1.0, 2.0]), "after has 1 numbers and before 2"),
         (lambda: permutation_test([1.0], [1.0], n_resamples=0), "n_resamples 0: expected at least 1"),
         (lambda: permutation_test([1.0], [1.0], alternative="both"), "alternative 'both'"),
@@ -272,3 +352,26 @@ def test_interval_invariants(values, seed, data):
     assert str(singletons) == str(bootstrap_mean(values, **how))  # a group of one is no group
     wider = bootstrap_mean(values, groups=groups, confidence_level=0.99, **how)
     assert math.isnan(interval.low) or wider.low <= interval.low <= interval.high <= wider.high
+
+
+shares = st.lists(st.sampled_from([0.0, 1.0, 1.0, 1.0, NAN]), min_size=1, max_size=40)
+
+
+@given(shares, st.data())
+def test_invariants_of_a_share(values, data):
+    groups = data.draw(st.lists(st.sampled_from("abcdef"), min_size=len(values), max_size=len(values)))
+    found = bootstrap_mean(values, groups=groups, bounds=SHARE)
+    order = data.draw(st.permutations(range(len(values))))
+    shuffled = bootstrap_mean(
+        [values[i] for i in order], groups=[f"patient {groups[i]}" for i in order], bounds=SHARE, few=FEW
+    )
+    assert shuffled == pytest.approx(found, nan_ok=True)
+    if found.n_groups < 2:
+        assert np.isnan([found.low, found.high]).all()
+        return
+    assert 0 <= found.low <= found.mean <= found.high <= 1
+    assert found.low < found.high, "never without a width"
+    mirrored = bootstrap_mean([1 - value for value in values], groups=groups, bounds=SHARE)
+    assert (1 - mirrored.high, 1 - mirrored.low) == pytest.approx((found.low, found.high))
+    wider = bootstrap_mean(values, groups=groups, bounds=SHARE, confidence_level=0.99)
+    assert wider.low <= found.low <= found.high <= wider.high

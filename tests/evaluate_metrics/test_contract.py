@@ -22,7 +22,6 @@ HEADINGS = ("How to use", "Inputs", "Outputs", "Limits", "Citation")
 
 # Beyond the standard library, evaluate and numpy: what a file may import, and whether only inside its functions.
 LIBRARIES = {
-    "confidence/paired.py": ({"scipy"}, True),
     "mask_overlap/masks.py": ({"pycocotools"}, False),
     "mask_overlap/score.py": ({"pycocotools"}, False),
     "reading/chat.py": ({"requests", "urllib3", "transformers"}, True),

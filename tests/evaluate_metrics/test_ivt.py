@@ -195,7 +195,8 @@ def test_a_refusal_is_declined():
 def test_intervals_draw_whole_videos():
     predicted, gold = [{"hook"}] * 40, [{"hook"}] * 20 + [{"grasper"}] * 20
     by_video = score.instrument_scores(predicted, gold, groups=["a"] * 20 + ["b"] * 20)
-    assert (by_video["precision_ci_low"], by_video["precision_ci_high"]) == (0, 1)
+    ends = by_video["precision_ci_low"], by_video["precision_ci_high"]
+    assert ends == pytest.approx((0, 1), abs=0.02), "two videos tell next to nothing"
     by_frame = score.instrument_scores(predicted, gold)
     assert 0.3 < by_frame["precision_ci_low"] < 0.5 < by_frame["precision_ci_high"] < 0.7
     one_video = score.instrument_scores(predicted, gold, groups=["a"] * 40)

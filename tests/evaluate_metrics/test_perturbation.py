@@ -64,7 +64,7 @@ VISUAL = [
 
 def test_a_visual_table_counted_by_hand():
     scores = vpt([text for text, _ in VISUAL], [{**one, "image_id": one["original_id"][0]} for _, one in VISUAL])
-    interval = bootstrap_mean([1, 0, 0], groups=["a", "a", "b"])
+    interval = bootstrap_mean([1, 0, 0], groups=["a", "a", "b"], bounds=(0, 1))
     assert scores == {
         "vpt": 1 / 3, "vpt_ci_low": interval.low, "vpt_ci_high": interval.high, "n_pairs": 3, "n_changed": 1,
         "n_unparsed_perturbed": 1, "n_declined_perturbed": 0, "n_without_partner": 1, "n_images": 2,
@@ -74,10 +74,10 @@ def test_a_visual_table_counted_by_hand():
 
 
 def test_seed_resamples_and_level_reach_the_bootstrap():
-    references = [row(f"{letter}1", kind) for letter in "abcdefgh" for kind in ("original", "region")]
-    predictions = ["Yes" if number % 2 == 0 or number % 3 == 0 else "No" for number in range(16)]
+    references = [row(f"{number}", kind) for number in range(48) for kind in ("original", "region")]
+    predictions = ["Yes" if number % 2 == 0 or number % 3 == 0 else "No" for number in range(96)]
     for how in ({"n_resamples": 3, "seed": 1}, {"n_resamples": 50, "confidence_level": 0.5}):
-        interval = bootstrap_mean([number % 3 > 0 for number in range(1, 16, 2)], **how)
+        interval = bootstrap_mean([number % 3 > 0 for number in range(1, 96, 2)], **how)
         found = vpt(predictions, references, **how)
         assert (found["vpt"], found["vpt_ci_low"], found["vpt_ci_high"]) == interval[:3]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from medfaith.evaluate_metrics.confidence.paired import wilson
+from medfaith.evaluate_metrics.confidence.proportion import wilson
 from medfaith.evaluate_metrics.confidence.reliance import exceeding_p, reliance, share, verdicts
 
 NAN = math.nan

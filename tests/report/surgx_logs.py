@@ -72,9 +72,11 @@ def saw(sample: Sample, *boxes: tuple[str, float]) -> Sample:
     return doc | {"boxes": of_doc}, row | {"visible": [share for _, share in boxes]}
 
 
-def shown(values: Sequence[float], videos: Sequence[int], scale: float = 100, digits: int = 2) -> str:
+def shown(
+    values: Sequence[float], videos: Sequence[int], scale: float = 100, digits: int = 2, bounds: Any = (0, 1)
+) -> str:
     """A mean with its interval, as a cell."""
-    interval = bootstrap_mean(values, groups=videos)
+    interval = bootstrap_mean(values, groups=videos, bounds=bounds)
     ends = ["–" if math.isnan(end) else f"{scale * end:.{digits}f}" for end in interval[:3]]
     return f"{ends[0]} [{ends[1]}, {ends[2]}]"
 

@@ -46,7 +46,7 @@ def test_accuracy_and_answers_by_protocol(tmp_path):
     assert titles == ["CheXpert direct presence", "CheXpert report-style absence"]
     assert [label.get_text() for label in left.get_yticklabels()] == ["tiny\nB0, n = 10"]
     assert [label.get_text() for label in below.get_yticklabels()] == ["b\nB0, n = 4 of 8"]
-    expected = bootstrap_mean([1] * 5 + [0] * 5)
+    expected = bootstrap_mean([1] * 5 + [0] * 5, bounds=(0, 1))
     lines: Any = left.lines
     drawn = [[*line.get_xdata()] for line in lines]
     assert drawn[:2] == [[100 * expected.low, 100 * expected.high], [50.0]]

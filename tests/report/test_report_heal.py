@@ -37,12 +37,12 @@ def test_the_papers_tables(tmp_path):
 
     (tpt,) = rows_of(report, TPT)
     assert tpt[:8] == ["m"] + ["–"] * 7
-    interval = bootstrap_mean([1, 0, 1], groups=["a", "a", "d"])
+    interval = bootstrap_mean([1, 0, 1], groups=["a", "a", "d"], bounds=(0, 1))
     assert tpt[8:] == [
         f"0.667 [{interval.low:.3f}, {interval.high:.3f}]", "3", "0.500 [–, –]", "2", "3 of 5", "2 of 14 (14.29%)",
         "0 of 14 (0.00%)",
     ]  # fmt: skip
-    interval = bootstrap_mean([1, 0])
+    interval = bootstrap_mean([1, 0], bounds=(0, 1))
     ends = f"[{interval.low:.3f}, {interval.high:.3f}]"
     assert rows_of(report, VPT) == [[
         "m", "1.000 [–, –]", "1", "1 of 1", "0 of 2 (0.00%)", "0 of 2 (0.00%)", f"0.500 {ends}", "2", "2 of 3",
@@ -125,6 +125,7 @@ def test_intervals_draw_images(tmp_path, ask):
     said = enumerate((yes, no, yes, yes, no, yes))
     write_heal(tmp_path, ask, [(question(i, kind, image=i // 2, diseases=["Edema"]), text) for i, text in said])
     (row,) = rows_of(write_report([tmp_path]), ACCURACY)
-    interval = bootstrap_mean([1, 1, 0, 1, 1, 1, 1, 0, 1, 1], groups=[0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
+    drawn = {"groups": [0, 0, 0, 1, 1, 1, 1, 2, 2, 2], "bounds": (0, 1)}
+    interval = bootstrap_mean([1, 1, 0, 1, 1, 1, 1, 0, 1, 1], **drawn)
     expected = f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
     assert row[11 if ask == "closed" else 16] == expected == f"0.800 {expected[6:]}"

@@ -67,7 +67,7 @@ def test_gold_by_hand(tmp_path):
     assert row[11:] == ["25.00 [–, –]", "12.50 [–, –]", "1 of 2"]
     entropy = [2.0, 1.0, 0.5, 0.0]
     assert rows_of(report, ENTROPY)[0][1:5] == [
-        shown(entropy, [1, 1, 2, 3], 1, 3), "4 of 5", shown([2.0, 0.5], [1, 2], 1, 3), "2",
+        shown(entropy, [1, 1, 2, 3], 1, 3, None), "4 of 5", shown([2.0, 0.5], [1, 2], 1, 3, None), "2",
     ]  # fmt: skip
     assert rows_of(report, PRECISION) == [
         ["m", "no", "50.00/50.00/31.25", "1/2/2 of 5", "50.00/25.00/12.50", "1 of 2", "50.00/25.00/12.50", "1",

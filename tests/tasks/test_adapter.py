@@ -230,7 +230,7 @@ def test_a_refusal_is_declined_under_every_filter(text):
 def test_intervals_are_clustered_by_study():
     holds = [study % 2 == 1 for study in range(20) for _ in range(5)]
     studies = [f"s{study}" for study in range(20) for _ in range(5)]
-    expected = bootstrap_mean(holds, groups=studies, n_resamples=2000, seed=42)
+    expected = bootstrap_mean(holds, groups=studies, bounds=(0, 1), n_resamples=2000, seed=42)
     rows = [adapter.with_interval("accuracy", *row) for row in zip(holds, studies, strict=True)]
     ends = (expected.low, expected.high)
     found = figures(adapter.metrics, rows)

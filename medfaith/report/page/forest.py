@@ -108,7 +108,7 @@ def _shown(of: Answers) -> str:
 
 def _line(of: Answers, shown: str) -> Line | None:
     """None where no row has a value."""
-    found = bootstrap_mean(of.values, groups=[str(group) for group in of.groups], seed=SEED)
+    found = bootstrap_mean(of.values, groups=[str(group) for group in of.groups], seed=SEED, bounds=(0, 1))
     if not found.n:
         return None
     known = found.low == found.low  # NaN is unlike itself
@@ -119,7 +119,8 @@ def _line(of: Answers, shown: str) -> Line | None:
 def forests(answers: Sequence[Answers]) -> list[Forest]:
     """A plot for each task and metric; lines by model, with the image first and then the controls by name.
 
-    Intervals draw whole patients, studies, images or videos (95%, 2,000 resamples). Rows without a value are left out.
+    Intervals draw whole patients, studies, images or videos (95%, 2,000 resamples), or are Wilson's where nearly
+    all rows are right or wrong. Rows without a value are left out.
     """
     plots: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for of in Progress(_told_apart(answers), title="intervals of the page", unit="runs"):
