@@ -14,16 +14,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from .paired import (
+    FEW,
     Difference,
     benjamini_yekutieli,
     detectable,
     enough,
-    equivalence_p,
     holm,
     paired_difference,
 )
 from .reliance import ALPHA, exceeding_p, unchanged
-from .score import permutation_test
+from .score import known_pairs, permutation_test
 
 Name = Literal["uses", "recalls", "no use", "reacts", "harmed", "open", "unanswered", "undefined"]
 MOST_UNANSWERED = 0.5  # share of unread and declined answers with the image above which there is no verdict
@@ -310,11 +310,20 @@ def _compare_blind(own: Condition, blind: Condition, n_blind: int, how: Mapping)
 
 
 def _equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tests: int, **how) -> float:
-    """`equivalence_p`; rows in which nothing changes count singly (see `reliance.Reliance.p_equal`)."""
-    p_value = min(1.0, n_tests * equivalence_p(after, before, margin, **how))
+    """Two one-sided tests, each of which adds one group that differs wholly (`reliance.exceeding_p`).
+
+    A bootstrap would take a change that is too rare to be seen in these rows for none: a model that reads the images of
+    one patient in 20. Where nothing changes, (1 - margin) ** groups is the chance of that; with fewer than `FEW` groups
+    rows count singly, and the result speaks of these groups only (see `reliance.Reliance.p_equal`).
+    """
+    how = how | {"alternative": "greater"}
+    p_value = max(exceeding_p(after, before, -margin, **how), exceeding_p(before, after, -margin, **how))
+    p_value = min(1.0, n_tests * p_value)
     if unchanged(after, before):
+        _, _, labels, _ = known_pairs(after, before, how["groups"])
         n = int(np.sum(~np.isnan(after) & ~np.isnan(before)))
-        p_value = min(p_value, (1 - margin) ** n)
+        n_groups = n if labels is None else len(np.unique(labels))
+        p_value = max(p_value, (1 - margin) ** n_groups) if n_groups >= FEW else min(p_value, (1 - margin) ** n)
     return p_value
 
 
