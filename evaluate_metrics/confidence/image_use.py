@@ -117,7 +117,7 @@ class ImageVerdict(NamedTuple):
     Attributes:
         name: What can be said.
         p_holm: The corrected p-value that says it; of "open" the smallest of all.
-        failed: Of "open", the test that failed: "other" or the name of a blind condition; "" elsewhere.
+        failed: Of "open", the test that failed: "other" or the name of a blind or harmless condition; "" elsewhere.
         n_enough: Of "open", the rows that would settle that test; NaN elsewhere, or where more rows would not help.
     """
 
@@ -221,7 +221,7 @@ def measure_image_use(
     fragility = {}
     for name, condition in harmless.items():
         comparison = compare_conditions(own.scores, condition.scores, threshold=margin, **how)
-        lost = _share_lost(own, condition, other)
+        lost = _share_lost(own, condition, other, tests)
         fragility[name] = comparison if lost > MOST_LOST else comparison._replace(p_above=math.nan)
     return ImageUse(
         against_other, p_no_effect, tests, best, fragility, _following_p(other, harmless, how),
@@ -236,7 +236,7 @@ def judge_image_use(found: Sequence[ImageUse]) -> list[ImageVerdict]:
 
     - "uses": the own image is better than another one by more than the margin (a), and better than each blind condition
       that can settle it (b). Where the model leaves more blind rows unanswered than the margin, (a) alone decides.
-      "recalls": the same, but a harmless change takes most of that away.
+      "recalls": the same, but a harmless change takes most of that away. If that cannot be shown, it is "open".
     - "harmed": the own image is worse than another one, or worse than every blind condition, by more than the margin;
       also where the 95% interval lies wholly there.
     - "reacts": equal to another image (a), but better than blind (b) or with answers that follow the image.
@@ -327,12 +327,21 @@ def _equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tests: int,
     return p_value
 
 
-def _share_lost(own: Condition, harmless: Condition, other: Condition | None) -> float:
-    """Share of what the own image adds to `other` that is lost under a harmless change; NaN where nothing is added."""
-    if other is None:
+def _share_lost(own: Condition, harmless: Condition, other: Condition | None, blind: Mapping[str, Blind]) -> float:
+    """Share of what the own image adds that is lost under a harmless change; NaN where nothing is added.
+
+    The own image adds to the best blind condition that can settle (b). A model that recalls the answer to the other
+    image, too, is wrong there, and `other` counts it about twice: it serves by half, and only without such a condition.
+    """
+    known = [of.comparison.difference.difference for of in blind.values() if not of.is_hidden]
+    if known:
+        added = float(min(known))
+    elif other is not None:
+        added = float(np.nanmean(_gaps(own.scores, other.scores))) / 2
+    else:
         return math.nan
-    added, lost = (np.nanmean(_gaps(own.scores, condition.scores)) for condition in (other, harmless))
-    return float(lost / added) if added > 0 else math.nan
+    lost = float(np.nanmean(_gaps(own.scores, harmless.scores)))
+    return lost / added if added > 0 else math.nan
 
 
 def _gaps(after: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -401,7 +410,13 @@ def _without_verdict(use: ImageUse) -> ImageVerdict:
 
 def _judge(use: ImageUse, p: Mapping[str, float]) -> ImageVerdict:
     if p["uses"] < ALPHA:
-        return ImageVerdict(*(("recalls", p["recalls"]) if p["recalls"] < ALPHA else ("uses", p["uses"])))
+        fragile = {name: of for name, of in use.fragility.items() if not math.isnan(of.p_above)}
+        if not fragile:
+            return ImageVerdict("uses", p["uses"])
+        if p["recalls"] < ALPHA:
+            return ImageVerdict("recalls", p["recalls"])
+        failed = min(fragile, key=lambda name: fragile[name].p_above)
+        return ImageVerdict("open", p["recalls"], failed, fragile[failed].n_enough)
     if p["harmed"] < ALPHA or _is_wholly_below(use):
         return ImageVerdict("harmed", p["harmed"])
     for name in ("reacts", "no use"):
