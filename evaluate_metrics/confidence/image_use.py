@@ -22,7 +22,7 @@ from .paired import (
     holm,
     paired_difference,
 )
-from .reliance import ALPHA, exceeding_p, unchanged
+from .reliance import ALPHA, exceeding_p
 from .score import known_pairs, permutation_test
 
 Name = Literal["uses", "recalls", "no use", "reacts", "harmed", "open", "unanswered", "undefined"]
@@ -310,21 +310,21 @@ def _compare_blind(own: Condition, blind: Condition, n_blind: int, how: Mapping)
 
 
 def _equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tests: int, **how) -> float:
-    """Two one-sided tests, each of which adds one group that differs wholly (`reliance.exceeding_p`).
+    """P-value of "the two differ by the margin or more", times the number of tests.
 
-    A bootstrap would take a change that is too rare to be seen in these rows for none: a model that reads the images of
-    one patient in 20. Where nothing changes, (1 - margin) ** groups is the chance of that; with fewer than `FEW` groups
-    rows count singly, and the result speaks of these groups only (see `reliance.Reliance.p_equal`).
+    Where no row differs, a model that reads the images of a share `margin` of all patients has not met one of them:
+    (1 - margin) ** patients is the chance of that. With fewer than `FEW` groups rows count singly, and the result speaks
+    of these groups only (see `reliance.Reliance.p_equal`). Elsewhere it is two one-sided tests, each of which adds one
+    group that differs wholly (`reliance.exceeding_p`): a bootstrap would take a change that is too rare to be seen in
+    these rows for none.
     """
-    how = how | {"alternative": "greater"}
+    how = how | {"alternative": "greater", "n_permutations": N_PERMUTATIONS}
+    known_after, known_before, labels, _ = known_pairs(after, before, how["groups"])
+    if len(known_after) and np.array_equal(known_after, known_before):
+        n_groups = len(known_after) if labels is None else len(np.unique(labels))
+        return (1 - margin) ** (n_groups if n_groups >= FEW else len(known_after)) if n_groups > 1 else math.nan
     p_value = max(exceeding_p(after, before, -margin, **how), exceeding_p(before, after, -margin, **how))
-    p_value = min(1.0, n_tests * p_value)
-    if unchanged(after, before):
-        _, _, labels, _ = known_pairs(after, before, how["groups"])
-        n = int(np.sum(~np.isnan(after) & ~np.isnan(before)))
-        n_groups = n if labels is None else len(np.unique(labels))
-        p_value = max(p_value, (1 - margin) ** n_groups) if n_groups >= FEW else min(p_value, (1 - margin) ** n)
-    return p_value
+    return float(np.minimum(1.0, n_tests * p_value))
 
 
 def _share_lost(own: Condition, harmless: Condition, other: Condition | None, blind: Mapping[str, Blind]) -> float:

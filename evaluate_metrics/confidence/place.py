@@ -25,8 +25,9 @@ from .paired import (
     holm,
     paired_difference,
 )
+from .proportion import FEW, by_group
 from .reliance import ALPHA, FEWEST, Share, share
-from .score import by_group, permutation_test
+from .score import permutation_test
 
 Name = Literal["depends", "no dependence", "elsewhere", "open", "undefined"]
 N_KINDS = 2  # kinds of edit that have to agree
@@ -138,20 +139,24 @@ def measure_place_effect(
     )  # fmt: skip
 
 
-def judge_place(found: Sequence[Mapping[str, PlaceEffect]], margin: float) -> list[PlaceVerdict]:
+def judge_place(
+    found: Sequence[Mapping[str, PlaceEffect]], uses_image: Sequence[bool], margin: float
+) -> list[PlaceVerdict]:
     """Judge the places of models and benchmarks that form one family of tests.
 
     At least two kinds of edit have to agree. The p-value is that of the partial conjunction hypothesis "at most one
     kind shows it" (Benjamini and Heller, Biometrics 64, 2008), by Holm's method over the family. Below 0.05 in one
     direction only:
 
-    - "depends": the net effect is above the margin;
+    - "depends": the net effect is above the margin, and the model uses the image. A model that does not, and guesses
+      better than chance, loses more right answers than wrong ones to any trace of an edit;
     - "elsewhere": it is below minus the margin, or two 95% intervals lie wholly there;
     - "no dependence": it is within the margin;
     - "open": everything else. That includes kinds that contradict each other.
 
     Args:
         found: Kind of edit -> effect, for each model and benchmark; empty where none was asked.
+        uses_image: Whether each of them uses the image (`image_use.judge_image_use`).
         margin: Equivalence margin, a fraction.
 
     Returns:
@@ -166,13 +171,18 @@ def judge_place(found: Sequence[Mapping[str, PlaceEffect]], margin: float) -> li
         name: holm([_conjunction([p_value(effect) for effect in of.values()]) for of in found])
         for name, p_value in directions.items()
     }
-    return [_judge(of, {name: float(p[i]) for name, p in kinds.items()}, margin) for i, of in enumerate(found)]
+    return [
+        _judge(of, {name: float(p[i]) for name, p in kinds.items()}, uses_image[i], margin)
+        for i, of in enumerate(found)
+    ]
 
 
-def _judge(of: Mapping[str, PlaceEffect], p: Mapping[Name, float], margin: float) -> PlaceVerdict:
+def _judge(of: Mapping[str, PlaceEffect], p: Mapping[Name, float], uses_image: bool, margin: float) -> PlaceVerdict:
     if not of or all(math.isnan(effect.net) for effect in of.values()):
         return PlaceVerdict("undefined", math.nan)
     shown = [name for name, p_value in p.items() if p_value < ALPHA]
+    if shown == ["depends"] and not uses_image:
+        return PlaceVerdict("open", p["depends"])
     if len(shown) == 1:
         return PlaceVerdict(shown[0], p[shown[0]])
     if not shown and sum(effect.high < -margin for effect in of.values()) >= N_KINDS:
@@ -269,6 +279,8 @@ def _exceeding_p(effect: _Gap, floor: _Gap | None, margin: float, seed: int, sig
         return math.nan
     if len(sums) < FEWEST:
         return 1.0
+    if len(sums) < FEW:
+        return _smallest_alpha(effect, floor, lambda low, high: (low if sign > 0 else -high) > margin)
     against = -(1 + margin + (floor is not None)) / len(sums)
     with_one = np.round(np.append(sums, against), 12)
     if not with_one.sum() > 0:
@@ -283,14 +295,14 @@ def _equal_p(effect: _Gap, floor: _Gap | None, margin: float) -> float:
     """
     if math.isnan(effect.difference.low):
         return math.nan
-    alphas = np.geomspace(0.0005, 0.5, 60)
-
-    def lies_within(alpha: float) -> bool:
-        _, low, high = _net(effect, floor, equivalence_level(alpha=alpha))
-        return -margin < low and high < margin
-
-    first = bisect_left(alphas, True, key=lies_within)
-    p_value = float(alphas[first]) if first < len(alphas) else 1.0
+    p_value = _smallest_alpha(effect, floor, lambda low, high: -margin < low and high < margin)
     if not effect.values.any() and (floor is None or not floor.values.any()):
         p_value = min(p_value, (1 - margin) ** effect.difference.n)
     return p_value
+
+
+def _smallest_alpha(effect: _Gap, floor: _Gap | None, holds: Callable[[float, float], bool]) -> float:
+    """The smallest alpha at which something holds of the net effect's interval at the level 1 - 2 alpha."""
+    alphas = np.geomspace(0.0005, 0.5, 60)
+    first = bisect_left(alphas, True, key=lambda alpha: holds(*_net(effect, floor, equivalence_level(alpha=alpha))[1:]))
+    return float(alphas[first]) if first < len(alphas) else 1.0

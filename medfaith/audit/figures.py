@@ -208,7 +208,7 @@ def _audited(
     return Audited(
         model, benchmark, metrics, rule, rows, groups, shown, is_present,
         _image_use(shown, how),
-        _edits(shown, is_present, how) if rule != 1 else {},
+        _edits(shown, is_present, how) if rule != 1 and not {*metrics} & {*UNRANKED} else {},
         *_rule_1(shown, how),
         _by_subject(shown, subjects, how) if rule != 1 else {},
         without,

@@ -138,6 +138,8 @@ def _why_open(verdict: ImageVerdict, use: ImageUse) -> str:
 
 
 def _place_sentences(one: Judged, margin: float, within: str) -> Iterator[str]:
+    if one.found.is_attention:
+        yield from _place_by_rule_1(one, margin)
     effects = one.found.edits
     if not effects or one.place.name == "undefined":
         return
@@ -145,6 +147,8 @@ def _place_sentences(one: Judged, margin: float, within: str) -> Iterator[str]:
     reason = would_do(n, one.place.n_enough)
     if len(effects) < N_KINDS:
         reason = ": one kind of edit shows nothing alone"
+    elif one.image.name not in ("uses", "recalls"):
+        reason = ": nothing shows that it uses the image at all"
     elif is_contradictory(effects, margin):
         reason = ": the kinds of edit contradict each other"
     sentence = {

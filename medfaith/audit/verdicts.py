@@ -20,6 +20,7 @@ from medfaith.report.tables import TITLES
 from .figures import Audited
 
 _PLACE_NAMES = {"uses": "depends", "no use": "no dependence", "harmed": "elsewhere"}  # of rule 1, in rule 2's words
+_USES = ("uses", "recalls")  # verdicts on the image that allow one on the place
 _Verdict = TypeVar("_Verdict")
 
 
@@ -64,9 +65,9 @@ def judge(found: Sequence[Audited], margin: float) -> list[Judged]:
     images, places = [], []
     for model in dict.fromkeys(one.model for one in found):
         own = [one for one in found if one.model == model]
-        images += _judge_images(own)
-        is_judged = [image.name != "unanswered" for image in images[-len(own) :]]
-        places += judge_place([one.edits if is_ok else {} for one, is_ok in zip(own, is_judged, strict=True)], margin)
+        of_model = _judge_images(own)
+        images += of_model
+        places += _judge_places(own, [image.name for image in of_model], margin)
     keys = [(number, subject) for number, one in enumerate(found) for subject in one.by_subject]
     of_subjects = judge_findings([found[number].by_subject[subject] for number, subject in keys])
     subjects: list[dict[str, ImageVerdict]] = [{} for _ in found]
@@ -81,6 +82,19 @@ def _judge_images(found: Sequence[Audited]) -> list[ImageVerdict]:
     by_rule_1 = _judge_known(
         [one if one.is_attention else one._replace(reliance=None) for one in found],
         lambda one: one.reliance, _image_by_rule_1, ImageVerdict("undefined", math.nan),
+    )  # fmt: skip
+    return [of_1 if one.is_attention else of_2 for one, of_1, of_2 in zip(found, by_rule_1, by_rule_2, strict=True)]
+
+
+def _judge_places(found: Sequence[Audited], images: Sequence[str], margin: float) -> list[PlaceVerdict]:
+    """Judge the places of one model by rule 2, and those of attention by rule 1."""
+    edits = [
+        {} if one.is_attention or image == "unanswered" else one.edits for one, image in zip(found, images, strict=True)
+    ]
+    by_rule_2 = judge_place(edits, [image in _USES for image in images], margin)
+    by_rule_1 = _judge_known(
+        [one if one.is_attention else one._replace(place=None) for one in found],
+        lambda one: one.place, _place_by_rule_1, PlaceVerdict("undefined", math.nan),
     )  # fmt: skip
     return [of_1 if one.is_attention else of_2 for one, of_1, of_2 in zip(found, by_rule_1, by_rule_2, strict=True)]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.audit import figures, sentences, tables, verdicts
+from medfaith.audit import figures, sentences, tables
 from medfaith.audit.plan import Task, plan, stratified
 from medfaith.audit.run import ask, folder
 from medfaith.audit.write import write_blind_clean
