@@ -134,7 +134,7 @@ class Audit(NamedTuple):
 
     def measure_place(self, seed: int = 42) -> dict[str, PlaceEffect]:
         """Measure the effect of each kind of edit."""
-        how = {"margin": MARGIN, "groups": self.rows.patient, "seed": seed}
+        how = {"margin": MARGIN, "own": self.own.scores, "groups": self.rows.patient, "seed": seed}
         return {kind: measure_place_effect(doses, self.rows.gold == 1, **how) for kind, doses in self.edits.items()}
 
 
