@@ -27,12 +27,14 @@ from medfaith.evaluate_metrics.confidence.image_use import (
     MOST_UNANSWERED,
     Condition,
     ImageUse,
+    judge_findings,
     judge_image_use,
     measure_image_use,
 )
 from medfaith.evaluate_metrics.confidence.paired import wilson
 from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, judge_place, measure_place_effect
 from medfaith.evaluate_metrics.confidence.reliance import reliance, verdicts
+from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.loaders.progress import Progress
 
 MARGIN = 0.05
@@ -571,6 +573,93 @@ def print_verdicts(found: Mapping[tuple[str, int], Sequence[Verdicts]]) -> bool:
     return is_good
 
 
+def check_power(seed: int) -> dict[str, bool]:
+    """Judge a reader that is better by 10 points, of 500 rows: than another image, and than blind."""
+    found = {}
+    for title, p in (("over other", 0.10), ("over blind", 0.10 / 0.34)):  # the guess is wrong in 34% of rows
+        rng = np.random.default_rng([seed, 1])
+        audit = answer_audit(partial(read, p=p), draw_rows(rng, 500), rng, has_place=False)
+        found[f"10 points {title}: uses"] = judge_image_use([audit.measure(seed=seed)])[0].name == "uses"
+    return found
+
+
+def draw_null_p(seed: int) -> float:
+    """P-value of (a) for graded scores without effect, clustered, of 200 rows; ties of right or wrong make steps."""
+    rng = np.random.default_rng([seed, 2])
+    rows = draw_rows(rng, 200)
+    model = partial(grade, own=0.4, other=0.4, blind=0.4)
+    own, other = (model(rows, Picture(name, rows.donor, rows.gold, rows.sign, "", rng)) for name in ("own", "other"))
+    return permutation_test(own, other, alternative="greater", groups=rows.patient, n_resamples=2000, seed=seed).p_value
+
+
+def answer_doses(rows: Rows, picture: Picture, floor: float) -> np.ndarray:
+    """Call the finding present in 9 of 10 rows; see what an edit removes; deny at its traces in a share of patients."""
+    seen = np.where(rows.trait[0] < 0.9, 1, rows.gold)
+    is_removed = (picture.trace == "at") & (rows.gold == 1) & (picture.finding == 0) & (rows.trait[2] < 0.6)
+    is_fooled = (picture.trace == "at") & (rows.patient_trait[1] < floor)
+    return np.where(is_removed | is_fooled, 0, seen)
+
+
+def check_doses(seed: int, floor: float = 0.2) -> dict[str, float]:
+    """Measure the dose-response of a model whose net effect of the whole place is 0.6 (1 - floor).
+
+    Traces show wholly at every dose, so that effect and floor cancel in rows that the traces change anyway.
+    """
+    rng = np.random.default_rng([seed, 3])
+    rows = draw_rows(rng, 500)
+    edits = answer_audit(partial(answer_doses, floor=floor), rows, rng)
+    effect = edits.measure_place(seed)["occluded"]
+    slope = 0.6 * (1 - floor)
+    assert effect.floor is not None
+    return {
+        "slope / truth": effect.slope / slope,
+        "slope covered": effect.slope_low <= slope <= effect.slope_high,
+        "net covered": effect.low <= slope <= effect.high,
+        "floor covered": effect.floor.low <= floor <= effect.floor.high,
+    }
+
+
+def check_findings(seed: int, n_each: int = 300) -> dict[str, float]:
+    """Judge the selective reader by finding: 3 are to be found of 8."""
+    rng = np.random.default_rng([seed, 4])
+    rows = draw_rows(rng, n_each * N_FINDINGS)
+    audit = answer_audit(read_findings, rows, rng, has_place=False)
+    found = judge_findings([audit.measure(rows.finding == finding, seed) for finding in range(N_FINDINGS)])
+    uses = np.array([of.name == "uses" for of in found])
+    return {
+        "selective: recovered exactly": bool(uses[:3].all() and not uses[3:].any()),
+        "selective: false discoveries": uses[3:].sum() / max(1, uses.sum()),
+    }
+
+
+def run_checks(repetitions: int, n_jobs: int) -> bool:
+    """Print the checks and whether all hold."""
+    from scipy.stats import kstest
+
+    def run(check: Callable, n: int) -> list:
+        done = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(check)(seed) for seed in range(n))
+        return list(Progress(done, title=check.__name__.replace("_", " "), total=n))
+
+    n_findings = max(1, repetitions // 5)
+    means: dict[str, float] = {}
+    for check, n in ((check_power, repetitions), (check_doses, repetitions), (check_findings, n_findings)):
+        found = run(check, n)
+        means |= {name: float(np.mean([of[name] for of in found])) for name in found[0]}
+    uniform = kstest(run(draw_null_p, repetitions), "uniform")
+    limits = {
+        "10 points over other: uses": (0.8, 1), "10 points over blind: uses": (0.8, 1),
+        "slope / truth": (0.9, 1.1), "slope covered": (0.93, 1), "net covered": (0.93, 1),
+        "floor covered": (0.93, 0.97),
+        "selective: recovered exactly": (0.9, 1), "selective: false discoveries": (0, 0.05),
+    }  # fmt: skip
+    print(f"\nchecks, {repetitions} repetitions ({n_findings} by finding)")
+    for name, (low, high) in limits.items():
+        is_good = low <= means[name] <= high
+        print(f"{name:36}{means[name]:8.3f}   wanted {low:g} to {high:g}" + ("" if is_good else "  WRONG"))
+    print(f"p of (a) under no effect: Kolmogorov-Smirnov {uniform.statistic:.3f}, p = {uniform.pvalue:.3f}")
+    return uniform.pvalue > 0.01 and all(low <= means[name] <= high for name, (low, high) in limits.items())
+
+
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=1000, help="audits of a model at each size (default: 1000)")
@@ -587,6 +676,8 @@ def main() -> None:
     if arguments.only != "checks":
         found = simulate_verdicts(arguments.models, arguments.sizes, arguments.repetitions, arguments.jobs)
         is_good &= print_verdicts(found)
+    if arguments.only != "verdicts":
+        is_good &= run_checks(arguments.repetitions, arguments.jobs)
     sys.exit(0 if is_good else 1)
 
 

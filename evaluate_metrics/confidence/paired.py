@@ -68,12 +68,23 @@ def paired_difference(
     """
     check_level(confidence_level)
     after, before, labels, n_nan = known_pairs(after, before, groups)
+    way, interval = difference_interval(after, before, labels, n_resamples, seed)
+    return describe_difference(after, before, labels, n_nan, way, interval(confidence_level))
+
+
+def describe_difference(
+    after: np.ndarray,
+    before: np.ndarray,
+    labels: np.ndarray | None,
+    n_nan: int,
+    way: str,
+    interval: tuple[float, float],
+) -> Difference:
+    """Put a difference together from its known pairs and its interval (`difference_interval`)."""
     sums, _ = by_group(after - before, labels)
     difference = float(np.mean(after - before)) if len(after) else math.nan
-    way, interval = difference_interval(after, before, labels, n_resamples, seed)
-    low, high = interval(confidence_level)
     first, second = (float(values.mean()) if len(values) else math.nan for values in (before, after))
-    return Difference(first, second, difference, low, high, way, len(after), n_nan, len(sums), _n_differ(sums))
+    return Difference(first, second, difference, *interval, way, len(after), n_nan, len(sums), _n_differ(sums))
 
 
 def equivalence_p(

@@ -21,12 +21,12 @@ import numpy as np
 
 from .paired import (
     Difference,
+    describe_difference,
     detectable,
     difference_interval,
     enough,
     equivalence_level,
     holm,
-    paired_difference,
 )
 from .proportion import FEW, by_group
 from .reliance import ALPHA, FEWEST, Share, share
@@ -236,8 +236,9 @@ class _Gap:
         is_known = is_used & ~np.isnan(after) & ~np.isnan(before)
         after, before, self.labels = after[is_known], before[is_known], labels[is_known]
         self.values = after - before
-        self.difference = paired_difference(after, before, groups=self.labels, seed=seed)
-        _, self.interval = difference_interval(after, before, self.labels, N_RESAMPLES, seed)
+        way, self.interval = difference_interval(after, before, self.labels, N_RESAMPLES, seed)
+        n_nan = int(is_used.sum()) - len(after)
+        self.difference = describe_difference(after, before, self.labels, n_nan, way, self.interval(0.95))
 
 
 def _net(effect: _Gap, floor: _Gap | None, level: float) -> tuple[float, float, float]:
