@@ -71,7 +71,7 @@ class Blind(NamedTuple):
             the score, 0 or 1, that hurts the claim most.
         n_unanswered: Rows that the blind condition leaves unread or declined.
         n: Rows that are answered with the image and asked under the blind condition.
-        is_hidden: Whether unanswered rows are more than the margin, so that equality can never be shown.
+        is_hidden: Whether unanswered rows are more than the margin, so that equality can never be shown, or n is 0.
     """
 
     comparison: Comparison
@@ -291,12 +291,12 @@ def judge_findings(found: Sequence[ImageUse]) -> list[ImageVerdict]:
 
 def uses_p(use: ImageUse) -> float:
     """P-value of "uses": the larger of (a) and (b), an intersection-union test."""
-    return max(_a(use).p_above, _blind_above(use))
+    return float(np.maximum(_a(use).p_above, _blind_above(use)))  # NaN stays
 
 
 def no_use_p(use: ImageUse) -> float:
     """P-value of "no use": the larger of the equivalences (a) and (b)."""
-    return max(_a(use).p_equal, _blind_equal(use))
+    return float(np.maximum(_a(use).p_equal, _blind_equal(use)))
 
 
 def _compare_blind(own: Condition, blind: Condition, n_blind: int, how: Mapping) -> Blind:
@@ -306,7 +306,7 @@ def _compare_blind(own: Condition, blind: Condition, n_blind: int, how: Mapping)
     low, high = (np.where(is_unanswered, bound, blind.scores) for bound in (0.0, 1.0))
     bounds = (low, high) if n_unanswered else None
     comparison = compare_conditions(own.scores, blind.scores, threshold=0.0, bounds=bounds, n_tests=n_blind, **how)
-    return Blind(comparison, n_unanswered, n, n_unanswered > how["margin"] * n)
+    return Blind(comparison, n_unanswered, n, n == 0 or n_unanswered > how["margin"] * n)
 
 
 def _equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tests: int, **how) -> float:
@@ -378,7 +378,7 @@ def _blind_equal(use: ImageUse) -> float:
 
 def _harmed_p(use: ImageUse) -> float:
     """Either test may show harm, so the smaller p-value counts twice."""
-    below_blind = max((blind.comparison.p_below for blind in use.blind.values()), default=1.0)
+    below_blind = max((blind.comparison.p_below for blind in use.blind.values() if blind.n), default=1.0)
     return min(1.0, 2 * min(_a(use).p_below, below_blind))
 
 
@@ -399,7 +399,11 @@ _P_VALUES = {"uses": uses_p, "no use": no_use_p, "harmed": _harmed_p, "reacts": 
 
 
 def _can_judge(use: ImageUse) -> bool:
-    if use.other is None or not use.blind or not use.share_unanswered <= MOST_UNANSWERED:
+    if (
+        use.other is None
+        or not any(blind.n for blind in use.blind.values())
+        or not use.share_unanswered <= MOST_UNANSWERED
+    ):
         return False
     return not any(math.isnan(p_value(use)) for p_value in _P_VALUES.values())
 
@@ -427,8 +431,8 @@ def _judge(use: ImageUse, p: Mapping[str, float]) -> ImageVerdict:
 
 def _is_wholly_below(use: ImageUse) -> bool:
     """Whether the interval of (a), or each one of (b), lies wholly below the margin."""
-    of_blind = [blind.comparison.difference.high for blind in use.blind.values()]
-    return min(_a(use).difference.high, max(of_blind)) < -use.margin
+    of_blind = [blind.comparison.difference.high for blind in use.blind.values() if blind.n]
+    return _a(use).difference.high < -use.margin or bool(np.max(of_blind) < -use.margin)  # not where one is NaN
 
 
 def _open(use: ImageUse, p_value: float) -> ImageVerdict:
