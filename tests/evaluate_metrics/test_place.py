@@ -1,0 +1,155 @@
+"""Rule 2 of an audit for the place: every verdict and its boundary, the floor, the dose, and models of known truth."""
+
+import math
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from medfaith.evaluate_metrics.confidence.place import (
+    Edited,
+    is_contradictory,
+    judge_place,
+    measure_place_effect,
+)
+
+NAN = math.nan
+N = 200  # the first half is present
+PRESENT = np.arange(N) < N // 2
+MARGIN = 0.05
+ZOO = Path(__file__).parents[2] / "benchmarks" / "audit_zoo.py"
+
+
+def edited(lost, gained=0, *, lost_elsewhere=0):
+    """All present rows and no absent row is right, but `lost` and `gained` of 100 after the edit at the place."""
+    at, elsewhere = PRESENT * 1.0, PRESENT * 1.0
+    at[:lost], at[N // 2 : N // 2 + gained] = 0, 1
+    elsewhere[N // 2 - lost_elsewhere : N // 2] = 0
+    return Edited(at, elsewhere, (at != elsewhere) * 1.0)
+
+
+def effect(lost, gained=0, is_present=PRESENT, groups=None, own=None, **options):
+    whole = edited(lost, gained, **options)
+    return measure_place_effect({100: whole}, is_present, margin=MARGIN, groups=groups, own=own)
+
+
+DEPENDS, SAME, ELSEWHERE = effect(60), effect(0), effect(0, lost_elsewhere=60)
+CASES = {
+    "two kinds agree": ((DEPENDS, DEPENDS), "depends"),
+    "two of three agree": ((DEPENDS, DEPENDS, SAME), "depends"),
+    "two of three agree, the third says little": ((DEPENDS, DEPENDS, effect(8)), "depends"),
+    "one kind alone": ((DEPENDS,), "open"),
+    "one kind of three": ((DEPENDS, effect(8), effect(8)), "open"),
+    "the same": ((SAME, SAME), "no dependence"),
+    "another place": ((ELSEWHERE, ELSEWHERE), "elsewhere"),
+    "traces only": ((effect(60, 60), effect(60, 60)), "open"),  # net 0, but noisy
+    "more than traces": ((effect(90, 20), effect(90, 20)), "depends"),
+    "kinds contradict": ((DEPENDS, ELSEWHERE), "open"),
+    "none was asked": ((), "undefined"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdicts(case):
+    effects, name = CASES[case]
+    verdict = judge_place([{str(kind): of for kind, of in enumerate(effects)}], MARGIN)[0]
+    assert verdict.name == name
+    assert math.isnan(verdict.n_enough) or verdict.name == "open"
+
+
+def test_contradiction_needs_two_kinds_that_are_sure():
+    assert is_contradictory({"a": DEPENDS, "b": ELSEWHERE}, MARGIN)
+    assert not is_contradictory({"a": DEPENDS, "b": effect(8)}, MARGIN)
+    assert math.isnan(judge_place([{"a": DEPENDS, "b": ELSEWHERE}], MARGIN)[0].n_enough)
+    assert judge_place([{"a": effect(8), "b": effect(8)}], MARGIN)[0].n_enough > N
+
+
+def test_effect_floor_and_net_are_counted_by_hand():
+    found = effect(30, 10)
+    assert (found.effect.difference, found.floor.difference) == pytest.approx((0.3, 0.1))
+    assert found.net == pytest.approx(0.2)
+    assert (found.flips.value, found.placebo_flips.value) == (0.3, 0.1)
+    # MOVER of the two intervals (Zou and Donner 2008), by hand
+    low = found.net - math.hypot(0.3 - found.effect.low, found.floor.high - 0.1)
+    assert found.low == pytest.approx(low)
+
+
+def test_without_absent_rows_there_is_no_floor():
+    whole = Edited(*(values[PRESENT] for values in edited(30)))
+    found = measure_place_effect({100: whole}, PRESENT[PRESENT], margin=MARGIN)
+    assert found.floor is None
+    assert (found.net, found.placebo_flips.n) == (pytest.approx(0.3), 0)
+
+
+def test_without_present_rows_nothing_is_defined():
+    found = effect(0, is_present=np.zeros(N, bool))
+    assert math.isnan(found.net)
+    assert judge_place([{"a": found, "b": found}], MARGIN)[0].name == "undefined"
+
+
+def test_rows_that_the_model_does_not_call_present_are_left_out():
+    """A guess that is right in 70% of rows, and no wherever there is paint at the place: nothing depends on it."""
+    says_yes = np.arange(N) % 10 < np.where(PRESENT, 7, 3)
+    own = (says_yes == PRESENT) * 1.0
+    at = ~PRESENT * 1.0
+    doses = {100: Edited(at, own, (at != own) * 1.0)}
+    assert measure_place_effect(doses, PRESENT, margin=MARGIN).net == pytest.approx(0.4)
+    found = measure_place_effect(doses, PRESENT, margin=MARGIN, own=own)
+    assert (found.net, found.effect.n, found.floor.n) == (pytest.approx(0), 70, 30)
+    some = np.where(np.arange(N) < 50, NAN, own)  # rows without an answer to the plain image are not used
+    assert measure_place_effect(doses, PRESENT, margin=MARGIN, own=some).effect.n == 35
+
+
+@pytest.mark.parametrize("slope", [0.2, 0.8])
+def test_the_slope_is_the_effect_of_the_whole_place(slope):
+    doses = {dose: edited(round(slope * dose), round(0.1 * dose)) for dose in (25, 50, 75, 100)}
+    found = measure_place_effect(doses, PRESENT, margin=MARGIN)
+    assert found.slope == pytest.approx(slope - 0.1, abs=0.011)
+    assert found.slope_low < found.slope < found.slope_high
+    assert found.by_dose[50] == pytest.approx((slope - 0.1) / 2, abs=0.011)
+    x, y = np.array(list(found.by_dose)) / 100, np.array(list(found.by_dose.values()))
+    assert found.slope == pytest.approx(np.linalg.lstsq(x[:, None], y, rcond=None)[0][0])
+
+
+def test_p_is_scipys_on_the_excess_of_each_row_and_of_one_against():
+    found = effect(14, 2)
+    whole = edited(14, 2)
+    gaps = whole.elsewhere - whole.at
+    excess = np.append((gaps - np.where(PRESENT, MARGIN, 0)) / (N // 2), -(2 + MARGIN) / N)
+    scipys = stats.permutation_test(
+        (excess,), np.sum, permutation_type="samples", alternative="greater", vectorized=True, rng=1
+    )
+    assert 0.005 < found.p_above < 0.5
+    assert found.p_above == pytest.approx(float(scipys.pvalue), abs=0.02)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 0.5, NAN])] * 2, st.booleans()), min_size=10, max_size=40))
+def test_places_exchanged_and_patients_renamed(values):
+    at, elsewhere, is_present = (np.array(column) for column in zip(*values, strict=True))
+    flips, patients = np.where(np.isnan(at + elsewhere), NAN, at != elsewhere), np.arange(len(at)) // 2
+    how = {"is_present": is_present, "margin": MARGIN}
+    one = measure_place_effect({100: Edited(at, elsewhere, flips)}, groups=patients, **how)
+    renamed = measure_place_effect(
+        {100: Edited(at, elsewhere, flips)}, groups=[f"{label:03}" for label in patients], **how
+    )
+    assert str(one) == str(renamed)
+    mirrored = measure_place_effect({100: Edited(elsewhere, at, flips)}, groups=patients, **how)
+    assert mirrored.net == pytest.approx(-one.net, nan_ok=True)
+    assert mirrored.p_above == pytest.approx(one.p_below, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("looks", "depends"), ("detects paint at the place", "no dependence"), ("looks_elsewhere", "elsewhere"),
+        ("always_yes", "no dependence"),
+    ],
+)  # fmt: skip
+def test_a_small_part_of_the_zoo(model, name):
+    judge_once = runpy.run_path(str(ZOO))["judge_once"]
+    assert [judge_once(model, 400, repetition, ("place",)).place for repetition in range(3)] == [name] * 3
