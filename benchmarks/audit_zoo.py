@@ -136,7 +136,7 @@ class Audit(NamedTuple):
 
     def measure_place(self, seed: int = 42) -> dict[str, PlaceEffect]:
         """Measure the effect of each kind of edit."""
-        how = {"margin": MARGIN, "own": self.own.scores, "groups": self.rows.patient, "seed": seed}
+        how = {"margin": MARGIN, "groups": self.rows.patient, "seed": seed}
         return {kind: measure_place_effect(doses, self.rows.gold == 1, **how) for kind, doses in self.edits.items()}
 
 
@@ -490,10 +490,12 @@ def judge_once(name: str, n: int, repetition: int, parts: Sequence[str] = ("rule
     rng = np.random.default_rng([repetition, n, sorted(ZOO).index(name)])
     rows = draw_rows(rng, n, **known.rows)  # pyright: ignore
     audit = answer_audit(known.model, rows, rng, has_place="place" in parts)
+    image = judge_image_use([audit.measure(seed=repetition)])[0].name
+    uses_image = image in ("uses", "recalls")
     return Verdicts(
         judge_rule_1(audit, repetition) if "rule_1" in parts else "",
-        judge_image_use([audit.measure(seed=repetition)])[0].name if "rule_2" in parts else "",
-        judge_place([audit.measure_place(seed=repetition)], MARGIN)[0].name if "place" in parts else "",
+        image,
+        judge_place([audit.measure_place(seed=repetition)], [uses_image], MARGIN)[0].name if "place" in parts else "",
     )
 
 

@@ -27,6 +27,7 @@ from .score import known_pairs, permutation_test
 
 Name = Literal["uses", "recalls", "no use", "reacts", "harmed", "open", "unanswered", "undefined"]
 MOST_UNANSWERED = 0.5  # share of unread and declined answers with the image above which there is no verdict
+N_PERMUTATIONS = 2000  # of the tests of equality, as many as the bootstrap's resamples
 MOST_LOST = 0.5  # share of what the own image adds that a harmless change may take away
 
 
@@ -313,10 +314,10 @@ def _equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tests: int,
     """P-value of "the two differ by the margin or more", times the number of tests.
 
     Where no row differs, a model that reads the images of a share `margin` of all patients has not met one of them:
-    (1 - margin) ** patients is the chance of that. With fewer than `FEW` groups rows count singly, and the result speaks
-    of these groups only (see `reliance.Reliance.p_equal`). Elsewhere it is two one-sided tests, each of which adds one
-    group that differs wholly (`reliance.exceeding_p`): a bootstrap would take a change that is too rare to be seen in
-    these rows for none.
+    (1 - margin) ** patients is the chance of that. With fewer than `FEW` groups rows count singly, and the result
+    speaks of these groups only (see `reliance.Reliance.p_equal`). Elsewhere it is two one-sided tests, each of which
+    adds one group that differs wholly (`reliance.exceeding_p`): a bootstrap would take a change that is too rare to be
+    seen in these rows for none.
     """
     how = how | {"alternative": "greater", "n_permutations": N_PERMUTATIONS}
     known_after, known_before, labels, _ = known_pairs(after, before, how["groups"])

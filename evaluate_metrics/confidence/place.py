@@ -6,8 +6,8 @@ what is asked about is present, the effect is the score after the edit elsewhere
 In rows where it is absent (the placebo), the artefact floor is the score after the edit at the place less that
 elsewhere: how much more often the model says "absent" because of the traces. The net effect is effect less floor.
 
-Both are taken among rows that the model calls present with the plain image. A model that says "absent" to every trace
-would else change more rows that are present than rows that are absent, as soon as it guesses better than chance.
+A model that says "absent" to every trace changes more rows that are present than rows that are absent, as soon as it
+guesses better than chance. So nothing is said to depend on the place unless the model uses the image at all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from .score import permutation_test
 Name = Literal["depends", "no dependence", "elsewhere", "open", "undefined"]
 N_KINDS = 2  # kinds of edit that have to agree
 N_RESAMPLES = 2000
-CALLED = 0.5  # score from which an answer counts as right
 
 
 class Edited(NamedTuple):
@@ -103,7 +102,6 @@ def measure_place_effect(
     is_present: np.ndarray,
     *,
     margin: float,
-    own: np.ndarray | None = None,
     groups: Sequence | np.ndarray | None = None,
     seed: int = 42,
 ) -> PlaceEffect:
@@ -113,8 +111,6 @@ def measure_place_effect(
         doses: Percentage of the region that is edited -> scores; 100 is required.
         is_present: Shape (n,), whether what is asked about is in the image.
         margin: Equivalence margin, a fraction.
-        own: Shape (n,), scores with the plain image. Only rows that the model calls present are used: those that are
-            present and at least half right, and those that are absent and less than half right. None uses all rows.
         groups: Shape (n,), one label a row.
         seed: Seed of the permutations and resamples.
 
@@ -126,10 +122,6 @@ def measure_place_effect(
         ValueError: Arrays of another shape, or a score outside [0, 1].
     """
     labels = np.arange(len(is_present)) if groups is None else np.asarray(groups)
-    if own is not None:
-        used = np.where(is_present, own >= CALLED, own < CALLED)  # False where the score is NaN
-        doses = {dose: Edited(*(values[used] for values in edited)) for dose, edited in doses.items()}
-        is_present, labels = is_present[used], labels[used]
     whole = doses[100]
     effect = _Gap(whole.elsewhere, whole.at, is_present, labels, seed)
     floor = _Gap(whole.at, whole.elsewhere, ~is_present, labels, seed)

@@ -32,9 +32,9 @@ def edited(lost, gained=0, *, lost_elsewhere=0):
     return Edited(at, elsewhere, (at != elsewhere) * 1.0)
 
 
-def effect(lost, gained=0, is_present=PRESENT, groups=None, own=None, **options):
+def effect(lost, gained=0, is_present=PRESENT, groups=None, **options):
     whole = edited(lost, gained, **options)
-    return measure_place_effect({100: whole}, is_present, margin=MARGIN, groups=groups, own=own)
+    return measure_place_effect({100: whole}, is_present, margin=MARGIN, groups=groups)
 
 
 DEPENDS, SAME, ELSEWHERE = effect(60), effect(0), effect(0, lost_elsewhere=60)
@@ -56,7 +56,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case):
     effects, name = CASES[case]
-    verdict = judge_place([{str(kind): of for kind, of in enumerate(effects)}], MARGIN)[0]
+    verdict = judge_place([{str(kind): of for kind, of in enumerate(effects)}], [True], MARGIN)[0]
     assert verdict.name == name
     assert math.isnan(verdict.n_enough) or verdict.name == "open"
 
@@ -64,8 +64,8 @@ def test_verdicts(case):
 def test_contradiction_needs_two_kinds_that_are_sure():
     assert is_contradictory({"a": DEPENDS, "b": ELSEWHERE}, MARGIN)
     assert not is_contradictory({"a": DEPENDS, "b": effect(8)}, MARGIN)
-    assert math.isnan(judge_place([{"a": DEPENDS, "b": ELSEWHERE}], MARGIN)[0].n_enough)
-    assert judge_place([{"a": effect(8), "b": effect(8)}], MARGIN)[0].n_enough > N
+    assert math.isnan(judge_place([{"a": DEPENDS, "b": ELSEWHERE}], [True], MARGIN)[0].n_enough)
+    assert judge_place([{"a": effect(8), "b": effect(8)}], [True], MARGIN)[0].n_enough > N
 
 
 def test_effect_floor_and_net_are_counted_by_hand():
@@ -88,20 +88,17 @@ def test_without_absent_rows_there_is_no_floor():
 def test_without_present_rows_nothing_is_defined():
     found = effect(0, is_present=np.zeros(N, bool))
     assert math.isnan(found.net)
-    assert judge_place([{"a": found, "b": found}], MARGIN)[0].name == "undefined"
+    assert judge_place([{"a": found, "b": found}], [True], MARGIN)[0].name == "undefined"
 
 
-def test_rows_that_the_model_does_not_call_present_are_left_out():
-    """A guess that is right in 70% of rows, and no wherever there is paint at the place: nothing depends on it."""
+def test_nothing_depends_on_the_place_of_an_image_that_is_not_used():
+    """A guess that is right in 70% of rows, and no wherever there is paint at the place."""
     says_yes = np.arange(N) % 10 < np.where(PRESENT, 7, 3)
-    own = (says_yes == PRESENT) * 1.0
-    at = ~PRESENT * 1.0
-    doses = {100: Edited(at, own, (at != own) * 1.0)}
-    assert measure_place_effect(doses, PRESENT, margin=MARGIN).net == pytest.approx(0.4)
-    found = measure_place_effect(doses, PRESENT, margin=MARGIN, own=own)
-    assert (found.net, found.effect.n, found.floor.n) == (pytest.approx(0), 70, 30)
-    some = np.where(np.arange(N) < 50, NAN, own)  # rows without an answer to the plain image are not used
-    assert measure_place_effect(doses, PRESENT, margin=MARGIN, own=some).effect.n == 35
+    own, at = (says_yes == PRESENT) * 1.0, ~PRESENT * 1.0
+    found = measure_place_effect({100: Edited(at, own, (at != own) * 1.0)}, PRESENT, margin=MARGIN)
+    assert found.net == pytest.approx(0.4)
+    both = [{"a": found, "b": found}] * 2
+    assert [verdict.name for verdict in judge_place(both, [True, False], MARGIN)] == ["depends", "open"]
 
 
 @pytest.mark.parametrize("slope", [0.2, 0.8])
@@ -146,7 +143,7 @@ def test_places_exchanged_and_patients_renamed(values):
 @pytest.mark.parametrize(
     ("model", "name"),
     [
-        ("looks", "depends"), ("detects paint at the place", "no dependence"), ("looks_elsewhere", "elsewhere"),
+        ("looks", "depends"), ("detects paint at the place", "open"), ("looks_elsewhere", "elsewhere"),
         ("always_yes", "no dependence"),
     ],
 )  # fmt: skip
