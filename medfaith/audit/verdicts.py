@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from medfaith.evaluate_metrics.confidence.image_use import (
@@ -60,43 +60,27 @@ def judge(found: Sequence[Audited], margin: float) -> list[Judged]:
     Returns:
         One result for each, in the same order.
     """
-    if not found or found[0].rule == 1:
-        return _judge_by_rule_1(found)
-    images, places = [], []
+    by_rule_1 = [one for one in found if one.rule == 1 or one.is_attention]
+    by_rule_2 = [one for one in found if not (one.rule == 1 or one.is_attention)]
+    judged = {(of.found.model, of.found.benchmark): of for of in _judge_by_rule_1(by_rule_1)}
+    judged |= {(of.found.model, of.found.benchmark): of for of in _judge_by_rule_2(by_rule_2, margin)}
+    return [judged[one.model, one.benchmark] for one in found]
+
+
+def _judge_by_rule_2(found: Sequence[Audited], margin: float) -> Iterator[Judged]:
+    """Correct images and places over the benchmarks of each model, and findings over all models."""
+    subjects = [(one, subject) for one in found for subject in one.by_subject]
+    of_subjects = zip(subjects, judge_findings([one.by_subject[name] for one, name in subjects]), strict=True)
+    of_each: dict[int, dict[str, ImageVerdict]] = {id(one): {} for one in found}
+    for (one, name), verdict in of_subjects:
+        of_each[id(one)][name] = verdict
     for model in dict.fromkeys(one.model for one in found):
         own = [one for one in found if one.model == model]
-        of_model = _judge_images(own)
-        images += of_model
-        places += _judge_places(own, [image.name for image in of_model], margin)
-    keys = [(number, subject) for number, one in enumerate(found) for subject in one.by_subject]
-    of_subjects = judge_findings([found[number].by_subject[subject] for number, subject in keys])
-    subjects: list[dict[str, ImageVerdict]] = [{} for _ in found]
-    for (number, subject), verdict in zip(keys, of_subjects, strict=True):
-        subjects[number][subject] = verdict
-    return [Judged(*four) for four in zip(found, images, places, subjects, strict=True)]
-
-
-def _judge_images(found: Sequence[Audited]) -> list[ImageVerdict]:
-    """Judge the benchmarks of one model by rule 2, and those of attention by rule 1."""
-    by_rule_2 = judge_image_use([one.use for one in found])
-    by_rule_1 = _judge_known(
-        [one if one.is_attention else one._replace(reliance=None) for one in found],
-        lambda one: one.reliance, _image_by_rule_1, ImageVerdict("undefined", math.nan),
-    )  # fmt: skip
-    return [of_1 if one.is_attention else of_2 for one, of_1, of_2 in zip(found, by_rule_1, by_rule_2, strict=True)]
-
-
-def _judge_places(found: Sequence[Audited], images: Sequence[str], margin: float) -> list[PlaceVerdict]:
-    """Judge the places of one model by rule 2, and those of attention by rule 1."""
-    edits = [
-        {} if one.is_attention or image == "unanswered" else one.edits for one, image in zip(found, images, strict=True)
-    ]
-    by_rule_2 = judge_place(edits, [image in _USES for image in images], margin)
-    by_rule_1 = _judge_known(
-        [one if one.is_attention else one._replace(place=None) for one in found],
-        lambda one: one.place, _place_by_rule_1, PlaceVerdict("undefined", math.nan),
-    )  # fmt: skip
-    return [of_1 if one.is_attention else of_2 for one, of_1, of_2 in zip(found, by_rule_1, by_rule_2, strict=True)]
+        images = judge_image_use([one.use for one in own])
+        edits = [{} if image.name == "unanswered" else one.edits for one, image in zip(own, images, strict=True)]
+        places = judge_place(edits, [image.name in _USES for image in images], margin)
+        for one, image, place in zip(own, images, places, strict=True):
+            yield Judged(one, image, place, of_each[id(one)])
 
 
 def _judge_by_rule_1(found: Sequence[Audited]) -> list[Judged]:

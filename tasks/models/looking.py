@@ -19,7 +19,7 @@ from medfaith.loaders import rle
 from medfaith.loaders.phantom import frontal
 from medfaith.loaders.phantom.surgery import DEEDS
 from medfaith.loaders.progress import Progress
-from medfaith.tasks.controls import TARGET, paint
+from medfaith.tasks.controls import TARGET, TISSUE, paint
 from medfaith.tasks.controls.rows import place_elsewhere, target_of_boxes
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
@@ -180,9 +180,10 @@ class Mirage(Looks):
 class LooksElsewhere(Looks):
     """Uses a shortcut: it is right while a place that was not asked about looks untouched, and else blind as `looks`.
 
-    The place has the shape of the region that was asked about and lies where the control `occluded_elsewhere` paints;
-    it is the whole image where the row has no such place. The shortcut tells what is right for the image that is shown:
-    the row's answer, or another one under the control `other`. Where rows have no region (CXR-ContraBench, some of
+    The place has the shape of the region that was asked about and lies where controls that end in `_elsewhere` edit. It
+    is the whole image where the row has no such place. Tissue that is transplanted there is no untouched place. The
+    shortcut tells what is right for the image shown: the row's answer, or another one under the control `other`.
+    Where rows have no region (CXR-ContraBench, some of
     TPT), it is `looks`.
     """
 
@@ -191,6 +192,8 @@ class LooksElsewhere(Looks):
         if region is None and "boxes" not in doc:
             return super().see(doc, images)
         region = region if region is not None else target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))
+        if str(doc.get("control")).startswith(TISSUE[1]):
+            return None
         place = _elsewhere(doc["id"], region)
         image = images[0]
         where = np.ones((image.height, image.width), dtype=bool) if place is None else place
