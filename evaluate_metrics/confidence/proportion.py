@@ -58,7 +58,8 @@ def is_near_bound(values: np.ndarray, labels: np.ndarray | None, bounds: Sequenc
         return bool(len(values))
     if not np.isin(values, bounds).all():
         return False
-    return min(np.count_nonzero(by_group((values != bound).astype(float), labels)[0]) for bound in bounds) < few
+    n_other = [int(np.count_nonzero(by_group((values != bound).astype(float), labels)[0])) for bound in bounds]
+    return min(n_other) < few
 
 
 def bounded_interval(
