@@ -56,8 +56,9 @@ def paired_difference(
 
     Returns:
         the difference. Its interval is the expanded percentile one (`expanded_level`). With fewer than FEW groups that
-        differ it is Newcombe's, which has a width where no group differs (`wilson_difference`), and is wider than need
-        be for numbers between 0 and 1. low and high are NaN with fewer than two groups.
+        differ, or that do not differ wholly, it is Newcombe's, which has a width where all groups agree
+        (`wilson_difference`), and is wider than need be for numbers between 0 and 1. low and high are NaN with fewer
+        than two groups.
 
     Raises:
         ValueError: see `score.permutation_test`; or a number outside [0, 1].
@@ -209,13 +210,12 @@ def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     >>> benjamini_yekutieli([0.01, 0.02, float("nan")]).tolist()
     [0.03, 0.03, nan]
     """
-    from scipy.stats import false_discovery_control  # takes a second to import
-
     p = np.asarray(p_values, dtype=float)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(-p[known], kind="stable")]  # the largest first
+    ranks = np.arange(len(order), 0, -1)
     adjusted = np.full(p.shape, np.nan)
-    is_known = ~np.isnan(p)
-    if is_known.any():
-        adjusted[is_known] = false_discovery_control(p[is_known], method="by")
+    adjusted[order] = np.minimum(1, np.minimum.accumulate(p[order] * len(order) * np.sum(1 / ranks) / ranks))
     return adjusted
 
 
@@ -271,7 +271,7 @@ def difference_interval(
         if len(values) and (values.min() < 0 or values.max() > 1):
             raise ValueError(f"{name}: {values.min():g} to {values.max():g}; expected numbers in [0, 1]")
     sums, sizes = by_group(after - before, labels)
-    if _n_differ(sums) < FEW:
+    if min(_n_differ(sums - bound * sizes) for bound in (-1, 0, 1)) < FEW:
         return "wilson", lambda level: wilson_difference(after, before, labels, level)
     means = np.sort(resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed)))
     return "bootstrap", lambda level: percentiles(means, expanded_level(level, len(sums)))

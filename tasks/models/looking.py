@@ -182,9 +182,8 @@ class LooksElsewhere(Looks):
 
     The place has the shape of the region that was asked about and lies where controls that end in `_elsewhere` edit. It
     is the whole image where the row has no such place. Tissue that is transplanted there is no untouched place. The
-    shortcut tells what is right for the image shown: the row's answer, or another one under the control `other`.
-    Where rows have no region (CXR-ContraBench, some of
-    TPT), it is `looks`.
+    shortcut tells what is right for the image shown: the row's answer, or another one under the control `other`. Where
+    rows have no region (CXR-ContraBench, some of TPT), it is `looks`.
     """
 
     def see(self, doc: Document, images: Sequence[Image.Image]) -> Seen | None:
