@@ -57,7 +57,7 @@ def _unanswered(one: Judged) -> Iterator[str]:
         if n := found.n_of(outcome):
             yield f"{title}: {share_of(n, len(found.rows))} answers with the image; {counted}."
         blind = {name: found.share_of(outcome, name) for name in BLIND if name in found.shown}
-        if any(share > 0 for share in blind.values()):
+        if any(share > found.share_of(outcome) for share in blind.values()):
             told = ", ".join(f"{name} {percent(share)}%" for name, share in blind.items())
             verb = "It declines without an image" if outcome == DECLINED else "It cannot be read without an image"
             virtue = ", as a model should" if outcome == DECLINED else ""

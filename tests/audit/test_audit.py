@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from medfaith.audit import figures, sentences, tables
 from medfaith.audit.plan import Task, plan, stratified
 from medfaith.audit.run import ask, folder
+from medfaith.audit.verdicts import judge
 from medfaith.audit.write import write_blind_clean
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
@@ -46,14 +47,21 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
         rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=False)]
         write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
     ids = tuple(doc["id"] for doc in docs)
-    (found,) = figures.audited(tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", ids, "")], margin=0.05)
-    under = {control: found.under(control) for control in said}
-    assert {control: (of.n, round(of.difference, 3)) for control, of in under.items()} == {
-        "image": (10, 0), "none": (10, -0.4), "blank": (10, -0.5), "other": (9, round(5 / 9 - 8 / 9, 3)),
-        "occluded": (10, -0.5), "occluded_elsewhere": (10, 0),
-    }  # fmt: skip
-    assert (found.reliance.best, round(found.reliance.found.difference, 3)) == ("none", 0.4)
-    assert round(found.place.found.difference, 3) == 0.5
+    asked = [Task(CLOSED, "heal-medvqa", ids, "")]
+    (found,), (of_rule_1,) = (figures.audited(tmp_path, ["m"], asked, 0.05, rule) for rule in (2, 1))
+    for one, other in ((found, (8, -0.375)), (of_rule_1, (9, round(5 / 9 - 8 / 9, 3)))):  # the last answer is unread
+        under = {control: one.under(control) for control in said}
+        assert {control: (of.n, round(of.difference, 3)) for control, of in under.items()} == {
+            "image": (10, 0), "none": (10, -0.4), "blank": (10, -0.5), "other": other,
+            "occluded": (10, -0.5), "occluded_elsewhere": (10, 0),
+        }  # fmt: skip
+    assert (of_rule_1.reliance.best, round(of_rule_1.reliance.found.difference, 3)) == ("none", 0.4)
+    assert round(of_rule_1.place.found.difference, 3) == 0.5
+    blind = {name: round(of.comparison.difference.difference, 3) for name, of in found.use.blind.items()}
+    assert (found.use.best, blind) == ("none", {"none": 0.4, "blank": 0.5})
+    assert (found.use.other.difference.n, found.use.other.difference.difference) == (8, 0.375)
+    effect = found.edits["occluded"]
+    assert (effect.net, effect.floor, effect.flips.n_hits) == (0.5, None, 5)
     assert (found.without, found.mirage.n_hits, found.mirage.n) == ("none", 4, 8)
     assert (found.unrelated.n_hits, found.unrelated.n) == (5, 8)  # the answer that cannot be read is in neither
     assert (found.grounding.n_hits, found.grounding.n) == (4, 8)  # rows 0, 1, 2 and 6
@@ -62,21 +70,29 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
     assert write_blind_clean(tmp_path, [found], []) == (5, 10)
     assert list(read_ids(tmp_path / "blind_clean.csv")) == clean
     assert write_blind_clean(tmp_path, [found], [other]) == (1, 10)  # the other one is right on the first eight
-    words = sentences.in_words(tables.judge([found])[0], 0.05)
+    words = sentences.in_words(judge([found], 0.05)[0], 0.05)
     assert words[0].startswith("Mirage: 4 of 8 (50.00%) [")
     assert "under none" in words[0]
 
 
-def test_there_is_no_verdict_where_most_answers_cannot_be_read(tmp_path):
-    for n_read, verdict in ((60, "no use"), (59, "undefined")):
-        docs = [question(n, "positive") for n in range(120)]
-        rows = [(doc, "Yes" if n < n_read else "The picture is blurred.") for n, doc in enumerate(docs)]
-        for control in ("image", "none"):
-            write_heal(folder(tmp_path / verdict, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
-        asked_ = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
-        (one,) = tables.judge(figures.audited(tmp_path / verdict, ["m"], asked_, margin=0.05))
-        assert one.image.name == verdict
-        assert sentences.in_words(one, 0.05)[0].startswith(f"Unread: {120 - n_read} of 120 (")
+@pytest.mark.parametrize("rule", [1, 2])
+@pytest.mark.parametrize(("n_read", "verdict"), [(60, "no use"), (59, "unanswered")])
+def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(rule, n_read, verdict, tmp_path, monkeypatch):
+    declining(monkeypatch)
+    docs = [question(n, "positive") for n in range(120)]
+    unanswered = ("No comment.", "The picture is blurred.")
+    rows = [(doc, "Yes" if n < n_read else unanswered[n % 2]) for n, doc in enumerate(docs)]
+    for condition in ("image", "none", "other"):
+        write_heal(folder(tmp_path, CLOSED, condition) / "m", "closed", rows, model="m", task=CLOSED)
+    asked = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    (one,) = judge(figures.audited(tmp_path, ["m"], asked, 0.05, rule), 0.05)
+    assert one.image.name == verdict
+    words = sentences.in_words(one, 0.05)
+    assert words[0].startswith(f"Unread: {(121 - n_read) // 2} of 120 (")
+    told = "There is no verdict: most answers are unread or declined. medfaith report shows some."
+    assert (told in words) == (verdict == "unanswered")
+    printed = tables.overview([one], 0.05).markdown()
+    assert ("no verdict: too much is unread or declined" in printed) == (verdict == "unanswered")
 
 
 def declining(monkeypatch):
@@ -100,7 +116,7 @@ def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, mo
     (found,) = figures.audited(tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", ids, "")], margin=0.05)
     counted = {control: (found.n_of("unread", control), found.n_of("declined", control)) for control in said}
     assert counted == {"image": (2, 2), "none": (1, 9), "other": (0, 0)}
-    (one,) = tables.judge([found])
+    (one,) = judge([found], 0.05)
     table = tables.conditions(one)
     columns = [name for column in table.columns for name in column.names]
     shares = {row[columns.index("control")]: row for row in table.rows}
@@ -111,21 +127,9 @@ def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, mo
     words = sentences.in_words(one, 0.05)
     assert words[0].startswith("Unread: 2 of 10 (20.00%) answers with the image")
     assert words[1].startswith("Declined: 2 of 10 (20.00%) answers with the image")
-
-
-def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(tmp_path, monkeypatch):
-    declining(monkeypatch)
-    for n_read, verdict in ((60, "no use"), (59, "undefined")):
-        docs = [question(n, "positive") for n in range(120)]
-        others = ("No comment.", "The picture is blurred.")
-        rows = [(doc, "Yes" if n < n_read else others[n % 2]) for n, doc in enumerate(docs)]
-        for control in ("image", "none"):
-            write_heal(folder(tmp_path / verdict, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
-        asked_ = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
-        (one,) = tables.judge(figures.audited(tmp_path / verdict, ["m"], asked_, margin=0.05))
-        assert one.image.name == verdict
-        told = "There is no verdict: most answers are unread or declined. medfaith report shows some."
-        assert (told in sentences.in_words(one, 0.05)) == (verdict == "undefined")
+    assert words[2] == (
+        "It declines without an image, as a model should: none 90.00% of the answers (with the image 20.00%)."
+    )
 
 
 def test_tasks_of_a_benchmark_are_pooled_and_a_graded_answer_is_right_from_one_half_on(tmp_path):
