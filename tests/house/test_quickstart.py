@@ -93,12 +93,13 @@ def test_the_audit_finds_what_is_known_of_each_model(quick):
         model: [(row["uses_image"], row["depends_on_place"]) for (name, _), row in rows.items() if name == model]
         for model, _ in rows
     }
-    never = [("no use", "undefined"), ("no use", "no use"), ("no use", "open"), ("no use", "no use")]
+    never = [("no use", "undefined"), ("no use", "no dependence"), ("no use", "open"), ("no use", "no dependence")]
     assert verdicts == {
-        "looks": [("uses", "undefined"), ("uses", "uses"), ("uses", "uses"), ("uses", "uses")],
-        "mirage": [("uses", "undefined"), ("uses", "uses"), ("uses", "uses"), ("uses", "open")],
-        "looks_elsewhere": [("uses", "undefined"), ("uses", "harmed"), ("uses", "harmed"), ("uses", "harmed")],
-        **dict.fromkeys(("question_prior", "always_yes", "oracle"), never),
+        "looks": [("uses", "undefined"), *[("uses", "depends")] * 3],
+        "mirage": [("uses", "undefined"), *[("uses", "depends")] * 2, ("uses", "open")],
+        "looks_elsewhere": [("uses", "undefined"), *[("uses", "elsewhere")] * 3],
+        "question_prior": [("open", "undefined"), ("open", "no dependence"), *never[2:]],  # fewer rows have an `other`
+        **dict.fromkeys(("always_yes", "oracle"), never),
     }
     reliance = {place: float(row["reliance"]) for place, row in rows.items()}
     for benchmark in {name for _, name in rows}:
