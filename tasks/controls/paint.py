@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from PIL import Image
@@ -38,9 +37,20 @@ def occluded(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
 def blurred(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
     """The image with the region blurred by a Gaussian of BLUR, with the grain of what surrounds it.
 
-    mask: bool (h, w), not empty. The blur goes MARGIN beyond it and fades into the image there.
+    mask: bool (h, w), not empty. The blur goes MARGIN beyond it and fades there. What it differs by
+    from the image around the region is continued into it and taken off, or the region would have a visible frame.
     """
-    return _painted(image, mask, seed, partial(_smeared, sigma=BLUR * mask.sum() ** 0.5))
+    sigma = BLUR * mask.sum() ** 0.5
+    top, bottom, left, right = around = _window(mask, max(round(2 * sigma), 4 * _margin(mask)))
+    wide = _smeared(image[top:bottom, left:right].astype(float), sigma)
+
+    def fill(part: np.ndarray, hole: np.ndarray) -> np.ndarray:
+        inner = _window(mask, 4 * _margin(mask))
+        rows, columns = (slice(inner[n] - around[n], inner[n + 1] - around[n]) for n in (0, 2))
+        smooth = wide[rows, columns, : part.shape[2]]
+        return smooth + _continued(part - smooth, hole)
+
+    return _painted(image, mask, seed, fill)
 
 
 def _painted(image: np.ndarray, mask: np.ndarray, seed: int, fill: Callable[..., np.ndarray]) -> np.ndarray:
@@ -154,9 +164,9 @@ def _continued(part: np.ndarray, hole: np.ndarray) -> np.ndarray:
     return np.stack(large, axis=2).astype(float)
 
 
-def _smeared(part: np.ndarray, hole: np.ndarray, sigma: float) -> np.ndarray:
+def _smeared(part: np.ndarray, sigma: float) -> np.ndarray:
     """The part blurred, computed on a small grid: shape as `part`. sigma: in pixels of the part."""
-    height, width = hole.shape
+    height, width = part.shape[:2]
     scale = min(1.0, FILLED / max(height, width))
     size = (max(2, round(width * scale)), max(2, round(height * scale)))
     small = [_resized(channel, size, Image.Resampling.BOX) for channel in np.moveaxis(part, 2, 0)]
