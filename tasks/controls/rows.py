@@ -205,8 +205,9 @@ def _flipped(rows: datasets.Dataset, facts_of: FactsOf | None) -> list[dict[str,
     """
     if "boxes" in rows.column_names:
         names = [name for name in ("boxes", "described") if name in rows.column_names]
-        boxes = [row | {name: _mirrored(row[name], row["width"]) for name in names} for row in _dicts(rows)]
-        return [row | {"motion": _mirrored_mask(row["motion"])} if row.get("motion") else row for row in boxes]
+        boxes = ({name: _mirrored(row[name], row["width"]) for name in names} for row in _dicts(rows))
+        motion = ({"motion": _mirrored_mask(row["motion"])} if row.get("motion") else {} for row in _dicts(rows))
+        return [row | moved | of for row, moved, of in zip(_dicts(rows), boxes, motion, strict=True)]
     of = {row["id"]: cast(FactsOf, facts_of)(row) for row in _dicts(rows)}
     known = {(row["image_id"], of[row["id"]].asked): row["answer"] for row in _dicts(rows)}
     changed = []

@@ -15,7 +15,7 @@ from PIL import Image
 from ...evaluate_metrics.reading.stated_regions import FOUND, read_regions
 from ...loaders import rle
 from ...loaders.errors import InputError
-from ..controls import DONORS
+from ..controls import DONORS, harmless
 from ..decoding.regions import GOLD, asked_for, check_kind, mask_of, source_of
 from ..decoding.titles import SAM
 from .answered import question
@@ -50,6 +50,7 @@ class LocatingVLM(AnsweringVLM):
         self._regions_from = hashlib.sha256(regions.encode()).hexdigest()[:16]  # a place on this machine is nobody's
         self._says_where = bool(trained or self._stated)
         self._region_of = source_of(GOLD if self._says_where else regions)
+        self._is_gold = not self._says_where and regions == GOLD
         self._loba: Loba | None = None
         self._located: dict[tuple[str, str], rle.Rle | None] = {}  # by the prompt and the image's pixels
         super().__init__(pretrained, **kwargs)
@@ -118,6 +119,8 @@ class LocatingVLM(AnsweringVLM):
             return np.zeros((image.height, image.width), bool) if located is None else rle.decode(located).astype(bool)
         size = None if control_of(request) in DONORS else (image.height, image.width)
         found = self._region_of(cast(Any, request.doc), size)
+        if control_of(request) == "cropped" and not self._is_gold:  # the row's own has moved with its image
+            found = harmless.crop_mask(cast(Any, found), cast(Any, request.doc)["id"])
         region = rle.decode(cast(Any, found)).astype(bool)
         return region[:, ::-1] if control_of(request) == "flipped" else region
 
