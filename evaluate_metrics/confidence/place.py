@@ -170,20 +170,18 @@ def judge_place(
         "elsewhere": lambda effect: effect.p_below,
         "no dependence": lambda effect: effect.p_equal,
     }
-    kinds = {
+    kinds: dict[Name, np.ndarray] = {
         name: holm([_conjunction([p_value(effect) for effect in of.values()]) for of in found])
         for name, p_value in directions.items()
     }
-    return [
-        _judge(of, {name: float(p[i]) for name, p in kinds.items()}, uses_image[i], margin)
-        for i, of in enumerate(found)
-    ]
+    p_values: list[dict[Name, float]] = [{name: float(p[i]) for name, p in kinds.items()} for i in range(len(found))]
+    return [_judge(of, p, uses, margin) for of, p, uses in zip(found, p_values, uses_image, strict=True)]
 
 
 def _judge(of: Mapping[str, PlaceEffect], p: Mapping[Name, float], uses_image: bool, margin: float) -> PlaceVerdict:
     if not of or all(math.isnan(effect.net) for effect in of.values()):
         return PlaceVerdict("undefined", math.nan)
-    shown = [name for name, p_value in p.items() if p_value < ALPHA]
+    shown: list[Name] = [name for name, p_value in p.items() if p_value < ALPHA]
     if shown == ["depends"] and not uses_image:
         return PlaceVerdict("open", p["depends"])
     if len(shown) == 1:

@@ -156,10 +156,10 @@ def test_findings_are_adjusted_as_statsmodels_does():
     same = answered(50, n=200)
     found.append(measured(same, same, {"none": same}))
     verdicts = judge_findings(found)
-    oracle = [
+    all_uses, all_no_use = (
         multipletests([p_value(of) for of in found], method="fdr_by")[1] for p_value in (uses_p, no_use_p)
-    ]  # fmt: skip
-    for verdict, p_uses, p_no_use in zip(verdicts, *oracle, strict=True):
+    )
+    for verdict, p_uses, p_no_use in zip(verdicts, all_uses, all_no_use, strict=True):
         assert verdict.p_holm == pytest.approx(min(p_uses, p_no_use))
         assert verdict.name == ("uses" if p_uses < 0.05 else "no use" if p_no_use < 0.05 else "open")
     assert {of.name for of in verdicts} == {"uses", "no use", "open"}
@@ -187,6 +187,8 @@ def test_order_and_names_of_rows_do_not_matter(values, random):
     first = measured(own, other, {"none": none}, groups=groups)
     own, other, none = (Condition(column[order], full) for column in columns)
     second = measured(own, other, {"none": none}, groups=[f"p{label}" for label in groups[order]])
+    assert first.other is not None
+    assert second.other is not None
     assert first.other.difference.difference == pytest.approx(second.other.difference.difference, nan_ok=True)
     for name in ("p_above", "p_below", "p_equal"):  # other random numbers, so not the very same
         assert getattr(first.other, name) == pytest.approx(getattr(second.other, name), abs=0.06, nan_ok=True)
