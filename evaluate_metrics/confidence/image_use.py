@@ -332,13 +332,14 @@ def _share_lost(own: Condition, harmless: Condition, other: Condition | None, bl
     """Share of what the own image adds that is lost under a harmless change; NaN where nothing is added.
 
     The own image adds to the best blind condition that can settle (b). A model that recalls the answer to the other
-    image, too, is wrong there, and `other` counts it about twice: it serves by half, and only without such a condition.
+    image, too, is wrong there, and `other` counts what its guess gets right as well. If the guess is right in two rows
+    of three, that is three times as much: `other` serves by a third, and only without such a condition.
     """
     known = [of.comparison.difference.difference for of in blind.values() if not of.is_hidden]
     if known:
         added = float(min(known))
     elif other is not None:
-        added = float(np.nanmean(_gaps(own.scores, other.scores))) / 2
+        added = float(np.nanmean(_gaps(own.scores, other.scores))) / 3
     else:
         return math.nan
     lost = float(np.nanmean(_gaps(own.scores, harmless.scores)))
