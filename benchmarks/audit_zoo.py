@@ -433,6 +433,9 @@ ZOO: dict[str, Known] = {
     "detects paint": Known(partial(detect_paint, kinds=EDITS, traces=ANYWHERE, model=guess), USES),
     "detects paint at the place": Known(partial(detect_paint, kinds=EDITS, traces=("at",), model=guess), USES),
     "detects paint, no tissue": Known(partial(detect_paint, kinds=PAINT, traces=("at",), model=guess), USES),
+    "reads a sign, denies at paint": Known(
+        partial(detect_paint, kinds=EDITS, traces=("at",), model=read_sign), NO_USE
+    ),
     "memorised": Known(recall, NEITHER),
     "memorised 60%": Known(partial(recall, share=0.6), NEITHER),
     "memorised 30%": Known(partial(recall, share=0.3), NEITHER),
@@ -595,11 +598,10 @@ def draw_null_p(seed: int) -> float:
 
 
 def answer_doses(rows: Rows, picture: Picture, floor: float) -> np.ndarray:
-    """Call the finding present in 9 of 10 rows; see what an edit removes; deny at its traces in a share of patients."""
-    seen = np.where(rows.trait[0] < 0.9, 1, rows.gold)
+    """Call all findings present; miss what an edit removes; deny at its traces in a share of patients."""
     is_removed = (picture.trace == "at") & (rows.gold == 1) & (picture.finding == 0) & (rows.trait[2] < 0.6)
     is_fooled = (picture.trace == "at") & (rows.patient_trait[1] < floor)
-    return np.where(is_removed | is_fooled, 0, seen)
+    return np.where(is_removed | is_fooled, 0, 1)
 
 
 def check_doses(seed: int, floor: float = 0.2) -> dict[str, float]:
