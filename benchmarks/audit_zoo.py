@@ -434,7 +434,11 @@ ZOO: dict[str, Known] = {
     "detects paint at the place": Known(partial(detect_paint, kinds=EDITS, traces=("at",), model=guess), USES),
     "detects paint, no tissue": Known(partial(detect_paint, kinds=PAINT, traces=("at",), model=guess), USES),
     "reads a sign, denies at paint": Known(
-        partial(detect_paint, kinds=EDITS, traces=("at",), model=read_sign), NO_USE
+        partial(detect_paint, kinds=PAINT, traces=("at",), model=read_sign), NO_USE, DEPENDS
+    ),
+    # Beyond the rule: it tells every kind of edit, so that nothing shows that it reads elsewhere.
+    "reads a sign, denies at every edit": Known(
+        partial(detect_paint, kinds=EDITS, traces=("at",), model=read_sign), NO_USE, frozenset()
     ),
     "memorised": Known(recall, NEITHER),
     "memorised 60%": Known(partial(recall, share=0.6), NEITHER),

@@ -147,9 +147,9 @@ def judge_place(
 ) -> list[PlaceVerdict]:
     """Judge the places of models and benchmarks that form one family of tests.
 
-    At least two kinds of edit have to agree. The p-value is that of the partial conjunction hypothesis "at most one
-    kind shows it" (Benjamini and Heller, Biometrics 64, 2008), by Holm's method over the family. Below 0.05 in one
-    direction only:
+    At least two kinds of edit have to show it, and no kind may lie on the other side of the margin. The p-value is that
+    of the partial conjunction hypothesis "at most one kind shows it" (Benjamini and Heller, Biometrics 64, 2008), by
+    Holm's method over the family. Below 0.05 in one direction only:
 
     - "depends": the net effect is above the margin, and the model uses the image. A model that does not, and guesses
       better than chance, loses more right answers than wrong ones to any trace of an edit;
@@ -179,26 +179,38 @@ def judge_place(
 
 
 def _judge(of: Mapping[str, PlaceEffect], p: Mapping[Name, float], uses_image: bool, margin: float) -> PlaceVerdict:
-    if not of or all(math.isnan(effect.net) for effect in of.values()):
+    known = [effect for effect in of.values() if not math.isnan(effect.net)]
+    if not known:
         return PlaceVerdict("undefined", math.nan)
-    shown: list[Name] = [name for name, p_value in p.items() if p_value < ALPHA]
+    shown: list[Name] = [name for name, p_value in p.items() if p_value < ALPHA and _agrees(known, name, margin)]
     if shown == ["depends"] and not uses_image:
         return PlaceVerdict("open", p["depends"])
     if len(shown) == 1:
         return PlaceVerdict(shown[0], p[shown[0]])
-    if not shown and sum(effect.high < -margin for effect in of.values()) >= N_KINDS:
+    if not shown and sum(effect.high < -margin for effect in known) >= N_KINDS and _agrees(known, "elsewhere", margin):
         return PlaceVerdict("elsewhere", p["elsewhere"])
-    contradicts = len({_direction(effect, margin) for effect in of.values()}) > 1
-    n_enough = math.nan if contradicts or len(of) < N_KINDS else max(effect.n_enough for effect in of.values())
+    is_hopeless = is_contradictory(of, margin) or len(known) < N_KINDS
+    n_enough = math.nan if is_hopeless else max(effect.n_enough for effect in known)
     return PlaceVerdict("open", float(np.nanmin([*p.values(), 1.0])), n_enough)
 
 
 def is_contradictory(of: Mapping[str, PlaceEffect], margin: float) -> bool:
-    """Whether kinds of edit show different things: more rows would not settle that."""
-    return len({_direction(effect, margin) for effect in of.values()} - {None}) > 1
+    """Whether one kind of edit shows what another one contradicts: more rows would not settle that."""
+    known = [effect for effect in of.values() if not math.isnan(effect.net)]
+    alone = {_direction(effect, margin) for effect in known} - {None}
+    return any(not _agrees(known, name, margin) for name in alone)
 
 
-def _direction(effect: PlaceEffect, margin: float) -> str | None:
+def _agrees(effects: Sequence[PlaceEffect], name: Name | None, margin: float) -> bool:
+    """Whether the net effects of all kinds lie where a verdict says."""
+    if name == "depends":
+        return all(effect.net > margin for effect in effects)
+    if name == "elsewhere":
+        return all(effect.net < -margin for effect in effects)
+    return all(abs(effect.net) < margin for effect in effects)
+
+
+def _direction(effect: PlaceEffect, margin: float) -> Name | None:
     """What the 95% interval of one kind shows alone."""
     if effect.low > margin:
         return "depends"

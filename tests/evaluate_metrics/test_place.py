@@ -40,7 +40,7 @@ def effect(lost, gained=0, is_present=PRESENT, groups=None, **options):
 DEPENDS, SAME, ELSEWHERE = effect(60), effect(0), effect(0, lost_elsewhere=60)
 CASES = {
     "two kinds agree": ((DEPENDS, DEPENDS), "depends"),
-    "two of three agree": ((DEPENDS, DEPENDS, SAME), "depends"),
+    "the third kind contradicts": ((DEPENDS, DEPENDS, SAME), "open"),
     "two of three agree, the third says little": ((DEPENDS, DEPENDS, effect(8)), "depends"),
     "one kind alone": ((DEPENDS,), "open"),
     "one kind of three": ((DEPENDS, effect(8), effect(8)), "open"),
