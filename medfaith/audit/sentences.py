@@ -167,6 +167,9 @@ def _effect(kind: str, effect: PlaceEffect) -> str:
 
 
 def _wording_sentences(of: Wordings) -> Iterator[str]:
+    if not of.spread:
+        yield f"Wordings: the score is {percent(of.scores[IMAGE])} in each of {len(of.scores)}."
+        return
     yield (
         f"Wordings: worst {percent(of.scores[of.worst])} ({_wording(of.worst)}), best {percent(of.scores[of.best])} "
         f"({_wording(of.best)}), spread {percent(of.spread)} points."
