@@ -170,10 +170,14 @@ def compare_conditions(
 def settling_n(difference: Difference, margin: float, threshold: float) -> float:
     """Compute how many rows would settle a test four times in five.
 
-    They find the distance of the difference from the threshold if that is more than the margin. If the present rows
+    Where no group differs, log(0.05) / log(1 - margin) groups of this size make equality sure. Elsewhere the rows find
+    the distance of the difference from the threshold if that is more than the margin. If the present rows
     could find a difference of the margin already, they find the distance of the difference from it. Else they find a
     difference of the margin.
     """
+    if difference.n and not difference.n_differ and margin > 0:
+        n_groups = math.ceil(math.log(ALPHA) / math.log(1 - margin))
+        return math.ceil(difference.n / difference.n_groups * n_groups)
     could_find = detectable(difference.low, difference.high)
     within = margin - abs(difference.difference)
     wanted = within if could_find < margin and within > 0 else margin
@@ -249,7 +253,7 @@ def judge_image_use(found: Sequence[ImageUse]) -> list[ImageVerdict]:
 
     Returns:
         One verdict for each, in the same order. "unanswered": too many answers with the image are unread or declined.
-        "undefined": `other` or all blind conditions were not asked, or fewer than two groups answer.
+        "undefined": `other` or all blind conditions were not asked. Fewer than two groups are "open".
     """
     can_judge = [_can_judge(use) for use in found]
     kinds = {
@@ -411,7 +415,11 @@ def _can_judge(use: ImageUse) -> bool:
 
 
 def _without_verdict(use: ImageUse) -> ImageVerdict:
-    return ImageVerdict("unanswered" if use.share_unanswered > MOST_UNANSWERED else "undefined", math.nan)
+    """No verdict; "open" where all was asked, of too few groups."""
+    if use.share_unanswered > MOST_UNANSWERED:
+        return ImageVerdict("unanswered", math.nan)
+    is_asked = use.other is not None and any(blind.n for blind in use.blind.values())
+    return ImageVerdict("open", math.nan, "other") if is_asked else ImageVerdict("undefined", math.nan)
 
 
 def _judge(use: ImageUse, p: Mapping[str, float]) -> ImageVerdict:

@@ -181,7 +181,7 @@ def judge_place(
 def _judge(of: Mapping[str, PlaceEffect], p: Mapping[Name, float], uses_image: bool, margin: float) -> PlaceVerdict:
     known = [effect for effect in of.values() if not math.isnan(effect.net)]
     if not known:
-        return PlaceVerdict("undefined", math.nan)
+        return PlaceVerdict("undefined" if not of else "open", math.nan)
     shown: list[Name] = [name for name, p_value in p.items() if p_value < ALPHA and _agrees(known, name, margin)]
     if shown == ["depends"] and not uses_image:
         return PlaceVerdict("open", p["depends"])

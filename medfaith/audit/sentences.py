@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from medfaith.evaluate_metrics.confidence.image_use import ImageUse, ImageVerdict
 from medfaith.evaluate_metrics.confidence.paired import Difference
 from medfaith.evaluate_metrics.confidence.place import N_KINDS, PlaceEffect, is_contradictory
-from medfaith.evaluate_metrics.confidence.reliance import Reliance, Share
+from medfaith.evaluate_metrics.confidence.reliance import FEWEST, Reliance, Share
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.report.tables import paired_interval, percent, points, points_interval, share_of
 from medfaith.tasks.controls import BLIND
@@ -100,10 +100,6 @@ def _by_rule_2(one: Judged, margin: float, wordings: Wordings | None) -> Iterato
 
 
 def _image_sentences(one: Judged, use: ImageUse, within: str) -> Iterator[str]:
-    assert use.other is not None
-    other = f"own image less another patient's {_interval(use.other.difference)}"
-    blind = f"less {use.best} {_interval(use.blind[use.best].comparison.difference)}" if use.best else ""
-    figures = f"({other}; {blind})"
     alone = is_by_other_alone(one)
     sentence = {
         "uses": f"The model uses the image: it is better with its own image than with another by more than {within}"
@@ -115,26 +111,42 @@ def _image_sentences(one: Judged, use: ImageUse, within: str) -> Iterator[str]:
         "reacts": "The model reacts to images but does not read them: another patient's image does as well, within "
         f"{within}, although without an image, or with another one, its answers change",
         "harmed": "The image harms the model: its own image makes it worse than another one, or than none",
-        "open": "Whether the model uses the image cannot be told" + _why_open(one.image, use),
+        "open": "Whether the model uses the image cannot be told",
     }.get(one.image.name)
-    if sentence:
-        yield f"{sentence} {figures}."
-    if alone and one.image.name not in ("unanswered", "undefined"):
+    if sentence is None:
+        return
+    yield f"{sentence}."
+    if one.image.name == "open":
+        yield _why_open(one.image, use)
+    yield f"Its own image against {'; against '.join(f'{name}: {_interval(of)}' for name, of in _compared(use).items())}."
+    if alone:
         yield (
             "It leaves so many blind rows unread or declined that the comparison with them cannot be settled; the "
             "comparison with other images alone decides."
         )
 
 
+def _compared(use: ImageUse) -> dict[str, Difference]:
+    """What the own image is compared with -> the difference."""
+    compared = {"another patient's": use.other.difference} if use.other is not None else {}
+    return compared | ({use.best: use.blind[use.best].comparison.difference} if use.best else {})
+
+
 def _why_open(verdict: ImageVerdict, use: ImageUse) -> str:
-    assert use.other is not None
-    test = "own image against another one" if verdict.failed == "other" else f"own image against {verdict.failed}"
-    if math.isnan(verdict.n_enough) and verdict.failed != "other":
-        return (
-            f": it follows its own image, and is no better than under {verdict.failed}; more rows would not change that"
-        )
-    n = use.other.difference.n if verdict.failed == "other" else use.blind[verdict.failed].comparison.difference.n
-    return f"{would_do(n, verdict.n_enough)} (test: {test})"
+    """The test that failed, its rows, and how many would do."""
+    tests = {name: of.comparison for name, of in use.blind.items()} | use.fragility
+    if use.other is not None:
+        tests["other"] = use.other
+    of, n_enough = tests[verdict.failed].difference, verdict.n_enough
+    against = "another patient's" if verdict.failed == "other" else verdict.failed
+    rows = f"on the {of.n:,} {'row' if of.n == 1 else 'rows'} that have both"
+    if of.n_groups < FEWEST:
+        more = f"they are of {of.n_groups} {'patient' if of.n_groups == 1 else 'patients'}, and {FEWEST} are the least"
+    elif math.isnan(n_enough):
+        more = "more rows would not change that"
+    else:
+        more = f"{n_enough:,.0f} would do" if n_enough > of.n else "a few more may do"
+    return f"The test that failed is its own image against {against}, {rows}; {more}."
 
 
 def _place_sentences(one: Judged, margin: float, within: str) -> Iterator[str]:
@@ -148,7 +160,7 @@ def _place_sentences(one: Judged, margin: float, within: str) -> Iterator[str]:
     if len(effects) < N_KINDS:
         reason = ": one kind of edit shows nothing alone"
     elif one.image.name not in ("uses", "recalls"):
-        reason = ": nothing shows that it uses the image at all"
+        reason = ": nothing shows that it uses the image"
     elif is_contradictory(effects, margin):
         reason = ": the kinds of edit contradict each other"
     sentence = {

@@ -90,8 +90,8 @@ def test_verdicts(case):
     assert (verdict.failed == "") == (name != "open")
 
 
-def test_one_group_is_undefined():
-    assert judged(answered(80), answered(50), SAME, groups=np.zeros(N)).name == "undefined"
+def test_one_group_shows_nothing():
+    assert judged(answered(80), answered(50), SAME, groups=np.zeros(N)).name == "open"
 
 
 @pytest.mark.parametrize(("n_patients", "name"), [(10, "no use"), (20, "open"), (50, "open"), (60, "no use")])

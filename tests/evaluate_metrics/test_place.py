@@ -85,10 +85,10 @@ def test_without_absent_rows_there_is_no_floor():
     assert (found.net, found.placebo_flips.n) == (pytest.approx(0.3), 0)
 
 
-def test_without_present_rows_nothing_is_defined():
+def test_without_present_rows_nothing_can_be_told():
     found = effect(0, is_present=np.zeros(N, bool))
     assert math.isnan(found.net)
-    assert judge_place([{"a": found, "b": found}], [True], MARGIN)[0].name == "undefined"
+    assert judge_place([{"a": found, "b": found}], [True], MARGIN)[0].name == "open"
 
 
 def test_nothing_depends_on_the_place_of_an_image_that_is_not_used():
