@@ -118,7 +118,8 @@ def _image_sentences(one: Judged, use: ImageUse, within: str) -> Iterator[str]:
     yield f"{sentence}."
     if one.image.name == "open":
         yield _why_open(one.image, use)
-    yield f"Its own image against {'; against '.join(f'{name}: {_interval(of)}' for name, of in _compared(use).items())}."
+    compared = "; against ".join(f"{name}: {_interval(of)}" for name, of in _compared(use).items())
+    yield f"Its own image against {compared}."
     if alone:
         yield (
             "It leaves so many blind rows unread or declined that the comparison with them cannot be settled; the "
