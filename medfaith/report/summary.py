@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from medfaith.compare.answers import Answers, all_answers
 from medfaith.logs.lines import Logged
 from medfaith.printing import table
 
-from .page.audits import ELSEWHERE, Audits
+from .page.audits import Audits
 from .page.cases import IMAGE
 from .page.forest import Forest, forests
 from .page.text import shown
@@ -84,14 +84,31 @@ def _unscored(answers: Sequence[Answers], others: Sequence[str]) -> list[str]:
 
 
 def _verdicts(audited: Audits, room: int) -> list[str]:
-    rows = [
-        [model, benchmark, of.score, of.blind, of.reliance, of.word + f", {of.place}" * (of.place == ELSEWHERE)]
-        for model, by_benchmark in audited.verdicts.items()
-        for benchmark, of in by_benchmark.items()
-    ]
-    titles = ["model", "benchmark", "image", "blind", "reliance [95%]", "verdict"]
-    legend = "Scores in % with the image and, the best, without one; reliance: their difference in points."
-    return ["Does the model use the image?", *_fitting(titles, rows, room - 3), legend, ""]
+    """A line for each model and benchmark; the interval is there if it fits, and audit.csv has it."""
+    found = [(model, name, of) for model, by in audited.verdicts.items() for name, of in by.items()]
+    has_other = any(of.has_other for _, _, of in found)
+    difference = f"own - {'other' if has_other else 'blind'} [95%]"
+    columns = {"model": [model for model, _, _ in found], "benchmark": [name for _, name, _ in found]}
+    columns["image"] = [of.percent("score") for *_, of in found]
+    if has_other:
+        columns["other"] = [of.percent("other") for *_, of in found]
+    columns["blind"] = [of.percent("blind") for *_, of in found]
+    columns[difference] = [of.own_less_other if has_other else of.own_less_blind for *_, of in found]
+    columns["uses it?"] = [of.image.short for *_, of in found]
+    columns["the place?"] = [of.place.short for *_, of in found]
+    title = "Does the model use the image?"
+    if len(audited.verdicts) == 1:
+        title += f" {_tail(columns.pop('model')[0], WIDTH - len(title) - 1)}"
+    if _width(columns) > WIDTH:
+        del columns[difference]
+    legend = (
+        "Scores in %: own image, " + "another patient's with another right answer, " * has_other + "best without one."
+    )
+    return [title, *_fitting(list(columns), list(zip(*columns.values(), strict=True)), room - 3), legend, ""]
+
+
+def _width(columns: Mapping[str, Sequence[str]]) -> int:
+    return sum(max(map(len, [title, *cells])) + 2 for title, cells in columns.items()) - 2
 
 
 def _scores(plots: Sequence[Forest], room: int) -> list[str]:

@@ -206,14 +206,14 @@ def test_what_is_saved_and_printed(asked, capsys):
         "[8/20] medfaith_heal_vindr_open, noise: 15 answers; 15 left"
     ]
     assert {path.name: path.read_bytes() for path in out.glob("*.*") if path.name != "report.html"} == before
-    assert '<td class="is-open"><strong>cannot be told' in page or "makes no use of it" in page
+    assert re.search(r'<td [^>]*class="is-(open|no)" data-title="question_prior, HEAL-MedVQA">', page)
     (row,) = csv_rows(out / "audit.csv")
     assert (row["benchmark"], float(row["reliance"]), float(row["mirage"])) == ("HEAL-MedVQA", 0, 1)
     assert set(before) == {
         "audit.json", "audit.md", "audit.csv", "audit_heal_medvqa.csv", "blind_clean.csv", "rows.csv",
     }  # fmt: skip
     assert "Mirage: " in printed
-    verdict, ending = printed.split("\nDoes the model use the image?\n")
+    verdict, ending = printed.split("\nDoes the model use the image? question_prior\n")
     assert "HEAL-MedVQA:\nMirage: " in verdict
     assert len(ending.splitlines()) < 40
     assert f"{out}/blind_clean.csv: " in ending
@@ -227,9 +227,9 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_pa
     write_heal(tmp_path, "closed", [(doc, "Yes") for doc in docs], model="other")
     assert main(["report", str(out), str(tmp_path), "--results-yaml", str(tmp_path / "hub"), "--org", "group"]) == 0
     verdicts, scores = capsys.readouterr().out.split("\nScores in %, more is better: other\n")
-    (row,) = [line.split() for line in verdicts.splitlines() if line.startswith("question_prior")]
-    assert row[:2] == ["question_prior", "HEAL-MedVQA"]
-    assert "makes no use of it" in verdicts or "cannot be told" in verdicts
+    assert "Does the model use the image? question_prior\n" in verdicts
+    (row,) = [re.split("  +", line) for line in verdicts.splitlines() if line.startswith("HEAL-MedVQA")]
+    assert row[-2] in ("no", "cannot be told")
     assert re.search(r"^HEAL-MedVQA VinDr closed: accuracy +100\.00 \[\d\d\.\d\d, 100\.00\] +4$", scores, re.MULTILINE)
     assert "not in the Hub's files: 20 of reference models, which have no repository" in scores.replace("\n  ", " ")
     assert [path.name for path in (tmp_path / "hub").iterdir()] == ["other"]

@@ -12,7 +12,7 @@ from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entri
 from huggingface_hub.utils import validate_repo_id
 
 from medfaith.cli import main
-from medfaith.report.page.audits import Audits, Verdict
+from medfaith.report.page.audits import IMAGE_WORDS, PLACE_WORDS, Audits, Verdict
 from medfaith.report.results import Results
 from medfaith.report.summary import LINES, WIDTH, Tail, summary
 from medfaith.report.tables import TITLES
@@ -111,7 +111,8 @@ def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
 
 
 def test_the_verdicts_of_many_models_fit():
-    one = Verdict("cannot be told", "open", "100.00", "50.00", "+50.00 [-10.00, 100.00]")
+    numbers = {"score": 1.0, "other": 0.5, "own_less_other": 0.5, "blind": 0.5}
+    one = Verdict(IMAGE_WORDS["open"], PLACE_WORDS["elsewhere"], numbers)
     audited = Audits({f"model-{n}": dict.fromkeys(TITLES.values(), one) for n in range(20)}, {})
     lines = summary(
         Results([], [], [], [], [], []), ["WARNING: " + "word " * 60], Tail(["a"], ["b"]), audited
@@ -120,6 +121,22 @@ def test_the_verdicts_of_many_models_fit():
     assert 20 < n_shown < len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
     assert any(line.startswith(f"… and {80 - n_shown} more: ") for line in lines)
+
+
+@pytest.mark.parametrize("has_other", [True, False])
+def test_the_verdicts_of_one_model_have_their_interval(has_other):
+    difference = {"own_less_other": 0.5, "own_low": 0.4, "own_high": 0.6} if has_other else {}
+    numbers = {"score": 0.9, "other": 0.4, "blind": 0.3, "reliance": 0.6, "low": 0.5, "high": 0.7} | difference
+    one = Verdict(IMAGE_WORDS["unanswered"], PLACE_WORDS["elsewhere"], numbers)
+    audited = Audits({"org/" + "long-" * 30: dict.fromkeys(TITLES.values(), one)}, {})
+    lines = summary(Results([], [], [], [], [], []), [], Tail(), audited).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert lines[0].startswith("Does the model use the image? …")
+    first = dict(zip(re.split("  +", lines[1]), re.split("  +", lines[3]), strict=True))
+    shown = {"other": "40.00", "own - other [95%]": "+50.00 [40.00, 60.00]"} if has_other else {}
+    shown |= {} if has_other else {"own - blind [95%]": "+60.00 [50.00, 70.00]"}
+    wanted = {"image": "90.00", "blind": "30.00", "uses it?": "no verdict", "the place?": "another place"}
+    assert first == {"benchmark": "CXR-ContraBench"} | wanted | shown
 
 
 def test_the_files_for_the_hub(mixed, tmp_path, capsys):

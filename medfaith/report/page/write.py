@@ -6,7 +6,6 @@ import base64
 import hashlib
 import importlib.metadata
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -19,10 +18,11 @@ from medfaith.loaders.whole import whole_file
 from ..contrabench_runs import ORIGINAL
 from ..pictures import PIXELS, for_page
 from ..tables import Table, text
-from .audits import Change, audits
-from .cases import IMAGE, Cases, cases
-from .forest import Forest, Line, by_kind, by_view, forests
+from .audits import audits, group_by_model
+from .cases import Cases, cases
+from .forest import by_kind, by_view, forests
 from .pictures import Pixels, packed, pictures, sentence_cases
+from .plots import plot_changes, plot_doses, plot_kind, plot_scores
 from .text import shown, without_paths
 
 if TYPE_CHECKING:
@@ -75,10 +75,12 @@ def page(report: Report, paths: Sequence[Path], command: str, pixels: Pixels | N
         warnings=[note for note in map(without_paths, report.notes) if note.startswith("WARNING")],
         notes=[note for note in map(without_paths, [*report.notes, *without]) if not note.startswith("WARNING")],
         audits=audited,
-        changes=[_plot(name, lines, -1) for name, lines in audited.changes.items()],
-        forests=[_plot(f"{plot.task}: {plot.metric}", plot.lines, 0) for plot in forests(answers)],
+        changes=[plot_changes(name, lines) for name, lines in audited.changes.items()],
+        plot_doses=plot_doses,
+        group_by_model=group_by_model,
+        forests=[plot_scores(f"{plot.task}: {plot.metric}", plot.lines) for plot in forests(answers)],
         parts=[
-            (name, title, text, {of: [_by_kind(plot) for plot in plots] for of, plots in found.items()})
+            (name, title, text, {of: [plot_kind(plot) for plot in plots] for of, plots in found.items()})
             for (name, title, text), found in zip(_PARTS, (by_kind(answers), by_view(answers)), strict=True)
             if found
         ],
@@ -129,31 +131,6 @@ def _of_results(path: Path, task: str) -> dict[str, str]:
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return {}
     return {name: str(value) if value else "" for name, value in told.items()}
-
-
-def _plot(title: str, lines: Sequence[Line | Change], start: float) -> dict[str, Any]:
-    """A plot for the template: positions in per cent of the width of an axis that goes from `start` to 1."""
-
-    def at(value: float | None) -> float | None:
-        return None if value is None or math.isnan(value) else 100 * (value - start) / (1 - start)
-
-    return {
-        "title": title,
-        "middle": at(0.0 if start < 0 else 0.5),
-        "lines": [
-            {
-                "model": line.model, "shown": line.shown, "image": line.shown == IMAGE, "text": line.text,
-                "at": at(line.mean if isinstance(line, Line) else line.difference), "low": at(line.low),
-                "high": at(line.high),
-            }
-            for line in lines
-        ],
-    }  # fmt: skip
-
-
-def _by_kind(plot: Forest) -> dict[str, Any]:
-    """As `_plot`, named after the finding or the view, with the largest number of rows of a model."""
-    return _plot(f"{plot.task} (n = {max(line.n for line in plot.lines):,})", plot.lines, 0)
 
 
 _PARTS = (  # of a page, which show the scores of some rows each: anchor, title, text
