@@ -347,8 +347,8 @@ def _file_name(benchmark: str) -> str:
 
 def _change(row: Mapping[str, Any]) -> Change:
     unread, declined = (row.get(name, math.nan) for name in ("parse_failure_rate", "declined_rate"))
-    numbers = [row[name] for name in ("score", "difference", "low", "high", "n", "n_differ")]
-    return Change(row["model"], row["control"], *numbers, unread, declined)
+    numbers = {name: row[name] for name in ("score", "difference", "low", "high", "n", "n_differ")}
+    return Change(row["model"], row["control"], **numbers, unread=unread, declined=declined)
 
 
 def _edit(row: Mapping[str, Any]) -> Edit:
@@ -384,9 +384,13 @@ def _wording_range(model: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Wo
     scores = {row["wording"].replace("_", " "): row["score"] for row in rows if not math.isnan(row["score"])}
     if scores:
         worst, best = min(scores, key=lambda name: scores[name]), max(scores, key=lambda name: scores[name])
-        named = [f"{percent(scores[name])} ({'own words' if name == 'image' else name})" for name in (worst, best)]
+        least, most = (f"{percent(scores[name])} ({_named(name)})" for name in (worst, best))
         spread = percent(scores[best] - scores[worst])
-        yield WordingRange(model, percent(scores.get("image", math.nan)), *named, spread)
+        yield WordingRange(model, percent(scores.get("image", math.nan)), least, most, spread)
+
+
+def _named(wording: str) -> str:
+    return "own words" if wording == "image" else wording
 
 
 def _count(n: float) -> str:
