@@ -1,0 +1,95 @@
+"""The verdicts of `medfaith audit` on models of known truth behind a server on this machine (HEAL-MedVQA, phantom).
+
+    python -m benchmarks.audit_zoo_served [--data DIR --vindr DIR] [--models NAME ...] [--rules 1 2] [--logs DIR]
+
+Each model (`tests.audit.zoo`) answers text and images of chat completions. Without --data the phantom is written with
+--images test images, of which three of five have findings. The audit of rule 1 and that of rule 2 ask the same rows. A
+verdict that is not right for a model is marked with an exclamation mark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import io
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from medfaith.builders import heal_medvqa
+from medfaith.cli import main as medfaith
+from medfaith.loaders.phantom import vindr_cxr, vindr_cxr_anatomy
+from tests.audit.zoo import Member, read_known, serving, zoo
+
+HEADINGS = ("rule", "model", "image", "place", "own-other", "own-blind", "declined", "blind", "clean", "of")
+
+
+def write_phantom(folder: Path, n_images: int) -> tuple[Path, Path]:
+    """Write a synthetic VinDr-CXR and HEAL-MedVQA built from it; returns the build and the images."""
+    roots = {"vindr_cxr": folder / "vindr_cxr", "vindr_cxr_anatomy": folder / "vindr_cxr_anatomy"}
+    for module, root in zip((vindr_cxr, vindr_cxr_anatomy), roots.values(), strict=True):
+        module.write(root, seed=0, n_train=10, n_test=n_images)
+    heal_medvqa.build(roots, folder / "data", configs=["vindr"])
+    return folder / "data", roots["vindr_cxr"]
+
+
+def audit(url: str, data: Path, vindr: Path, out: Path, more: Sequence[str]) -> str:
+    """Run the command; returns what it prints."""
+    command = ["audit", "--data", str(data), "--root", f"vindr_cxr={vindr}", "--benchmarks", "heal-medvqa"]
+    model = ["--model", "medfaith-server", "--model_args", f"base_url={url},model=m", "--apply_chat_template"]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        status = medfaith([*command, *model, "--out", str(out), *more])
+    if status:
+        sys.exit(f"{out}: medfaith audit ended with status {status}")
+    return printed.getvalue()
+
+
+def describe(out: Path, name: str, member: Member, n_rows: str) -> list[str]:
+    """One line of the table."""
+    with (out / "audit.csv").open(encoding="utf-8") as lines:
+        (row,) = csv.DictReader(lines)
+    with (out / "blind_clean.csv").open(encoding="utf-8") as lines:
+        n_clean = len([*csv.DictReader(lines)])
+    image, place = row["uses_image"], row["depends_on_place"]
+    return [
+        row["rule"], name, image + "!" * (image not in member.image), place + "!" * (place not in member.place),
+        *(_hundred(row.get(column)) for column in ("own_less_other", "reliance", "declined_rate",
+                                                   "declined_rate_blind")),
+        str(n_clean), n_rows,
+    ]  # fmt: skip
+
+
+def _hundred(value: str | None) -> str:
+    return f"{100 * float(value):.1f}" if value else "-"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="a build of HEAL-MedVQA on phantom images")
+    parser.add_argument("--vindr", type=Path, help="the synthetic VinDr-CXR that it was built from")
+    parser.add_argument("--images", type=int, default=160, help="test images of the phantom that is written")
+    parser.add_argument("--models", nargs="+", help="which models (default: all)")
+    parser.add_argument("--rules", nargs="+", default=["1", "2"], help="which rules")
+    parser.add_argument("--logs", type=Path, help="folder for the audits and what they print (default: none is kept)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.logs or Path(temporary)
+        data, vindr = (given.data, given.vindr) if given.data else write_phantom(Path(temporary), given.images)
+        members = zoo(read_known(data, {"vindr_cxr": vindr}))
+        print("".join(f"{heading:18}" for heading in HEADINGS))
+        for name in given.models or members:
+            more = ["--wordings", "2"] if name == "own-wording" else []
+            for rule in given.rules:
+                out = folder / f"{name}-rule-{rule}"
+                with serving(members[name].answer) as url:
+                    printed = audit(url, data, vindr, out, [*more, "--rule", rule])
+                out.with_suffix(".txt").write_text(printed, encoding="utf-8")
+                n_rows = printed.partition(" rows, of ")[2].partition(" ")[0]
+                print("".join(f"{cell:18}" for cell in describe(out, name, members[name], n_rows)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
