@@ -287,9 +287,11 @@ def _exceeding_p(effect: _Gap, floor: _Gap | None, margin: float, seed: int, sig
     parts = [(sign * effect.values - margin, effect.labels)]
     if floor is not None:
         parts.append((-sign * floor.values, floor.labels))
+    if not len(effect.values):
+        return math.nan
     excess = np.concatenate([values / len(values) for values, _ in parts if len(values)])
     sums, _ = by_group(excess, np.concatenate([labels for values, labels in parts if len(values)]))
-    if len(sums) < 2 or not len(parts[0][0]):
+    if len(sums) < 2:
         return math.nan
     if len(sums) < FEWEST:
         return 1.0

@@ -91,6 +91,14 @@ def test_without_present_rows_nothing_can_be_told():
     assert judge_place([{"a": found, "b": found}], [True], MARGIN)[0].name == "open"
 
 
+def test_without_answers_nothing_can_be_told():
+    """As of a model whose format cannot be read."""
+    missing = np.full(N, NAN)
+    found = measure_place_effect({100: Edited(missing, missing, missing)}, PRESENT, margin=MARGIN)
+    assert (found.effect.n, math.isnan(found.p_above), math.isnan(found.p_equal)) == (0, True, True)
+    assert judge_place([{"a": found, "b": found}], [False], MARGIN)[0].name == "open"
+
+
 def test_nothing_depends_on_the_place_of_an_image_that_is_not_used():
     """A guess that is right in 70% of rows, and no wherever there is paint at the place."""
     says_yes = np.arange(N) % 10 < np.where(PRESENT, 7, 3)
