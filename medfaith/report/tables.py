@@ -84,8 +84,8 @@ def points_interval(value: Any, low: Any, high: Any) -> str:
 
 
 def paired_interval(value: Any, low: Any, high: Any, n_differ: Any) -> str:
-    """As `points_interval`; without a single row that differs there is nothing to resample."""
-    return "+0.00 (none differs)" if n_differ == 0 else points_interval(value, low, high)
+    """As `points_interval`; where no row differs there is nothing to resample, and without rows no difference."""
+    return "+0.00 (none differs)" if value == 0 and n_differ == 0 else points_interval(value, low, high)
 
 
 def change_interval(before: Any, low: Any, high: Any, after: Any) -> str:

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from medfaith.report.tables import MODEL, Column, Table, count, percent
+from medfaith.report.tables import MODEL, Column, Table, count, paired_interval, percent
 
 SCORE = Column("Acc. %", ("accuracy",), percent)
 
@@ -65,3 +65,16 @@ def test_latex_takes_no_text_for_a_command(name, cell):
 def test_a_spreadsheet_runs_no_text_of_a_csv(value, cell):
     saved = Table("t", "T", [MODEL, Column("n", ("n",), count)], [[value, -1]]).csv()
     assert [*csv.reader(io.StringIO(saved, newline=""))] == [["model", "n"], [cell, "-1"]]
+
+
+@pytest.mark.parametrize(
+    ("difference", "cell"),
+    [
+        ((0.1, 0.05, 0.2, 3), "+10.00 [5.00, 20.00]"),
+        ((0.0, 0.0, 0.0, 0), "+0.00 (none differs)"),
+        ((float("nan"), float("nan"), float("nan"), 0), "–"),  # no row has both scores, so none differs
+        ((None, None, None, None), "–"),
+    ],
+)
+def test_a_difference_needs_rows(difference, cell):
+    assert paired_interval(*difference) == cell
