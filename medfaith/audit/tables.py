@@ -183,7 +183,7 @@ def _row(one: Judged) -> list[Any]:
         best = rule_1.best if rule_1 else ""
         of_blind = _of_difference(rule_1.found) if rule_1 else [None] * 7
         score = of_blind[1]
-    n_place = place.found.n if place else sum(effect.effect.n for effect in [*found.edits.values()][:1]) or None
+    n_place = max((effect.effect.n for effect in found.edits.values()), default=place.found.n if place else None)
     grounding_floor = found.edits["occluded"].placebo_flips.value if "occluded" in found.edits else None
     blind_names = [name for name in BLIND if name in found.shown]
     return [
