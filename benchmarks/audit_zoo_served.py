@@ -87,7 +87,7 @@ def main() -> None:
                 with serving(members[name].answer) as url:
                     printed = audit(url, data, vindr, out, [*more, "--rule", rule])
                 out.with_suffix(".txt").write_text(printed, encoding="utf-8")
-                n_rows = printed.partition(" rows, of ")[2].partition(" ")[0]
+                n_rows = printed.partition("blind_clean.csv: ")[2].partition(" of ")[2].partition(" ")[0]
                 print("".join(f"{cell:18}" for cell in describe(out, name, members[name], n_rows)), flush=True)
 
 

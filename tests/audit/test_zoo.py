@@ -63,16 +63,18 @@ def verdicts_of(out: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("name", "options", "verdict"),
     [
-        ("decliner", BLIND_AND_OTHER),
-        ("good-decliner", BLIND_AND_OTHER),
-        ("shifter", BLIND_AND_OTHER),
-        ("memoriser", CROPPED),
+        ("decliner", BLIND_AND_OTHER, "open"),
+        ("good-decliner", BLIND_AND_OTHER, "uses"),
+        ("shifter", BLIND_AND_OTHER, "open"),
+        ("memoriser", CROPPED, "recalls"),
     ],
 )
-def test_the_verdict_on_the_image_is_right(name, options, scene, audited):
-    assert verdicts_of(audited(name, *options))[0] in scene.members[name].image
+def test_the_verdict_on_the_image_is_right(name, options, verdict, scene, audited):
+    """With 31 patients, that a model makes no use of the image cannot be told: 59 show it."""
+    assert verdicts_of(audited(name, *options))[0] == verdict
+    assert verdict in scene.members[name].image
 
 
 def test_a_model_that_looks_uses_the_image_and_the_place(audited):

@@ -103,7 +103,7 @@ def zoo(known: Known) -> dict[str, Member]:
         "says-yes": (says_yes, cannot, nowhere),
         "draws": (draws, cannot, nowhere),
         "decliner": (partial(declines, says_no), cannot, nowhere),
-        "good-decliner": (declines_unseen, ("uses",), somewhere),
+        "good-decliner": (declines_unseen, ("uses", "open"), somewhere),
         "shifter": (shifts, reacts, nowhere),
         "sees-paint": (partial(sees_paint, known), reacts, nowhere),
         "sees-paint-there": (partial(sees_paint_there, known), reacts, nowhere),
