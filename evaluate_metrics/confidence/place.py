@@ -153,7 +153,8 @@ def judge_place(
 
     - "depends": the net effect is above the margin, and the model uses the image. A model that does not, and guesses
       better than chance, loses more right answers than wrong ones to any trace of an edit;
-    - "elsewhere": it is below minus the margin, or two 95% intervals lie wholly there;
+    - "elsewhere": it is below minus the margin, or two 95% intervals lie wholly there, and the model uses the image. A
+      model that does not, and names one finding wherever there is no trace, loses few right answers to it;
     - "no dependence": it is within the margin;
     - "open": everything else. That includes kinds that contradict each other.
 
@@ -183,12 +184,12 @@ def _judge(of: Mapping[str, PlaceEffect], p: Mapping[Name, float], uses_image: b
     if not known:
         return PlaceVerdict("undefined" if not of else "open", math.nan)
     shown: list[Name] = [name for name, p_value in p.items() if p_value < ALPHA and _agrees(known, name, margin)]
-    if shown == ["depends"] and not uses_image:
-        return PlaceVerdict("open", p["depends"])
+    is_below = sum(effect.high < -margin for effect in known) >= N_KINDS and _agrees(known, "elsewhere", margin)
+    if not shown and is_below:
+        shown = ["elsewhere"]
     if len(shown) == 1:
-        return PlaceVerdict(shown[0], p[shown[0]])
-    if not shown and sum(effect.high < -margin for effect in known) >= N_KINDS and _agrees(known, "elsewhere", margin):
-        return PlaceVerdict("elsewhere", p["elsewhere"])
+        is_allowed = uses_image or shown == ["no dependence"]
+        return PlaceVerdict(shown[0] if is_allowed else "open", p[shown[0]])
     is_hopeless = is_contradictory(of, margin) or len(known) < N_KINDS
     n_enough = math.nan if is_hopeless else max(effect.n_enough for effect in known)
     return PlaceVerdict("open", float(np.nanmin([*p.values(), 1.0])), n_enough)

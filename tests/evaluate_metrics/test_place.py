@@ -109,6 +109,15 @@ def test_nothing_depends_on_the_place_of_an_image_that_is_not_used():
     assert [verdict.name for verdict in judge_place(both, [True, False], MARGIN)] == ["depends", "open"]
 
 
+def test_nothing_depends_on_another_place_of_an_image_that_is_not_used():
+    """It names one finding, right in 30% of rows, and none wherever there is paint at the place."""
+    own, at = np.arange(N) % 10 < 3 * PRESENT, ~PRESENT * 1.0
+    found = measure_place_effect({100: Edited(at, own * 1.0, np.ones(N))}, PRESENT, margin=MARGIN)
+    assert found.net == pytest.approx(-0.7)
+    both = [{"a": found, "b": found}] * 2
+    assert [verdict.name for verdict in judge_place(both, [True, False], MARGIN)] == ["elsewhere", "open"]
+
+
 @pytest.mark.parametrize("slope", [0.2, 0.8])
 def test_the_slope_is_the_effect_of_the_whole_place(slope):
     doses = {dose: edited(round(slope * dose), round(0.1 * dose)) for dose in (25, 50, 75, 100)}
