@@ -180,9 +180,7 @@ def _ask_and_tell(
     saved += [f"{out}/audit.md: what that means, in words; the score under each control (also as CSV)"]
     if {*conditions} & {*BLIND}:
         n_clean, n = write_blind_clean(out, found, others)
-        saved.append(
-            f"{out}/blind_clean.csv: {n_clean:,} of {n:,} rows that it answers without evidence; never rightly"
-        )
+        saved.append(f"{out}/blind_clean.csv: {n_clean:,} rows; the other {n - n_clean:,} are right without evidence")
     else:
         _print_lines(["", f"No blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv"])
     following = [f"medfaith report {shlex.quote(str(out))} --out report  # the papers' tables as Markdown and CSV"]

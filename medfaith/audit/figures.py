@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -73,7 +73,8 @@ class Audited(NamedTuple):
         place: Rule 1 for the place; None without its controls.
         by_subject: Finding, anatomy or instrument -> the tests of rule 2 on its rows.
         without: The blind control of `mirage`; "" without any.
-        mirage: Of the right answers, those that stay right under `without`; unanswered rows count as not right.
+        mirage: Of the right answers that are answered under `without`, too, those that stay right there; under rule 1,
+            unanswered rows count as not right.
         unrelated: Of the answers, those that stay although another image has another right answer.
         grounding: Of the right answers, those that are lost under `occluded` and kept under `occluded_elsewhere`.
     """
@@ -212,7 +213,7 @@ def _audited(
         *_rule_1(shown, how),
         _by_subject(shown, subjects, how) if rule != 1 else {},
         without,
-        _mirage(image, shown.get(without), groups),
+        _mirage(image, shown.get(without), groups, rule),
         _unrelated(image, shown.get(OTHER), groups),
         _grounding(image, shown.get(AT), shown.get(AWAY), groups),
     )  # fmt: skip
@@ -252,7 +253,8 @@ def _edits(shown: Mapping[str, Shown], is_present: np.ndarray, how: Mapping) -> 
         kind, dose = split_dose(control) if control != IMAGE and not is_wording(control) else ("", WHOLE)
         if kind in EDITS and (away := elsewhere_of(control)) in shown:
             at, elsewhere = shown[control], shown[away]
-            edited = Edited(_stated(at, is_present), _stated(elsewhere, is_present), _changes(elsewhere, at))
+            flips = _changes(elsewhere, at, is_declined_kept=True)
+            edited = Edited(_stated(at, is_present), _stated(elsewhere, is_present), flips)
             doses.setdefault(kind, {})[dose] = edited
     return {
         kind: measure_place_effect(doses[kind], is_present, **how)
@@ -291,16 +293,26 @@ def _shown(condition: str, answers: Mapping[Task, Mapping[str, Answers]], place:
     return Shown(values, right, said, outcomes)
 
 
-def _changes(before: Shown, after: Shown) -> np.ndarray:
-    """1 where two answers to a row differ, 0 where they are the same, NaN where either is missing; shape (n,)."""
-    pairs = zip(before.said, after.said, strict=True)
+def _changes(before: Shown, after: Shown, *, is_declined_kept: bool = False) -> np.ndarray:
+    """1 where two answers to a row differ, 0 where they are the same, NaN where either is missing; shape (n,).
+
+    is_declined_kept: Whether to decline is an answer like any other.
+    """
+
+    def of(shown: Shown) -> Iterator[Hashable]:
+        for answer, outcome in zip(shown.said, shown.outcomes, strict=True):
+            yield DECLINED if is_declined_kept and outcome == DECLINED else answer
+
+    pairs = zip(of(before), of(after), strict=True)
     return np.array([np.nan if one is None or other is None else float(one != other) for one, other in pairs])
 
 
-def _mirage(image: Shown, without: Shown | None, groups: np.ndarray) -> Share:
+def _mirage(image: Shown, without: Shown | None, groups: np.ndarray, rule: Rule) -> Share:
     if without is None:
         return share([])
     asked = (image.right == 1) & ~np.isnan(without.right)
+    if rule != 1:  # declining without an image is no use of it
+        asked &= ~without.is_unanswered
     return share((without.right == 1)[asked], groups[asked])
 
 

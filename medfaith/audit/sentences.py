@@ -32,9 +32,9 @@ def in_words(one: Judged, margin: float, wordings: Wordings | None = None) -> li
     """
     found = one.found
     lines = [
-        *_unanswered(one),
+        *_unanswered(one, margin),
         _UNANSWERED if one.image.name == "unanswered" else "",
-        _share("Mirage", f"right answers that stay right under {found.without}", found.mirage),
+        _share("Mirage", f"right answers that stay right under {found.without}, if it answers there", found.mirage),
         _share("Unrelated image", "answers that stay although another image has another right answer", found.unrelated),
         _share(
             "Causal grounding",
@@ -50,14 +50,14 @@ def in_words(one: Judged, margin: float, wordings: Wordings | None = None) -> li
     return [*filter(None, lines), *verdicts]
 
 
-def _unanswered(one: Judged) -> Iterator[str]:
+def _unanswered(one: Judged, margin: float) -> Iterator[str]:
     found = one.found
     counted = "they count as wrong" if found.rule == 1 else "they are in no score"
     for title, outcome in (("Unread", UNREAD), ("Declined", DECLINED)):
         if n := found.n_of(outcome):
             yield f"{title}: {share_of(n, len(found.rows))} answers with the image; {counted}."
         blind = {name: found.share_of(outcome, name) for name in BLIND if name in found.shown}
-        if any(share > found.share_of(outcome) for share in blind.values()):
+        if blind and min(blind.values()) - found.share_of(outcome) > margin:
             told = ", ".join(f"{name} {percent(share)}%" for name, share in blind.items())
             verb = "It declines without an image" if outcome == DECLINED else "It cannot be read without an image"
             virtue = ", as a model should" if outcome == DECLINED else ""
@@ -110,7 +110,7 @@ def _image_sentences(one: Judged, use: ImageUse, within: str) -> Iterator[str]:
         + ("" if alone else f", and so does {use.best}"),
         "reacts": "The model reacts to images but does not read them: another patient's image does as well, within "
         f"{within}, although without an image, or with another one, its answers change",
-        "harmed": "The image harms the model: its own image makes it worse than another one, or than none",
+        "harmed": f"The image harms the model, by more than {within}",
         "open": "Whether the model uses the image cannot be told",
     }.get(one.image.name)
     if sentence is None:
@@ -123,7 +123,7 @@ def _image_sentences(one: Judged, use: ImageUse, within: str) -> Iterator[str]:
     if alone:
         yield (
             "It leaves so many blind rows unread or declined that the comparison with them cannot be settled; the "
-            "comparison with other images alone decides."
+            "comparison with other images alone counts."
         )
 
 
@@ -167,7 +167,7 @@ def _place_sentences(one: Judged, margin: float, within: str) -> Iterator[str]:
     sentence = {
         "depends": f"Its answers depend on the place that is asked about, by more than {within}",
         "no dependence": f"Its answers do not depend on the place that is asked about, within {within}",
-        "elsewhere": "Its answers depend on another place: they are better without the one that is asked about",
+        "elsewhere": "Its answers are better without the place that is asked about than without another one",
         "open": f"Whether its answers depend on the place that is asked about cannot be told{reason}",
     }[one.place.name]
     yield f"{sentence} (net of the artefact floor: {'; '.join(_effect(*of) for of in effects.items())})."

@@ -123,10 +123,10 @@ def edits(one: Judged) -> Table | None:
         Column("Net effect by dose", ("by_dose",)),
     ]  # fmt: skip
     notes = [
-        "Effect: the score after the edit elsewhere less that after the edit at the place, where what is asked about "
-        "is present. Floor: how much more often the edit at the place makes the model say that it is absent, where it "
-        "is. Net: effect less floor. Flips: answers that differ between the two places. Slope: net effect per 100% of "
-        "the place. A declined answer says of nothing that it is present; unread answers are left out.",
+        "Effect: the score after the edit elsewhere less that after the edit at the place, in rows where what is asked "
+        "about is present. Floor: how much more often the edit at the place makes the model say that it is absent, in "
+        "rows where it is absent. Net: effect less floor. Flips: answers that differ between the two places. Slope: "
+        "net effect per 100% of the place. A declined answer says of nothing that it is present; unread answers are left out.",
     ]
     return Table(_name(one, "_edits"), f"{one.title}: the place", columns, rows, notes) if rows else None
 
@@ -150,8 +150,8 @@ def subjects(one: Judged) -> Table | None:
         Column(None, ("p_adjusted",)),
     ]  # fmt: skip
     notes = [
-        "Findings, anatomies and instruments with 20 rows and 5 patients or more. Of all of them that are said to be "
-        "used, or not used, at most 5% are wrong on average (Benjamini and Yekutieli).",
+        "Findings, anatomies and instruments of which 20 rows and 5 patients or more are asked; Rows are those that "
+        "are answered with both images. Of all of them that are said to be used, or not used, at most 5% are wrong on average (Benjamini and Yekutieli).",
     ]
     return Table(_name(one, "_findings"), f"{one.title}: by finding", columns, rows, notes) if rows else None
 
@@ -186,8 +186,11 @@ def _row(one: Judged) -> list[Any]:
     n_place = max((effect.effect.n for effect in found.edits.values()), default=place.found.n if place else None)
     grounding_floor = found.edits["occluded"].placebo_flips.value if "occluded" in found.edits else None
     blind_names = [name for name in BLIND if name in found.shown]
+    n = int(np.sum(~np.isnan(found.scores(IMAGE))))
+    if found.rule != 1 and use.other is not None and not found.is_attention:
+        n, score = of_other[:2]  # so that the columns of the image and of the other one differ by what is printed
     return [
-        found.model, one.title, found.rule, int(np.sum(~np.isnan(found.scores(IMAGE)))), score, *of_other[2:],
+        found.model, one.title, found.rule, n, score, *of_other[2:],
         *of_blind[2:], found.share_of(DECLINED), _mean([found.share_of(DECLINED, name) for name in blind_names]),
         found.mirage.value, found.unrelated.value, found.grounding.value, grounding_floor,
         one.image.name, of_blind[0] if found.rule == 1 else _n_tested(use), one.image.n_enough,
@@ -260,7 +263,8 @@ def _notes(margin: float, rule: int) -> list[str]:
     within = f"{100 * margin:g} points"
     drawn = f"Intervals draw whole patients, 2,000 resamples, seed {SEED}."
     shares = (
-        "Mirage: of the right answers, those that stay right without an image. Unrelated: of the answers, those that "
+        "Mirage: of the right answers, those that stay right without an image (rule 2: of those that are answered so). "
+        "Unrelated: of the answers, those that "
         "stay although another image has another right answer. Causal: of the right answers, those that are lost with "
         "the place that is asked about and kept without another place"
     )
