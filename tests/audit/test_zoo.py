@@ -90,7 +90,7 @@ def test_all_verdicts_are_right(name, scene, audited):
     image, place = verdicts_of(out)
     assert (image in member.image, place in member.place) == (True, True), (image, place)
     said = (out / "audit.md").read_text(encoding="utf-8")
-    assert ("right by the wording only" in said) == (name == "own-wording")
+    assert ("Its score depends on the wording" in said) == (name == "own-wording")
 
 
 def test_a_decliner_and_the_same_guesser_have_the_same_blind_clean_rows(scene, audited):

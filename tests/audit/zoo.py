@@ -176,6 +176,8 @@ def sees_paint(known: Known, question: str, image: Image.Image | None) -> str:
 def sees_paint_there(known: Known, question: str, image: Image.Image | None) -> str:
     """Affirm, but deny where the anatomy that is asked about is edited."""
     edited = _edited(known, image)
+    if not edited.any():
+        return says_yes(question, image)
     region = phantom_sight.chests().region(read_question(question).anatomy)
     assert region is not None
     size = edited.shape[::-1]
