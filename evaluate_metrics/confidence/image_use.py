@@ -28,6 +28,7 @@ from .score import known_pairs, permutation_test
 Name = Literal["uses", "recalls", "no use", "reacts", "harmed", "open", "unanswered", "undefined"]
 MOST_UNANSWERED = 0.5  # share of unread and declined answers with the image above which there is no verdict
 N_PERMUTATIONS = 2000  # of the tests of equality, as many as the bootstrap's resamples
+PERFECT = 0.95  # score with the plain image from which a model may have memorised it
 MOST_LOST = 0.5  # share of what the own image adds that a harmless change may take away
 
 
@@ -335,25 +336,25 @@ def _equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tests: int,
 def _share_lost(own: Condition, harmless: Condition, other: Condition | None, blind: Mapping[str, Blind]) -> float:
     """Share of what the own image adds that is lost under a harmless change; NaN where nothing is added.
 
-    The own image adds to the best blind condition that can settle (b). A model that recalls the answer to the other
-    image, too, is wrong there, and `other` counts what its guess gets right as well. If the guess is right in two rows
-    of three, that is three times as much: `other` serves by a third, and only without such a condition.
+    The own image adds to the best blind condition that can settle (b). Without such a condition `other` serves by half:
+    a guess is right in about half of the rows. A model that is perfect on the plain image may recall the answer to the
+    other image, too, and be wrong there. `other` then counts what its guess gets right as well: it serves by a third.
     """
     known = [of.comparison.difference.difference for of in blind.values() if not of.is_hidden]
     if known:
         added = float(min(known))
     elif other is not None:
-        added = float(np.nanmean(_gaps(own.scores, other.scores))) / 3
+        is_perfect = bool(np.nanmean(_known(own.scores)) >= PERFECT)
+        added = float(np.nanmean(_known(own.scores - other.scores))) / (3 if is_perfect else 2)
     else:
         return math.nan
-    lost = float(np.nanmean(_gaps(own.scores, harmless.scores)))
+    lost = float(np.nanmean(_known(own.scores - harmless.scores)))
     return lost / added if added > 0 else math.nan
 
 
-def _gaps(after: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Row by row; a NaN stands in front so that the mean of no row is NaN without a warning of numpy."""
-    gaps = after - before
-    return gaps if (~np.isnan(gaps)).any() else np.zeros(1)
+def _known(values: np.ndarray) -> np.ndarray:
+    """Values with their NaN, or one 0 where all are NaN: the mean of no row would warn."""
+    return values if (~np.isnan(values)).any() else np.zeros(1)
 
 
 def _following_p(other: Condition | None, harmless: Mapping[str, Condition], how: Mapping) -> float:

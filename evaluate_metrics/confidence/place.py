@@ -198,11 +198,11 @@ def _judge(of: Mapping[str, PlaceEffect], p: Mapping[Name, float], uses_image: b
 def is_contradictory(of: Mapping[str, PlaceEffect], margin: float) -> bool:
     """Whether one kind of edit shows what another one contradicts: more rows would not settle that."""
     known = [effect for effect in of.values() if not math.isnan(effect.net)]
-    alone = {_direction(effect, margin) for effect in known} - {None}
-    return any(not _agrees(known, name, margin) for name in alone)
+    names = [_direction(effect, margin) for effect in known]
+    return any(name is not None and not _agrees(known, name, margin) for name in names)
 
 
-def _agrees(effects: Sequence[PlaceEffect], name: Name | None, margin: float) -> bool:
+def _agrees(effects: Sequence[PlaceEffect], name: Name, margin: float) -> bool:
     """Whether the net effects of all kinds lie where a verdict says."""
     if name == "depends":
         return all(effect.net > margin for effect in effects)

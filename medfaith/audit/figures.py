@@ -173,7 +173,7 @@ def blind_guesses(found: Audited) -> dict[Key, bool]:
 def _guesses(found: Audited, conditions: Sequence[Shown]) -> dict[Key, bool]:
     guesses: dict[Key, bool] = {}
     for shown in conditions:
-        for at in np.flatnonzero(~np.isnan(shown.right) & ~shown.is_unanswered):
+        for at in np.flatnonzero(~np.isnan(shown.right) & ~shown.is_unanswered).tolist():
             guesses[found.rows[at]] = guesses.get(found.rows[at], False) or bool(shown.right[at])
     return guesses
 

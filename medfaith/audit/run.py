@@ -209,7 +209,7 @@ def _record(
     }
     record = json.loads(json.dumps(record, default=str))
     if (out / RECORD).exists():
-        before = {"rule": 1} | read_record(out)  # the first rule had no number
+        before: dict[str, Any] = {"rule": 1, **read_record(out)}  # the first rule had no number
         others = {
             name: of for name, of in before["rows"].items() if name in record["rows"] and of != record["rows"][name]
         }

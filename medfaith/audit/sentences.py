@@ -135,7 +135,7 @@ def _compared(use: ImageUse) -> dict[str, Difference]:
 
 def _why_open(verdict: ImageVerdict, use: ImageUse) -> str:
     """The test that failed, its rows, and how many would do."""
-    tests = {name: of.comparison for name, of in use.blind.items()} | use.fragility
+    tests = {name: of.comparison for name, of in use.blind.items()} | dict(use.fragility)
     if use.other is not None:
         tests["other"] = use.other
     of, n_enough = tests[verdict.failed].difference, verdict.n_enough

@@ -126,7 +126,8 @@ def edits(one: Judged) -> Table | None:
         "Effect: the score after the edit elsewhere less that after the edit at the place, in rows where what is asked "
         "about is present. Floor: how much more often the edit at the place makes the model say that it is absent, in "
         "rows where it is absent. Net: effect less floor. Flips: answers that differ between the two places. Slope: "
-        "net effect per 100% of the place. A declined answer says of nothing that it is present; unread answers are left out.",
+        "net effect per 100% of the place. A declined answer says of nothing that it is present; unread answers are "
+        "left out.",
     ]
     return Table(_name(one, "_edits"), f"{one.title}: the place", columns, rows, notes) if rows else None
 
@@ -151,7 +152,8 @@ def subjects(one: Judged) -> Table | None:
     ]  # fmt: skip
     notes = [
         "Findings, anatomies and instruments of which 20 rows and 5 patients or more are asked; Rows are those that "
-        "are answered with both images. Of all of them that are said to be used, or not used, at most 5% are wrong on average (Benjamini and Yekutieli).",
+        "are answered with both images. Of all of them that are said to be used, or not used, at most 5% are wrong on "
+        "average (Benjamini and Yekutieli).",
     ]
     return Table(_name(one, "_findings"), f"{one.title}: by finding", columns, rows, notes) if rows else None
 

@@ -12,6 +12,7 @@ from medfaith.evaluate_metrics.confidence.image_use import (
     judge_findings,
     judge_image_use,
 )
+from medfaith.evaluate_metrics.confidence.place import Name as PlaceName
 from medfaith.evaluate_metrics.confidence.place import PlaceVerdict, judge_place
 from medfaith.evaluate_metrics.confidence.reliance import Reliance, verdicts
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
@@ -19,7 +20,9 @@ from medfaith.report.tables import TITLES
 
 from .figures import Audited
 
-_PLACE_NAMES = {"uses": "depends", "no use": "no dependence", "harmed": "elsewhere"}  # of rule 1, in rule 2's words
+_PLACE_NAMES: dict[str, PlaceName] = {  # of rule 1 -> in rule 2's words
+    "uses": "depends", "no use": "no dependence", "harmed": "elsewhere", "open": "open", "undefined": "undefined",
+}  # fmt: skip
 _USES = ("uses", "recalls")  # verdicts on the image that allow one on the place
 _Verdict = TypeVar("_Verdict")
 
@@ -119,4 +122,4 @@ def _image_by_rule_1(verdict: Any, of: Reliance) -> ImageVerdict:
 
 def _place_by_rule_1(verdict: Any, of: Reliance) -> PlaceVerdict:
     n_enough = of.n_enough if verdict.name == "open" else math.nan
-    return PlaceVerdict(_PLACE_NAMES.get(verdict.name, verdict.name), verdict.p_holm, n_enough)
+    return PlaceVerdict(_PLACE_NAMES[verdict.name], verdict.p_holm, n_enough)
