@@ -198,7 +198,7 @@ def _judge(of: Mapping[str, PlaceEffect], p: Mapping[Name, float], uses_image: b
 def is_contradictory(of: Mapping[str, PlaceEffect], margin: float) -> bool:
     """Whether one kind of edit shows what another one contradicts: more rows would not settle that."""
     known = [effect for effect in of.values() if not math.isnan(effect.net)]
-    names = [_direction(effect, margin) for effect in known]
+    names: list[Name | None] = [_direction(effect, margin) for effect in known]
     return any(name is not None and not _agrees(known, name, margin) for name in names)
 
 
