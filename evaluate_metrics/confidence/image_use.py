@@ -276,7 +276,8 @@ def judge_findings(found: Sequence[ImageUse]) -> list[ImageVerdict]:
         found: The tests on the rows of each finding of each model and benchmark.
 
     Returns:
-        One verdict for each, in the same order: "uses", "no use", "open", or as `judge_image_use` without a verdict.
+        One verdict for each, in the same order: "uses", "recalls", "no use", "open", or as `judge_image_use` without a
+        verdict.
     """
     can_judge = [_can_judge(use) for use in found]
     uses, no_use = (
@@ -287,9 +288,10 @@ def judge_findings(found: Sequence[ImageUse]) -> list[ImageVerdict]:
     for use, can, p_uses, p_no_use in zip(found, can_judge, uses, no_use, strict=True):
         if not can:
             verdicts.append(_without_verdict(use))
-        elif min(p_uses, p_no_use) < ALPHA:
-            name: Name = "uses" if p_uses < ALPHA else "no use"
-            verdicts.append(ImageVerdict(name, float(min(p_uses, p_no_use))))
+        elif p_uses < ALPHA:
+            verdicts.append(_judge_robustness(use, float(p_uses), _recalls_p(use)))
+        elif p_no_use < ALPHA:
+            verdicts.append(ImageVerdict("no use", float(p_no_use)))
         else:
             verdicts.append(_open(use, float(min(p_uses, p_no_use))))
     return verdicts
@@ -425,19 +427,24 @@ def _without_verdict(use: ImageUse) -> ImageVerdict:
 
 def _judge(use: ImageUse, p: Mapping[str, float]) -> ImageVerdict:
     if p["uses"] < ALPHA:
-        fragile = {name: of for name, of in use.fragility.items() if not math.isnan(of.p_above)}
-        if not fragile:
-            return ImageVerdict("uses", p["uses"])
-        if p["recalls"] < ALPHA:
-            return ImageVerdict("recalls", p["recalls"])
-        failed = min(fragile, key=lambda name: fragile[name].p_above)
-        return ImageVerdict("open", p["recalls"], failed, fragile[failed].n_enough)
+        return _judge_robustness(use, p["uses"], p["recalls"])
     if p["harmed"] < ALPHA or _is_wholly_below(use):
         return ImageVerdict("harmed", p["harmed"])
     for name in ("reacts", "no use"):
         if p[name] < ALPHA:
             return ImageVerdict(name, p[name])
     return _open(use, min(p.values()))
+
+
+def _judge_robustness(use: ImageUse, p_uses: float, p_recalls: float) -> ImageVerdict:
+    """Tell a model that uses the image from one whose answers a harmless change takes away."""
+    fragile = {name: of for name, of in use.fragility.items() if not math.isnan(of.p_above)}
+    if not fragile:
+        return ImageVerdict("uses", p_uses)
+    if p_recalls < ALPHA:
+        return ImageVerdict("recalls", p_recalls)
+    failed = min(fragile, key=lambda name: fragile[name].p_above)
+    return ImageVerdict("open", p_recalls, failed, fragile[failed].n_enough)
 
 
 def _is_wholly_below(use: ImageUse) -> bool:

@@ -19,7 +19,10 @@ from .verdicts import Judged
 from .wordings import Wordings
 
 _UNANSWERED = "There is no verdict: most answers are unread or declined. medfaith report shows some."
-_SUBJECTS = {"uses": "it uses the image for", "no use": "it makes no use of it for", "open": "it cannot be told for"}
+_SUBJECTS = {
+    "uses": "it uses the image for", "recalls": "it is right on the images as stored only for",
+    "no use": "it makes no use of it for", "open": "it cannot be told for",
+}  # fmt: skip
 
 
 def in_words(one: Judged, margin: float, wordings: Wordings | None = None) -> list[str]:
@@ -189,7 +192,10 @@ def _wording_sentences(of: Wordings) -> Iterator[str]:
     )
     if of.is_by_wording_only:
         wrong = share_of(of.by_wording.n_hits, of.by_wording.n)
-        yield f"It is right by the wording only: {wrong} right answers are wrong under most paraphrases."
+        yield (
+            f"It is right by the wording only: {wrong} right answers are wrong under most paraphrases. Answers that it "
+            "guesses rightly without evidence do not count."
+        )
     elif of.depends:
         yield "Its score depends on the wording: a paraphrase makes it worse by more than the margin."
 

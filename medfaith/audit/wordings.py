@@ -11,7 +11,7 @@ from medfaith.evaluate_metrics.confidence.paired import Difference, holm
 from medfaith.evaluate_metrics.confidence.reliance import ALPHA, Share, exceeding_p, share
 from medfaith.report.tables import SEED
 
-from .figures import Audited, Shown
+from .figures import Audited, Shown, blind_guesses
 from .run import IMAGE, is_wording
 
 MOST_WRONG = 0.5  # share of the paraphrases from which on an answer is right by its wording only
@@ -26,7 +26,8 @@ class Wordings(NamedTuple):
         worst: The wording with the lowest score.
         best: The wording with the highest score.
         p_worse: P-value of "no paraphrase is worse than the own words by more than the margin", by Holm's method.
-        by_wording: Of the right answers, those that are wrong or unanswered under most paraphrases.
+        by_wording: Of the right answers that no guess without evidence gets right (`figures.blind_guesses`), those that
+            are wrong or unanswered under most paraphrases.
     """
 
     scores: dict[str, float]
@@ -82,6 +83,8 @@ def _by_wording(own: Shown, found: Audited, names: list[str]) -> Share:
     """Rows whose graded score counts as right from one half on."""
     is_right = np.array([found.shown[name].right == 1 for name in names])
     is_asked = np.array([~np.isnan(found.shown[name].right) for name in names])
-    used = (own.right == 1) & is_asked.any(axis=0)
+    guesses = blind_guesses(found)
+    is_guessed = np.array([guesses.get(row, False) for row in found.rows])
+    used = (own.right == 1) & is_asked.any(axis=0) & ~is_guessed
     wrong = 1 - is_right.sum(axis=0) / np.maximum(is_asked.sum(axis=0), 1)
     return share((wrong > MOST_WRONG)[used], found.groups[used])

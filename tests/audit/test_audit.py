@@ -17,6 +17,7 @@ from medfaith.audit import figures, sentences, tables
 from medfaith.audit.plan import Task, plan, stratified
 from medfaith.audit.run import ask, folder
 from medfaith.audit.verdicts import judge
+from medfaith.audit.wordings import compare_wordings
 from medfaith.audit.write import write_blind_clean
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
@@ -93,6 +94,23 @@ def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(rule, n_r
     assert (told in words) == (verdict == "unanswered")
     printed = tables.overview([one], 0.05).markdown()
     assert ("no verdict: too much is unread or declined" in printed) == (verdict == "unanswered")
+
+
+def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
+    """It says Yes where that is right, under the own words only; a No without an image is right in half of the rows."""
+    docs = [question(n, "positive" if n % 2 else "hallucinated") for n in range(80)]
+    right = [(doc, "Yes" if n % 2 else "No") for n, doc in enumerate(docs)]
+    denied = [(doc, "No") for doc in docs]
+    said = {"image": right, "none": denied, "other": denied, "wording_1": denied, "wording_2": right}
+    asked = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    for expected, wording_2 in ((False, right), (True, denied)):
+        for condition, rows in (said | {"wording_2": wording_2}).items():
+            out = folder(tmp_path / str(expected), CLOSED, condition) / "m"
+            write_heal(out, "closed", rows, model="m", task=CLOSED)
+        (found,) = figures.audited(tmp_path / str(expected), ["m"], asked, 0.05)
+        compared = compare_wordings(found, 0.05)
+        assert (compared.worst, compared.spread, compared.depends) == ("wording_1", 0.5, True)
+        assert (compared.by_wording.n, compared.is_by_wording_only) == (40, expected)
 
 
 def declining(monkeypatch):
