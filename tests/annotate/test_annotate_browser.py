@@ -59,18 +59,22 @@ def visited(browser, url: str) -> Iterator:
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
     page = context.new_page()
     page.set_default_timeout(WAIT)
-    requests = []
+    requests, ended = [], []
 
-    def remember(request) -> None:
+    def remember(request) -> None:  # playwright takes no method of a list
         requests.append(request)
 
+    def remember_end(request) -> None:
+        ended.append(request)
+
     page.on("request", remember)
+    page.on("requestfinished", remember_end)
+    page.on("requestfailed", remember_end)
     page.goto(url)
     yield page
     sent = [page.content()]
-    for request in requests:
-        endless = "/heartbeat/" in request.url or not request.url.startswith("http")
-        if not endless and (response := request.response()):  # none where a reload cut it off
+    for request in finite(page, requests, ended):
+        if response := request.response():  # none where a reload cut it off
             try:
                 sent.append(request.url + response.text())
             except (sync_api.Error, UnicodeDecodeError):  # of the page before a reload; a font
@@ -80,6 +84,16 @@ def visited(browser, url: str) -> Iterator:
     assert any("/queue/data" in of for of in sent)  # what the page was told while it was open is among it
     for secret in (*MODELS, "live-one", "live-two", "run0", "heatmaps/"):
         assert not [of for of in sent if secret in of], secret
+
+
+def finite(page, requests: list, ended: list) -> list:
+    """The requests that have ended, after a while for the others: the text of one that never ends would be awaited."""
+    wanted = [of for of in requests if "/heartbeat/" not in of.url and of.url.startswith("http")]
+    for _ in range(300):
+        if all(request in ended for request in wanted):
+            break
+        page.wait_for_timeout(100)
+    return [request for request in wanted if request in ended]
 
 
 def _own(address: str, url: str) -> bool:
