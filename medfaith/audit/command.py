@@ -60,7 +60,8 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--rule", type=int, choices=RULES, default=RULES[-1],
-        help="version of the rule that gives the verdict; 1 is that of medfaith 0.1 (default: %(default)s)",
+        help="version of the rule that gives the verdict; 1 is that of audits whose audit.json names none "
+        "(default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--limit", type=whole(0), metavar="N",

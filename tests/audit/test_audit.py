@@ -76,6 +76,26 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
     assert "under none" in words[0]
 
 
+def test_a_declined_answer_is_no_guess_states_nothing_and_is_a_change(tmp_path, monkeypatch):
+    """Ten rows that are present and ten that are absent; all right, and declined without an image and at the paint."""
+    declining(monkeypatch)
+    docs = [question(n, "positive" if n < 10 else "hallucinated") for n in range(20)]
+    words = {"Y": "Yes", "N": "No", "D": "No comment."}
+    right = "Y" * 10 + "N" * 10
+    said = {"image": right, "none": "D" * 20, "other": "N" * 20, "occluded": "D" * 20, "occluded_elsewhere": right}
+    for condition, answers in said.items():
+        rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=True)]
+        write_heal(folder(tmp_path, CLOSED, condition) / "m", "closed", rows, model="m", task=CLOSED)
+    (found,) = figures.audited(
+        tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")], 0.05
+    )
+    effect = found.edits["occluded"]
+    assert (effect.effect.difference, effect.floor.difference, effect.net) == (1, 0, 1)
+    assert [(of.n_hits, of.n) for of in (effect.flips, effect.placebo_flips)] == [(10, 10), (10, 10)]
+    assert (found.mirage.n, found.grounding.n_hits) == (0, 20)  # also where nothing is lost: see its floor
+    assert write_blind_clean(tmp_path, [found], []) == (10, 20)  # as it answers with another patient's image
+
+
 @pytest.mark.parametrize("rule", [1, 2])
 @pytest.mark.parametrize(("n_read", "verdict"), [(60, "no use"), (59, "unanswered")])
 def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(rule, n_read, verdict, tmp_path, monkeypatch):
