@@ -34,7 +34,10 @@ _P_NOTE = (
     "but its figures are those of an independent, one-sided one; the card of the confidence metric compares the two."
 )
 
-_ALL_ALIKE = "Where all answers are right, or all wrong, the interval of a share or a count is Wilson's."
+_ALL_ALIKE = (
+    "Where all answers are right, or all wrong, the interval of a share or a count is Wilson's. Where no answer "
+    "changes, so is that of a gain: a change that is too rare to be seen in these rows could go in either direction."
+)
 
 
 def interval_tables(runs: Sequence[Run]) -> list[Table]:
@@ -46,7 +49,7 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
             continue
         before, after = run.correct(), run.correct("m1")
         studies = np.unique(run.study, return_inverse=True)[1]
-        whole = bootstrap_mean(after - before, seed=SEED), bootstrap_mean(after - before, groups=studies, seed=SEED)
+        whole = _change(before, after), _change(before, after, studies)
         tests = [permutation_test(after, before, groups=groups, seed=SEED).p_value for groups in (None, studies)]
         name = [run.model_name, base_name(run.setting), protocol_name(run), run.n, run.n_data]
         of_count = _share(run.errors().astype(float))
@@ -75,6 +78,11 @@ def _share(values: np.ndarray) -> Interval:
     return bootstrap_mean(values, seed=SEED, bounds=(0, 1), few=1)
 
 
+def _change(before: np.ndarray, after: np.ndarray, groups: np.ndarray | None = None) -> Interval:
+    """Interval of a gain, by percentiles unless no answer changes."""
+    return bootstrap_mean(after - before, groups=groups, seed=SEED, bounds=(-1, 1), few=1)
+
+
 def _table_4(rows: list[list]) -> Table:
     columns = [
         MODEL, PROMPT, PROTOCOL, SIZE,
@@ -101,7 +109,7 @@ def _table_3(rows: list[list]) -> Table:
         Column("p", ("study_p",), p_value), *OUTCOMES,
     ]  # fmt: skip
     notes = ["95% intervals of the accuracy gain from B0 to M1, in percentage points: resampling examples, and whole "
-             "studies with all their records.", _P_NOTE]  # fmt: skip
+             f"studies with all their records. {_ALL_ALIKE}", _P_NOTE]  # fmt: skip
     return Table("table_03_study_intervals", "Table 3: example-level and study-level intervals", columns, rows, notes)
 
 
@@ -109,7 +117,7 @@ def internal_intervals(named: Sequence[tuple[str, Run]]) -> Table:
     rows = []
     for name, run in named:
         before, after = run.correct(), run.correct("m1")
-        parts = [of[:3] for of in (_share(before), _share(after), bootstrap_mean(after - before, seed=SEED))]
+        parts = [of[:3] for of in (_share(before), _share(after), _change(before, after))]
         test = permutation_test(after, before, seed=SEED)
         rows.append(
             [name, run.model_name, base_name(run.setting), run.n, run.n_data,
