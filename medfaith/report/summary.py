@@ -20,6 +20,7 @@ from .page.forest import Forest, forests
 from .page.text import shown
 from .results import Results
 from .tables import count, percent
+from .unread import is_blind
 
 WIDTH, LINES = 100, 40
 _LEAST = 4  # rows of a table, however much stands around it
@@ -166,11 +167,13 @@ def _unread(results: Results) -> list[str]:
     unread = _most("Unread", [(len(run.unread), run) for run in runs])
     if unanswered := sum(run.source.n_unanswered for run in runs):
         unread += f" Of these {count(unanswered)} have no answer."
-    declined = [(len(run.declined), run) for run in runs]
+    declined = [(len(run.declined), run) for run in runs if not is_blind(run)]
+    declined_blind = [(len(run.declined), run) for run in runs if is_blind(run)]
     cut = [(run.source.n_cut, run) for run in runs]
+    titles = ("Declined", "Declined without an image, as a model should", "Cut at the limit of tokens")
     more = [
         _most(title, of)
-        for title, of in (("Declined", declined), ("Cut at the limit of tokens", cut))
+        for title, of in zip(titles, (declined, declined_blind, cut), strict=True)
         if any(n for n, _ in of)
     ]
     return [line for said in (unread, *more) for line in _wrapped(said)]

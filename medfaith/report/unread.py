@@ -11,6 +11,7 @@ from medfaith.evaluate_metrics.reading.reasoning import LIMIT as READ
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import responses
 from medfaith.tasks import BASELINES
+from medfaith.tasks.controls import BLIND
 from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, in_one_line, shortened
 from medfaith.tasks.outcomes import IF_DECLINED
 
@@ -116,18 +117,28 @@ def unread_notes(runs: Sequence[ReadRun]) -> list[str]:
 
 
 def _declined_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each run with a share of declined answers above `LIMIT`, with up to `SHOWN` of them."""
+    """A warning for each run with a share of declined answers above `LIMIT`, with up to `SHOWN` of them.
+
+    Without an image a model should decline, so runs under a blind control have none.
+    """
     notes = []
     for run in runs:
+        if is_blind(run):
+            continue
         declined = {*run.declined}
         if len(declined) > LIMIT * run.n:
             shown = " ".join(f"“{answer}”" for answer in _answers(run.source, declined))
             notes.append(
                 f"WARNING: {len(declined):,} of {run.n:,} answers ({len(declined) / run.n:.1%}) of {run.model_name} in "
-                f"{run.source.path.name} decline to answer, such as {shown}. They count as wrong. "
-                f"What to do: {IF_DECLINED}"
+                f"{run.source.path.name} decline to answer, such as {shown}. They count as wrong "
+                f"in the papers' tables, and are in no score of medfaith audit. What to do: {IF_DECLINED}"
             )
     return notes
+
+
+def is_blind(run: ReadRun) -> bool:
+    """Whether a run was asked without an image, or with one that shows nothing."""
+    return dict(run.source.told).get("control") in BLIND
 
 
 def _answers(file: SampleFile, ids: Collection[str]) -> list[str]:

@@ -16,6 +16,7 @@ from medfaith.report.contrabench_figures import ANSWERS, answers
 from medfaith.report.page.cases import cases
 from medfaith.report.results import read_results
 from medfaith.report.summary import Tail, summary
+from medfaith.report.unread import run_notes
 from medfaith.report.write import write_report
 from tests.report.heal_logs import CLOSED, write_heal
 from tests.report.report_logs import csv_rows, question, rows_of, write_log
@@ -49,10 +50,10 @@ READ = [
 TEXTS = ["A", "Edema", "B", "No edema", "There is none.", "It breaks.", DECLINES, DECLINES, "Well.", "The"]
 
 
-def write_read(folder: Path, model: str = "m", read: Any = READ, **columns: Any) -> Path:
+def write_read(folder: Path, model: str = "m", read: Any = READ, control: str = "", **columns: Any) -> Path:
     docs = [(question(PRESENCE, n, **columns), text) for n, text in enumerate(TEXTS)]
     given = {"b0": [one for one, _ in read], "m1": [one if a is None else one | {"choice": a} for one, a in read]}
-    return write_log(folder, model, docs, filters=(), given=given)
+    return write_log(folder, model, docs, filters=(), given=given, control=control)
 
 
 def test_each_outcome_and_evidence_is_counted_by_hand(tmp_path):
@@ -72,6 +73,18 @@ def test_each_outcome_and_evidence_is_counted_by_hand(tmp_path):
     (four,) = rows_of(report, "Table 4")
     assert four[6].startswith("2 ["), "an interval is of the errors that the table counts"
     assert write_report([tmp_path / "logs"], tmp_path / "out"), "the names are known as a report's own"
+
+
+def test_declining_without_an_image_is_no_fault(tmp_path):
+    """Ten answers of which two decline, with the image and under two controls; only one of these shows nothing."""
+    for control in ("", "blank", "other"):
+        write_read(tmp_path / (control or "image"), model=f"m-{control}", control=control)
+    results = read_results([tmp_path])
+    declined = [note for note in run_notes(results.runs) if "decline to answer" in note]
+    assert [re.search(r"of (m-\w*) in", note)[1] for note in declined] == ["m-", "m-other"]
+    text = " ".join(summary(results, [], Tail()).split())
+    assert "Declined: 4 of 20 answers (20.00%). Most: 2 of 10 answers (20.00%) of m-" in text
+    assert "Declined without an image, as a model should: 2 of 10 answers (20.00%)." in text
 
 
 EARLIER = [("parsed", 1), ("parsed", 0), ("none", None), ("ambiguous", None), ("out_of_range", None)]
@@ -115,7 +128,7 @@ def test_declined_unread_and_cut_answers_have_warnings_of_their_own(tmp_path):
     assert DECLINES not in unread
     (declined,) = [note for note in notes if "decline to answer" in note]
     assert "2 of 10 answers (20.0%) of m" in declined
-    assert f"such as “{DECLINES}”. They count as wrong. What to do: " in declined
+    assert f"such as “{DECLINES}”. They count as wrong in the papers' tables, and are in no" in declined
     (cut,) = [note for note in notes if "cut at the limit of tokens" in note]
     assert "2 of 30 answers (6.7%) of cut" in cut
     text = " ".join(summary(read_results([tmp_path]), [], Tail()).split())
