@@ -170,6 +170,21 @@ def blind_guesses(found: Audited) -> dict[Key, bool]:
     return _guesses(found, other) | _guesses(found, [found.shown[name] for name in BLIND if name in found.shown])
 
 
+def comparable_guesses(found: Audited) -> dict[Key, bool]:
+    """Leave out of `blind_guesses` the rows that another model could only answer without an image.
+
+    A model that declines without an image shows its guess only with another patient's image. So in a task that was
+    asked with other images, rows without a donor are left out for every model: declining then changes nothing.
+    """
+    guesses = blind_guesses(found)
+    if OTHER not in found.shown:
+        return guesses
+    has_donor = ~np.isnan(found.shown[OTHER].right)
+    asked = {row for row, has in zip(found.rows, has_donor, strict=True) if has}
+    tasks = {task for task, _ in asked}
+    return {row: is_right for row, is_right in guesses.items() if row in asked or row[0] not in tasks}
+
+
 def _guesses(found: Audited, conditions: Sequence[Shown]) -> dict[Key, bool]:
     guesses: dict[Key, bool] = {}
     for shown in conditions:

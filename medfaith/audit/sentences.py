@@ -19,6 +19,10 @@ from .verdicts import Judged
 from .wordings import Wordings
 
 _UNANSWERED = "There is no verdict: most answers are unread or declined. medfaith report shows some."
+_STRICTER = (
+    "The interval lies above the margin, but the test is stricter: it counts one more patient who speaks against it, "
+    "and corrects for all benchmarks"
+)
 _SUBJECTS = {
     "uses": "it uses the image for", "recalls": "it is right on the images as stored only for",
     "no use": "it makes no use of it for", "open": "it cannot be told for",
@@ -150,6 +154,8 @@ def _why_open(verdict: ImageVerdict, use: ImageUse) -> str:
         more = "more rows would not change that"
     else:
         more = f"{n_enough:,.0f} would do" if n_enough > of.n else "a few more may do"
+    if verdict.failed == "other" and of.low > use.margin:
+        more += f". {_STRICTER}"
     return f"The test that failed is its own image against {against}, {rows}; {more}."
 
 
@@ -167,6 +173,8 @@ def _place_sentences(one: Judged, margin: float, within: str) -> Iterator[str]:
         reason = ": nothing shows that it uses the image"
     elif is_contradictory(effects, margin):
         reason = ": the kinds of edit contradict each other"
+    elif sum(effect.low > margin for effect in effects.values()) >= N_KINDS:
+        reason += f". {_STRICTER}"
     sentence = {
         "depends": f"Its answers depend on the place that is asked about, by more than {within}",
         "no dependence": f"Its answers do not depend on the place that is asked about, within {within}",

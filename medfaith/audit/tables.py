@@ -163,12 +163,19 @@ def wordings(one: Judged, found: Wordings | None) -> Table | None:
     if found is None:
         return None
     rows = [
-        [one.found.model, name, score, *(_interval_of(found.under[name]) if name in found.under else [None] * 4)]
+        [
+            one.found.model,
+            name,
+            score,
+            *(_interval_of(found.under[name]) if name in found.under else [None] * 4),
+            found.verdict,
+        ]
         for name, score in found.scores.items()
     ]
     columns = [
         Column(None, ("model",)), Column("Wording", ("wording",), _shown_wording), Column("Score", ("score",), percent),
         Column("Difference [95%]", ("difference", "low", "high", "n_differ"), paired_interval),
+        Column(None, ("depends_on_wording",)),
     ]  # fmt: skip
     title = f"{one.title}: wordings, spread {points(found.spread).lstrip('+')} points"
     return Table(_name(one, "_wordings"), title, columns, rows, ["Scores of answered rows."])

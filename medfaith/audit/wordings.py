@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,13 @@ class Wordings(NamedTuple):
     def depends(self) -> bool:
         """Whether some paraphrase is worse than the own words by more than the margin."""
         return self.p_worse < ALPHA
+
+    @property
+    def verdict(self) -> Literal["wording only", "depends", "not shown"]:
+        """What the wording decides: which answers are right, the score, or nothing that can be shown."""
+        if self.is_by_wording_only:
+            return "wording only"
+        return "depends" if self.depends else "not shown"
 
 
 def compare_wordings(found: Audited, margin: float) -> Wordings | None:

@@ -12,7 +12,7 @@ from medfaith.loaders.whole import whole_file
 from medfaith.report.tables import Table
 
 from . import Rule
-from .figures import Audited, audited, blind_guesses
+from .figures import Audited, audited, comparable_guesses
 from .plan import Task
 from .run import read_record
 from .sentences import in_words
@@ -55,14 +55,15 @@ def write_blind_clean(out: Path, found: Sequence[Audited], others: Sequence[Audi
     """Write the ids of the rows that no model answers right without the image, of those that each answers without it.
 
     A row that a model leaves unanswered under every blind control counts as it is answered with another patient's image
-    (`figures.blind_guesses`). Rows whose answers are neither right nor wrong are left out.
+    (`figures.blind_guesses`); rows without such an image are left out for all models. Rows whose
+    answers are neither right nor wrong are left out, too.
 
     Returns:
         How many rows are clean, and how many rows all models answer without evidence.
     """
     own, also = ([one for one in of if not one.is_attention] for of in (found, others))
     rows = {row: one.benchmark for one in own for row in one.rows}
-    guesses = [(one.benchmark, blind_guesses(one)) for one in [*own, *also]]
+    guesses = [(one.benchmark, comparable_guesses(one)) for one in [*own, *also]]
     known = {
         row: any(of_model.get(row) for _, of_model in guesses)
         for row, benchmark in rows.items()

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from medfaith.audit import figures, sentences, tables
 from medfaith.audit.plan import Task, plan, stratified
 from medfaith.audit.run import ask, folder
-from medfaith.audit.verdicts import judge
+from medfaith.audit.verdicts import Judged, judge
 from medfaith.audit.wordings import compare_wordings
 from medfaith.audit.write import write_blind_clean
 from medfaith.cli import main
+from medfaith.evaluate_metrics.confidence.image_use import ImageVerdict
+from medfaith.evaluate_metrics.confidence.place import PlaceVerdict
 from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.row_ids import read_ids
 from medfaith.report import heal_runs
@@ -67,13 +69,27 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
     assert (found.unrelated.n_hits, found.unrelated.n) == (5, 8)  # the answer that cannot be read is in neither
     assert (found.grounding.n_hits, found.grounding.n) == (4, 8)  # rows 0, 1, 2 and 6
     other = found._replace(model="n", shown={**found.shown, "blank": found.shown["image"]})
-    clean = [ids[n] for n in (4, 5, 6, 7, 9)]  # row 8 is right under blank
-    assert write_blind_clean(tmp_path, [found], []) == (5, 10)
+    clean = [ids[n] for n in (4, 5, 6, 7)]  # row 8 is right under blank, and row 9 has no donor
+    assert write_blind_clean(tmp_path, [found], []) == (4, 9)
     assert list(read_ids(tmp_path / "blind_clean.csv")) == clean
-    assert write_blind_clean(tmp_path, [found], [other]) == (1, 10)  # the other one is right on the first eight
+    assert write_blind_clean(tmp_path, [found], [other]) == (0, 9)  # the other one is right on the first eight
     words = sentences.in_words(judge([found], 0.05)[0], 0.05)
     assert words[0].startswith("Mirage: 4 of 8 (50.00%) [")
     assert "under none" in words[0]
+    _say_that_a_test_is_stricter_than_its_interval(judge([found], 0.05)[0])
+
+
+def _say_that_a_test_is_stricter_than_its_interval(one: Judged) -> None:
+    """Two kinds of edit, and test (a), whose intervals lie above the margin although their tests are open."""
+    other, effect = one.found.use.other, one.found.edits["occluded"]._replace(low=0.06)
+    assert other is not None
+    above = other._replace(difference=other.difference._replace(low=0.06, n_groups=40))
+    found = one.found._replace(use=one.found.use._replace(other=above), edits={"occluded": effect, "blurred": effect})
+    cases = ("uses", "open", 1), ("open", "open", 1), ("open", "no dependence", 1), ("uses", "depends", 0)
+    for image, place, n in cases:
+        verdicts = ImageVerdict(image, 0.06, "other", 300), PlaceVerdict(place, 0.06, 300)
+        words = " ".join(sentences.in_words(Judged(found, *verdicts, {}), 0.05))
+        assert words.count("The interval lies above the margin, but the test is stricter") == n
 
 
 def test_a_declined_answer_is_no_guess_states_nothing_and_is_a_change(tmp_path, monkeypatch):

@@ -52,9 +52,12 @@ def finding_row(model: str, subject: str, verdict: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def wording_row(model: str, wording: str, score: float) -> dict[str, Any]:
+def wording_row(model: str, wording: str, score: float, verdict: str = "depends") -> dict[str, Any]:
     """One row of audit_<benchmark>_wordings.csv."""
-    return {"model": model, "wording": wording, "score": score, "difference": "", "low": "", "high": "", "n_differ": ""}
+    return {
+        "model": model, "wording": wording, "score": score, "difference": "", "low": "", "high": "", "n_differ": "",
+        "depends_on_wording": verdict,
+    }  # fmt: skip
 
 
 def write_audit(folder: Path, tables: Mapping[str, Sequence[Row]]) -> Path:

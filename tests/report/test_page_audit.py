@@ -117,6 +117,22 @@ def test_verdicts_of_this_and_of_older_versions(columns, image, place_words, tmp
 
 
 @pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        ("wording only", "yes, it is right by the wording only"), ("depends", "yes, a paraphrase is worse"),
+        ("not shown", "nothing shows it"), ("", "–"),
+    ],
+)  # fmt: skip
+def test_the_page_says_whether_the_wording_decides(verdict, words, tmp_path):
+    tables = {
+        "": [verdict_row("a", HEAL, "uses")],
+        "_heal_medvqa_wordings": [wording_row("a", "image", 0.8, verdict), wording_row("a", "wording_1", 0.3, verdict)],
+    }
+    (of_model,) = audits([write_audit(tmp_path, tables)]).wordings[HEAL]
+    assert of_model.verdict == words
+
+
+@pytest.mark.parametrize(
     ("own", "blind", "words"),
     [
         (0.0, 0.0, "None declined"),
@@ -227,7 +243,9 @@ def test_the_page_says_what_the_tables_say(tab: Any, page: Path):
     section = tab.locator("section:has(#verdicts)")
     assert "reader: uses the image for effusion, edema; not for fracture." in section.inner_text()
     wordings = tab.get_by_role("region", name="Wordings").inner_text().split()
-    assert " ".join(wordings).endswith("reader HEAL-MedVQA 80.00 70.00 (wording 1) 85.00 (wording 2) 15.00")
+    assert " ".join(wordings).endswith(
+        "reader HEAL-MedVQA 80.00 70.00 (wording 1) 85.00 (wording 2) 15.00 yes, a paraphrase is worse"
+    )
     assert "unread 1.00%, declined 98.00%" in section.inner_text()
 
 

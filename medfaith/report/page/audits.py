@@ -17,7 +17,7 @@ from ..tables import TITLES, count, paired_interval, percent, points, points_int
 _ACTION = "run medfaith audit again: with the same options it repeats no answer"
 _TEXTS = (
     *("model", "benchmark", "rule", "uses_image", "depends_on_place", "best_blind", "failed_test", "by_other_alone"),
-    *("task", "control", "edit", "subject", "wording", "by_dose"),
+    *("task", "control", "edit", "subject", "wording", "by_dose", "depends_on_wording"),
 )
 VIRTUE = 0.5  # from this difference on, a model declines where evidence is missing, and answers where it is there
 _NUMBERS = (
@@ -79,6 +79,10 @@ _FOR = {  # verdict on a finding -> how the sentence on findings goes on
     "reacts": "reacts to images without reading them for", "harmed": "is harmed by it for",
     "open": "cannot be told for", "unanswered": "no verdict (too much unread or declined) for",
     "undefined": "not asked for",
+}  # fmt: skip
+_WORDING_WORDS = {
+    "wording only": "yes, it is right by the wording only", "depends": "yes, a paraphrase is worse",
+    "not shown": "nothing shows it",
 }  # fmt: skip
 
 
@@ -231,13 +235,23 @@ class Finding(NamedTuple):
 
 
 class WordingRange(NamedTuple):
-    """Scores of one model over the wordings, as printed. own: of the question's own words."""
+    """Scores of one model over the wordings, as printed.
+
+    Attributes:
+        model: The model.
+        own: Score with the question's own words.
+        worst: Lowest score, and its wording.
+        best: Highest score, and its wording.
+        spread: Best less worst, in points.
+        verdict: Whether the wording decides, in words; "–" in audits that do not say.
+    """
 
     model: str
     own: str
     worst: str
     best: str
     spread: str
+    verdict: str
 
 
 class Audits(NamedTuple):
@@ -386,7 +400,8 @@ def _wording_range(model: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Wo
         worst, best = min(scores, key=lambda name: scores[name]), max(scores, key=lambda name: scores[name])
         least, most = (f"{percent(scores[name])} ({_named(name)})" for name in (worst, best))
         spread = percent(scores[best] - scores[worst])
-        yield WordingRange(model, percent(scores.get("image", math.nan)), least, most, spread)
+        verdict = _WORDING_WORDS.get(rows[0].get("depends_on_wording", ""), "–")
+        yield WordingRange(model, percent(scores.get("image", math.nan)), least, most, spread, verdict)
 
 
 def _named(wording: str) -> str:
