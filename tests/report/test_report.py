@@ -123,6 +123,13 @@ def test_tables_3_and_4_print_the_confidence_metric(tmp_path):
     assert row[4] == f"37.50 [{100 * interval.low:.2f}, {100 * interval.high:.2f}]"
 
 
+def test_a_gain_has_a_width_where_no_answer_changes(tmp_path):
+    """Fifty right answers that the verifier leaves alone: Wilson's upper bound of 0 of 50 is 7.13%, either way."""
+    write_log(tmp_path, "m", answered("chexpert_absence", 50, 50, 0))
+    (row,) = rows_of(write_report([tmp_path]), "Table 3")
+    assert row[5:8] == ["+0.00", "-7.13", "7.13"]
+
+
 def test_table_10(tmp_path):
     write_log(tmp_path / "a", "MedGemma", answered("chexpert_absence", 50, 12, 35), filters=("m1",))
     train = answered("chexpert_absence", 2000, 1000, 900, drift=100, split="train")
