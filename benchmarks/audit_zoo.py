@@ -23,14 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from medfaith.evaluate_metrics.confidence.image_use import (
-    MOST_UNANSWERED,
-    Condition,
-    ImageUse,
-    judge_findings,
-    judge_image_use,
-    measure_image_use,
-)
+from medfaith.evaluate_metrics.confidence.image_use import Condition, ImageUse, measure_image_use
+from medfaith.evaluate_metrics.confidence.image_verdict import MOST_UNANSWERED, judge_findings, judge_image_use
 from medfaith.evaluate_metrics.confidence.paired import wilson
 from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, judge_place, measure_place_effect
 from medfaith.evaluate_metrics.confidence.reliance import reliance, verdicts
