@@ -160,7 +160,7 @@ def judge_place(
 
     Args:
         found: Kind of edit -> effect, for each model and benchmark; empty where none was asked.
-        uses_image: Whether each of them uses the image (`image_use.judge_image_use`).
+        uses_image: Whether each of them uses the image (`image_verdict.judge_image_use`).
         margin: Equivalence margin, a fraction.
 
     Returns:

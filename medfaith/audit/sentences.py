@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from medfaith.evaluate_metrics.confidence.image_use import ImageUse, ImageVerdict
+from medfaith.evaluate_metrics.confidence.image_use import ImageUse
+from medfaith.evaluate_metrics.confidence.image_verdict import ImageVerdict
 from medfaith.evaluate_metrics.confidence.paired import Difference
 from medfaith.evaluate_metrics.confidence.place import N_KINDS, PlaceEffect, is_contradictory
 from medfaith.evaluate_metrics.confidence.reliance import FEWEST, Reliance, Share

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from medfaith.evaluate_metrics.confidence.image_use import MOST_UNANSWERED, Comparison, ImageUse
+from medfaith.evaluate_metrics.confidence.image_use import Comparison, ImageUse
+from medfaith.evaluate_metrics.confidence.image_verdict import MOST_UNANSWERED
 from medfaith.evaluate_metrics.confidence.paired import Difference
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.report.tables import (

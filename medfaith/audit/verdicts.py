@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from medfaith.evaluate_metrics.confidence.image_use import (
+from medfaith.evaluate_metrics.confidence.image_verdict import (
     MOST_UNANSWERED,
     ImageVerdict,
     judge_findings,

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from medfaith.evaluate_metrics.confidence.image_use import (
-    Condition,
-    compare_conditions,
-    judge_findings,
-    judge_image_use,
-    measure_image_use,
-    no_use_p,
-    uses_p,
-)
+from medfaith.evaluate_metrics.confidence.image_use import Condition, compare_conditions, measure_image_use
+from medfaith.evaluate_metrics.confidence.image_verdict import judge_findings, judge_image_use, no_use_p, uses_p
 
 NAN = math.nan
 N = 100

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.cli import main
-from medfaith.evaluate_metrics.confidence import image_use, place
+from medfaith.evaluate_metrics.confidence import image_verdict, place
 from medfaith.loaders.errors import InputError
 from medfaith.report.page.audits import IMAGE_WORDS, PLACE_WORDS, audits
 from medfaith.report.page.plots import axis_of, plot_changes, plot_doses
@@ -81,7 +81,7 @@ def tab(page: Path) -> Iterator[Any]:
 
 
 def test_every_verdict_has_words_a_sign_and_a_class_of_its_own():
-    for names, words in ((image_use.Name, IMAGE_WORDS), (place.Name, PLACE_WORDS)):
+    for names, words in ((image_verdict.Name, IMAGE_WORDS), (place.Name, PLACE_WORDS)):
         assert set(words) == set(get_args(names))
         of = list(words.values())
         assert (
