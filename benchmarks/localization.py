@@ -23,8 +23,8 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.metrics import average_precision_score, jaccard_score, roc_auc_score
 
+from medfaith.evaluate_metrics.localization.input_view import SIDE, mask, scores, window
 from medfaith.evaluate_metrics.localization.ranking import TOPS, localization
-from medfaith.evaluate_metrics.localization.view import SIDE, mask, scores, window
 
 MAPS, BATCH, LOOP_EVERY, SIZE = 2_500, 50, 10, (3056, 2544)
 NAMES = ("auroc", "average_precision", "iou_5", "iou_10", "iou_30")

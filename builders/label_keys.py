@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..loaders.errors import InputError
-from .rowset import rowset_sha256
+from .row_digest import rowset_sha256
 
 KEYS = "keys"  # in build.json: by split; "": of all splits
 FINGERPRINTS = "key_fingerprints"  # in a published one, of each split

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..loaders import json_text, limits
+from ..loaders.atomic import is_partial
 from ..loaders.errors import InputError
 from ..loaders.progress import Progress
-from ..loaders.whole import is_partial
 from .checks import length_violations
 from .label_keys import KEYS
-from .rowset import plain_lists
+from .row_digest import plain_lists
 from .write import RECORD, Family, summarise
 
 REBUILD = "build it again with medfaith build"

@@ -26,10 +26,10 @@ import pyarrow.parquet as pq
 import yaml
 
 from ..loaders import sources
+from ..loaders.atomic import atomic_folder, is_partial
 from ..loaders.errors import NO_SPACE, STILL_THERE, InputError, MedfaithError
-from ..loaders.whole import is_partial, whole_folder
 from .parallel import HERE, Workers, pieces
-from .rowset import Rows, Stored, parts_of, rowset_sha256, value_counts
+from .row_digest import Rows, Stored, parts_of, rowset_sha256, value_counts
 
 FEW = 20  # label files that build.json lists one by one
 FILES_A_TASK = 20
@@ -87,7 +87,7 @@ def write_repository(
             target, "is there and was not written by medfaith build", action="move it away, or use another --out"
         )
     try:
-        with whole_folder(target) as folder:
+        with atomic_folder(target) as folder:
             work, title = partial(_write_split, folder, families), f"writing {name}"
             with workers.each(
                 work, pieces(splits, 1), title=title, unit="splits", total=len(splits), small=True

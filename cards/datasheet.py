@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..builders import registry
-from ..builders.rowset import rowset_sha256
+from ..builders.row_digest import rowset_sha256
 from ..builders.write import configs_header, front_matter
-from . import FOLDER, body, command, composition, dictionary, examples, licences, policy, present, small_counts
+from . import FOLDER, body, command, composition, config_text, dictionary, examples, licences, policy, small_counts
 from .publication import WITHOUT_MASKS, Publication
 from .publish import reports
 
@@ -56,7 +56,7 @@ def sections(publication: Publication, repo_id: str) -> dict[str, str]:
     """Heading -> Markdown, in the order of the card."""
     known = registry.BENCHMARKS[publication.record["benchmark"]].needs
     sections = written_sections(publication.name).items()
-    written = {heading: present.about(text, known, publication.built) for heading, text in sections}
+    written = {heading: config_text.about(text, known, publication.built) for heading, text in sections}
     return {
         "Motivation": written["Motivation"],
         "Composition": composition.text(publication),
@@ -235,7 +235,7 @@ def _use(publication: Publication, repo_id: str) -> str:
     about = benchmark(record["benchmark"])
     roots = [word for source in publication.referenced for word in ("--root", f"{source.id}=PATH")]
 
-    tasks = present.tasks(about["tasks"][record["source"]], record["splits"])
+    tasks = config_text.tasks(about["tasks"][record["source"]], record["splits"])
 
     def evaluate(data: str, before: str) -> str:
         """Nothing of a build that has the rows of no task, such as one for training alone."""

@@ -34,7 +34,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from . import coco, json_text, limits, plain_yaml
+from . import coco, json_text, limits, yaml_names
 from .errors import InputError
 from .progress import Progress
 from .vindr_cxr import CLASSES, class_of
@@ -232,7 +232,7 @@ def _yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:
     if path.suffix == ".txt":
         return _listed_classes(path)
     try:
-        content = plain_yaml.parse(_read_text(path))
+        content = yaml_names.parse(_read_text(path))
     except ValueError as error:
         raise InputError(path, f"is no YAML that can be read ({error})", action=ACTION) from None
     listed = content.get("names") if isinstance(content, dict) else None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from .visible import visible
+from .escaping import escape_controls
 
 
 class MedfaithError(Exception):
@@ -97,7 +97,7 @@ def exit_status(job: Callable[[], int | None]) -> int:
 
 
 def _say(error: str) -> None:
-    print(f"medfaith: {visible(error)}", file=sys.stderr)  # it may name files and quote what they hold
+    print(f"medfaith: {escape_controls(error)}", file=sys.stderr)  # it may name files and quote what they hold
 
 
 def end_as_ours() -> None:

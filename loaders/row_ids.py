@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from . import csv_table
+from .atomic import atomic_file
 from .errors import InputError
-from .whole import whole_file
 
 _ACTION = "name a csv with a column id, as medfaith audit writes blind_clean.csv"
 
@@ -34,7 +34,7 @@ def read_ids(path: str | Path) -> dict[str, int]:
 
 def write_ids(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
     """Writes the rows with the columns of the first one, which begin with `id`; without rows the header alone."""
-    with whole_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+    with atomic_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]) if rows else ["id"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from medfaith import build
+from medfaith.evaluate_metrics.localization.input_view import UPSAMPLINGS
 from medfaith.evaluate_metrics.localization.ranking import TIES
-from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import sources
+from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.errors import MedfaithError
-from medfaith.loaders.whole import is_partial
 from medfaith.tasks import ABOUT
 from medfaith.tasks.controls import read_control
 from medfaith.tasks.shards import read_shard
@@ -266,13 +266,13 @@ def _given(rest: Sequence[str]) -> argparse.Namespace:
 
 def _output(rest: Sequence[str]) -> Path | None:
     """The folder of lm_eval's --output_path, which may name a file in it."""
-    from medfaith.tasks.saved import output_folder
+    from medfaith.tasks.result_saving import output_folder
 
     return output_folder(_given(rest).output_path)
 
 
 def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
-    from medfaith.tasks.models.tally import tally, too_many_unanswered
+    from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
     from medfaith.tasks.run import run_lm_eval, what_it_takes
 
     given = metadata(arguments)

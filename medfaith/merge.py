@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from medfaith import eval as evaluation
 from medfaith.loaders import json_text
+from medfaith.loaders.atomic import atomic_folder, require_own
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import require_own, whole_folder
 from medfaith.tasks import shard_marker
 from medfaith.tasks.shard_marker import Ended, Rows
 
@@ -70,7 +70,7 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from medfaith.tasks.models.tally import too_many_unanswered
+    from medfaith.tasks.models.answer_counts import too_many_unanswered
 
     out: Path = arguments.out
     require_own(out, RECORD)
@@ -133,14 +133,14 @@ def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
     """
     from lm_eval.utils import handle_non_serializable
 
-    from medfaith.tasks.logged import figures
+    from medfaith.tasks.logged_figures import figures
 
     with _named(shards):
         told = together([_results(shard) for shard in shards], shards[0].shard[1])
     rows = shards[0].rows
     date = max(_date(shard.results.name) for shard in shards)
     values, hashes = {}, {}
-    with whole_folder(out) as partial:
+    with atomic_folder(out) as partial:
         folder = partial / Path(shards[0].results.name).parent  # lm-eval names it after the model
         folder.mkdir(exist_ok=True)
         for task, of_task in rows.items():

@@ -11,8 +11,8 @@ from typing import Any
 
 from medfaith.builders.parallel import HERE, Workers, pieces
 from medfaith.loaders import phantom
+from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import whole_folder
 
 FIRST = ("chexpert", "openi")  # written unasked: those with which the guide begins
 
@@ -56,7 +56,7 @@ def _phantom(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 def write_whole(folder: Path, *, seed: int, sources: Sequence[str], workers: Workers = HERE) -> dict[str, Path]:
     """Writes synthetic sources to `folder`, all or none, in the place of what it holds; returns their roots."""
-    with whole_folder(folder) as unfinished:
+    with atomic_folder(folder) as unfinished:
         write, each = partial(_write, unfinished, seed), pieces(sources, 1)
         with workers.each(write, each, title="writing sources", unit="sources", total=len(each)) as written:
             places = {source_id: place for of_one in written for source_id, place in of_one.items()}

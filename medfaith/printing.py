@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medfaith.loaders.visible import visible
+from medfaith.loaders.escaping import escape_controls
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -18,7 +18,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     a     1,024
     bc        7
     """
-    cells = [list(header), *[[visible(cell).replace("\n", "␊") for cell in row] for row in rows]]
+    cells = [list(header), *[[escape_controls(cell).replace("\n", "␊") for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     rows = cells[1:]
     right = [all(row[i][:1] in "0123456789+-–" for row in rows) and bool(rows) for i in range(len(header))]

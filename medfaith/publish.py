@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medfaith import build
+from medfaith.loaders.atomic import scratch_folder
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import scratch_folder
 from medfaith.printing import table
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _upload_arguments(job: argparse.ArgumentParser) -> None:
 def print_against(folders: Sequence[Path], repo_id: str) -> int:
     """Prints how a build differs from a published one; returns the exit status. folders: one of them is the build."""
     from medfaith.cards import publication
-    from medfaith.cards.publish.against import against
+    from medfaith.cards.publish.comparison import against
 
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
         found, action = "is no name of a data set on the Hub", "name the published one"

@@ -27,8 +27,8 @@ from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.builders.parallel import Workers
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
+from medfaith.loaders.atomic import atomic_folder, scratch_folder
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import scratch_folder, whole_folder
 from medfaith.phantom import write_whole
 from medfaith.printing import table
 from medfaith.report.page.write import write_page
@@ -88,7 +88,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
         CONTRABENCH: (metadata, None), HEAL: (metadata, None), SURGX: (kept, looking), GOLD: (kept, attending),
         SWAPPED: (kept, attending),
     }  # fmt: skip
-    with whole_folder(out / "logs") as logs:
+    with atomic_folder(out / "logs") as logs:
         jobs = [partial(run_baselines, task, given, models, logs) for task, (given, models) in asked.items()]
         how = {"title": "asking the models", "unit": "groups", "total": len(jobs), "length": lambda job: 1}
         with workers.each(_quietly, jobs, **how) as done:

@@ -17,8 +17,8 @@ from medfaith.evaluate_metrics.reading.choice import parse_answer
 from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED, EVIDENCE, UNREAD
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
 from medfaith.loaders import json_text, limits
+from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import whole_file
 from medfaith.printing import percent, table
 from medfaith.report.tables import fraction
 
@@ -256,7 +256,7 @@ def _how(results: Sequence[Result]) -> dict[str, int]:
 def write_failures(folder: Path, results: Sequence[Result]) -> None:
     """Writes failures.jsonl: each answer that counts and is not read rightly, with what was read, and how."""
     folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / "failures.jsonl") as path, path.open("w", encoding="utf-8") as file:
+    with atomic_file(folder / "failures.jsonl") as path, path.open("w", encoding="utf-8") as file:
         for result in results:
             if result.row.counted and result.verdict != "right":
                 shown = {**result.row._asdict(), **result._asdict()}

@@ -17,9 +17,9 @@ BASELINES = {
     "question_prior": "medfaith.tasks.models.baselines:QuestionPrior",
 }
 LOOKING = {  # reference models that look at the phantom's images
-    "looks": "medfaith.tasks.models.looking:Looks",
-    "mirage": "medfaith.tasks.models.looking:Mirage",
-    "looks_elsewhere": "medfaith.tasks.models.looking:LooksElsewhere",
+    "looks": "medfaith.tasks.models.image_baselines:Looks",
+    "mirage": "medfaith.tasks.models.image_baselines:Mirage",
+    "looks_elsewhere": "medfaith.tasks.models.image_baselines:LooksElsewhere",
 }
 SERVER = "medfaith-server"
 MODELS = {

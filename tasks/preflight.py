@@ -262,7 +262,7 @@ def _check_rows(
     """The data are there, the roots of what the model looks at are known, and it gets every image of each row."""
     from .contrabench.fewshot import SHOTS
     from .models import server_access
-    from .stored import read
+    from .row_store import read
     from .wordings import require_wording
 
     roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())

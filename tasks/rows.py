@@ -16,16 +16,16 @@ from PIL import Image
 from pyarrow import parquet
 
 from ..loaders import images, limits, sources
+from ..loaders.atomic import is_partial
 from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
 from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
-from ..loaders.whole import is_partial
 from .controls import DONORS, TARGET, TISSUE, FactsOf, UnsupportedControlError, needs_an_image, split_dose
 from .controls.donors import DONOR
 from .controls.rows import OF_OTHERS, PLACE, Opener, change, controlled, donor_references
 from .outcomes import OUTCOME
+from .row_store import read
 from .scoring import SENT, SKIPPED, VIEWS
-from .stored import read
 from .wordings import UnsupportedWordingError, require_wording
 
 WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}

@@ -23,7 +23,7 @@ from ..loaders.progress import Progress
 from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models, shard_marker
 from .controls import needs_an_image
 from .index import task_index
-from .saved import output_folder, saved
+from .result_saving import output_folder, saved
 from .shards import Shard, asking, refuse
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..loaders import json_text, limits
+from ..loaders.atomic import atomic_file
 from ..loaders.errors import InputError
-from ..loaders.whole import whole_file
 from . import NO_MATTER
 
 NAME = "shard.json"
@@ -126,7 +126,7 @@ def write(
         "results": hashed[results],
         "samples": {task: hashed[name] for task, name in logs.items() if name in hashed},
     }
-    with whole_file(folder / NAME) as partial:
+    with atomic_file(folder / NAME) as partial:
         refuse_others(folder, shard, asked)
         partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 

@@ -17,7 +17,7 @@ from unittest import mock
 
 from ..loaders.errors import MedfaithError
 from . import COUNTING, shard_marker
-from .saved import output_folder
+from .result_saving import output_folder
 from .shard_marker import Rows
 
 

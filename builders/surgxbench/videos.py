@@ -19,8 +19,8 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from ...loaders import rle
+from ...loaders.atomic import atomic_file
 from ...loaders.errors import InputError
-from ...loaders.whole import whole_file
 from ..parallel import HERE, Workers, pieces
 from . import motion
 from .motion import FLOOR, GAMMA, Motion
@@ -131,7 +131,7 @@ def _file_name(settings: Mapping[str, Any]) -> str:
 
 
 def _write_video(path: Path, settings: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> None:
-    with whole_file(path) as partial_file, partial_file.open("w", encoding="utf-8") as file:
+    with atomic_file(path) as partial_file, partial_file.open("w", encoding="utf-8") as file:
         file.writelines(f"{json.dumps(line)}\n" for line in (settings, *lines))
 
 

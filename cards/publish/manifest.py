@@ -15,7 +15,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from ...builders.label_keys import config_key, key_of
-from ...builders.rowset import row_json
+from ...builders.row_digest import row_json
 from ...loaders.progress import Progress
 from .. import policy
 from ..publication import WITHOUT_MASKS, Publication, masks

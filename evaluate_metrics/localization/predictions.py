@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from .input_view import UPSAMPLINGS
 from .pairs import RANDOM_SENTENCES, SUBSETS, candidate_accuracy, deltas, pairs, summarise
 from .ranking import TIES
 from .score import score_row, symmetric_kl
-from .view import UPSAMPLINGS
 
 ORIGINAL, PER_SAMPLE = "original", "per_sample"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .input_view import UPSAMPLINGS, mask, scores
 from .ranking import TIES, localization, names
-from .view import UPSAMPLINGS, mask, scores
 
 RANKED = names()
 METRICS = (*RANKED, "entropy", "no_attn")

@@ -20,11 +20,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from .asked import SENTENCE_END, Saying, asked_by, contradicts, says_about
 from .clauses import split_clauses
 from .cues import classify
 from .markup import readable
 from .outcome import Evidence, Outcome, Reason
+from .question_target import SENTENCE_END, Saying, asked_by, contradicts, says_about
 from .reasoning import LIMIT, answer_span, looks_cut, without_cut
 from .statements import Statement, drop_corrected, fields, statements
 from .words import folded, words

@@ -16,7 +16,7 @@ import gradio as gr
 from PIL import Image
 
 from medfaith.loaders.errors import MedfaithError
-from medfaith.loaders.visible import visible
+from medfaith.loaders.escaping import escape_controls
 
 from .overlay import COLOURS, png
 from .plan import numbered
@@ -218,7 +218,7 @@ def _judging(
     title = f"<b>{alias}</b> ({names.index(alias) + 1} of {len(names)})"
     return {
         panel.group: gr.update(visible=True),
-        panel.prompt: f'<div class="prompt">{title}: “{escape(visible(prompt.text))}”</div>',
+        panel.prompt: f'<div class="prompt">{title}: “{escape(escape_controls(prompt.text))}”</div>',
         panel.pictures: _heatmap(session, alias, prompt, boxes),
         panel.boxes: boxes,
         **dict(zip(panel.points, before, strict=True)),

@@ -86,11 +86,11 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             "--data and --heatmaps: one is missing\n"
             "  what to do: name the build and the folder of the heatmaps; or sort failed answers with --errors"
         )
-    from medfaith.annotate import serve
+    from medfaith.annotate import local_server
     from medfaith.annotate.answers import open_answers
-    from medfaith.annotate.start import Wanted, load_aligners, prepare
+    from medfaith.annotate.session_setup import Wanted, load_aligners, prepare
 
-    serve.require_gradio()
+    local_server.require_gradio()
     from medfaith.annotate.app import build as build_page
 
     wanted = Wanted(
@@ -98,7 +98,7 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     )
     live = _live(arguments.live)
     with ExitStack() as stack:
-        listening = stack.enter_context(serve.listen(arguments.port))
+        listening = stack.enter_context(local_server.listen(arguments.port))
         answers, notes = stack.enter_context(open_answers(arguments.out))
         aligners, without = load_aligners(live)
         session, more = prepare(wanted, answers, aligners)
@@ -106,19 +106,19 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             print(f"medfaith: {note}", file=sys.stderr)
         page = build_page(session, without)
         print(f"{session.n_done} of {len(session.plan.instances)} images done; answers go to {answers.path}")
-        serve.serve(page, listening)
+        local_server.serve(page, listening)
         print(f"\n{session.n_done} of {len(session.plan.instances)} images done")
     return 0
 
 
 def _sort_errors(arguments: argparse.Namespace) -> int:
-    from medfaith.annotate import serve
+    from medfaith.annotate import local_server
     from medfaith.annotate.answers import open_answers
     from medfaith.annotate.errors import ErrorSession, failures, pictures_of
     from medfaith.report.page.cases import cases
     from medfaith.report.results import read_results
 
-    serve.require_gradio()
+    local_server.require_gradio()
     from medfaith.annotate.errors_page import build as build_page
 
     results = read_results(arguments.runs)
@@ -128,7 +128,7 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
             "no answer of CXR-ContraBench failed in these runs\n  what to do: name runs of its tasks, with the image"
         )
     with ExitStack() as stack:
-        listening = stack.enter_context(serve.listen(arguments.port))
+        listening = stack.enter_context(local_server.listen(arguments.port))
         answers, notes = stack.enter_context(open_answers(arguments.out))
         pictures, more = pictures_of(found, results, arguments.data, build.roots(arguments))
         for note in (*notes, *more):
@@ -136,7 +136,7 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
         session = ErrorSession(found, answers, arguments.annotator)
         page = build_page(session, pictures)
         print(f"{session.n_done} of {len(found)} cases done; answers go to {answers.path}")
-        serve.serve(page, listening)
+        local_server.serve(page, listening)
         print(f"\n{session.n_done} of {len(found)} cases done")
     return 0
 

@@ -1,4 +1,4 @@
-"""Pictures of a heatmap on its image, in the published input view (evaluate_metrics.localization.view)."""
+"""Pictures of a heatmap on its image, in the published input view (evaluate_metrics.localization.input_view)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
-from medfaith.evaluate_metrics.localization.view import SIDE, Size, scores, window
+from medfaith.evaluate_metrics.localization.input_view import SIDE, Size, scores, window
 from medfaith.tasks.explain.geometry import Geometry
 
 SCALE = 3  # pixels of the picture for each of the view
@@ -51,7 +51,7 @@ def overlay(shown: Image.Image, attention: np.ndarray, geometry: Geometry) -> Im
         attention: (h, w), at least 0, over the geometry's window.
 
     Raises:
-        ValueError: as `evaluate_metrics.localization.view.scores`.
+        ValueError: as `evaluate_metrics.localization.input_view.scores`.
     """
     away = nowhere(attention)
     peak = float(np.max(attention))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from medfaith import eval as evaluation
 from medfaith.builders.options import whole
 from medfaith.compare.command import points
+from medfaith.loaders.atomic import require_own, scratch_folder
 from medfaith.loaders.errors import MedfaithError
-from medfaith.loaders.whole import require_own, scratch_folder
 from medfaith.tasks import BASELINES, EXPLAINED
 from medfaith.tasks.controls import BLIND, read_control
 from medfaith.tasks.wordings import benchmarks, n_wordings

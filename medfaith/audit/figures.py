@@ -15,8 +15,8 @@ from medfaith.evaluate_metrics.confidence.paired import Difference, paired_diffe
 from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, measure_place_effect
 from medfaith.evaluate_metrics.confidence.reliance import FEWEST, Reliance, Share, reliance, share
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.progress import Progress
-from medfaith.loaders.whole import is_partial
 from medfaith.report.results import read_results
 from medfaith.report.tables import SEED
 from medfaith.tasks.controls import BLIND, EDITS, HARMLESS, elsewhere_of, split_dose

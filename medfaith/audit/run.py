@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from medfaith.loaders import json_text, limits
+from medfaith.loaders.atomic import atomic_file, atomic_folder, remove_lock
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.loaders.whole import remove_lock, whole_file, whole_folder
 from medfaith.logs.files import safe_name
 from medfaith.tasks.controls import UnsupportedControlError, in_order
-from medfaith.tasks.models.tally import LIMIT, tally
+from medfaith.tasks.models.answer_counts import LIMIT, tally
 from medfaith.tasks.outcomes import UNANSWERED
 from medfaith.tasks.run import NEED_AN_IMAGE, Model, answer, load_tasks
 from medfaith.tasks.wordings import UnsupportedWordingError
@@ -142,7 +142,7 @@ def take(
     try:
         loaded = load_tasks(task.name, dict(given) | _metadata_of(condition))
         say(f"{place}: {step.n:,} answers; {step.left:,} left")
-        with whole_folder(folder(out, task.name, condition)) as logs, tally() as outcomes:
+        with atomic_folder(folder(out, task.name, condition)) as logs, tally() as outcomes:
             for name, model in answering.items():
                 answer(loaded, model, logs / name)
             _refuse_unanswered(outcomes, place)
@@ -226,7 +226,7 @@ def _record(
                 action="resume it with what it was begun with, or choose another --out",
             )  # fmt: skip
         record["rows"] = before["rows"] | record["rows"]
-    with whole_file(out / RECORD) as partial:
+    with atomic_file(out / RECORD) as partial:
         partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.row_ids import write_ids
-from medfaith.loaders.whole import whole_file
 from medfaith.report.tables import Table
 
 from . import Rule
@@ -47,7 +47,7 @@ def write_tables(out: Path, judged: Sequence[Judged], margin: float) -> None:
     }
     files = {"audit.md": "\n\n".join(filter(None, parts)) + "\n", **saved}
     for name, content in files.items():
-        with whole_file(out / name) as partial:
+        with atomic_file(out / name) as partial:
             partial.write_text(content, encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medfaith.loaders.visible import visible
+from medfaith.loaders.escaping import escape_controls
 
 if TYPE_CHECKING:
     from .tables import Comparison
@@ -65,17 +65,17 @@ def _compare(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     found = compare(arguments.runs, common=arguments.common, margin=arguments.margin / 100)
     printed = found.table()
     notes = (textwrap.fill(note, 120) for note in printed.notes)
-    print(visible("\n\n".join([printed.title, table(*printed.cells()), *notes])))
+    print(escape_controls("\n\n".join([printed.title, table(*printed.cells()), *notes])))
     if found.notes:
-        print(visible("\n" + "\n".join(f"- {note}" for note in found.notes)))
+        print(escape_controls("\n" + "\n".join(f"- {note}" for note in found.notes)))
     return 0 if arguments.fail_below is None else _gate(found, arguments.fail_below)
 
 
 def _gate(found: Comparison, points: float) -> int:
     """Prints which tasks are worse by more, and which had too few rows to tell."""
     worse, blind = found.worse(points / 100), found.blind(points / 100)
-    print(visible(f"\nWorse by more than {points:g} points: {', '.join(map(found.named, worse)) or 'none'}"))
+    print(escape_controls(f"\nWorse by more than {points:g} points: {', '.join(map(found.named, worse)) or 'none'}"))
     if blind:
         names = ", ".join(map(found.named, blind))
-        print(textwrap.fill(visible(f"Too few rows to be sure to see such a loss: {names}"), 120))
+        print(textwrap.fill(escape_controls(f"Too few rows to be sure to see such a loss: {names}"), 120))
     return _WORSE if worse else 0

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from medfaith.loaders import json_text, limits
+from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import is_partial
 from medfaith.tasks import NO_MATTER
 from medfaith.tasks.decoding.titles import title
 
@@ -30,7 +30,7 @@ _ACTION = "run lm-eval again with --output_path DIR --log_samples"
 
 
 class Work(NamedTuple):
-    """What the answers of a run took, of all its tasks (`tasks.models.work`).
+    """What the answers of a run took, of all its tasks (`tasks.models.resource_use`).
 
     seconds: in which the model was busy. peak_memory: MiB of its GPU; None without one. device: its name.
     """

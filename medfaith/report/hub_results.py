@@ -21,8 +21,8 @@ from huggingface_hub.utils import validate_repo_id
 
 from medfaith.compare.answers import Answers, all_answers
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.loaders.whole import whole_file
 from medfaith.logs.files import safe_name
 from medfaith.logs.lines import Logged
 from medfaith.tasks import BASELINES
@@ -88,7 +88,7 @@ def write_hub_results(found: HubResults, folder: Path) -> list[str]:
         for name, entries in files.items():
             content = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
             try:
-                with whole_file(place / name) as partial:
+                with atomic_file(place / name) as partial:
                     partial.write_text(content, encoding="utf-8")
             except OSError as error:
                 found_ = f"cannot be written ({error.strerror or error})"

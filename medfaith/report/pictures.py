@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from medfaith.loaders.escaping import escape_controls
 from medfaith.loaders.progress import Progress
-from medfaith.loaders.visible import visible
 
 from .page.text import without_paths
 
@@ -200,7 +200,7 @@ def short(name: str, length: int) -> str:
 
     A path on a machine is cut to its last part.
     """
-    name = visible(without_paths(name))
+    name = escape_controls(without_paths(name))
     if len(name) <= length:
         return name
     tail = name[1 - length :]

@@ -117,7 +117,7 @@ def _place(pick: Pick) -> tuple[float, str, str]:
 
 def rows_of_data(source: str, needed: set[str], data: str) -> dict[str, dict[str, Any]]:
     """The rows of the data with these ids."""
-    from medfaith.tasks.stored import read
+    from medfaith.tasks.row_store import read
 
     rows = read(f"surgxbench-{source}", CONFIGS[source], "test", data)
     found = {name: number for number, name in enumerate(rows["id"]) if name in needed}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from medfaith.loaders.visible import in_markdown, visible
+from medfaith.loaders.escaping import escape_controls, escape_markdown
 
 UNDEFINED = "–"
 TITLES = {
@@ -170,7 +170,7 @@ class Table:
             *("| " + " | ".join(map(_escape, row)) + " |" for row in rows),
         ]
         for note in self._all_notes():
-            lines += ["", in_markdown(note)]
+            lines += ["", escape_markdown(note)]
         return "\n".join([f"## {self.title}", "", *lines])
 
     def latex(self) -> str:
@@ -224,7 +224,7 @@ def _undefined(value: Any) -> bool:
 
 
 def _escape(cell: str) -> str:
-    return in_markdown(cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " "))
+    return escape_markdown(cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " "))
 
 
 def _alignment(column: Column, cells: Sequence[str]) -> str:
@@ -235,7 +235,7 @@ def _alignment(column: Column, cells: Sequence[str]) -> str:
 
 
 def _latex(words: str) -> str:
-    return visible(words).translate(_LATEX)
+    return escape_controls(words).translate(_LATEX)
 
 
 def _latex_row(cells: Sequence[str]) -> str:
@@ -247,7 +247,7 @@ def _saved(value: Any) -> Any:
     """A value as its cell in a CSV file. A text (no number) that a spreadsheet would run begins with ' there."""
     if not isinstance(value, str):
         return "" if _undefined(value) else value
-    lines = visible(
+    lines = escape_controls(
         value.replace("\r\n", "\n").replace("\r", "\n")
     )  # readers take a lone \r, unquoted, for the end of a row
     return f"'{lines}" if _FORMULA.match(lines) and not _is_number(lines) else lines

@@ -17,10 +17,10 @@ from medfaith.annotate.answers import read_errors, read_files
 from medfaith.compare.answers import all_answers
 from medfaith.compare.tables import compare
 from medfaith.extractor import Extractor
+from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
+from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
-from medfaith.loaders.visible import in_markdown
-from medfaith.loaders.whole import whole_folder
 
 from .contrabench_audit import audit_tables
 from .contrabench_figures import contrabench_pictures
@@ -267,7 +267,7 @@ def _benchmarks(results: Results) -> list[str]:
 
 
 def _notes(notes: Sequence[str]) -> list[str]:
-    return ["## Notes\n\n" + "\n".join(f"- {in_markdown(note)}" for note in notes)] if notes else []
+    return ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
 
 
 def _check_out(out: Path) -> None:
@@ -285,7 +285,7 @@ def _check_out(out: Path) -> None:
 def _save(out: Path, files: Mapping[str, str | bytes]) -> None:
     """Writes the folder as a whole: if anything fails, the old report stays as it was."""
     try:
-        with whole_folder(out) as folder:
+        with atomic_folder(out) as folder:
             for name, content in files.items():
                 (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:

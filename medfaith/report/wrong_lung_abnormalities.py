@@ -39,10 +39,10 @@ def read_affirmed(data: str, judgements: Sequence[Judgement]) -> tuple[dict[str,
         data: the build on which the heatmaps were made, or a Hub organisation.
 
     Raises:
-        InputError: as `tasks.stored.read`; a row whose sentence is another than the judged one.
+        InputError: as `tasks.row_store.read`; a row whose sentence is another than the judged one.
     """
-    from medfaith.annotate.start import CONFIG, REPOSITORY, SPLIT
-    from medfaith.tasks.stored import read
+    from medfaith.annotate.session_setup import CONFIG, REPOSITORY, SPLIT
+    from medfaith.tasks.row_store import read
 
     asked = {one.row_id: one.sentence for one in judgements if not one.custom and one.row_id is not None}
     stored = read(REPOSITORY, CONFIG, SPLIT, data).select_columns(["id", "sentence", "labels"])

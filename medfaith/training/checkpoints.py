@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import transformers
 
+from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
-from medfaith.loaders.whole import whole_file
 
 from .settings import Settings
 
@@ -80,7 +80,7 @@ def claim(checkpoints: Path, arguments: Mapping[str, object]) -> None:
             raise InputError(checkpoints, found, action="train with the same arguments, or remove this folder")
         return
     checkpoints.mkdir(parents=True, exist_ok=True)
-    with whole_file(file) as partial:
+    with atomic_file(file) as partial:
         partial.write_text(json.dumps(arguments, indent=1) + "\n", encoding="utf-8")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from medfaith import build
 from medfaith.builders.options import whole
+from medfaith.loaders.atomic import require_writable
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import require_writable
 from medfaith.tasks.models.clinical_bert import TEXT_MODEL
 
 from .loba.command import add_loba

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from medfaith.evaluate_metrics.localization.view import mask
+from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
-from medfaith.tasks import stored
+from medfaith.tasks import row_store
 from medfaith.tasks.models.gloria_text import clean
 
 from .recipes import GOLD, SHOTS, SILVER, Recipe
@@ -93,7 +93,7 @@ def read(
     patients: set[str] = set()
     n_without_words = 0
     for split in SPLITS[config]:
-        rows: Any = stored.read(REPOSITORY, config, split, str(data))
+        rows: Any = row_store.read(REPOSITORY, config, split, str(data))
         if config == GOLD:
             whose = rows.select_columns(["patient_id", "sentence"])
             patients |= {row["patient_id"] for row in whose if clean(row["sentence"])}

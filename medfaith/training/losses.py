@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn.functional import cross_entropy, interpolate
 
-from medfaith.evaluate_metrics.localization.view import SIDE
+from medfaith.evaluate_metrics.localization.input_view import SIDE
 from medfaith.tasks.models.gloria import GloriaModel
 from medfaith.tasks.models.gloria_text import Tokens
 

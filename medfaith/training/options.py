@@ -12,8 +12,8 @@ from typing import Any
 
 from medfaith import build
 from medfaith.builders.options import whole
+from medfaith.loaders.atomic import remove_lock
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.loaders.whole import remove_lock
 
 from .settings import Lora, Settings
 

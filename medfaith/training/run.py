@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from transformers import BertConfig
 
+from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import whole_file
 from medfaith.tasks.models.gloria import GloriaModel, load_gloria, load_tokenizer
-from medfaith.tasks.wrong_lung.held_out import digest_of, read_seen
+from medfaith.tasks.wrong_lung.held_out_patients import digest_of, read_seen
 
 from .data import Example, read
 from .encoders import load_bert, load_resnet
@@ -82,7 +82,7 @@ def run(
         "loss": asdict(history),
         "auroc": means,
     }
-    with whole_file(out) as checkpoint:
+    with atomic_file(out) as checkpoint:
         try:
             model.save_checkpoint(checkpoint)
         except RuntimeError as error:  # what torch makes of a full disk
@@ -90,7 +90,7 @@ def run(
             raise InputError(out, f"cannot be written ({error}); nothing was changed", action=action) from error
         record["checkpoint"] = digest_of(checkpoint)
         # Before it: without a record it would count as a model that has seen no gold patient.
-        with whole_file(_record_of(out)) as partial:
+        with atomic_file(_record_of(out)) as partial:
             partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(f"{name}: {len(history.train)} rounds, {out}")
     for subset, mean in means.items():

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from medfaith.evaluate_metrics.localization.input_view import window
 from medfaith.evaluate_metrics.localization.score import score_row
-from medfaith.evaluate_metrics.localization.view import window
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
 from medfaith.tasks.models.gloria import GloriaModel

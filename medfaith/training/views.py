@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from medfaith.evaluate_metrics.localization.view import SIDE
+from medfaith.evaluate_metrics.localization.input_view import SIDE
 from medfaith.loaders.images import locate, open_image
 from medfaith.loaders.progress import Progress
 from medfaith.tasks.models.gloria_image import normalised, view

@@ -13,7 +13,7 @@ from typing import Any
 
 import datasets
 
-from medfaith.tasks import rows, stored
+from medfaith.tasks import row_store, rows
 from medfaith.tasks.contrabench.rows import facts, reword
 
 SEED = 42
@@ -32,7 +32,7 @@ def load(
 
     exemplar_images: put the exemplars' images before the row's own in `images`, and placeholders before their texts.
     """
-    pool = stored.read(pool_repository, pool_config, "train", data, images).to_list()
+    pool = row_store.read(pool_repository, pool_config, "train", data, images).to_list()
 
     def with_exemplars(evaluated: datasets.Dataset) -> datasets.Dataset:
         chosen = [exemplars(row_id, pool) for row_id in evaluated["id"]]

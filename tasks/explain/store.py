@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...loaders import json_text
+from ...loaders.atomic import atomic_file
 from ...loaders.errors import InputError
-from ...loaders.whole import whole_file
 from .geometry import Geometry
 
 MODEL = "model.json"
@@ -130,7 +130,7 @@ class HeatmapStore:
         if path.exists():
             self._reader.model(self.key)
         else:
-            with whole_file(path) as partial:
+            with atomic_file(path) as partial:
                 partial.write_text(json.dumps(dict(model), indent=2, sort_keys=True), encoding="utf-8")
 
     def reference(self, shown: str) -> str:
@@ -183,7 +183,7 @@ class HeatmapStore:
         arrays = {"maps": scaled.astype(self._dtype), "peaks": peaks, "about": np.array(json.dumps(about))}
         if scores is not None:
             arrays["scores"] = np.asarray(scores, dtype=np.float64)
-        with whole_file(path) as partial, partial.open("wb") as file:
+        with atomic_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
 
     def _grids(self, row_id: str, maps: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -18,8 +18,8 @@ from typing import Any
 import datasets
 from PIL import Image
 
+from ...loaders.atomic import atomic_folder
 from ...loaders.errors import InputError
-from ...loaders.whole import whole_folder
 from ..contrabench import adapter
 from ..heal.rows import TRANSPLANT
 from ..outcomes import OUTCOME
@@ -68,7 +68,7 @@ def _write(arguments: argparse.Namespace) -> None:
     loaded = (questions.load(name, *arguments.where).items() for name in arguments.task)
     tasks = {name.replace("::", "_"): task for group in loaded for name, task in group}
     roots = {source: str(path) for source, path in questions.resolve_roots(arguments.root).items()}
-    with whole_folder(out) as partial:
+    with atomic_folder(out) as partial:
         for name, task in tasks.items():
             rows, reading = Path("rows", name), questions.reading(task.config, arguments.filter)
             datasets.DatasetDict({"test": _rows(task, reading)}).save_to_disk(partial / rows)

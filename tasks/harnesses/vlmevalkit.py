@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ...loaders import images
+from ...loaders.atomic import atomic_file
 from ...loaders.errors import InputError
 from ...loaders.progress import Progress
-from ...loaders.whole import whole_file
 from . import questions, writing
 
 PICTURES = {".jpg", ".jpeg", ".png"}
@@ -84,7 +84,7 @@ def _write(arguments: argparse.Namespace) -> None:
     letters = string.ascii_uppercase[: max(len(doc["options"]) for doc in docs)]
     shown = ["image", "image_path"] if embed else ["image_path"]
     columns = ["index", "id", *shown, "question", *letters, "answer", "category", "l2-category", "split"]
-    with whole_file(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+    with atomic_file(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", delimiter="\t", lineterminator="\n")
         writer.writeheader()
         rows, split = zip(docs, stored, strict=True), task.config.dataset_kwargs["split"]

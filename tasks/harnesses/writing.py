@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ...loaders.atomic import remove_lock
 from ...loaders.errors import InputError, exit_status
-from ...loaders.whole import remove_lock
 
 
 def refuse(out: Path, *, new: bool = False) -> None:

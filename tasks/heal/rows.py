@@ -13,12 +13,12 @@ from PIL import Image
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
-from medfaith.tasks import rows, stored, wordings
+from medfaith.tasks import row_store, rows, wordings
 from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.controls.rows import Opener
 from medfaith.tasks.controls.transplant import transplant
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.unlogged import UnloggedMask
+from medfaith.tasks.unlogged_fields import UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
 DOCUMENT = {
@@ -65,7 +65,7 @@ def load(
         if single:
             chosen = [doc for doc in asked if doc["question_type"] == ask]
         else:
-            partners = stored.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
+            partners = row_store.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
             perturb = _swapped if ask == "tpt" else _edited
             chosen = _with_partners(asked, cast(Iterable[dict[str, Any]], partners), perturb)
             if ask == "vpt":

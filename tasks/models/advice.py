@@ -1,6 +1,6 @@
 """What is said of answers with which something is wrong: of the first ones of a run, and of a whole one."""
 
-from ...loaders.visible import visible
+from ...loaders.escaping import escape_controls
 
 FEW = 20  # answers, below which it is no wonder that all are the same
 LONGEST = 120  # characters of an answer in a warning
@@ -23,4 +23,4 @@ def in_one_line(answer: str) -> str:
 
 def shortened(answer: str) -> str:
     """The end of a long answer: one that was cut shows it there."""
-    return visible(f"…{answer[-LONGEST:]}" if len(answer) > LONGEST else answer)
+    return escape_controls(f"…{answer[-LONGEST:]}" if len(answer) > LONGEST else answer)

@@ -21,14 +21,14 @@ from PIL import Image
 from ...loaders.errors import InputError
 from ...loaders.progress import Progress, say
 from ..outcomes import ANSWERED, CUT, EMPTY
-from . import tally
+from . import answer_counts
 from .answer_store import AnswerStore, Kept, key_of, with_repeats
 from .chat_form import Reply
 from .contrastive_encoders import short_name
 from .first_answers import FirstAnswers
 from .image_lm import images_of, row_id, tell_outcome
+from .resource_use import Work
 from .weights import weights_digest
-from .work import Work
 
 NO_MATTER = ("batch_size", "max_batch_size", "device", "parallelize")  # arguments on which no answer depends
 OF_PLACE = ("_name_or_path", "transformers_version")  # of a saved configuration
@@ -150,8 +150,8 @@ class AnsweringVLM(HFMultimodalLM):
 
     def _report_outcomes(self) -> None:
         """Count the outcomes since the last call, and say on stderr how many of these answers are not whole."""
-        tally.count(self._outcomes)
-        if sentence := tally.sentence(self._outcomes):
+        answer_counts.count(self._outcomes)
+        if sentence := answer_counts.sentence(self._outcomes):
             say(f"medfaith: {sentence}")
         self._outcomes.clear()
 

@@ -26,8 +26,8 @@ from lm_eval.models.utils import resize_image
 from PIL import Image
 
 from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
+from ...loaders.atomic import atomic_file
 from ...loaders.errors import InputError
-from ...loaders.whole import whole_file
 from ..explain import cleann
 from ..explain.causal_plot import draw_causal_graph
 from ..explain.geometry import Geometry
@@ -237,7 +237,7 @@ class ExplainedVLM(HFVisionLM):
         path = self._graph_path(request, shown)
         if path:
             place = {"size": geometry.size, "window": geometry.window}
-            with whole_file(path) as partial:
+            with atomic_file(path) as partial:
                 content = {"row": request.doc["id"], **place, "graphs": graphs}
                 partial.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
             _draw(path.with_suffix(""), graphs, image, geometry)

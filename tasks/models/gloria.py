@@ -29,9 +29,9 @@ from torch import nn
 from torch.nn.functional import cosine_similarity
 from transformers import AutoTokenizer, BertConfig
 
-from ...evaluate_metrics.localization.view import window
+from ...evaluate_metrics.localization.input_view import window
+from ...loaders.atomic import atomic_file
 from ...loaders.errors import InputError
-from ...loaders.whole import whole_file
 from ..explain.geometry import Geometry
 from .aligners import Alignment, vocabulary_digest
 from .clinical_bert import TEXT_MODEL, reading
@@ -130,7 +130,7 @@ class GloriaModel(nn.Module):
     def save_checkpoint(self, path: str | Path) -> None:
         """Writes the weights under the released checkpoint's names; the file is whole or not there."""
         weights = {PREFIX + name: tensor for name, tensor in self.state_dict().items()}
-        with whole_file(Path(path)) as partial:
+        with atomic_file(Path(path)) as partial:
             torch.save({"state_dict": weights}, partial)
 
     def _regions(self, local: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 from torchvision.models.resnet import Bottleneck, ResNet
 
-from ...evaluate_metrics.localization.view import RESIZED, SIDE, window
+from ...evaluate_metrics.localization.input_view import RESIZED, SIDE, window
 
 INPUT = 299
 MEAN, STD = 0.5, 0.5
@@ -52,7 +52,7 @@ class ImageEncoder(nn.Module):
 
 
 def view(image: Image.Image) -> np.ndarray:
-    """The published input view (evaluate_metrics.localization.view), grey: uint8 (224, 224), zeros where it pads.
+    """The published input view (evaluate_metrics.localization.input_view), grey: uint8 (224, 224), zeros where it pads.
 
     A pixel is the mean of the area of the image that it covers, as OpenCV's INTER_AREA makes it.
     """

@@ -21,13 +21,13 @@ from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER
 from lm_eval.models.utils import replace_placeholders
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
+from ...loaders.atomic import atomic_file
 from ...loaders.errors import InputError, MedfaithError
-from ...loaders.whole import whole_file
 from .answer_store import AnswerStore
 from .decoded_vlm import DecodedVLM
 from .families import claimed
 from .image_lm import row_id
-from .kept_scores import KeptScores
+from .score_store import KeptScores
 
 TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # which tokens are an image's, or the prompt's (PaliGemma)
 CROSS_MASK = "cross_attention_mask"  # which image each token of a prompt sees, where it is by cross-attention
@@ -328,7 +328,7 @@ class HFVisionLM(DecodedVLM):
             self._states.append((request.task_name or "", row_id(request), request.idx, score.state))
         task, row, option, state = zip(*self._states, strict=True)
         assert self._states_path is not None
-        with whole_file(self._states_path) as partial, partial.open("wb") as file:
+        with atomic_file(self._states_path) as partial, partial.open("wb") as file:
             np.savez(file, task=np.array(task), id=np.array(row), option=np.array(option), state=np.stack(state))
 
 

@@ -18,9 +18,9 @@ from ...loaders.errors import InputError
 from ..controls import DONORS, harmless
 from ..decoding.regions import GOLD, asked_for, check_kind, mask_of, source_of
 from ..decoding.titles import SAM
-from .answered import question
 from .answering_vlm import AnsweringVLM, pixels_digest
 from .image_lm import images_of, row_id
+from .prompt_inputs import question
 
 if TYPE_CHECKING:
     from ..decoding.loba.model import Loba

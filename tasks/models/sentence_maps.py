@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from medfaith.evaluate_metrics.localization.view import RESIZED, SIDE, mask, window
+from medfaith.evaluate_metrics.localization.input_view import RESIZED, SIDE, mask, window
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
 

@@ -21,7 +21,7 @@ from lm_eval.api.instance import Instance
 
 from ...loaders.errors import InputError, MedfaithError
 from ...loaders.progress import Progress
-from . import server_access, server_scores, tally
+from . import answer_counts, server_access, server_scores
 from .answer_store import AnswerStore, with_repeats
 from .chat_form import (
     PLACEHOLDER,
@@ -213,8 +213,8 @@ class ServerLM(ImageLM):
 
         with bar, AnswerStore(self._answers) as store:
             outage = asyncio.run(ask(self._endpoint, questions, store, take))
-        tally.count(usage.outcomes)
-        for said in (outage.sentence(self._endpoint.url), tally.sentence(usage.outcomes)):
+        answer_counts.count(usage.outcomes)
+        for said in (outage.sentence(self._endpoint.url), answer_counts.sentence(usage.outcomes)):
             if said:
                 print(f"medfaith-server: {said}", file=sys.stderr)
         return scored

@@ -14,7 +14,7 @@ from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, LISTS, QUESTIONS
-from medfaith.tasks.unlogged import Unlogged, UnloggedMask
+from medfaith.tasks.unlogged_fields import Unlogged, UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
 DOCUMENT = {

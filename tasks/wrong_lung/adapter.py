@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from medfaith.evaluate_metrics.localization.input_view import UPSAMPLINGS
 from medfaith.evaluate_metrics.localization.pairs import candidate_accuracy, deltas, pairs, summarise
 from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.evaluate_metrics.localization.score import score_row, symmetric_kl
-from medfaith.evaluate_metrics.localization.view import UPSAMPLINGS
 from medfaith.loaders import limits
 from medfaith.tasks.scoring import SKIPPED, Scorer
 

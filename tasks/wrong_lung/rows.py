@@ -8,12 +8,12 @@ from typing import Any, cast
 import datasets
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks import rows, stored
+from medfaith.tasks import row_store, rows
 from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, target_of_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.wrong_lung.adapter import SCORING
-from medfaith.tasks.wrong_lung.held_out import of_patients
+from medfaith.tasks.wrong_lung.held_out_patients import of_patients
 from medfaith.tasks.wrong_lung.prompts import QUESTION
 
 GOLD = "gold"
@@ -70,7 +70,7 @@ def load(
     for name, value in scoring.items():
         if value not in SCORING[name]:
             raise InputError(f"option {name}", f"is {value!r}", expected=" or ".join(SCORING[name]))
-    originals = None if config == GOLD else stored.read(
+    originals = None if config == GOLD else row_store.read(
         repository, ORIGINALS.get(config, GOLD), options["split"], options.get("data")
     )  # fmt: skip
 

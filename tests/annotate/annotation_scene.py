@@ -14,7 +14,7 @@ from PIL import Image
 from medfaith.annotate.logs import TASK
 from medfaith.annotate.plan import Plan, instances
 from medfaith.builders.schemas.wrong_lung import SENTENCE
-from medfaith.evaluate_metrics.localization.view import window
+from medfaith.evaluate_metrics.localization.input_view import window
 from medfaith.loaders import phantom
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of

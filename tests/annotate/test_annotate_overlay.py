@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from medfaith.annotate.overlay import CORNER, SCALE, colours, nowhere, outlined, overlay, picture, png
-from medfaith.evaluate_metrics.localization.view import SIDE, mask, window
+from medfaith.evaluate_metrics.localization.input_view import SIDE, mask, window
 from medfaith.tasks.explain.geometry import Geometry
 
 SIZES = [(256, 256), (300, 200), (211, 340), (64, 1000)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medfaith.annotate import start
+from medfaith.annotate import session_setup
 from medfaith.annotate.answers import open_answers, read_judgements
 from medfaith.annotate.overlay import outlined, overlay, picture
 from medfaith.annotate.session import Place, Session
@@ -23,15 +23,15 @@ from medfaith.tasks.models.aligners import Alignment
 from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, write_run
 
 
-def wanted(scene: Scene, **changes) -> start.Wanted:
-    default = start.Wanted([*scene.runs.values()], str(scene.data), scene.heatmaps, scene.roots, "ann", 0)
+def wanted(scene: Scene, **changes) -> session_setup.Wanted:
+    default = session_setup.Wanted([*scene.runs.values()], str(scene.data), scene.heatmaps, scene.roots, "ann", 0)
     return default._replace(**changes)
 
 
 @contextmanager
 def at_work(scene: Scene, path, aligners=None, **changes):
     with open_answers(path) as (answers, _):
-        yield start.prepare(wanted(scene, **changes), answers, aligners or {})[0]
+        yield session_setup.prepare(wanted(scene, **changes), answers, aligners or {})[0]
 
 
 def test_all_the_way_with_a_stop_after_every_answer(scene, tmp_path):
@@ -182,7 +182,7 @@ def test_sentences_that_not_every_run_answered_are_left_out(scene, tmp_path):
     write_run(tmp_path / "run", MODELS[1], scene.rows, some)
     runs = [scene.runs[MODELS[0]], tmp_path / "run"]
     with open_answers(tmp_path / "a.jsonl") as (answers, _):
-        session, notes = start.prepare(wanted(scene, runs=runs), answers, {})
+        session, notes = session_setup.prepare(wanted(scene, runs=runs), answers, {})
     assert sorted(len(of.sentences) for of in session.plan.instances) == [1, 2]
     assert "1 sentences are left out" in notes[0]
 
@@ -191,7 +191,7 @@ def test_one_model_with_other_arguments_is_another_model(scene, tmp_path):
     for name, references, tau in zip("ab", scene.references.values(), (1, 2), strict=True):
         write_run(tmp_path / name, "", scene.rows, references, model_args={"pretrained": "same", "tau": tau})
     with open_answers(tmp_path / "a.jsonl") as (answers, _):
-        session, _ = start.prepare(wanted(scene, runs=[tmp_path / "a", tmp_path / "b"]), answers, {})
+        session, _ = session_setup.prepare(wanted(scene, runs=[tmp_path / "a", tmp_path / "b"]), answers, {})
     assert session.plan.models == ('same {"tau": 1}', 'same {"tau": 2}')
 
 
@@ -245,9 +245,9 @@ def test_what_cannot_be_judged_is_said_before_the_first_question(scene, tmp_path
 
 
 def test_live_models_that_are_none(capsys):
-    assert start.load_aligners({}) == ({}, start.NO_MODEL)
-    found, said = start.load_aligners({"secret": ("nonsense:/secret/path", {})})
-    assert (found, said) == ({}, start.NOT_LOADED)
+    assert session_setup.load_aligners({}) == ({}, session_setup.NO_MODEL)
+    found, said = session_setup.load_aligners({"secret": ("nonsense:/secret/path", {})})
+    assert (found, said) == ({}, session_setup.NOT_LOADED)
     assert "nonsense:/secret/path" in capsys.readouterr().err
 
 

@@ -20,12 +20,12 @@ from medfaith.audit.verdicts import Judged, judge
 from medfaith.audit.wordings import compare_wordings
 from medfaith.audit.write import write_blind_clean
 from medfaith.cli import main
-from medfaith.evaluate_metrics.confidence.image_use import ImageVerdict
+from medfaith.evaluate_metrics.confidence.image_verdict import ImageVerdict
 from medfaith.evaluate_metrics.confidence.place import PlaceVerdict
 from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.row_ids import read_ids
 from medfaith.report import heal_runs
-from medfaith.tasks.models.tally import count
+from medfaith.tasks.models.answer_counts import count
 from medfaith.tasks.run import Model
 from tests.report.heal_logs import question, write_heal
 from tests.report.report_logs import csv_rows

@@ -13,7 +13,7 @@ from medfaith.builders.cxr_contrabench import wording as wordings
 from medfaith.builders.cxr_contrabench.questions import Wording, sample_order, violations
 from medfaith.builders.cxr_contrabench.rexvqa import SLICES, questions
 from medfaith.builders.cxr_contrabench.wording import mark_options, question_polarity
-from medfaith.builders.rowset import rowset_sha256
+from medfaith.builders.row_digest import rowset_sha256
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.evaluate_metrics.polarity.verifier import verify
 from medfaith.evaluate_metrics.reading import negation

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders.registry import BENCHMARKS
-from medfaith.builders.rowset import plain_lists, row_json, rowset_sha256
+from medfaith.builders.row_digest import plain_lists, row_json, rowset_sha256
 from medfaith.builders.schemas.heal import QUESTION
 from medfaith.builders.schemas.structs import BOX, LENGTHS, MASK
 from medfaith.cards import publication

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from medfaith.builders import registry
 from medfaith.builders.parallel import Workers
-from medfaith.builders.rowset import rowset_sha256, value_counts
+from medfaith.builders.row_digest import rowset_sha256, value_counts
 from medfaith.builders.verify import repositories, verify_repository
 from medfaith.builders.write import Family, Split, sha256_of_files, write_repository, write_split
 from medfaith.loaders.errors import InputError, MedfaithError

@@ -13,7 +13,7 @@ from medfaith.builders import wrong_lung
 from medfaith.builders.wrong_lung import CONFIGS, Options
 from medfaith.builders.wrong_lung.boxes import ELSEWHERE, UNKNOWN
 from medfaith.builders.wrong_lung.sentences import NO_ANATOMY, UNLISTED
-from medfaith.evaluate_metrics.localization.view import mask
+from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders import chest_imagenome, images, phantom
 from medfaith.loaders.errors import InputError
 from tests.builders.files import copied, digests, problems, record_of, rows_of, skipped

@@ -26,7 +26,7 @@ from medfaith.builders.wrong_lung.sentences import (
     sentences,
     without_anatomy,
 )
-from medfaith.evaluate_metrics.localization.view import mask
+from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders.errors import InputError
 from tests.builders.wrong_lung_gold import LUNGS, SIZE, dicom, gold, image, rows
 

@@ -19,7 +19,7 @@ from sklearn.metrics import jaccard_score
 
 from medfaith.builders import wrong_lung
 from medfaith.builders.wrong_lung import silver
-from medfaith.evaluate_metrics.localization.view import mask
+from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders import images
 from medfaith.loaders.errors import InputError
 from tests.builders.files import copied, digests, forge, problems, rows_of, skipped

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders.label_keys import config_key, key_of, label_key
-from medfaith.builders.rowset import row_json
+from medfaith.builders.row_digest import row_json
 from medfaith.cards import publication, small_counts
 from medfaith.loaders import chexpert
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.rowset import row_json
+from medfaith.builders.row_digest import row_json
 from medfaith.cards import publication
 from medfaith.cards.publish import manifest
 from medfaith.cards.publish.manifest import Difference

@@ -13,8 +13,8 @@ from sklearn.metrics import roc_auc_score
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.localization import pairs, score
+from medfaith.evaluate_metrics.localization.input_view import mask, scores, window
 from medfaith.evaluate_metrics.localization.predictions import score_predictions
-from medfaith.evaluate_metrics.localization.view import mask, scores, window
 from tests.evaluate_metrics.modules import computed
 
 NAN = float("nan")

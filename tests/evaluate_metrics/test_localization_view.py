@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
-from medfaith.evaluate_metrics.localization.view import mask, scores, window
+from medfaith.evaluate_metrics.localization.input_view import mask, scores, window
 
 sizes = st.one_of(
     st.sampled_from([(3056, 2544), (2544, 3056), (2500, 3056), (256, 256), (512, 256), (2022, 2022)]),

@@ -29,9 +29,9 @@ from typing import Any
 import pytest
 
 from medfaith.builders import cxr_contrabench
+from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import is_partial
-from medfaith.tasks.wrong_lung.held_out import read_seen
+from medfaith.tasks.wrong_lung.held_out_patients import read_seen
 from tests.builders.files import root_words
 from tests.chat import chat_server
 from tests.hub.server import Hub

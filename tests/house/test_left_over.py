@@ -28,16 +28,16 @@ from medfaith.builders.verify import repositories
 from medfaith.builders.write import Split
 from medfaith.cli import main
 from medfaith.eval import builds_in
+from medfaith.loaders.atomic import atomic_file, atomic_folder, scratch_folder
 from medfaith.loaders.errors import InputError, exit_status
 from medfaith.loaders.phantom import rexvqa
-from medfaith.loaders.whole import scratch_folder, whole_file, whole_folder
 from medfaith.logs.files import find_sample_files
 from medfaith.tasks.models.answer_store import AnswerStore, Kept
 from medfaith.tasks.models.chat_form import Reply
+from medfaith.tasks.result_saving import saved
+from medfaith.tasks.row_store import repository_path
 from medfaith.tasks.rows import check_row_ids
-from medfaith.tasks.saved import saved
-from medfaith.tasks.stored import repository_path
-from medfaith.tasks.wrong_lung.held_out import digest_of, read_seen
+from medfaith.tasks.wrong_lung.held_out_patients import digest_of, read_seen
 from medfaith.training.options import check_out
 from tests.builders.test_write import rows, write
 from tests.full_disk import no_file_above
@@ -46,7 +46,7 @@ from tests.report.report_logs import answered, write_log
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from medfaith.loaders.whole import scratch_folder, whole_file, whole_folder
+from medfaith.loaders.atomic import scratch_folder, atomic_file, atomic_folder
 with {within}(*map(Path, sys.argv[1:])) as place:
     (place / "half" if place.is_dir() else place).write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -54,7 +54,7 @@ with {within}(*map(Path, sys.argv[1:])) as place:
 BUSY = """
 import sys
 from pathlib import Path
-from medfaith.loaders.whole import scratch_folder, whole_folder
+from medfaith.loaders.atomic import scratch_folder, atomic_folder
 with {within}(Path(sys.argv[1])):
     print("in", flush=True)
     sys.stdin.read()
@@ -113,18 +113,18 @@ def test_synthetic_sources_are_written_all_or_none(tmp_path, monkeypatch):
 def test_the_folder_that_a_command_runs_in_is_not_replaced(tmp_path, monkeypatch):
     (tmp_path / "mine").touch()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="this command runs in it"), whole_folder(Path()):
+    with pytest.raises(InputError, match="this command runs in it"), atomic_folder(Path()):
         pass
     assert names(tmp_path) == ["mine"]
 
 
 def test_the_next_writer_of_a_file_or_folder_removes_what_a_killed_one_left(tmp_path):
-    killed("whole_file", tmp_path / "file")
-    killed("whole_folder", tmp_path / "folder")
+    killed("atomic_file", tmp_path / "file")
+    killed("atomic_folder", tmp_path / "folder")
     assert names(tmp_path) == [".file.lock", ".file.partial", ".folder.lock", ".folder.partial"]
-    with whole_file(tmp_path / "file") as partial:
+    with atomic_file(tmp_path / "file") as partial:
         partial.write_text("whole")
-    with whole_folder(tmp_path / "folder") as partial:
+    with atomic_folder(tmp_path / "folder") as partial:
         (partial / "whole").touch()
     assert names(tmp_path) == ["file", "folder"]
     assert names(tmp_path / "folder") == ["whole"]
@@ -134,16 +134,16 @@ def test_a_kill_between_two_renames_is_mended(tmp_path):
     """As on a network's disk, which cannot exchange two folders in one step."""
     (tmp_path / ".folder.old").mkdir()
     (tmp_path / ".folder.old" / "earlier").touch()
-    with pytest.raises(OSError, match="full"), whole_folder(tmp_path / "folder"):
+    with pytest.raises(OSError, match="full"), atomic_folder(tmp_path / "folder"):
         raise OSError("the disk is full")
     assert names(tmp_path) == ["folder"]
     assert names(tmp_path / "folder") == ["earlier"]
 
 
 def test_a_folder_that_another_process_writes_is_refused_and_left_to_it(tmp_path):
-    with busy("whole_folder", tmp_path / "folder"):
+    with busy("atomic_folder", tmp_path / "folder"):
         refused = pytest.raises(InputError, match="is being written by another process; nothing was changed")
-        with refused, whole_folder(tmp_path / "folder"):
+        with refused, atomic_folder(tmp_path / "folder"):
             pass
         assert (tmp_path / ".folder.partial").is_dir()
     assert names(tmp_path) == ["folder"]

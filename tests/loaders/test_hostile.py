@@ -23,7 +23,7 @@ from medfaith.builders.verify import verify_repository
 from medfaith.cli import main
 from medfaith.loaders import anatomy_masks, csv_table, detections, images, json_text, limits, mimic_cxr, openi
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.tasks import rows, stored
+from medfaith.tasks import row_store, rows
 from medfaith.tasks.explain.store import Store
 from medfaith.tasks.wrong_lung.adapter import Reply, read_reply
 
@@ -210,7 +210,7 @@ def test_rows_and_answers_in_pipes(tmp_path):
     with pytest.raises(InputError, match=r"a\.parquet"):
         rows.check_row_ids(tmp_path / "rows.csv", str(tmp_path))
     with pytest.raises(InputError, match=r"a\.parquet"):
-        stored.read("chexpert", "a", "test", str(tmp_path))
+        row_store.read("chexpert", "a", "test", str(tmp_path))
     date = "2026-01-01T00-00-00.000000"
     write(tmp_path / "logs" / f"results_{date}.json", "{}")
     os.mkfifo(tmp_path / "logs" / f"samples_medfaith_contrabench_{date}.jsonl")

@@ -51,7 +51,7 @@ def reading(**changes: Any) -> Change:
     return put(filtered_resps=[json.dumps(known | changes)])
 
 
-def visible(share: Any, boxes: int = 1) -> Change:
+def escape_controls(share: Any, boxes: int = 1) -> Change:
     def change(sample: dict[str, Any]) -> None:
         sample["doc"]["boxes"] = [{"label": "grasper", "xywh": [0, 0, 1, 1]}] * boxes
         sample["f1"]["visible"] = [share]
@@ -111,10 +111,10 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("frames", "f1", put(f1="")),
     ("frames", "cannot be read", put(filtered_resps=[])),
     ("frames", "filtered_resps", put(filtered_resps=[3])),
-    ("frames", "1 shares; expected one for each of the frame's 0", visible(0.5, boxes=0)),
-    ("frames", "1.5 is not a share", visible(1.5)),
-    ("frames", "-0.5 is not a share", visible(-0.5)),
-    ("frames", "'half' is not a share", visible("half")),
+    ("frames", "1 shares; expected one for each of the frame's 0", escape_controls(0.5, boxes=0)),
+    ("frames", "1.5 is not a share", escape_controls(1.5)),
+    ("frames", "-0.5 is not a share", escape_controls(-0.5)),
+    ("frames", "'half' is not a share", escape_controls("half")),
     ("frames", "doc.images", put("doc", images="cholec8:x")),
     ("frames", "doc.ask", put("doc", ask="phases")),
     ("frames", "doc.ask", put("doc", ask="triplets")),

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from medfaith.cli import main
-from medfaith.loaders.visible import in_markdown, visible
+from medfaith.loaders.escaping import escape_controls, escape_markdown
 from tests.report.report_logs import answered, write_log
 
 EVIL = "\x1b[31mred\x1b]0;title\x07 <img src=x onerror=alert(1)> [click](javascript:alert(1)) \u202etxt\r\n=1+1"
@@ -63,9 +63,9 @@ def test_markdown_has_neither_html_nor_links_of_others_and_csv_no_formula(evil, 
     ],
 )
 def test_markdown_escapes_what_its_own_signs_would_set_free(text, shown):
-    assert in_markdown(text) == shown
+    assert escape_markdown(text) == shown
 
 
 @pytest.mark.parametrize("text", ["a < b, p<0.05", "[0.1, 0.2] (n=3)", "Größe ≥ 5 – “x”", "two\nlines"])
 def test_what_is_harmless_stays_as_it_is(text):
-    assert visible(text) == in_markdown(text) == text
+    assert escape_controls(text) == escape_markdown(text) == text

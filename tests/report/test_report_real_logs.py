@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from medfaith.annotate import start
+from medfaith.annotate import session_setup
 from medfaith.annotate.answers import open_answers
 from medfaith.cli import main
 from medfaith.report.write import read_results
@@ -192,11 +192,11 @@ def test_reference_models_are_the_floor_and_the_ceiling(evaluated, reported):
         assert math.isclose(run.scores("m1_extended")["accuracy_verified"], of["accuracy,m1_extended"])
 
 
-def annotate(wanted: start.Wanted, out: Path) -> None:
+def annotate(wanted: session_setup.Wanted, out: Path) -> None:
     """One person's way through all images; points are drawn."""
     random = np.random.default_rng(wanted.seed)
     with open_answers(out) as (answers, _):
-        session, _ = start.prepare(wanted, answers, {})
+        session, _ = session_setup.prepare(wanted, answers, {})
         while (place := session.next()) is not None:
             if place.alias is None:
                 sentences = session.plan.instances[place.instance].sentences
@@ -211,7 +211,7 @@ def test_what_people_say_of_the_heatmaps_is_joined_with_the_values(evaluated, tm
     logs = [path for kind in KINDS for path in (evaluated.logs / f"oracle (heatmap={kind})").rglob("*lung_gold*")]
     files = [tmp_path / f"{annotator}.jsonl" for annotator in ("one", "two")]
     for seed, file in enumerate(files):
-        wanted = start.Wanted(logs, str(evaluated.data), evaluated.heatmaps, evaluated.images, file.stem, seed)
+        wanted = session_setup.Wanted(logs, str(evaluated.data), evaluated.heatmaps, evaluated.images, file.stem, seed)
         annotate(wanted, file)
     named = [of for file in files for of in ("--annotations", str(file))]
     assert main(["report", *map(str, logs), "--out", str(tmp_path / "out"), *named]) == 0

@@ -12,7 +12,7 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
-from medfaith.tasks.stored import read
+from medfaith.tasks.row_store import read
 from tests.report.report_logs import csv_rows, rows_of
 from tests.report.surgx_logs import shown
 from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
@@ -73,7 +73,7 @@ def test_what_the_painted_frames_lose(clip):
     ]  # fmt: skip
 
 
-def visible(box: Mapping[str, Any]) -> float:
+def escape_controls(box: Mapping[str, Any]) -> float:
     x, y, w, h = box["xywh"]
     across = max(min(x + w, WINDOW[2], 214) - max(x, WINDOW[0], 0), 0)
     down = max(min(y + h, WINDOW[3], 120) - max(y, WINDOW[1], 0), 0)
@@ -83,7 +83,7 @@ def visible(box: Mapping[str, Any]) -> float:
 def frames(data: str, config: str, source: str) -> dict[str, list[tuple[str, float]]]:
     """Of each row, its boxes' labels and what the model saw of each."""
     rows: Any = read(f"surgxbench-{source}", config, "test", data)
-    return {row["id"]: [(box["label"], visible(box)) for box in row["boxes"]] for row in rows}
+    return {row["id"]: [(box["label"], escape_controls(box)) for box in row["boxes"]] for row in rows}
 
 
 def test_how_much_of_the_boxes_the_model_could_see(clip):

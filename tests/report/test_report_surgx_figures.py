@@ -22,7 +22,7 @@ from medfaith.report.surgx_overlays import BOX, LARGEST, Overlay, Sheet, contact
 from medfaith.report.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
-from medfaith.tasks.stored import read
+from medfaith.tasks.row_store import read
 from tests.report.surgx_logs import (
     ACTIONS,
     CLIP,

@@ -15,7 +15,7 @@ from PIL import Image
 from scipy.special import softmax
 from torchvision.models.resnet import Bottleneck, ResNet
 
-from medfaith.evaluate_metrics.localization.view import window
+from medfaith.evaluate_metrics.localization.input_view import window
 from medfaith.tasks.models import gloria_image, gloria_text
 from medfaith.tasks.models.gloria import GloriaAligner, GloriaModel, load_gloria
 from medfaith.tasks.models.gloria_text import Sentence

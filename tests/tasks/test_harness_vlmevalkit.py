@@ -18,7 +18,7 @@ from PIL import Image
 from medfaith.loaders import images
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.harnesses import questions, vlmevalkit
-from medfaith.tasks.stored import read
+from medfaith.tasks.row_store import read
 
 TASK = "medfaith_contrabench_chexpert_presence"
 WHICH = ("cxr-contrabench-chexpert", "chexpert_presence", "validation")

@@ -20,7 +20,7 @@ from medfaith.loaders import images
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models import server_access
-from medfaith.tasks.models.tally import tally, too_many_unanswered
+from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
 from medfaith.tasks.rows import LazyImages
 from tests.builders.files import root_words
 from tests.tasks.asking import asked, shade

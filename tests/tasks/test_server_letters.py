@@ -14,7 +14,7 @@ from medfaith.evaluate_metrics.polarity.option_scores import subsets
 from medfaith.loaders.errors import MedfaithError
 from medfaith.report.write import write_report
 from medfaith.tasks.contrabench import prompts
-from medfaith.tasks.models.tally import tally
+from medfaith.tasks.models.answer_counts import tally
 from tests.builders.files import root_words
 from tests.report.report_logs import rows_of
 from tests.tasks.asking import asked, scored, shade

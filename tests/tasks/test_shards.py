@@ -24,13 +24,13 @@ from medfaith.loaders.row_ids import write_ids
 from medfaith.tasks import shard_marker
 from medfaith.tasks.index import task_index
 from medfaith.tasks.listing import listed
-from medfaith.tasks.logged import aggregations
+from medfaith.tasks.logged_figures import aggregations
+from medfaith.tasks.row_store import read
 from medfaith.tasks.shards import Shard, patients_of, positions
-from medfaith.tasks.stored import read
 from tests.tasks.evaluating import load, samples_of
 from tests.tasks.server_scene import serving
 from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask, forged
-from tests.tasks.test_saved import no_file_above
+from tests.tasks.test_result_saving import no_file_above
 
 SCORES = "medfaith_contrabench_option_scores"
 PAIRS = "medfaith_heal_vindr_tpt,medfaith_heal_vindr_vpt"

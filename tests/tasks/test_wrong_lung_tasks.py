@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from medfaith import tasks
 from medfaith.cli import main
-from medfaith.evaluate_metrics.localization.view import mask
+from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store

@@ -20,13 +20,13 @@ from sklearn.metrics import log_loss
 from medfaith.builders import heal_medvqa
 from medfaith.cli import main
 from medfaith.loaders import rle
+from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import whole_folder
 from medfaith.tasks.decoding.loba import model, predict
 from medfaith.tasks.decoding.loba.encode import SEG, Encoder, Example
 from medfaith.tasks.heal.localization import read_reply
-from medfaith.tasks.models.answered import IGNORED
 from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.prompt_inputs import IGNORED
 from medfaith.training.loba import losses, rows, train
 from medfaith.training.loba.rows import Examples
 from tests.builders.files import edited
@@ -188,7 +188,7 @@ def test_a_killed_training_ends_as_one_that_was_not(names, examples, tmp_path, m
         return train.train(model.start(*names, dropout=0.1, seed=1), examples, out, options, {"data": "phantom"})
 
     whole = run(tmp_path / "whole")
-    with whole_folder(tmp_path / "busy"), pytest.raises(InputError, match="written by another process"):
+    with atomic_folder(tmp_path / "busy"), pytest.raises(InputError, match="written by another process"):
         run(tmp_path / "busy")
     assert not (tmp_path / "busy.checkpoints").exists()
     count = iter(range(99))

@@ -13,9 +13,9 @@ from lm_eval.api.instance import Instance
 from safetensors.torch import load_file
 
 from medfaith.cli import main
-from medfaith.loaders.whole import whole_folder
-from medfaith.tasks.models.answered import IGNORED, answer, batch_of, question, with_answer
+from medfaith.loaders.atomic import atomic_folder
 from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.prompt_inputs import IGNORED, answer, batch_of, question, with_answer
 from medfaith.tasks.models.trainable import load_vlm
 from medfaith.training.lora.rows import examples
 from medfaith.training.lora.train import adapted
@@ -96,7 +96,7 @@ def test_a_killed_training_goes_on_and_its_adapter_is_asked(
         return step(*given, **named)
 
     again = [*command[:-1], str(tmp_path / "again")]
-    with whole_folder(tmp_path / "busy"):
+    with atomic_folder(tmp_path / "busy"):
         assert main([*command[:-1], str(tmp_path / "busy")]) == 2
     assert "busy: is being written by another process" in capsys.readouterr().err
     assert not (tmp_path / "busy.checkpoints").exists()

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from transformers import BertModel
 
-from medfaith.tasks import stored
+from medfaith.tasks import row_store
 from medfaith.tasks.models.gloria import GloriaAligner, load_gloria
 from medfaith.training.data import GOLD, REPOSITORY, SILVER, SPLITS
 
@@ -28,7 +28,7 @@ def record_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def patients(scene, config: str, split: str = "test") -> set[str]:
-    return set(stored.read(REPOSITORY, config, split, str(scene.build))["patient_id"])
+    return set(row_store.read(REPOSITORY, config, split, str(scene.build))["patient_id"])
 
 
 def learnt(record: dict[str, Any]) -> set[str]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers.models.clip.modeling_clip import image_text_contrastive_loss
 
-from medfaith.evaluate_metrics.localization.view import mask, scores, window
+from medfaith.evaluate_metrics.localization.input_view import mask, scores, window
 from medfaith.tasks.models.gloria import GloriaModel
 from medfaith.tasks.models.gloria_text import tokenize
 from medfaith.training import losses

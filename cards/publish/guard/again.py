@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ....loaders.atomic import scratch_folder
 from ....loaders.errors import InputError
-from ....loaders.whole import scratch_folder
 from .found import REBUILD
 
 Generate = Callable[[Path], None]

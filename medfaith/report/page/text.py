@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from medfaith.loaders.visible import visible
+from medfaith.loaders.escaping import escape_controls
 
 LONGEST = 2000  # characters of an answer that the page shows
 
@@ -20,7 +20,7 @@ def shown(text: str, longest: int = LONGEST) -> str:
     cut = text[:longest] + (
         f" … ({len(text):,} characters; the first {longest:,} are shown)" if len(text) > longest else ""
     )
-    return visible(cut)
+    return escape_controls(cut)
 
 
 def without_paths(text: str) -> str:

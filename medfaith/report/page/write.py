@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from medfaith.compare.answers import all_answers
-from medfaith.loaders.whole import whole_file
+from medfaith.loaders.atomic import atomic_file
 
 from ..contrabench_runs import ORIGINAL
 from ..pictures import PIXELS, for_page
@@ -235,5 +235,5 @@ def write_page(
 ) -> None:
     """Writes the page, whole or not at all. Arguments as of `page`; by default the command is `medfaith report`."""
     content = page(report, paths, command or f"medfaith report {' '.join(map(str, paths))} --html {path}", pixels)
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(content, encoding="utf-8")

@@ -15,7 +15,7 @@ from medfaith.tasks.decoding.loba.encode import SEG, Example
 from medfaith.tasks.heal import rows
 from medfaith.tasks.heal.prompts import prompt, target
 
-from ..chosen import at_steps, check_roots
+from ..row_selection import at_steps, check_roots
 
 TEMPLATE = f"The location of the {{anatomy}} is at {SEG}. The answer is {{answer}}."
 ASKED = ("closed", "open")

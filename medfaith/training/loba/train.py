@@ -11,8 +11,8 @@ from typing import Any
 
 import transformers
 
+from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import whole_folder
 from medfaith.tasks.decoding.loba.model import Loba
 
 from ..checkpoints import ShowProgress, claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
@@ -91,7 +91,7 @@ def train(
         raise InputError("the rows", "are none", action="choose another split or a higher limit")
     arguments = {**(about or {}), **loba.about, **asdict(options), "rows": {"n": len(ids), "sha256": digest(ids)}}
     checkpoints = out.with_name(f"{out.name}.checkpoints")
-    with whole_folder(out) as partial:  # from here on a second training of the same name is refused
+    with atomic_folder(out) as partial:  # from here on a second training of the same name is refused
         claim(checkpoints, arguments)
         trainer = LobaTrainer(
             weight=options.weight,

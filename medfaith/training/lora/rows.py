@@ -15,7 +15,7 @@ from medfaith.tasks.contrabench import rows as contrabench_rows
 from medfaith.tasks.heal import prompts as heal
 from medfaith.tasks.heal import rows as heal_rows
 
-from ..chosen import at_steps, check_roots
+from ..row_selection import at_steps, check_roots
 
 Document = dict[str, Any]
 

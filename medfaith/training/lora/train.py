@@ -13,9 +13,9 @@ import peft
 import torch
 import transformers
 
+from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
-from medfaith.loaders.whole import whole_folder
-from medfaith.tasks.models.answered import Tensors, answer, batch_of, question, with_answer
+from medfaith.tasks.models.prompt_inputs import Tensors, answer, batch_of, question, with_answer
 from medfaith.tasks.models.trainable import linear_layers
 
 from ..checkpoints import ShowProgress, claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
@@ -87,7 +87,7 @@ def train(
         raise InputError("the rows", "are none", action="choose another source or a higher limit")
     arguments = {**about, **asdict(settings), "rows": {"n": len(examples.ids), "sha256": digest(examples.ids)}}
     checkpoints = out.with_name(f"{out.name}.checkpoints")
-    with whole_folder(out) as partial:  # from here on a second training of the same name is refused
+    with atomic_folder(out) as partial:  # from here on a second training of the same name is refused
         claim(checkpoints, arguments)
         trainer = transformers.Trainer(
             model=model, args=trainer_arguments(checkpoints, settings, device=device), train_dataset=examples,

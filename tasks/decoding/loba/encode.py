@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ...models.answered import Tensors, answer, batch_of, question, with_answer
+from ...models.prompt_inputs import Tensors, answer, batch_of, question, with_answer
 
 SEG = "<SEG>"
 UPSCALED = 4  # SAM's mask decoder gives so many pixels for each patch of a side

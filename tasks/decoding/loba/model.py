@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ....loaders.errors import InputError
-from ...models.answered import Tensors
 from ...models.contrastive_encoders import few, short_name
+from ...models.prompt_inputs import Tensors
 from ...models.trainable import linear_layers, load_vlm, unusable
 from .encode import SEG, Encoder
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ...models.answered import Tensors, extended
+from ...models.prompt_inputs import Tensors, extended
 from .model import Loba
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from medfaith import cards
 from medfaith.builders import registry
-from medfaith.cards import datasheet, dictionary, present, publication
+from medfaith.cards import config_text, datasheet, dictionary, publication
 from medfaith.tasks.index import chosen
 
 ABOUT = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def test_every_source_has_tasks_and_every_column_its_meaning(benchmark):
     ],
 )
 def test_the_tasks_are_those_that_a_build_has_rows_for(splits, tasks):
-    assert present.tasks(ABOUT["heal-medvqa"]["tasks"]["vindr_cxr"], splits) == tasks
+    assert config_text.tasks(ABOUT["heal-medvqa"]["tasks"]["vindr_cxr"], splits) == tasks
 
 
 def test_a_card_speaks_of_the_configs_of_its_build_alone(builds):

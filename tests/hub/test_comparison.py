@@ -14,7 +14,7 @@ from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImp
 from medfaith.builders import heal_medvqa
 from medfaith.builders.write import configs_header, front_matter
 from medfaith.cards import publication
-from medfaith.cards.publish import against, manifest
+from medfaith.cards.publish import comparison, manifest
 from medfaith.loaders.errors import MedfaithError
 from tests.hub.conftest import CHEXPERT, OPENI
 from tests.hub.server import Account
@@ -141,9 +141,9 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
 @pytest.mark.parametrize(
     ("other_masks", "options", "note"),
     [
-        (False, heal_medvqa.Options(threshold=0.5), against.RULES_ALONE),
-        (True, heal_medvqa.Options(threshold=0.5), against.BOTH.format("arguments")),
-        (True, heal_medvqa.Options(segmenter="another"), against.MASKS_ALONE),
+        (False, heal_medvqa.Options(threshold=0.5), comparison.RULES_ALONE),
+        (True, heal_medvqa.Options(threshold=0.5), comparison.BOTH.format("arguments")),
+        (True, heal_medvqa.Options(segmenter="another"), comparison.MASKS_ALONE),
     ],
     ids=["another rule", "both", "other masks of another segmenter"],
 )
@@ -164,7 +164,9 @@ def test_it_is_said_whether_masks_or_rules_make_other_questions(
     status, out, _ = medfaith("verify", folder, "--against", f"clinic/{name}")
     assert status in (3, 4, 5)
     assert [
-        note for note in (against.MASKS_ALONE, against.RULES_ALONE, against.BOTH.format("arguments")) if note in out
+        note
+        for note in (comparison.MASKS_ALONE, comparison.RULES_ALONE, comparison.BOTH.format("arguments"))
+        if note in out
     ] == [note]
 
 
@@ -246,7 +248,7 @@ def test_a_hub_that_fails_is_not_taken_for_a_wrong_name(path, status, complaint,
 @pytest.mark.parametrize("error", [HTTPError("cut off"), ConnectionError("cut off"), ValueError("no Parquet")])
 def test_what_the_clients_raise_when_they_give_up_is_explained(error):
     explained = r"x/y, a/b: .*(cut off|no Parquet).*\n  what to do: try again"
-    with pytest.raises(MedfaithError, match=explained), against._loaded("x/y, a/b"):
+    with pytest.raises(MedfaithError, match=explained), comparison._loaded("x/y, a/b"):
         raise error
 
 

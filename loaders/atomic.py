@@ -21,7 +21,7 @@ _SCRATCH = ".medfaith-"
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """Gives a path to write to, and puts what was written there in the place of `path` when the block ends well.
 
     Folders above `path` are made. The path to write to lies beside it. Of several processes that write the same file
@@ -38,7 +38,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Gives an empty folder to write into, and puts it in the place of `path` when the block ends well.
 
     What an earlier process left of it, killed, is removed. A link to a folder stays a link.

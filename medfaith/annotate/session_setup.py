@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.images import locate
-from medfaith.tasks import stored
+from medfaith.tasks import row_store
 from medfaith.tasks.explain.store import open_store
 
 from .answers import Answers
@@ -44,14 +44,14 @@ def prepare(wanted: Wanted, answers: Answers, aligners: Mapping[str, Aligner]) -
     """A session on the sentences that every model answered, and notes on what was left out.
 
     Raises:
-        InputError: as `logs.read_models` and `stored.read`, or rows that are not those that the models answered.
+        InputError: as `logs.read_models` and `row_store.read`, or rows that are not those that the models answered.
         ImageError, MissingSourceError: an image that is not there.
     """
     store = open_store(wanted.heatmaps)
     models, notes = read_models(wanted.runs, store)
     shared = set.intersection(*(set(answered) for answered in models.values()))
     kept = []
-    for row in cast(Any, stored.read(REPOSITORY, CONFIG, SPLIT, wanted.data)):
+    for row in cast(Any, row_store.read(REPOSITORY, CONFIG, SPLIT, wanted.data)):
         if row["id"] in shared:
             kept.append(row)
             _check(row, models, wanted.data)

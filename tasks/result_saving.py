@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from ..loaders.atomic import require_writable, scratch_folder
 from ..loaders.errors import MedfaithError
-from ..loaders.whole import require_writable, scratch_folder
 
 
 def output_folder(output: str | Path | None) -> Path | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from medfaith.loaders import whole
-from medfaith.loaders.whole import whole_file, whole_folder
+from medfaith.loaders import atomic
+from medfaith.loaders.atomic import atomic_file, atomic_folder
 
 
 def write(kind, path, text, fails=False):
-    with (whole_file if kind == "file" else whole_folder)(path) as partial:
+    with (atomic_file if kind == "file" else atomic_folder)(path) as partial:
         (partial if kind == "file" else partial / "a").write_text(text)
         if fails:
             raise OSError("disk full")
@@ -23,7 +23,7 @@ def read(kind, path):
 @pytest.mark.parametrize("exchanges", [True, False], ids=["exchange", "two renames"])
 def test_the_new_takes_the_place_of_the_old_or_the_old_stays(kind, exchanges, tmp_path, monkeypatch):
     if not exchanges:
-        monkeypatch.setattr(whole, "_exchange", lambda *_: False)
+        monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     path = tmp_path / "made" / "x"
     with pytest.raises(OSError, match="disk full"):
         write(kind, path, "half", fails=True)

@@ -13,8 +13,8 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError
 
 from ..loaders import limits
+from ..loaders.atomic import is_partial
 from ..loaders.errors import NO_SPACE, InputError, MedfaithError
-from ..loaders.whole import is_partial
 
 RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"

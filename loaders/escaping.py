@@ -13,22 +13,22 @@ _MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  #
 _HTML = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text with symbols for control characters and marks of direction. Line breaks and tabs stay.
 
-    >>> visible("a\\x1b[31mb\\u202ec")
+    >>> escape_controls("a\\x1b[31mb\\u202ec")
     'a␛[31mb⟨U+202E⟩c'
     """
     return text if text.isprintable() and text.isascii() else "".join(map(_visible, text))
 
 
-def in_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""`visible` text that is neither HTML nor a link, nor says where one leads, in Markdown.
 
-    >>> print(in_markdown("<img src=x> [a](javascript:b) p < 0.05, [0.1, 0.2]"))
+    >>> print(escape_markdown("<img src=x> [a](javascript:b) p < 0.05, [0.1, 0.2]"))
     \<img src=x> [a]\(javascript:b) p < 0.05, [0.1, 0.2]
     """
-    return _HTML.sub(r"\1\<", visible(text)).replace("](", r"]\(").replace("]:", r"]\:")
+    return _HTML.sub(r"\1\<", escape_controls(text)).replace("](", r"]\(").replace("]:", r"]\:")
 
 
 def _visible(character: str) -> str:
