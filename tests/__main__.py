@@ -15,6 +15,7 @@ TYPES = "tests.type_check"
 CHECKS = (
     ["ruff", "check", "."],
     ["ruff", "format", "--check", "."],
+    ["mkdocs", "build", "--strict", "--quiet"],
     ["pytest", "--numprocesses=auto", "--dist=worksteal", "--durations=15"],
 )
 
