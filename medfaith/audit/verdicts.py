@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from medfaith.evaluate_metrics.confidence.image_verdict import (
     MOST_UNANSWERED,
@@ -14,7 +14,7 @@ from medfaith.evaluate_metrics.confidence.image_verdict import (
 )
 from medfaith.evaluate_metrics.confidence.place import Name as PlaceName
 from medfaith.evaluate_metrics.confidence.place import PlaceVerdict, judge_place
-from medfaith.evaluate_metrics.confidence.reliance import Reliance, verdicts
+from medfaith.evaluate_metrics.confidence.reliance import Reliance, Verdict, verdicts
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.report.tables import TITLES
 
@@ -24,7 +24,6 @@ _PLACE_NAMES: dict[str, PlaceName] = {  # of rule 1 -> in rule 2's words
     "uses": "depends", "no use": "no dependence", "harmed": "elsewhere", "open": "open", "undefined": "undefined",
 }  # fmt: skip
 _USES = ("uses", "recalls")  # verdicts on the image that allow one on the place
-_Verdict = TypeVar("_Verdict")
 
 
 class Judged(NamedTuple):
@@ -91,11 +90,11 @@ def _judge_by_rule_1(found: Sequence[Audited]) -> list[Judged]:
     result = []
     for model in dict.fromkeys(one.model for one in found):
         own = [one for one in found if one.model == model]
-        images = _judge_known(own, lambda one: one.reliance, _image_by_rule_1, ImageVerdict("undefined", math.nan))
-        places = _judge_known(own, lambda one: one.place, _place_by_rule_1, PlaceVerdict("undefined", math.nan))
+        images, places = _judge_known(own, lambda one: one.reliance), _judge_known(own, lambda one: one.place)
         for one, image, place in zip(own, images, places, strict=True):
-            verdict = ImageVerdict("unanswered", math.nan) if _is_unanswered(one) else image
-            result.append(Judged(one, verdict, place, {}))
+            image_verdict = ImageVerdict("unanswered", math.nan) if _is_unanswered(one) else image
+            place_verdict = PlaceVerdict(_PLACE_NAMES[place.name], place.p_holm, place.n_enough)
+            result.append(Judged(one, image_verdict, place_verdict, {}))
     return result
 
 
@@ -103,23 +102,15 @@ def _is_unanswered(found: Audited) -> bool:
     return found.n_of(UNREAD) + found.n_of(DECLINED) > MOST_UNANSWERED * len(found.rows)
 
 
-def _judge_known(
-    found: Sequence[Audited],
-    of: Callable[[Audited], Reliance | None],
-    named: Callable[[Any, Reliance], _Verdict],
-    undefined: _Verdict,
-) -> list[_Verdict]:
+def _judge_known(found: Sequence[Audited], of: Callable[[Audited], Reliance | None]) -> list[ImageVerdict]:
+    """Judge images or places in rule 1's words; "undefined" without figures or with too few answers."""
     known = [None if _is_unanswered(one) else of(one) for one in found]
     judged = iter(verdicts([one for one in known if one is not None]))
-    return [undefined if one is None else named(next(judged), one) for one in known]
+    return [ImageVerdict("undefined", math.nan) if one is None else _by_rule_1(next(judged), one) for one in known]
 
 
-def _image_by_rule_1(verdict: Any, of: Reliance) -> ImageVerdict:
-    is_open = verdict.name == "open"
-    n_enough = of.n_enough if is_open else math.nan
-    return ImageVerdict(verdict.name, verdict.p_holm, of.best if is_open else "", n_enough)
-
-
-def _place_by_rule_1(verdict: Any, of: Reliance) -> PlaceVerdict:
-    n_enough = of.n_enough if verdict.name == "open" else math.nan
-    return PlaceVerdict(_PLACE_NAMES[verdict.name], verdict.p_holm, n_enough)
+def _by_rule_1(verdict: Verdict, of: Reliance) -> ImageVerdict:
+    """Add to an open verdict the control that failed and the rows that would settle it."""
+    if verdict.name == "open":
+        return ImageVerdict(verdict.name, verdict.p_holm, of.best, of.n_enough)
+    return ImageVerdict(verdict.name, verdict.p_holm)
