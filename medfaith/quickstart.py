@@ -16,7 +16,7 @@ from typing import Any
 from joblib import cpu_count
 
 from medfaith import cards
-from medfaith.audit.figures import audited
+from medfaith.audit.figures import read_audit
 from medfaith.audit.plan import plan
 from medfaith.audit.run import begin, take, unanswered
 from medfaith.audit.tables import overview
@@ -142,10 +142,10 @@ def _audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Jud
         models = {name: reference_model(name, store=kept["heatmaps"]) for name in AUDITED}
         given, steps = begin(models, tasks, kept, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
         work = partial(_quietly, partial(take, models=models, given=given, out=folder, say=lambda line: None))
-        how = {"title": "asking the models", "unit": "answers", "total": steps[0].left, "length": lambda step: step.n}
+        how = {"title": "asking the models", "unit": "answers", "total": steps[0].n_left, "length": lambda step: step.n}
         with workers.each(work, steps, **how) as done:
             collections.deque(done, maxlen=0)
-        judged = judge(audited(folder, AUDITED, tasks, MARGIN), MARGIN)
+        judged = judge(read_audit(folder, AUDITED, tasks, MARGIN), MARGIN)
         write_tables(folder, judged, MARGIN)
         shutil.copy(folder / "audit.csv", out)
         write_page(out / "report.html", collect([folder], controls=False), [folder], "medfaith quickstart")

@@ -81,16 +81,16 @@ def add_jobs(jobs: Any) -> None:
     job.set_defaults(job=_audit, passes_on=True)
 
 
-def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
-    if any(argument.split("=", 1)[0] == "--shard" for argument in rest):
+def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
+    if any(argument.split("=", 1)[0] == "--shard" for argument in lm_eval_arguments):
         action = "let several machines serve the model (medfaith-server), or use medfaith eval --shard with --control"
         raise MedfaithError(
             f"--shard: an audit compares answers of all rows, and has no shards\n  what to do: {action}"
         )
     for option in _OURS:
-        if any(argument.split("=", 1)[0] == option for argument in rest):
+        if any(argument.split("=", 1)[0] == option for argument in lm_eval_arguments):
             raise MedfaithError(f"{option}: medfaith audit sets it\n  what to do: leave it out; --out names the folder")
-    name = evaluation.model_named(rest)
+    name = evaluation.model_named(lm_eval_arguments)
     if name is None:
         raise MedfaithError("--model: none is named\n  what to do: name a type of model, as --model hf-multimodal")
     from .plan import plan
@@ -99,17 +99,25 @@ def _audit(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     require_own(arguments.out, RECORD)
     store = str(arguments.out / "heatmaps") if name in EXPLAINED else None
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
-    benchmarks = arguments.benchmarks or [one for one in TASKS if one != "wrong-lung" or store]
-    wanted = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
+    benchmarks = arguments.benchmarks or [
+        benchmark_name for benchmark_name in TASKS if benchmark_name != "wrong-lung" or store
+    ]
+    tasks_by_benchmark = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
     conditions = _conditions(arguments)
-    how = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}
-    tasks, notes = plan(wanted, metadata, arguments.limit, has_other=arguments.rule != 1 and OTHER in conditions, **how)
+    plan_options = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}
+    tasks, notes = plan(
+        tasks_by_benchmark,
+        metadata,
+        arguments.limit,
+        has_other=arguments.rule != 1 and OTHER in conditions,
+        **plan_options,
+    )
     _print_lines(notes)
-    rest = evaluation.with_host(evaluation.with_store(rest, store, arguments.out), metadata)
+    lm_eval_arguments = evaluation.with_host(evaluation.with_store(lm_eval_arguments, store, arguments.out), metadata)
     if arguments.dry_run:
-        print(_what_it_takes(evaluation.in_dry_run(rest), tasks, conditions, metadata))
+        print(_estimate_requests(evaluation.in_dry_run(lm_eval_arguments), tasks, conditions, metadata))
         return 0
-    _ask_and_tell(arguments, rest, tasks, conditions, metadata)
+    _run_audit(arguments, lm_eval_arguments, tasks, conditions, metadata)
     return 0
 
 
@@ -119,35 +127,35 @@ def _conditions(arguments: argparse.Namespace) -> list[str]:
     Raises:
         MedfaithError: both --controls and --thorough, or more wordings than there are.
     """
-    from .run import wording_names
+    from .run import list_wording_names
 
     if arguments.thorough and arguments.controls:
         raise MedfaithError("--thorough and --controls name controls both\n  what to do: give one of them")
     most = max(map(n_wordings, benchmarks()))
     if arguments.wordings > most:
-        found = f"--wordings {arguments.wordings}: there are {most} paraphrases of each question"
-        raise MedfaithError(f"{found}\n  what to do: give a number up to that; medfaith tasks --wordings lists them")
+        fault = f"--wordings {arguments.wordings}: there are {most} paraphrases of each question"
+        raise MedfaithError(f"{fault}\n  what to do: give a number up to that; medfaith tasks --wordings lists them")
     controls = THOROUGH if arguments.thorough else arguments.controls or CONTROLS[arguments.rule]
-    return [*dict.fromkeys(controls), *wording_names(arguments.wordings)]
+    return [*dict.fromkeys(controls), *list_wording_names(arguments.wordings)]
 
 
-def _what_it_takes(
-    rest: Sequence[str], tasks: Sequence[Task], conditions: Sequence[str], metadata: Mapping[str, Any]
+def _estimate_requests(
+    lm_eval_arguments: Sequence[str], tasks: Sequence[Task], conditions: Sequence[str], metadata: Mapping[str, Any]
 ) -> str:
-    """What the whole audit would send to a server; --out is left as it is."""
+    """Estimate the requests, tokens and price of the whole audit for a server; write nothing to --out."""
     from medfaith.tasks.run import named_model
 
     from .run import ask, name_of
 
-    model = named_model(rest, [task.name for task in tasks], metadata)
+    model = named_model(lm_eval_arguments, [task.name for task in tasks], metadata)
     with scratch_folder() as folder:
         ask({name_of(model): model}, tasks, conditions, metadata, folder, say=lambda line: None)
     return model.answering.estimated()
 
 
-def _ask_and_tell(
+def _run_audit(
     arguments: argparse.Namespace,
-    rest: Sequence[str],
+    lm_eval_arguments: Sequence[str],
     tasks: Sequence[Task],
     conditions: Sequence[str],
     metadata: Mapping[str, Any],
@@ -158,34 +166,36 @@ def _ask_and_tell(
     from medfaith.report.write import collect
     from medfaith.tasks.run import named_model
 
-    from .figures import audited
+    from .figures import read_audit
     from .run import ask, name_of
-    from .sentences import in_words
+    from .sentences import write_sentences
     from .verdicts import judge
     from .wordings import compare_wordings
     from .write import read_others, write_blind_clean, write_tables
 
     margin, out, rule = arguments.margin / 100, arguments.out, arguments.rule
-    others = read_others(arguments.also, tasks, margin, rule)
-    model = named_model(rest, [task.name for task in tasks], metadata)
+    other_audits = read_others(arguments.also, tasks, margin, rule)
+    model = named_model(lm_eval_arguments, [task.name for task in tasks], metadata)
     ask({name_of(model): model}, tasks, conditions, metadata, out, rule=rule)
-    found = audited(out, [name_of(model)], tasks, margin, rule)
-    judged = judge(found, margin)
+    results = read_audit(out, [name_of(model)], tasks, margin, rule)
+    judged = judge(results, margin)
     write_tables(out, judged, margin)
     report = collect([out], controls=False)
     write_page(out / "report.html", report, [out])
     if len(judged) == 1:  # the words on several would be more than a screen
-        words = in_words(judged[0], margin, compare_wordings(judged[0].found, margin))
-        _print_lines(["", f"{judged[0].title}:", *words])
-    saved = [f"{out}/report.html: a page to show"]
-    saved += [f"{out}/audit.md: what that means, in words; the score under each control (also as CSV)"]
+        sentences = write_sentences(judged[0], margin, compare_wordings(judged[0].audit, margin))
+        _print_lines(["", f"{judged[0].title}:", *sentences])
+    saved_lines = [f"{out}/report.html: a page to show"]
+    saved_lines += [f"{out}/audit.md: what that means, in words; the score under each control (also as CSV)"]
     if {*conditions} & {*BLIND}:
-        n_clean, n = write_blind_clean(out, found, others)
-        saved.append(f"{out}/blind_clean.csv: {n_clean:,} rows; the other {n - n_clean:,} are right without evidence")
+        n_clean, n = write_blind_clean(out, results, other_audits)
+        saved_lines.append(
+            f"{out}/blind_clean.csv: {n_clean:,} rows; the other {n - n_clean:,} are right without evidence"
+        )
     else:
         _print_lines(["", f"No blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv"])
-    following = [f"medfaith report {shlex.quote(str(out))} --out report  # the papers' tables as Markdown and CSV"]
-    print("\n" + summary(report.results, report.notes, Tail(saved, following), audits([out]), [out]), end="")
+    next_commands = [f"medfaith report {shlex.quote(str(out))} --out report  # the papers' tables as Markdown and CSV"]
+    print("\n" + summary(report.results, report.notes, Tail(saved_lines, next_commands), audits([out]), [out]), end="")
 
 
 def _print_lines(lines: Sequence[str]) -> None:

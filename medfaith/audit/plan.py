@@ -1,4 +1,4 @@
-"""What an audit asks: the tasks of each benchmark, and the rows of each task."""
+"""Planning of an audit: the tasks of each benchmark, and the rows of each task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ ROWS = "rows.csv"
 
 
 class Task(NamedTuple):
-    """A task and the rows that are asked. digest: of what they ask, which tells rows of two builds apart."""
+    """A task and its rows in this audit.
+
+    Attributes:
+        name: Name of the task in lm-eval.
+        benchmark: Name of its benchmark.
+        ids: Ids of the rows.
+        digest: Hash of the rows' questions, options, answers and images; it differs between two builds.
+    """
 
     name: str
     benchmark: str
@@ -28,7 +35,7 @@ class Task(NamedTuple):
 
 
 def plan(
-    wanted: Mapping[str, Sequence[str]],
+    tasks_by_benchmark: Mapping[str, Sequence[str]],
     metadata: Mapping[str, Any],
     limit: int | None = None,
     *,
@@ -36,21 +43,25 @@ def plan(
     looks: bool = False,
     has_other: bool = False,
 ) -> tuple[list[Task], list[str]]:
-    """The tasks of these benchmarks whose rows are there, and notes on what is not.
+    """Choose the tasks and rows of an audit.
 
     Args:
-        wanted: benchmark -> its tasks. metadata: what the tasks take.
-        limit: how many rows of each task to ask; None: all.
-        explicit: whether each benchmark has to have a task in the data.
-        looks: whether the images are needed; then a task whose first image cannot be opened is not there.
-        has_other: whether the rows are to be asked with another patient's image. A benchmark of which no row has one is
-            refused, since rule 2 rests on it.
+        tasks_by_benchmark: Benchmark -> names of its tasks.
+        metadata: Metadata of the tasks.
+        limit: Number of rows of each task; None for all.
+        explicit: Whether each benchmark must have a task in the data.
+        looks: Whether the model needs images. A task whose first image cannot be opened is then left out.
+        has_other: Whether the audit asks with another patient's image. A benchmark without such an image is refused,
+            since rule 2 rests on it.
+
+    Returns:
+        The tasks, and a note for each task that is left out.
 
     Raises:
-        InputError: a benchmark without any of its tasks, or no task at all; see also `tasks.rows.load`.
+        InputError: A benchmark has none of its tasks, or no task is left; see also `tasks.rows.load`.
     """
     tasks, notes = [], []
-    for benchmark, names in wanted.items():
+    for benchmark, names in tasks_by_benchmark.items():
         faults = []
         for name in names:
             try:
@@ -61,8 +72,8 @@ def plan(
             raise faults[0]
         notes += [f"left out: {str(error).splitlines()[0]}" for error in faults]
     if not tasks:
-        found = "has no row of a task that can be audited"
-        raise InputError(str(metadata.get("data")), found, expected="what medfaith build wrote", action=notes[0])
+        fault = "has no row of a task that can be audited"
+        raise InputError(str(metadata.get("data")), fault, expected="what medfaith build wrote", action=notes[0])
     if has_other:
         for benchmark in dict.fromkeys(task.benchmark for task in tasks):
             _require_donors([task for task in tasks if task.benchmark == benchmark], metadata)
@@ -82,33 +93,51 @@ def _require_donors(tasks: Sequence[Task], metadata: Mapping[str, Any]) -> None:
             faults.append("none of the chosen rows has one")
         except UnsupportedControlError as error:
             faults.append(error.found)
-    found = f"{tasks[0].benchmark}: no row can be asked with another patient's image ({faults[0]})"
+    fault = f"{tasks[0].benchmark}: no row can be asked with another patient's image ({faults[0]})"
     action = "audit more rows, leave the benchmark out, or give --rule 1 or --controls without other"
     raise InputError(
-        "control other", found, expected="rows of two patients with different right answers", action=action
+        "control other", fault, expected="rows of two patients with different right answers", action=action
     )
 
 
 def write_rows(out: Path, tasks: Sequence[Task]) -> Path:
-    """Writes the ids of the rows that are asked, for `--rows` and for the tasks themselves."""
+    """Write the ids of the rows to rows.csv, for `--rows` and for the tasks themselves.
+
+    Args:
+        out: Folder of the audit.
+        tasks: Tasks with their rows.
+
+    Returns:
+        Path of the file.
+    """
     rows = [{"id": row_id, "benchmark": task.benchmark, "task": task.name} for task in tasks for row_id in task.ids]
     write_ids(out / ROWS, rows)
     return out / ROWS
 
 
-def stratified(strata: Sequence[tuple[str, ...]], ids: Sequence[str], limit: int | None) -> list[int]:
-    """Positions of `limit` rows in which each stratum has its share, up to rounding; all positions without a limit.
+def sample_strata(strata: Sequence[tuple[str, ...]], ids: Sequence[str], limit: int | None) -> list[int]:
+    """Sample rows so that each stratum keeps its share, up to rounding.
 
-    The rows are laid in the order of their strata, within one by a hash of the id, and every (n / limit)-th is taken.
+    The rows are sorted by stratum and, within one, by a hash of the id. Every (n / limit)-th row is taken.
 
-    >>> stratified([("A",), ("B",), ("A",), ("B",)], ["1", "2", "3", "4"], 2)
+    Args:
+        strata: Stratum of each row.
+        ids: Id of each row.
+        limit: Number of rows to take; None for all.
+
+    Returns:
+        Positions of the rows, ascending.
+
+    >>> sample_strata([("A",), ("B",), ("A",), ("B",)], ["1", "2", "3", "4"], 2)
     [2, 3]
     """
     n = len(ids)
     if limit is None or limit >= n:
         return list(range(n))
-    order = sorted(range(n), key=lambda place: (strata[place], hashlib.blake2b(ids[place].encode()).digest()))
-    return sorted(order[int((step + 0.5) * n / limit)] for step in range(limit))
+    ordered = sorted(
+        range(n), key=lambda position: (strata[position], hashlib.blake2b(ids[position].encode()).digest())
+    )
+    return sorted(ordered[int((step + 0.5) * n / limit)] for step in range(limit))
 
 
 def _task(name: str, benchmark: str, metadata: Mapping[str, Any], limit: int | None, *, looks: bool) -> Task:
@@ -117,7 +146,7 @@ def _task(name: str, benchmark: str, metadata: Mapping[str, Any], limit: int | N
         rows[0]["images"][0]
     docs = [doc | {"images": str(doc["images"])} for doc in rows]
     strata = [(doc["options"][doc["answer"]], doc.get("finding") or doc["topic"]) for doc in docs]
-    chosen = [docs[place] for place in stratified(strata, [doc["id"] for doc in docs], limit)]
-    asked = [[doc["id"], doc["question"], [*doc["options"]], doc["answer"], doc["images"]] for doc in chosen]
-    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
-    return Task(name, benchmark, tuple(doc["id"] for doc in chosen), digest)
+    selected = [docs[position] for position in sample_strata(strata, [doc["id"] for doc in docs], limit)]
+    questions = [[doc["id"], doc["question"], [*doc["options"]], doc["answer"], doc["images"]] for doc in selected]
+    digest = hashlib.sha256(json.dumps(questions).encode()).hexdigest()[:16]
+    return Task(name, benchmark, tuple(doc["id"] for doc in selected), digest)

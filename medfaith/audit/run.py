@@ -1,7 +1,7 @@
-"""Asks the rows of an audit with the image, under each control and in each wording; what is done stays done.
+"""Asking the rows of an audit with the image, under each control and in each wording; finished steps are kept.
 
-OUT/audit.json says what was asked, OUT/rows.csv of which rows, and OUT/logs/<task>/<condition>/<model>/ has the sample
-logs as lm-eval writes them. A condition is a control, a wording or IMAGE. A folder there is whole or absent.
+OUT/audit.json records the questions, OUT/rows.csv the rows, and OUT/logs/<task>/<condition>/<model>/ has the sample
+logs in lm-eval's format. A condition is a control, a wording or IMAGE. Its folder is written atomically.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ RECORD = "audit.json"
 _WORDING = "wording_"  # begins the name of a condition that asks in another wording
 
 
-def wording_names(n: int) -> list[str]:
+def list_wording_names(n: int) -> list[str]:
     """Name the conditions of the first n paraphrases.
 
-    >>> wording_names(2)
+    >>> list_wording_names(2)
     ['wording_1', 'wording_2']
     """
     return [f"{_WORDING}{number}" for number in range(1, n + 1)]
@@ -46,19 +46,25 @@ def is_wording(condition: str) -> bool:
 
 
 def ordered(conditions: Iterable[str]) -> list[str]:
-    """Sort conditions: the image, then controls as they are listed, then wordings.
+    """Sort conditions: the image, then controls in their listed order, then wordings.
+
+    Args:
+        conditions: Names of conditions.
+
+    Returns:
+        The names, sorted.
 
     >>> ordered(["wording_1", "other", "image", "none"])
     ['image', 'none', 'other', 'wording_1']
     """
-    given = [*conditions]
-    wordings = sorted(filter(is_wording, given), key=lambda name: int(name.removeprefix(_WORDING)))
-    controls = in_order(name for name in given if name != IMAGE and not is_wording(name))
-    return [*([IMAGE] if IMAGE in given else []), *controls, *wordings]
+    names = [*conditions]
+    wordings = sorted(filter(is_wording, names), key=lambda name: int(name.removeprefix(_WORDING)))
+    controls = in_order(name for name in names if name != IMAGE and not is_wording(name))
+    return [*([IMAGE] if IMAGE in names else []), *controls, *wordings]
 
 
-def _metadata_of(condition: str | None) -> dict[str, Any]:
-    """What a task takes so that its rows are asked under a condition."""
+def get_condition_metadata(condition: str | None) -> dict[str, Any]:
+    """Get the metadata that make a task ask its rows under a condition."""
     if condition is None:
         return {}
     if is_wording(condition):
@@ -67,16 +73,21 @@ def _metadata_of(condition: str | None) -> dict[str, Any]:
 
 
 class Step(NamedTuple):
-    """A task under a condition, or with the image (None), of which all models are asked.
+    """A task under one condition, for all models.
 
-    place: as a user is told of it. n: how many answers. left: how many there are from here on.
+    Attributes:
+        task: The task and its rows.
+        condition: A control, a wording, or None for the image.
+        label: Text for the user.
+        n: Number of answers.
+        n_left: Number of answers from this step to the end.
     """
 
     task: Task
     condition: str | None
-    place: str
+    label: str
     n: int
-    left: int
+    n_left: int
 
 
 def ask(
@@ -88,95 +99,141 @@ def ask(
     say: Callable[[str], None] = print,
     rule: Rule = 2,
 ) -> None:
-    """Asks every model what is not yet answered in `out`.
+    """Ask every model all questions that `out` has no answer to.
 
     Args:
-        models: by the name of the folder of their logs. say: is told what is asked next, and how much is left.
-        rule: version of the rule that is to judge the answers; it is recorded.
+        models: Folder of logs -> model.
+        tasks: Tasks and rows.
+        conditions: Controls and wordings, in addition to the image.
+        metadata: Metadata of the tasks.
+        out: Folder of the audit.
+        say: Called with a line on each step and on the work that is left.
+        rule: Version of the rule that will judge the answers; it is recorded.
 
     Raises:
-        InputError: `out` holds an audit of other models or rows, another way to ask or another rule; or as the tasks
-            do.
-        MedfaithError: a server leaves more than 1% of the rows of a task without an answer.
+        InputError: `out` holds an audit of other models, rows, options or another rule, or the tasks refuse the data.
+        MedfaithError: A server leaves more than 1% of the rows of a task without an answer.
     """
-    given = begin(models, tasks, metadata, out, rule)
+    task_metadata = begin(models, tasks, metadata, out, rule)
     for step in unanswered(models, tasks, conditions, out):
-        take(step, models=models, given=given, out=out, say=say)
+        take(step, models=models, given=task_metadata, out=out, say=say)
 
 
 def begin(
     models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mapping[str, Any], out: Path, rule: Rule = 2
 ) -> dict[str, Any]:
-    """Writes to `out` what is asked, and returns what the tasks take. Raises InputError as `ask` does."""
+    """Record the audit in `out`.
+
+    Args:
+        models: Folder of logs -> model.
+        tasks: Tasks and rows.
+        metadata: Metadata of the tasks.
+        out: Folder of the audit.
+        rule: Version of the rule.
+
+    Returns:
+        The metadata with the file of rows.
+
+    Raises:
+        InputError: See `ask`.
+    """
     _record(models, tasks, metadata, out, rule)
     return dict(metadata) | {"row_ids": str(write_rows(out, tasks))}
 
 
 def unanswered(models: Collection[str], tasks: Sequence[Task], conditions: Sequence[str], out: Path) -> list[Step]:
-    """The steps of which `out` has no answers yet; the order in which they are taken does not matter.
+    """List the steps that have no answers in `out`, and remove stale locks of the others.
 
-    It removes the locks that killed processes left of the others.
+    The steps can be taken in any order.
+
+    Args:
+        models: Folders of logs.
+        tasks: Tasks and rows.
+        conditions: Controls and wordings.
+        out: Folder of the audit.
+
+    Returns:
+        The open steps.
     """
     pairs = [(task, condition) for task in tasks for condition in (None, *conditions)]
-    left, steps = 0, []
-    for number, (task, condition) in reversed([*enumerate(pairs, start=1)]):
+    n_left, steps = 0, []
+    for position, (task, condition) in reversed([*enumerate(pairs, start=1)]):
         if (logs := folder(out, task.name, condition)).is_dir():
             remove_lock(logs)
         else:
             n = len(task.ids) * len(models)
-            left += n
-            place = f"[{number}/{len(pairs)}] {task.name}, {condition or 'with the image'}"
-            steps.append(Step(task, condition, place, n, left))
+            n_left += n
+            label = f"[{position}/{len(pairs)}] {task.name}, {condition or 'with the image'}"
+            steps.append(Step(task, condition, label, n, n_left))
     return steps[::-1]
 
 
 def take(
-    step: Step, *, models: Mapping[str, Model], given: Mapping[str, Any], out: Path, say: Callable[[str], None]
+    step: Step, *, models: Mapping[str, Model], task_metadata: Mapping[str, Any], out: Path, say: Callable[[str], None]
 ) -> None:
-    """Asks the models what a step of `unanswered` holds. given: what `begin` returned. Raises as `ask` does."""
-    task, condition, place = step.task, step.condition, step.place
+    """Ask the models the questions of one step.
+
+    Args:
+        step: A step from `unanswered`.
+        models: Folder of logs -> model.
+        task_metadata: Result of `begin`.
+        out: Folder of the audit.
+        say: Called with a line for the user.
+
+    Raises:
+        InputError: See `ask`.
+        MedfaithError: See `ask`.
+    """
+    task, condition, label = step.task, step.condition, step.label
     answering = {name: model for name, model in models.items() if can_be_asked(model, condition)}
     if not answering:
-        say(f"{place}: the model cannot answer without an image")
+        say(f"{label}: the model cannot answer without an image")
         return
     try:
-        loaded = load_tasks(task.name, dict(given) | _metadata_of(condition))
-        say(f"{place}: {step.n:,} answers; {step.left:,} left")
+        loaded = load_tasks(task.name, dict(task_metadata) | get_condition_metadata(condition))
+        say(f"{label}: {step.n:,} answers; {step.n_left:,} left")
         with atomic_folder(folder(out, task.name, condition)) as logs, tally() as outcomes:
             for name, model in answering.items():
                 answer(loaded, model, logs / name)
-            _refuse_unanswered(outcomes, place)
+            _refuse_unanswered(outcomes, label)
     except (UnsupportedControlError, UnsupportedWordingError) as error:
-        say(f"{place}: {error.found}")
+        say(f"{label}: {error.found}")
 
 
-def _refuse_unanswered(outcomes: Counter[str], place: str) -> None:
-    """Of a server that leaves rows without an answer. What it did answer is kept; only the others are asked again."""
+def _refuse_unanswered(outcomes: Counter[str], label: str) -> None:
+    """Refuse a step with unanswered rows; the server's answers are kept, and a repeat asks only the missing rows."""
     missing, n = outcomes[UNANSWERED], outcomes.total()
     if missing > LIMIT * n:
         action = "start the same command again: it asks only these"
-        raise MedfaithError(f"{place}: {missing:,} of {n:,} rows have no answer\n  what to do: {action}")
+        raise MedfaithError(f"{label}: {missing:,} of {n:,} rows have no answer\n  what to do: {action}")
 
 
 def can_be_asked(model: Model, condition: str | None) -> bool:
-    """Whether the model can answer under the condition: some need an image."""
+    """Whether the model can answer under the condition; some models need an image."""
     return condition != "none" or model.name not in NEED_AN_IMAGE
 
 
 def name_of(model: Model) -> str:
-    """The folder of a model's logs: its name or path, as one part of a path."""
+    """Name the folder of a model's logs by its name or path."""
     return safe_name(str(model.arguments.get("pretrained") or model.arguments.get("model") or model.name))
 
 
 def folder(out: Path, task: str, condition: str | None) -> Path:
-    """Where the logs of a task under a condition lie."""
+    """Return the folder of the logs of a task under a condition; None is the image."""
     return out / "logs" / task / (condition or IMAGE)
 
 
 def read_record(out: Path) -> dict[str, Any]:
-    """What an audit asked: the content of its audit.json.
+    """Read audit.json.
 
-    Raises InputError where there is none, or one that cannot be read.
+    Args:
+        out: Folder of an audit.
+
+    Returns:
+        The content: models, options, rows and rule.
+
+    Raises:
+        InputError: The file is missing, unreadable, or no record of an audit.
     """
     path, action = out / RECORD, "name the --out folder of a medfaith audit"
     try:
@@ -198,39 +255,41 @@ def _is_counted(rows: Any) -> bool:
 def _record(
     models: Mapping[str, Model], tasks: Sequence[Task], metadata: Mapping[str, Any], out: Path, rule: Rule
 ) -> None:
-    """Writes what is asked; an audit that is resumed has to ask the same."""
-    told = ("images", "model_name", "skip_missing_images", "patients", "upsampling", "precision_ties")
+    """Write audit.json, or check that a resumed audit has the same models, rows, options and rule."""
+    recorded = ("images", "model_name", "skip_missing_images", "patients", "upsampling", "precision_ties")
     record: dict[str, Any] = {
         "medfaith": importlib.metadata.version("medfaith"),
         "rule": rule,
         "models": {name: _described(model) for name, model in models.items()},
-        "asked": {name: metadata[name] for name in told if name in metadata},
+        "asked": {name: metadata[name] for name in recorded if name in metadata},
         "rows": {task.name: {"n": len(task.ids), "digest": task.digest} for task in tasks},
     }
     record = json.loads(json.dumps(record, default=str))
     if (out / RECORD).exists():
-        before: dict[str, Any] = {"rule": 1, **read_record(out)}  # the first rule had no number
-        others = {
-            name: of for name, of in before["rows"].items() if name in record["rows"] and of != record["rows"][name]
+        earlier: dict[str, Any] = {"rule": 1, **read_record(out)}  # the first rule had no number
+        changed_rows = {
+            name: counted
+            for name, counted in earlier["rows"].items()
+            if name in record["rows"] and counted != record["rows"][name]
         }
         faults = [
-            f"{name} was {before[name]}, now {record[name]}"
+            f"{name} was {earlier[name]}, now {record[name]}"
             for name in ("medfaith", "rule", "models", "asked")
-            if before[name] != record[name]
+            if earlier[name] != record[name]
         ]
-        faults += [f"{name} had {of['n']} rows, and other ones" for name, of in others.items()]
+        faults += [f"{name} had {counted['n']} rows, and other ones" for name, counted in changed_rows.items()]
         if faults:
             raise InputError(
                 out, f"holds an audit of something else: {'; '.join(faults)}",
                 expected="the same model, data, rule and options",
                 action="resume it with what it was begun with, or choose another --out",
             )  # fmt: skip
-        record["rows"] = before["rows"] | record["rows"]
+        record["rows"] = earlier["rows"] | record["rows"]
     with atomic_file(out / RECORD) as partial:
         partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 def _described(model: Model) -> dict[str, Any]:
-    own = {name: value for name, value in model.arguments.items() if name not in ("store", "answers")}
+    arguments = {name: value for name, value in model.arguments.items() if name not in ("store", "answers")}
     seeds, generation = list(model.seeds), dict(model.generation)
-    return {"model": model.name, "arguments": own, **model.options, "generation": generation, "seeds": seeds}
+    return {"model": model.name, "arguments": arguments, **model.options, "generation": generation, "seeds": seeds}

@@ -49,8 +49,8 @@ def overview(judged: Sequence[Judged], margin: float) -> Table:
         judged: Verdicts by the same rule.
         margin: Equivalence margin, a fraction.
     """
-    rule = judged[0].found.rule if judged else 2
-    several = len({one.found.model for one in judged}) > 1
+    rule = judged[0].audit.rule if judged else 2
+    several = len({audit.audit.model for audit in judged}) > 1
     is_2 = rule != 1
     columns = [
         Column("Model" if several else None, ("model",)), Column("Benchmark", ("benchmark",)), Column(None, ("rule",)),
@@ -64,55 +64,67 @@ def overview(judged: Sequence[Judged], margin: float) -> Table:
         Column("Declined" if is_2 else None, ("declined_rate",), percent),
         Column("Declined blind" if is_2 else None, ("declined_rate_blind",), percent),
         Column("Mirage", ("mirage",), percent), Column("Unrelated", ("unrelated",), percent),
-        Column("Causal (floor)" if is_2 else "Causal", ("grounding", "grounding_floor"), _grounding),
-        Column("Uses the image?", ("uses_image", "n_tested", "n_enough"), partial(_answer, _IMAGE_WORDS)),
+        Column("Causal (floor)" if is_2 else "Causal", ("grounding", "grounding_floor"), _format_grounding),
+        Column("Uses the image?", ("uses_image", "n_tested", "n_enough"), partial(_format_answer, _IMAGE_WORDS)),
         Column("Depends on the place?", ("depends_on_place", "n_place", "n_enough_place"),
-               partial(_answer, _PLACE_WORDS)),
+               partial(_format_answer, _PLACE_WORDS)),
         *(Column(None, (name,)) for name in (
             "p_holm", "p_holm_place", "best_blind", "failed_test", "p_no_effect", "by_other_alone", "unread_rate")),
     ]  # fmt: skip
-    return Table("audit", "Does the model use the image?", columns, [_row(one) for one in judged], _notes(margin, rule))
+    return Table(
+        "audit",
+        "Does the model use the image?",
+        columns,
+        [_make_row(audit) for audit in judged],
+        _write_notes(margin, rule),
+    )
 
 
-def conditions(one: Judged) -> Table:
+def conditions(judged: Judged) -> Table:
     """Make the table of a benchmark's scores under each condition, of all its tasks together and then of each."""
-    found, tasks = one.found, list(dict.fromkeys(task for task, _ in one.found.rows))
-    names = ordered(found.shown)
+    audit, tasks = judged.audit, list(dict.fromkeys(task for task, _ in judged.audit.rows))
+    names = ordered(audit.answers)
     rows = []
     for task in [None, *tasks] if len(tasks) > 1 else [None]:
         for name in names:
-            of = found.under(name, task)
-            difference = [None] * 4 if name == IMAGE else [of.difference, of.low, of.high, of.n_differ]
-            scores = [of.n, of.n_nan, of.after, of.before, *difference]
-            counts = [found.n_of(outcome, name, task) for outcome in (UNREAD, DECLINED)]
-            shares = [found.share_of(outcome, name, task) for outcome in (UNREAD, DECLINED)]
-            rows.append([found.model, task or "all", name, *scores, *shares, *counts])
+            comparison = audit.under(name, task)
+            difference = (
+                [None] * 4
+                if name == IMAGE
+                else [comparison.difference, comparison.low, comparison.high, comparison.n_differ]
+            )
+            scores = [comparison.n, comparison.n_nan, comparison.after, comparison.before, *difference]
+            counts = [audit.n_of(outcome, name, task) for outcome in (UNREAD, DECLINED)]
+            shares = [audit.share_of(outcome, name, task) for outcome in (UNREAD, DECLINED)]
+            rows.append([audit.model, task or "all", name, *scores, *shares, *counts])
     columns = [
         Column(None, ("model",)), Column(None, ("task",)),
-        Column("Shown", ("control",), _shown), Column("Rows", ("n",), count),
+        Column("Shown", ("control",), _format_condition), Column("Rows", ("n",), count),
         Column(None, ("n_without",)), Column("Score", ("score",), percent),
         Column("With the image", ("score_with_image",), percent),
         Column("Difference [95%]", ("difference", "low", "high", "n_differ"), paired_interval), *OUTCOMES,
         Column(None, ("n_unread",)), Column(None, ("n_declined",)),
     ]  # fmt: skip
-    n_patients = len({*found.groups.tolist()})
-    title = f"{one.title}: {count(len(found.rows))} rows of {count(n_patients)} groups, {' and '.join(found.metrics)}"
-    counted = "unread and declined answers count as wrong" if found.rule == 1 else "of the rows that both answer"
-    return Table(_name(one, ""), title, columns, rows, [f"Scores {counted}."], n_printed=len(names))
+    n_patients = len({*audit.groups.tolist()})
+    title = (
+        f"{judged.title}: {count(len(audit.rows))} rows of {count(n_patients)} groups, {' and '.join(audit.metrics)}"
+    )
+    counted = "unread and declined answers count as wrong" if audit.rule == 1 else "of the rows that both answer"
+    return Table(_get_table_name(judged, ""), title, columns, rows, [f"Scores {counted}."], n_printed=len(names))
 
 
-def edits(one: Judged) -> Table | None:
+def edits(judged: Judged) -> Table | None:
     """Make the table of what each kind of edit changes; None where no edit was asked, or under rule 1."""
     rows = [
         [
-            one.found.model, kind, effect.effect.n, effect.floor.n if effect.floor else None,
+            judged.audit.model, kind, effect.effect.n, effect.floor.n if effect.floor else None,
             effect.effect.difference, effect.floor.difference if effect.floor else None,
             effect.floor.low if effect.floor else None, effect.floor.high if effect.floor else None,
             effect.net, effect.low, effect.high, effect.flips.value, effect.placebo_flips.value,
             effect.slope if len(effect.by_dose) > 1 else None, effect.slope_low, effect.slope_high,
             " ".join(f"{dose}%:{points(net)}" for dose, net in effect.by_dose.items()),
         ]
-        for kind, effect in one.found.edits.items()
+        for kind, effect in judged.audit.edits.items()
     ]  # fmt: skip
     columns = [
         Column(None, ("model",)), Column("Edit", ("edit",)), Column("Rows", ("n",), count),
@@ -130,17 +142,20 @@ def edits(one: Judged) -> Table | None:
         "net effect per 100% of the place. A declined answer says of nothing that it is present; unread answers are "
         "left out.",
     ]
-    return Table(_name(one, "_edits"), f"{one.title}: the place", columns, rows, notes) if rows else None
+    return (
+        Table(_get_table_name(judged, "_edits"), f"{judged.title}: the place", columns, rows, notes) if rows else None
+    )
 
 
-def subjects(one: Judged) -> Table | None:
+def subjects(judged: Judged) -> Table | None:
     """Make the table of verdicts by finding, anatomy or instrument; None without any."""
     rows = []
-    for name, verdict in one.subjects.items():
-        use = one.found.by_subject[name]
+    for name, verdict in judged.subjects.items():
+        use = judged.audit.by_subject[name]
+        blind, best = _get_best_blind(use)
         rows.append([
-            one.found.model, name, *_compared(use.other), _blind_of(use)[1], *_compared(_blind_of(use)[0])[1:],
-            verdict.name, _n_tested(use), verdict.n_enough, verdict.p_holm,
+            judged.audit.model, name, *_list_comparison(use.other), best, *_list_comparison(blind)[1:],
+            verdict.name, _count_tested(use), verdict.n_enough, verdict.p_holm,
         ])  # fmt: skip
     columns = [
         Column(None, ("model",)), Column("Finding", ("subject",)), Column("Rows", ("n",), count),
@@ -148,7 +163,7 @@ def subjects(one: Judged) -> Table | None:
         Column("Own - other [95%]", ("own_less_other", "own_low", "own_high", "own_n_differ"), paired_interval),
         Column(None, ("best_blind",)), Column(None, ("score_blind_pairs",)), Column("Blind", ("blind",), percent),
         Column("Own - blind [95%]", ("reliance", "low", "high", "n_differ"), paired_interval),
-        Column("Uses the image?", ("uses_image", "n_tested", "n_enough"), partial(_answer, _IMAGE_WORDS)),
+        Column("Uses the image?", ("uses_image", "n_tested", "n_enough"), partial(_format_answer, _IMAGE_WORDS)),
         Column(None, ("p_adjusted",)),
     ]  # fmt: skip
     notes = [
@@ -156,122 +171,126 @@ def subjects(one: Judged) -> Table | None:
         "are answered with both images. Of all of them that are said to be used, or not used, at most 5% are wrong on "
         "average (Benjamini and Yekutieli).",
     ]
-    return Table(_name(one, "_findings"), f"{one.title}: by finding", columns, rows, notes) if rows else None
+    if not rows:
+        return None
+    return Table(_get_table_name(judged, "_findings"), f"{judged.title}: by finding", columns, rows, notes)
 
 
-def wordings(one: Judged, found: Wordings | None) -> Table | None:
+def wordings(judged: Judged, compared: Wordings | None) -> Table | None:
     """Make the table of scores by wording; None where no paraphrase was asked."""
-    if found is None:
+    if compared is None:
         return None
     rows = [
         [
-            one.found.model,
+            judged.audit.model,
             name,
             score,
-            *(_interval_of(found.under[name]) if name in found.under else [None] * 4),
-            found.verdict,
+            *(_list_interval(compared.under[name]) if name in compared.under else [None] * 4),
+            compared.verdict,
         ]
-        for name, score in found.scores.items()
+        for name, score in compared.scores.items()
     ]
     columns = [
-        Column(None, ("model",)), Column("Wording", ("wording",), _shown_wording), Column("Score", ("score",), percent),
+        Column(None, ("model",)), Column("Wording", ("wording",), _format_wording),
+        Column("Score", ("score",), percent),
         Column("Difference [95%]", ("difference", "low", "high", "n_differ"), paired_interval),
         Column(None, ("depends_on_wording",)),
     ]  # fmt: skip
-    title = f"{one.title}: wordings, spread {points(found.spread).lstrip('+')} points"
-    return Table(_name(one, "_wordings"), title, columns, rows, ["Scores of answered rows."])
+    title = f"{judged.title}: wordings, spread {points(compared.spread).lstrip('+')} points"
+    return Table(_get_table_name(judged, "_wordings"), title, columns, rows, ["Scores of answered rows."])
 
 
-def _row(one: Judged) -> list[Any]:
-    found, use = one.found, one.found.use
-    blind, best = _blind_of(use)
-    place = found.place
-    of_other, of_blind = _compared(use.other), _compared(blind)
-    score = _mean(found.scores(IMAGE))
-    if found.rule == 1:
-        rule_1 = found.reliance
+def _make_row(judged: Judged) -> list[Any]:
+    audit, use = judged.audit, judged.audit.use
+    blind, best = _get_best_blind(use)
+    place = audit.place
+    other_cells, blind_cells = _list_comparison(use.other), _list_comparison(blind)
+    score = _compute_mean(audit.scores(IMAGE))
+    if audit.rule == 1:
+        rule_1 = audit.reliance
         best = rule_1.best if rule_1 else ""
-        of_blind = _of_difference(rule_1.found) if rule_1 else [None] * 7
-        score = of_blind[1]
-    n_place = max((effect.effect.n for effect in found.edits.values()), default=place.found.n if place else None)
-    grounding_floor = found.edits["occluded"].placebo_flips.value if "occluded" in found.edits else None
-    blind_names = [name for name in BLIND if name in found.shown]
-    n = int(np.sum(~np.isnan(found.scores(IMAGE))))
-    if found.rule != 1 and use.other is not None and not found.is_attention:
-        n, score = of_other[:2]  # so that the columns of the image and of the other one differ by what is printed
+        blind_cells = _list_difference(rule_1.found) if rule_1 else [None] * 7
+        score = blind_cells[1]
+    n_place = max((effect.effect.n for effect in audit.edits.values()), default=place.found.n if place else None)
+    grounding_floor = audit.edits["occluded"].placebo_flips.value if "occluded" in audit.edits else None
+    blind_names = [name for name in BLIND if name in audit.answers]
+    n = int(np.sum(~np.isnan(audit.scores(IMAGE))))
+    if audit.rule != 1 and use.other is not None and not audit.is_attention:
+        n, score = other_cells[:2]  # the two scores then differ by exactly the printed difference
     return [
-        found.model, one.title, found.rule, n, score, *of_other[2:],
-        *of_blind[2:], found.share_of(DECLINED), _mean([found.share_of(DECLINED, name) for name in blind_names]),
-        found.mirage.value, found.unrelated.value, found.grounding.value, grounding_floor,
-        one.image.name, of_blind[0] if found.rule == 1 else _n_tested(use), one.image.n_enough,
-        one.place.name, n_place, one.place.n_enough,
-        one.image.p_holm, one.place.p_holm, best, one.image.failed, use.p_no_effect if use.other else None,
-        is_by_other_alone(one), found.share_of(UNREAD),
+        audit.model, judged.title, audit.rule, n, score, *other_cells[2:],
+        *blind_cells[2:], audit.share_of(DECLINED),
+        _compute_mean([audit.share_of(DECLINED, name) for name in blind_names]),
+        audit.mirage.value, audit.unrelated.value, audit.grounding.value, grounding_floor,
+        judged.image.name, blind_cells[0] if audit.rule == 1 else _count_tested(use), judged.image.n_enough,
+        judged.place.name, n_place, judged.place.n_enough,
+        judged.image.p_holm, judged.place.p_holm, best, judged.image.failed, use.p_no_effect if use.other else None,
+        is_judged_by_other_alone(judged), audit.share_of(UNREAD),
     ]  # fmt: skip
 
 
-def is_by_other_alone(one: Judged) -> bool:
+def is_judged_by_other_alone(judged: Judged) -> bool:
     """Whether declined or unread answers hide the comparison with every blind control (rule 2)."""
-    return one.found.rule != 1 and bool(one.found.use.blind) and not one.found.use.n_open_blind
+    return judged.audit.rule != 1 and bool(judged.audit.use.blind) and not judged.audit.use.n_open_blind
 
 
-def _blind_of(use: ImageUse) -> tuple[Comparison | None, str]:
+def _get_best_blind(use: ImageUse) -> tuple[Comparison | None, str]:
     return (use.blind[use.best].comparison if use.best else None), use.best
 
 
-def _n_tested(use: ImageUse) -> int:
+def _count_tested(use: ImageUse) -> int:
     """The rows of test (a)."""
     return use.other.difference.n if use.other else 0
 
 
-def _compared(comparison: Comparison | None) -> list[Any]:
+def _list_comparison(comparison: Comparison | None) -> list[Any]:
     """Rows, score, score of the other condition, difference, low, high, groups that differ."""
-    return [None] * 7 if comparison is None else _of_difference(comparison.difference)
+    return [None] * 7 if comparison is None else _list_difference(comparison.difference)
 
 
-def _of_difference(of: Difference) -> list[Any]:
-    return [of.n, of.after, of.before, *_interval_of(of)]
+def _list_difference(difference: Difference) -> list[Any]:
+    return [difference.n, difference.after, difference.before, *_list_interval(difference)]
 
 
-def _interval_of(of: Difference) -> list[Any]:
-    return [of.difference, of.low, of.high, of.n_differ]
+def _list_interval(difference: Difference) -> list[Any]:
+    return [difference.difference, difference.low, difference.high, difference.n_differ]
 
 
-def _mean(values: Any) -> float:
-    known = np.asarray(values, dtype=float)
-    known = known[~np.isnan(known)]
-    return float(known.mean()) if len(known) else math.nan
+def _compute_mean(values: Any) -> float:
+    defined = np.asarray(values, dtype=float)
+    defined = defined[~np.isnan(defined)]
+    return float(defined.mean()) if len(defined) else math.nan
 
 
-def _grounding(value: Any, floor: Any) -> str:
+def _format_grounding(value: Any, floor: Any) -> str:
     return percent(value) + (f" ({percent(floor)})" if floor is not None and not math.isnan(floor) else "")
 
 
-def _answer(words: Mapping[str, str], name: str, n: Any, n_enough: Any) -> str:
-    return text(words.get(name)) + (would_do(n, n_enough) if name == "open" else "")
+def _format_answer(phrases: Mapping[str, str], name: str, n: Any, n_enough: Any) -> str:
+    return text(phrases.get(name)) + (format_enough_rows(n, n_enough) if name == "open" else "")
 
 
-def would_do(n: Any, n_enough: Any) -> str:
+def format_enough_rows(n: Any, n_enough: Any) -> str:
     """Say how many rows there are, and how many would do where that is known to be more."""
     is_known = n_enough and not math.isnan(n_enough) and n_enough > n
     return f" with n = {count(n)}" + (f"; n = {count(n_enough)} would do" if is_known else "")
 
 
-def _shown(condition: str) -> str:
+def _format_condition(condition: str) -> str:
     return "the image" if condition == IMAGE else condition
 
 
-def _shown_wording(condition: str) -> str:
+def _format_wording(condition: str) -> str:
     return "the question's own words" if condition == IMAGE else condition.replace("_", " ")
 
 
-def _name(one: Judged, end: str) -> str:
-    return f"audit_{one.found.benchmark.replace('-', '_')}{end}"
+def _get_table_name(judged: Judged, end: str) -> str:
+    return f"audit_{judged.audit.benchmark.replace('-', '_')}{end}"
 
 
-def _notes(margin: float, rule: int) -> list[str]:
+def _write_notes(margin: float, rule: int) -> list[str]:
     within = f"{100 * margin:g} points"
-    drawn = f"Intervals draw whole patients, 2,000 resamples, seed {SEED}."
+    resampling = f"Intervals draw whole patients, 2,000 resamples, seed {SEED}."
     shares = (
         "Mirage: of the right answers, those that stay right without an image (rule 2: of those that are answered so). "
         "Unrelated: of the answers, those that "
@@ -285,7 +304,7 @@ def _notes(margin: float, rule: int) -> list[str]:
     if rule == 1:
         return [
             "Rule 1. Image: the score with the image. Blind: the best score without one (none, blank or noise). Unread "
-            f"and declined answers count as wrong. Reliance: their difference in percentage points. {drawn}",
+            f"and declined answers count as wrong. Reliance: their difference in percentage points. {resampling}",
             f"{shares}. All in per cent; – is undefined.",
             f"Yes: better than every blind control by more than {within}, p below 0.05 after Holm's correction over "
             f"the benchmarks. No: two one-sided tests find the difference to be within {within}, or not one of enough "
@@ -297,7 +316,7 @@ def _notes(margin: float, rule: int) -> list[str]:
         "Rule 2. Image, Other, Blind: scores of answered rows with the own image, with another patient's image whose "
         "right answer differs, and under the best blind control (none, blank or noise). Differences are in percentage "
         "points, on the rows that both answer. Unread and declined answers are in no score; Declined is their share "
-        f"with the image, Declined blind without one. {drawn}",
+        f"with the image, Declined blind without one. {resampling}",
         f"{shares}; in brackets, the answers that the same edit changes where there is nothing to lose. All in per "
         "cent; – is undefined.",
         f"Yes: better with the own image than with another by more than {within}, and better than every blind control "

@@ -11,10 +11,10 @@ from medfaith.evaluate_metrics.confidence.paired import Difference, holm
 from medfaith.evaluate_metrics.confidence.reliance import ALPHA, Share, exceeding_p, share
 from medfaith.report.tables import SEED
 
-from .figures import Audited, Shown, blind_guesses
+from .figures import Audited, ConditionAnswers, find_blind_guesses
 from .run import IMAGE, is_wording
 
-MOST_WRONG = 0.5  # share of the paraphrases from which on an answer is right by its wording only
+MOST_WRONG = 0.5  # an answer that is wrong under a larger share of paraphrases is right by its wording only
 
 
 class Wordings(NamedTuple):
@@ -26,8 +26,8 @@ class Wordings(NamedTuple):
         worst: The wording with the lowest score.
         best: The wording with the highest score.
         p_worse: P-value of "no paraphrase is worse than the own words by more than the margin", by Holm's method.
-        by_wording: Of the right answers that no guess without evidence gets right (`figures.blind_guesses`), those that
-            are wrong or unanswered under most paraphrases.
+        by_wording: Share of the right answers that are wrong or unanswered under most paraphrases. Answers that a guess
+            without evidence gets right do not count (`figures.find_blind_guesses`).
     """
 
     scores: dict[str, float]
@@ -54,44 +54,46 @@ class Wordings(NamedTuple):
 
     @property
     def verdict(self) -> Literal["wording only", "depends", "not shown"]:
-        """What the wording decides: which answers are right, the score, or nothing that can be shown."""
+        """The effect of the wording: on which answers are right, on the score, or none that can be shown."""
         if self.is_by_wording_only:
             return "wording only"
         return "depends" if self.depends else "not shown"
 
 
-def compare_wordings(found: Audited, margin: float) -> Wordings | None:
+def compare_wordings(audit: Audited, margin: float) -> Wordings | None:
     """Compare the paraphrases of one model's questions.
 
     Args:
-        found: The model's answers.
+        audit: The model's answers.
         margin: Smallest difference that counts, a fraction.
 
     Returns:
         The comparison; None where no paraphrase was asked.
     """
-    names = [name for name in found.shown if is_wording(name)]
+    names = [name for name in audit.answers if is_wording(name)]
     if not names:
         return None
-    own = found.shown[IMAGE]
-    under = {name: found.under(name) for name in names}
-    scores = {IMAGE: float(np.nanmean(own.answered)) if (~np.isnan(own.answered)).any() else math.nan}
-    scores |= {name: of.after for name, of in under.items()}
+    own_words = audit.answers[IMAGE]
+    under = {name: audit.under(name) for name in names}
+    scores = {IMAGE: float(np.nanmean(own_words.answered)) if (~np.isnan(own_words.answered)).any() else math.nan}
+    scores |= {name: difference.after for name, difference in under.items()}
     p_values = [
-        exceeding_p(own.answered, found.shown[name].answered, margin, groups=found.groups, seed=SEED,
+        exceeding_p(own_words.answered, audit.answers[name].answered, margin, groups=audit.groups, seed=SEED,
                     alternative="greater") for name in names
     ]  # fmt: skip
     order = sorted(scores, key=lambda name: (math.isnan(scores[name]), scores[name]))
-    known = [name for name in order if not math.isnan(scores[name])] or order
-    return Wordings(scores, under, known[0], known[-1], float(np.min(holm(p_values))), _by_wording(own, found, names))
+    defined = [name for name in order if not math.isnan(scores[name])] or order
+    return Wordings(
+        scores, under, defined[0], defined[-1], float(np.min(holm(p_values))), _by_wording(own_words, audit, names)
+    )
 
 
-def _by_wording(own: Shown, found: Audited, names: list[str]) -> Share:
+def _by_wording(own_words: ConditionAnswers, audit: Audited, names: list[str]) -> Share:
     """Rows whose graded score counts as right from one half on."""
-    is_right = np.array([found.shown[name].right == 1 for name in names])
-    is_asked = np.array([~np.isnan(found.shown[name].right) for name in names])
-    guesses = blind_guesses(found)
-    is_guessed = np.array([guesses.get(row, False) for row in found.rows])
-    used = (own.right == 1) & is_asked.any(axis=0) & ~is_guessed
+    is_right = np.array([audit.answers[name].right == 1 for name in names])
+    is_asked = np.array([~np.isnan(audit.answers[name].right) for name in names])
+    guesses = find_blind_guesses(audit)
+    is_guessed = np.array([guesses.get(row, False) for row in audit.rows])
+    used = (own_words.right == 1) & is_asked.any(axis=0) & ~is_guessed
     wrong = 1 - is_right.sum(axis=0) / np.maximum(is_asked.sum(axis=0), 1)
-    return share((wrong > MOST_WRONG)[used], found.groups[used])
+    return share((wrong > MOST_WRONG)[used], audit.groups[used])

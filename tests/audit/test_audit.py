@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.audit import figures, sentences, tables
-from medfaith.audit.plan import Task, plan, stratified
+from medfaith.audit.plan import Task, plan, sample_strata
 from medfaith.audit.run import ask, folder
 from medfaith.audit.verdicts import Judged, judge
 from medfaith.audit.wordings import compare_wordings
@@ -51,7 +51,7 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
         write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
     ids = tuple(doc["id"] for doc in docs)
     asked = [Task(CLOSED, "heal-medvqa", ids, "")]
-    (found,), (of_rule_1,) = (figures.audited(tmp_path, ["m"], asked, 0.05, rule) for rule in (2, 1))
+    (found,), (of_rule_1,) = (figures.read_audit(tmp_path, ["m"], asked, 0.05, rule) for rule in (2, 1))
     for one, other in ((found, (8, -0.375)), (of_rule_1, (9, round(5 / 9 - 8 / 9, 3)))):  # the last answer is unread
         under = {control: one.under(control) for control in said}
         assert {control: (of.n, round(of.difference, 3)) for control, of in under.items()} == {
@@ -68,12 +68,12 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
     assert (found.without, found.mirage.n_hits, found.mirage.n) == ("none", 4, 8)
     assert (found.unrelated.n_hits, found.unrelated.n) == (5, 8)  # the answer that cannot be read is in neither
     assert (found.grounding.n_hits, found.grounding.n) == (4, 8)  # rows 0, 1, 2 and 6
-    other = found._replace(model="n", shown={**found.shown, "blank": found.shown["image"]})
+    other = found._replace(model="n", answers={**found.answers, "blank": found.answers["image"]})
     clean = [ids[n] for n in (4, 5, 6, 7)]  # row 8 is right under blank, and row 9 has no donor
     assert write_blind_clean(tmp_path, [found], []) == (4, 9)
     assert list(read_ids(tmp_path / "blind_clean.csv")) == clean
     assert write_blind_clean(tmp_path, [found], [other]) == (0, 9)  # the other one is right on the first eight
-    words = sentences.in_words(judge([found], 0.05)[0], 0.05)
+    words = sentences.write_sentences(judge([found], 0.05)[0], 0.05)
     assert words[0].startswith("Mirage: 4 of 8 (50.00%) [")
     assert "under none" in words[0]
     _say_that_a_test_is_stricter_than_its_interval(judge([found], 0.05)[0])
@@ -81,14 +81,14 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
 
 def _say_that_a_test_is_stricter_than_its_interval(one: Judged) -> None:
     """Two kinds of edit, and test (a), whose intervals lie above the margin although their tests are open."""
-    other, effect = one.found.use.other, one.found.edits["occluded"]._replace(low=0.06)
+    other, effect = one.audit.use.other, one.audit.edits["occluded"]._replace(low=0.06)
     assert other is not None
     above = other._replace(difference=other.difference._replace(low=0.06, n_groups=40))
-    found = one.found._replace(use=one.found.use._replace(other=above), edits={"occluded": effect, "blurred": effect})
+    found = one.audit._replace(use=one.audit.use._replace(other=above), edits={"occluded": effect, "blurred": effect})
     cases = ("uses", "open", 1), ("open", "open", 1), ("open", "no dependence", 1), ("uses", "depends", 0)
     for image, place, n in cases:
         verdicts = ImageVerdict(image, 0.06, "other", 300), PlaceVerdict(place, 0.06, 300)
-        words = " ".join(sentences.in_words(Judged(found, *verdicts, {}), 0.05))
+        words = " ".join(sentences.write_sentences(Judged(found, *verdicts, {}), 0.05))
         assert words.count("The interval lies above the margin, but the test is stricter") == n
 
 
@@ -102,7 +102,7 @@ def test_a_declined_answer_is_no_guess_states_nothing_and_is_a_change(tmp_path, 
     for condition, answers in said.items():
         rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=True)]
         write_heal(folder(tmp_path, CLOSED, condition) / "m", "closed", rows, model="m", task=CLOSED)
-    (found,) = figures.audited(
+    (found,) = figures.read_audit(
         tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")], 0.05
     )
     effect = found.edits["occluded"]
@@ -122,9 +122,9 @@ def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(rule, n_r
     for condition in ("image", "none", "other"):
         write_heal(folder(tmp_path, CLOSED, condition) / "m", "closed", rows, model="m", task=CLOSED)
     asked = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
-    (one,) = judge(figures.audited(tmp_path, ["m"], asked, 0.05, rule), 0.05)
+    (one,) = judge(figures.read_audit(tmp_path, ["m"], asked, 0.05, rule), 0.05)
     assert one.image.name == verdict
-    words = sentences.in_words(one, 0.05)
+    words = sentences.write_sentences(one, 0.05)
     assert words[0].startswith(f"Unread: {(121 - n_read) // 2} of 120 (")
     told = "There is no verdict: most answers are unread or declined. medfaith report shows some."
     assert (told in words) == (verdict == "unanswered")
@@ -143,7 +143,7 @@ def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
         for condition, rows in (said | {"wording_2": wording_2}).items():
             out = folder(tmp_path / str(expected), CLOSED, condition) / "m"
             write_heal(out, "closed", rows, model="m", task=CLOSED)
-        (found,) = figures.audited(tmp_path / str(expected), ["m"], asked, 0.05)
+        (found,) = figures.read_audit(tmp_path / str(expected), ["m"], asked, 0.05)
         compared = compare_wordings(found, 0.05)
         assert (compared.worst, compared.spread, compared.depends) == ("wording_1", 0.5, True)
         assert (compared.by_wording.n, compared.is_by_wording_only) == (40, expected)
@@ -167,7 +167,7 @@ def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, mo
         rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=False)]
         write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
     ids = tuple(doc["id"] for doc in docs)
-    (found,) = figures.audited(tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", ids, "")], margin=0.05)
+    (found,) = figures.read_audit(tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", ids, "")], margin=0.05)
     counted = {control: (found.n_of("unread", control), found.n_of("declined", control)) for control in said}
     assert counted == {"image": (2, 2), "none": (1, 9), "other": (0, 0)}
     (one,) = judge([found], 0.05)
@@ -178,7 +178,7 @@ def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, mo
         row = dict(zip(columns, shares[control], strict=True))
         assert (row["parse_failure_rate"], row["declined_rate"]) == expected
         assert (row["n_unread"], row["n_declined"]) == counted[control]
-    words = sentences.in_words(one, 0.05)
+    words = sentences.write_sentences(one, 0.05)
     assert words[0].startswith("Unread: 2 of 10 (20.00%) answers with the image")
     assert words[1].startswith("Declined: 2 of 10 (20.00%) answers with the image")
     assert words[2] == (
@@ -199,17 +199,17 @@ def test_tasks_of_a_benchmark_are_pooled_and_a_graded_answer_is_right_from_one_h
         Task(name, "heal-medvqa", tuple(doc["id"] for doc, _ in rows), "")
         for name, rows in ((CLOSED, closed), (OPEN, opened))
     ]
-    (found,) = figures.audited(tmp_path, ["m"], asked, margin=0.05)
+    (found,) = figures.read_audit(tmp_path, ["m"], asked, margin=0.05)
     assert found.under("blank").after == pytest.approx((1 + 0 + 1 + 0.5 + 0) / 5)
     assert found.under("blank", OPEN).after == pytest.approx(0.5)
-    assert found.shown["image"].right.tolist() == [1, 0, 1, 1, 0]
+    assert found.answers["image"].right.tolist() == [1, 0, 1, 1, 0]
     assert len(set(found.groups.tolist())) == 3  # images, of closed and open questions alike
 
 
 @given(st.lists(st.sampled_from("ABCD"), min_size=1, max_size=60), st.integers(1, 70))
 def test_each_stratum_has_its_share_of_the_rows_asked(names, limit):
     strata, ids = [(name,) for name in names], [str(n) for n in range(len(names))]
-    chosen = stratified(strata, ids, limit)
+    chosen = sample_strata(strata, ids, limit)
     n = min(limit, len(names))
     assert len(set(chosen)) == n
     taken, there = Counter(names[place] for place in chosen), Counter(names)
@@ -403,5 +403,5 @@ def test_a_step_with_rows_that_got_no_answer_is_asked_again(phantom_heal_build, 
     assert not folder(tmp_path, CLOSED, None).exists()
     assert "medfaith-server: 1 unanswered" in capfd.readouterr().err  # also in a pipe, which gets no bars
     ask({"m": Model("m", {}, lambda: Says("No"))}, tasks, ["none"], metadata, tmp_path)
-    (found,) = figures.audited(tmp_path, ["m"], tasks, 0.05)
+    (found,) = figures.read_audit(tmp_path, ["m"], tasks, 0.05)
     assert (len(found.rows), found.under("none").difference) == (5, 0)
