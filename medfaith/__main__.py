@@ -14,7 +14,7 @@ def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # or it is ignored, as of jobs in the background
         signal.default_int_handler = interrupts.interrupt  # asyncio asks for it, and only then ends in order itself
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.unraisablehook = _unraisable
+    sys.unraisablehook = _report_unraisable
     try:
         try:
             from medfaith.cli import main as command
@@ -44,13 +44,13 @@ class _Interrupts:
         self._last = weakref.ref(raised)
         if not self.came:
             self.came = True
-            _thread.start_new_thread(self._watch, ())
+            _thread.start_new_thread(self._repeat_if_swallowed, ())
         try:
             raise raised
         finally:
             del raised  # it lives as long as it is on its way
 
-    def _watch(self) -> None:
+    def _repeat_if_swallowed(self) -> None:
         while True:
             time.sleep(0.1)
             if self._last() is None and signal.getsignal(signal.SIGINT) == self.interrupt:  # `main` has not ended
@@ -64,7 +64,7 @@ class _Interrupt(KeyboardInterrupt):
     """One that can be watched."""
 
 
-def _unraisable(swallowed: "sys.UnraisableHookArgs") -> None:
+def _report_unraisable(swallowed: "sys.UnraisableHookArgs") -> None:
     if not issubclass(swallowed.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(swallowed)
 

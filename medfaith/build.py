@@ -71,7 +71,7 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
             "reports, videos and scene graphs (default: processes of this machine)",
         )  # fmt: skip
         add_options(job, benchmark.options)
-        job.set_defaults(job=partial(_build, benchmark))
+        job.set_defaults(job=partial(_run_build, benchmark))
 
 
 def root_argument(job: argparse.ArgumentParser) -> None:
@@ -98,61 +98,63 @@ def wording(arguments: argparse.Namespace) -> Any:
     return options_of(arguments, Wording)
 
 
-def add_options(job: argparse.ArgumentParser, of: type) -> None:
+def add_options(job: argparse.ArgumentParser, option_class: type) -> None:
     """The options of a class (`builders.options`), and of its groups."""
-    for name, one in declared(of).items():
-        listed = f"; one of {', '.join(one.choices)}" if one.choices and one.metavar else ""
+    for name, option in declared(option_class).items():
+        listed = f"; one of {', '.join(option.choices)}" if option.choices and option.metavar else ""
         job.add_argument(
-            one.flag,
+            option.flag,
             dest=name,
-            type=one.kind or str,
-            choices=one.choices or None,
-            action="append" if one.repeatable else "store",
-            metavar=one.metavar,
-            help=f"{one.help} (default: {one.default}){listed}".replace("%", "%%"),
+            type=option.kind or str,
+            choices=option.choices or None,
+            action="append" if option.repeatable else "store",
+            metavar=option.metavar,
+            help=f"{option.help} (default: {option.default}){listed}".replace("%", "%%"),
         )
-    for grouped in groups(of).values():
+    for grouped in groups(option_class).values():
         add_options(job, grouped)
 
 
-def options_of(arguments: argparse.Namespace, of: type) -> Any:
+def options_of(arguments: argparse.Namespace, option_class: type) -> Any:
     """An instance of the class from what was given of its options. Raises MedfaithError for a group without its first.
 
     What was not given keeps the class's default; a folder goes below `arguments.out`.
     """
-    given: dict[str, Any] = {}
-    for name, one in declared(of).items():
+    values: dict[str, Any] = {}
+    for name, option in declared(option_class).items():
         value = getattr(arguments, name)
         if value is not None:
-            given[name] = tuple(dict.fromkeys(value)) if one.repeatable else value
-        elif one.below_out:
-            given[name] = arguments.out / one.below_out
-    for name, grouped in groups(of).items():
-        first, *others = declared(grouped).items()
-        if getattr(arguments, first[0]) is not None:
-            given[name] = options_of(arguments, grouped)
-        elif alone := [one.flag for other, one in others if getattr(arguments, other) is not None]:
-            needed = first[1].flag
-            raise MedfaithError(f"{alone[0]} changes nothing without {needed}\n  what to do: give {needed}, too")
-    return of(**given)
+            values[name] = tuple(dict.fromkeys(value)) if option.repeatable else value
+        elif option.below_out:
+            values[name] = arguments.out / option.below_out
+    for name, grouped in groups(option_class).items():
+        first_option, *following = declared(grouped).items()
+        if getattr(arguments, first_option[0]) is not None:
+            values[name] = options_of(arguments, grouped)
+        elif unused := [
+            option.flag for option_name, option in following if getattr(arguments, option_name) is not None
+        ]:
+            needed = first_option[1].flag
+            raise MedfaithError(f"{unused[0]} changes nothing without {needed}\n  what to do: give {needed}, too")
+    return option_class(**values)
 
 
 def roots(arguments: argparse.Namespace) -> dict[str, Path]:
-    given = sources.parse_root_arguments(arguments.root)
-    return sources.resolve_roots(given, environ=os.environ, config=sources.user_config())
+    named_roots = sources.parse_root_arguments(arguments.root)
+    return sources.resolve_roots(named_roots, environ=os.environ, config=sources.user_config())
 
 
-def _build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]) -> int:
     """Builds what the arguments ask for, and names the configs of which only some sources are there."""
     from medfaith import cards
     from medfaith.builders.verify import skipped
 
     options = options_of(arguments, benchmark.options)
     check(options)
-    found = roots(arguments)
-    with sources.reading(found):
+    source_roots = roots(arguments)
+    with sources.reading(source_roots):
         folders = benchmark.build(
-            found,
+            source_roots,
             arguments.out,
             configs=arguments.config,
             seed=arguments.seed,
@@ -161,7 +163,7 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]
             dask=arguments.dask,
             card=cards.body,
         )
-    for config, lacking in () if arguments.config else benchmark.incomplete(found).items():
+    for config, lacking in () if arguments.config else benchmark.incomplete(source_roots).items():
         print(f"{config} was not built: it also needs {', '.join(lacking)}")
     sound = print_verdicts(folders)
     for folder in folders:
@@ -183,8 +185,8 @@ def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
 
     references = cards.references() if official else []
     verdicts = []
-    for name, of_benchmark in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):
-        found = [v for folder in of_benchmark for v in registry.verify(folder, references)]
-        print(verdict_table(found, cards.published(name) if official else None))
-        verdicts += found
+    for name, benchmark_folders in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):
+        benchmark_verdicts = [v for folder in benchmark_folders for v in registry.verify(folder, references)]
+        print(verdict_table(benchmark_verdicts, cards.published(name) if official else None))
+        verdicts += benchmark_verdicts
     return all(not v.problems and not (v.reference == "differs" and v.same_labels) for v in verdicts)

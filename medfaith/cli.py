@@ -28,15 +28,15 @@ from medfaith.training import command as training
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one sub-command; returns the exit status."""
     command = parser()
-    words = list(sys.argv[1:] if argv is None else argv)
-    arguments, rest = command.parse_known_args(words)
-    arguments.words = words
-    if rest and not getattr(arguments, "passes_on", False):
-        command.error(f"unrecognized arguments: {' '.join(rest)}")
+    argument_words = list(sys.argv[1:] if argv is None else argv)
+    arguments, unknown = command.parse_known_args(argument_words)
+    arguments.words = argument_words
+    if unknown and not getattr(arguments, "passes_on", False):
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
     from medfaith.loaders.progress import libraries_in_lines
 
     with libraries_in_lines():
-        return exit_status(partial(arguments.job, arguments, rest))
+        return exit_status(partial(arguments.job, arguments, unknown))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,14 +57,14 @@ def parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(required=True, metavar="JOB", parser_class=build.Parser)
 
     text = "list the licensed sources: found or missing, licence, how to get access"
-    job = jobs.add_parser("sources", help=text, description=_sentence(text))
+    job = jobs.add_parser("sources", help=text, description=_format_sentence(text))
     build.root_argument(job)
-    job.set_defaults(job=_sources)
+    job.set_defaults(job=_run_sources)
 
     build.add_jobs(jobs)
 
     text = "compute a build's counts and hashes again and compare them with the references"
-    job = jobs.add_parser("verify", help=text, description=_sentence(text))
+    job = jobs.add_parser("verify", help=text, description=_format_sentence(text))
     job.add_argument(
         "directory",
         type=Path,
@@ -78,19 +78,19 @@ def parser() -> argparse.ArgumentParser:
         "status 0: all rows are equal, 3: some are missing, 4: some are extra, 5: some are different, 6: only masks "
         "are different",
     )
-    job.set_defaults(job=_verify)
+    job.set_defaults(job=_run_verify)
 
     publish.add_jobs(jobs)
 
     text = "print the folder of medfaith's tasks, for lm_eval --include_path"
-    job = jobs.add_parser("tasks", help=text, description=_sentence(text))
+    job = jobs.add_parser("tasks", help=text, description=_format_sentence(text))
     instead = job.add_mutually_exclusive_group()
     listed = "print what each task and group asks, and which images and models it needs, instead"
     instead.add_argument("--list", action="store_true", help=listed)
     instead.add_argument("--names", action="store_true", help="print the names of all tasks and groups instead")
     instead.add_argument("--controls", action="store_true", help="print the controls of medfaith eval instead")
     instead.add_argument("--wordings", action="store_true", help="print the paraphrases of each question instead")
-    job.set_defaults(job=_tasks)
+    job.set_defaults(job=_run_tasks)
 
     models.add_jobs(jobs)
     evaluation.add_jobs(jobs)
@@ -105,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     phantom.add_jobs(jobs)
 
     text = "try everything on synthetic data, offline: build, verify, score and audit reference models"
-    job = jobs.add_parser("quickstart", help=text, description=_sentence(text))
+    job = jobs.add_parser("quickstart", help=text, description=_format_sentence(text))
     job.add_argument(
         "--out",
         type=Path,
@@ -114,15 +114,15 @@ def parser() -> argparse.ArgumentParser:
         help="folder for the synthetic data, the rows, the results and the sample logs (default: %(default)s)",
     )
     job.fill = build.add_wording
-    job.set_defaults(job=_quickstart)
+    job.set_defaults(job=_run_quickstart)
     return parser
 
 
-def _sentence(text: str) -> str:
+def _format_sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.printing import table
 
     roots = build.roots(arguments)
@@ -143,7 +143,7 @@ def _sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
-def _verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.builders.verify import repositories
 
     folders = repositories(arguments.directory)
@@ -152,13 +152,13 @@ def _verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     return 0 if build.print_verdicts(folders) else 2
 
 
-def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.tasks import include_path
 
     if arguments.controls:
         from medfaith.printing import table
 
-        print(table(["control", "what the model sees", "for"], [[name, *of] for name, of in described().items()]))
+        print(table(["control", "what the model sees", "for"], [[name, *cells] for name, cells in described().items()]))
         print(f"\n{about_doses()}")
     elif arguments.wordings:
         from medfaith.task_list import wordings_text
@@ -177,7 +177,7 @@ def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
-def _quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.quickstart import quickstart
 
     verify = partial(build.print_verdicts, official=False)

@@ -39,7 +39,7 @@ def add_jobs(jobs: Any) -> None:
         description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to\n"
         "lm_eval run; lm_eval run --help lists those. Exit status 3: a server left more than 1% of the\n"
         "rows unanswered.",
-        epilog=_models(),
+        epilog=_describe_models(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     task_options(job)
@@ -71,15 +71,15 @@ def add_jobs(jobs: Any) -> None:
         "(default: ask all patients)",
     )
     dry_run_option(job)
-    job.set_defaults(job=_eval, passes_on=True)
+    job.set_defaults(job=_run_eval, passes_on=True)
 
 
-def _models() -> str:
+def _describe_models() -> str:
     width = max(map(len, ABOUT))
     return "\n".join(
         [
             "models that medfaith adds to those of lm_eval (--model NAME):",
-            *(f"  {name:{width}}  {about}" for name, about in ABOUT.items()),
+            *(f"  {name:{width}}  {description}" for name, description in ABOUT.items()),
             "lm_eval has hf-multimodal and others: lm_eval run --help. medfaith tasks --list shows the tasks.",
             "",
             "Example: medfaith eval --data medfaith-data --root chexpert=PATH --model hf-multimodal \\",
@@ -194,13 +194,15 @@ def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
 def builds_in(data: str | None) -> dict[str, str]:
     """Repository -> the first 16 digits of the SHA-256 of its build.json, and the versions of its sources."""
     files = sorted(Path(data).expanduser().glob("*/build.json")) if data else ()
-    return {path.parent.name: _build(path.read_bytes()) for path in files if not is_partial(Path(path.parent.name))}
+    return {
+        path.parent.name: _describe_build(path.read_bytes()) for path in files if not is_partial(Path(path.parent.name))
+    }
 
 
-def _build(content: bytes) -> str:
+def _describe_build(content: bytes) -> str:
     try:
         used = json.loads(content)["sources"]
-        versions = [f"{name} {of['version']}" for name, of in sorted(used.items()) if of["version"]]
+        versions = [f"{name} {source['version']}" for name, source in sorted(used.items()) if source["version"]]
     except (
         ValueError,
         LookupError,
@@ -209,80 +211,83 @@ def _build(content: bytes) -> str:
         RecursionError,
     ):  # medfaith verify says what is wrong with it
         versions = []
-    told = f" ({', '.join(versions)})" if versions else ""
-    return hashlib.sha256(content).hexdigest()[:16] + told
+    note = f" ({', '.join(versions)})" if versions else ""
+    return hashlib.sha256(content).hexdigest()[:16] + note
 
 
-def with_store(rest: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
+def with_store(lm_eval_arguments: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
     """lm_eval's arguments with the places for what a model keeps among its own: heatmaps and answers.
 
     answers: the folder for the latter, where the arguments name no file for them.
     """
     from medfaith.tasks import EXPLAINED, KEEPING
 
-    model, places = model_named(rest), dict[str, str]()
+    model, places = model_named(lm_eval_arguments), dict[str, str]()
     if heatmaps and model in EXPLAINED:
         places["store"] = heatmaps
-    if answers and model in KEEPING and not any("answers=" in word for word in rest):
+    if answers and model in KEEPING and not any("answers=" in word for word in lm_eval_arguments):
         places["answers"] = str(answers / "answers.sqlite")
     # As JSON: lm-eval would cut a place with a comma in two.
-    return [*rest, *(["--model_args", json.dumps(places)] if places else [])]
+    return [*lm_eval_arguments, *(["--model_args", json.dumps(places)] if places else [])]
 
 
-def with_host(rest: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+def with_host(lm_eval_arguments: Sequence[str], task_metadata: Mapping[str, Any]) -> list[str]:
     """lm_eval's arguments with what the tasks' metadata say of a host that may get images, for medfaith-server.
 
     lm_eval's own clients have no such arguments; the preflight holds them to the same.
     """
     from medfaith.tasks import SERVER
 
-    permitted = "+".join(given.get("i_have_permission", []))
-    told = {"send_images_to": given.get("send_images_to"), "i_have_permission": permitted}
-    words = [f"{name}={value}" for name, value in told.items() if value]
-    return [*rest, *(["--model_args", ",".join(words)] if words and model_named(rest) == SERVER else [])]
+    permitted = "+".join(task_metadata.get("i_have_permission", []))
+    permissions = {"send_images_to": task_metadata.get("send_images_to"), "i_have_permission": permitted}
+    assignments = [f"{name}={value}" for name, value in permissions.items() if value]
+    return [
+        *lm_eval_arguments,
+        *(["--model_args", ",".join(assignments)] if assignments and model_named(lm_eval_arguments) == SERVER else []),
+    ]
 
 
-def in_dry_run(rest: Sequence[str]) -> list[str]:
+def in_dry_run(lm_eval_arguments: Sequence[str]) -> list[str]:
     """lm_eval's arguments for a run of which medfaith-server says what it would take. Raises for another model."""
     from medfaith.tasks import SERVER
 
-    if (model := model_named(rest)) != SERVER:
+    if (model := model_named(lm_eval_arguments)) != SERVER:
         action = f"leave it out, or name the endpoint with --model {SERVER}"
         raise MedfaithError(f"--dry-run: the model type {model} sends nothing to a server\n  what to do: {action}")
-    return [*rest, "--model_args", "dry_run=True"]
+    return [*lm_eval_arguments, "--model_args", "dry_run=True"]
 
 
-def model_named(rest: Sequence[str]) -> str | None:
+def model_named(lm_eval_arguments: Sequence[str]) -> str | None:
     """The --model of lm_eval's arguments."""
-    return _given(rest).model
+    return _parse_known_options(lm_eval_arguments).model
 
 
-def _given(rest: Sequence[str]) -> argparse.Namespace:
-    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    named.add_argument("--model", "-M")
-    named.add_argument("--output_path", "-o")
-    return named.parse_known_args(list(rest))[0]
+def _parse_known_options(lm_eval_arguments: Sequence[str]) -> argparse.Namespace:
+    known_options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    known_options.add_argument("--model", "-M")
+    known_options.add_argument("--output_path", "-o")
+    return known_options.parse_known_args(list(lm_eval_arguments))[0]
 
 
-def _output(rest: Sequence[str]) -> Path | None:
+def _get_output_folder(lm_eval_arguments: Sequence[str]) -> Path | None:
     """The folder of lm_eval's --output_path, which may name a file in it."""
     from medfaith.tasks.result_saving import output_folder
 
-    return output_folder(_given(rest).output_path)
+    return output_folder(_parse_known_options(lm_eval_arguments).output_path)
 
 
-def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
+def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
     from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
     from medfaith.tasks.run import run_lm_eval, what_it_takes
 
-    given = metadata(arguments)
-    output = _output(rest)
-    rest = with_host(with_store(rest, arguments.heatmaps, output), given)
+    task_metadata = metadata(arguments)
+    output = _get_output_folder(lm_eval_arguments)
+    lm_eval_arguments = with_host(with_store(lm_eval_arguments, arguments.heatmaps, output), task_metadata)
     if arguments.dry_run:
-        print(what_it_takes(in_dry_run(rest), given, arguments.shard))
+        print(what_it_takes(in_dry_run(lm_eval_arguments), task_metadata, arguments.shard))
         return 0
     with tally() as outcomes:
-        logs = run_lm_eval(rest, given, _scores, arguments.shard)
+        logs = run_lm_eval(lm_eval_arguments, task_metadata, _format_scores, arguments.shard)
     if logs:
         print_summary(logs, output)
     return 3 if too_many_unanswered(outcomes) else 0
@@ -291,25 +296,25 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
 def print_summary(logs: Sequence[Path], output: Path | None) -> None:
     """Prints what sample logs below `output` say; why there is no summary goes to stderr, as the results are saved."""
     try:
-        print(_summary(logs, output), end="")
+        print(_make_summary(logs, output), end="")
     except MedfaithError as error:
         print(f"medfaith: there is no summary: {error}", file=sys.stderr)
 
 
-def _summary(logs: Sequence[Path], output: Path | None) -> str:
+def _make_summary(logs: Sequence[Path], output: Path | None) -> str:
     """Of the sample logs that a run wrote below `output`."""
     from medfaith.report.results import read_results
     from medfaith.report.summary import Tail, summary
     from medfaith.report.unread import run_notes
 
-    found = read_results(logs)
-    notes = [*run_notes([*found.runs, *found.heal, *found.surgx]), *found.notes]
+    results = read_results(logs)
+    notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *results.notes]
     folder = shlex.quote(str(output))
     following = [f"medfaith report {folder} --html report.html  # tables, plots and every answer on one page"]
-    return summary(found, notes, Tail([f"{output}: results and sample logs"], following))
+    return summary(results, notes, Tail([f"{output}: results and sample logs"], following))
 
 
-def _scores(results: Mapping[str, Any]) -> str:
+def _format_scores(results: Mapping[str, Any]) -> str:
     """Of lm-eval's results those figures that have an interval, a line each."""
     from medfaith.printing import table
     from medfaith.report.tables import count, fraction_interval

@@ -87,7 +87,9 @@ def language_model(
     from jinja2 import TemplateError
 
     kind = "endpoint" if url else "local"
-    opened = functools.cache(functools.partial(_endpoint, url, model, api_key) if url else lambda: _local(model))
+    opened = functools.cache(
+        functools.partial(_connect_endpoint, url, model, api_key) if url else lambda: _load_local(model)
+    )
 
     def complete(messages: Messages) -> str:
         try:
@@ -107,7 +109,7 @@ def language_model(
     return Extractor(model, ask)
 
 
-def _endpoint(url: str, model: str, api_key: str | None) -> Complete:
+def _connect_endpoint(url: str, model: str, api_key: str | None) -> Complete:
     """Asks for a sign of life first: `chat_endpoint` tries for minutes what may only be a mistyped address."""
     import requests
 
@@ -116,5 +118,5 @@ def _endpoint(url: str, model: str, api_key: str | None) -> Complete:
     return chat_endpoint(url, model, api_key)
 
 
-def _local(model: str) -> Complete:
+def _load_local(model: str) -> Complete:
     return transformers_chat(model)

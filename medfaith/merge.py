@@ -66,10 +66,10 @@ def add_jobs(jobs: Any) -> None:
         "--out", type=Path, required=True, metavar="DIR",
         help="folder to write to: a new one, an empty one, or one that medfaith merge wrote",
     )  # fmt: skip
-    job.set_defaults(job=_merge)
+    job.set_defaults(job=_run_merge)
 
 
-def _merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.tasks.models.answer_counts import too_many_unanswered
 
     out: Path = arguments.out
@@ -86,44 +86,49 @@ def find(folders: Sequence[Path]) -> list[Ended]:
 
     Raises InputError for shards that are missing, doubled or of different runs, and for a folder without any.
     """
-    found, without = list[Ended](), list[str]()
+    ended_shards, without = list[Ended](), list[str]()
     for folder in folders:
         if not folder.is_dir():
             raise InputError(folder, "there is no such folder", expected="a folder that medfaith eval --shard wrote")
-        own = (folder / shard_marker.NAME).exists()
-        inside = [folder] if own else sorted(path for path in folder.iterdir() if path.is_dir())
-        ended = [one for one in inside if (one / shard_marker.NAME).exists()]
+        is_shard = (folder / shard_marker.NAME).exists()
+        inside = [folder] if is_shard else sorted(path for path in folder.iterdir() if path.is_dir())
+        ended = [shard for shard in inside if (shard / shard_marker.NAME).exists()]
         if not ended:
             action = "run its shard again: with the same command it goes on where it stopped"
             raise InputError(folder, f"no shard has ended here: it has no {shard_marker.NAME}", action=action)
-        without += [str(one) for one in inside if one not in ended]
-        found += [shard_marker.read(one) for one in ended]
+        without += [str(shard) for shard in inside if shard not in ended]
+        ended_shards += [shard_marker.read(shard) for shard in ended]
     numbered: dict[int, Ended] = {}
-    for one in found:
-        if differs := shard_marker.difference(_told(one), _told(found[0])):
-            where = f"is of another run than {found[0].folder}: {differs}"
-            action = f"leave it out, or run this shard as that of {found[0].folder} was run"
-            raise InputError(one.folder, where, expected=_SHARDS, action=action)
-        number, of = one.shard
+    for shard in ended_shards:
+        if differs := shard_marker.difference(_list_common_settings(shard), _list_common_settings(ended_shards[0])):
+            where = f"is of another run than {ended_shards[0].folder}: {differs}"
+            action = f"leave it out, or run this shard as that of {ended_shards[0].folder} was run"
+            raise InputError(shard.folder, where, expected=_SHARDS, action=action)
+        number, n_shards = shard.shard
         if number in numbered:
-            where = f"holds shard {number}/{of}, and so does {numbered[number].folder}"
-            raise InputError(one.folder, where, expected="each shard once", action="leave one of the two out")
-        numbered[number] = one
-    of = found[0].shard[1]
-    if lacking := of - len(numbered):
-        first = next(number for number in count(1) if number not in numbered)
-        others = f", and so are {lacking - 1} others" if lacking > 1 else ""
+            where = f"holds shard {number}/{n_shards}, and so does {numbered[number].folder}"
+            raise InputError(shard.folder, where, expected="each shard once", action="leave one of the two out")
+        numbered[number] = shard
+    n_shards = ended_shards[0].shard[1]
+    if lacking := n_shards - len(numbered):
+        first_missing = next(number for number in count(1) if number not in numbered)
+        other_missing = f", and so are {lacking - 1} others" if lacking > 1 else ""
         hint = f"; there is no {shard_marker.NAME} in {', '.join(without)}" if without else ""
-        action = f"run medfaith eval --shard {first}/{of} as the other shards, or name its folder"
+        action = f"run medfaith eval --shard {first_missing}/{n_shards} as the other shards, or name its folder"
         place = ", ".join(map(str, folders))
-        raise InputError(place, f"shard {first}/{of} is missing{others}{hint}", expected=_SHARDS, action=action)
+        raise InputError(
+            place, f"shard {first_missing}/{n_shards} is missing{other_missing}{hint}", expected=_SHARDS, action=action
+        )
     return [numbered[number] for number in sorted(numbered)]
 
 
-def _told(one: Ended) -> dict[str, Any]:
+def _list_common_settings(shard: Ended) -> dict[str, Any]:
     """What all shards of a run have in common."""
-    rows = {f"what is known of {task}": f"{of.n} rows, digest {of.digest}" for task, of in one.rows.items()}
-    return {"the number of shards": one.shard[1], **one.asked, **rows}
+    rows = {
+        f"what is known of {task}": f"{rows_of_task.n} rows, digest {rows_of_task.digest}"
+        for task, rows_of_task in shard.rows.items()
+    }
+    return {"the number of shards": shard.shard[1], **shard.asked, **rows}
 
 
 def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
@@ -135,22 +140,22 @@ def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
 
     from medfaith.tasks.logged_figures import figures
 
-    with _named(shards):
-        told = together([_results(shard) for shard in shards], shards[0].shard[1])
+    with _name_shards(shards):
+        run_results = together([_read_results(shard) for shard in shards], shards[0].shard[1])
     rows = shards[0].rows
-    date = max(_date(shard.results.name) for shard in shards)
+    date = max(_get_date(shard.results.name) for shard in shards)
     values, hashes = {}, {}
     with atomic_folder(out) as partial:
         folder = partial / Path(shards[0].results.name).parent  # lm-eval names it after the model
         folder.mkdir(exist_ok=True)
-        for task, of_task in rows.items():
+        for task, rows_of_task in rows.items():
             logs = [shard.path(shard.samples[task]) for shard in shards if task in shard.samples]
-            lines = lines_of(logs, task, of_task)
-            values[task] = _values(lines)
+            lines = lines_of(logs, task, rows_of_task)
+            values[task] = _collect_values(lines)
             hashes[task] = _write(lines, folder / f"samples_{task}_{date}.jsonl")
-        with _named(shards):
-            computed = figures(told, values, {task: of_task.n for task, of_task in rows.items()})
-        results = told | computed | {"task_hashes": hashes}
+        with _name_shards(shards):
+            computed = figures(run_results, values, {task: rows_of_task.n for task, rows_of_task in rows.items()})
+        results = run_results | computed | {"task_hashes": hashes}
         dumped = json.dumps(results, indent=2, default=handle_non_serializable, ensure_ascii=False)
         (folder / f"results_{date}.json").write_text(dumped, encoding="utf-8")
         record = {"shards": [str(shard.folder) for shard in shards], "asked": shards[0].asked}
@@ -159,16 +164,18 @@ def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _named(shards: Sequence[Ended]) -> Iterator[None]:
+def _name_shards(shards: Sequence[Ended]) -> Iterator[None]:
     """What shards hold of another type than they should ends in an InputError that names them."""
     try:
         yield
     except _WRONG as error:
-        found = f"the shards' results cannot be put together ({type(error).__name__}: {str(error)[:100]})"
-        raise InputError(", ".join(str(one.folder) for one in shards), found, action="run the shards again") from error
+        fault = f"the shards' results cannot be put together ({type(error).__name__}: {str(error)[:100]})"
+        raise InputError(
+            ", ".join(str(shard.folder) for shard in shards), fault, action="run the shards again"
+        ) from error
 
 
-def _results(shard: Ended) -> dict[str, Any]:
+def _read_results(shard: Ended) -> dict[str, Any]:
     action = "copy the folder again, or run the shard again"
     path = shard.path(shard.results)
     content = json_text.read(path, expected="results of lm-eval", action=action)
@@ -177,36 +184,44 @@ def _results(shard: Ended) -> dict[str, Any]:
     return content
 
 
-def _date(name: str) -> str:
+def _get_date(name: str) -> str:
     return name.rpartition("_")[2].removesuffix(".json")
 
 
-def together(results: Sequence[dict[str, Any]], of: int) -> dict[str, Any]:
+def together(results: Sequence[dict[str, Any]], n_shards: int) -> dict[str, Any]:
     """The results of the first shard with the tasks and groups of all, and the sums of what they took."""
-    first = results[0]
-    told = first | {name: {key: value for one in results for key, value in one[name].items()} for name in _ALL}
-    for config in told["configs"].values():
-        about = config.get("metadata") or {}
-        if "command" in about:
-            about["command"] = re.sub(r"--shard[ =]\S+", f"--shard I/{of}", about["command"])
-    configs = [one["config"] for one in results]
-    if "usage" in first["config"]:
-        told["config"]["usage"] = _sum([config["usage"] for config in configs])
-    if "work" in first["config"]:
+    first_results = results[0]
+    merged = first_results | {
+        name: {key: value for shard_results in results for key, value in shard_results[name].items()} for name in _ALL
+    }
+    for config in merged["configs"].values():
+        subject = config.get("metadata") or {}
+        if "command" in subject:
+            subject["command"] = re.sub(r"--shard[ =]\S+", f"--shard I/{n_shards}", subject["command"])
+    configs = [shard_results["config"] for shard_results in results]
+    if "usage" in first_results["config"]:
+        merged["config"]["usage"] = _sum_records([config["usage"] for config in configs])
+    if "work" in first_results["config"]:
         work = [config["work"] for config in configs]
-        told["config"]["work"] = {
-            **_sum([{name: one[name] for name in ("answers", "seconds")} for one in work]),
-            "peak_memory": max((one["peak_memory"] for one in work if one["peak_memory"] is not None), default=None),
-            "on": ", ".join(dict.fromkeys(one["on"] for one in work)),
+        merged["config"]["work"] = {
+            **_sum_records([{name: shard_results[name] for name in ("answers", "seconds")} for shard_results in work]),
+            "peak_memory": max(
+                (shard_results["peak_memory"] for shard_results in work if shard_results["peak_memory"] is not None),
+                default=None,
+            ),
+            "on": ", ".join(dict.fromkeys(shard_results["on"] for shard_results in work)),
         }
     seconds = "total_evaluation_time_seconds"
-    return told | {seconds: str(sum(float(one[seconds]) for one in results))}
+    return merged | {seconds: str(sum(float(shard_results[seconds]) for shard_results in results))}
 
 
-def _sum(values: Sequence[Any]) -> Any:
+def _sum_records(values: Sequence[Any]) -> Any:
     """Of numbers, None where one is not known; of mappings each entry's."""
     if isinstance(values[0], Mapping):
-        return {name: _sum([of.get(name, 0) for of in values]) for name in {k: None for of in values for k in of}}
+        return {
+            name: _sum_records([records.get(name, 0) for records in values])
+            for name in {k: None for records in values for k in records}
+        }
     return None if None in values else sum(values)
 
 
@@ -217,10 +232,10 @@ def lines_of(logs: Sequence[Path], task: str, rows: Rows) -> list[Line]:
     """
     filters: dict[str, int] = {}
     lines = sorted((line for log in logs for line in _read(log, filters)), key=lambda line: line[:2])
-    if [line[:2] for line in lines] != [(of, row) for of in range(len(filters)) for row in range(rows.n)]:
-        found = f"the shards together have {len(lines)} lines of {task}, and not each of its {rows.n} rows once"
+    if [line[:2] for line in lines] != [(task_rows, row) for task_rows in range(len(filters)) for row in range(rows.n)]:
+        log_lines = f"the shards together have {len(lines)} lines of {task}, and not each of its {rows.n} rows once"
         action = "run the shards again, each with an --output_path of its own"
-        raise InputError(", ".join(map(str, logs)), found, action=action)
+        raise InputError(", ".join(map(str, logs)), log_lines, action=action)
     return lines
 
 
@@ -237,18 +252,18 @@ def _read(log: Path, filters: dict[str, int]) -> Iterator[Line]:
                 place = (filters.setdefault(name, len(filters)), int(sample["doc_id"]), log, start, len(text))
                 yield Line(*place, name, logged_values(sample), hashes)
             except _WRONG as error:
-                found = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
-                raise InputError(log, found, row=number, expected=_LINE, action="run the shard again") from None
+                fault = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
+                raise InputError(log, fault, row=number, expected=_LINE, action="run the shard again") from None
             start += len(text)
 
 
-def _values(lines: Iterable[Line]) -> dict[tuple[str, str], list[Any]]:
+def _collect_values(lines: Iterable[Line]) -> dict[tuple[str, str], list[Any]]:
     """(metric, filter) -> the values of all rows that have the metric."""
-    found = defaultdict(list)
+    values = defaultdict(list)
     for line in lines:
         for metric, value in line.values.items():
-            found[metric, line.name].append(value)
-    return found
+            values[metric, line.name].append(value)
+    return values
 
 
 def _write(lines: Sequence[Line], path: Path) -> str:

@@ -18,17 +18,17 @@ def add_jobs(jobs: Any) -> None:
     """Adds `models` to the command's jobs."""
     text = "list the families of vision-language models of which heatmaps can be made"
     job = jobs.add_parser("models", help=text, description=f"{text[0].upper()}{text[1:]}.")
-    job.set_defaults(job=_models)
+    job.set_defaults(job=_run_models)
 
 
 def rows() -> list[tuple[str, ...]]:
     """A row of HEADER's cells for each family."""
     from medfaith.tasks.models.families import families
 
-    return [(of.name, of.models, ", ".join(of.model_types), of.tiling) for of in families()]
+    return [(family.name, family.models, ", ".join(family.model_types), family.tiling) for family in families()]
 
 
-def _models(_arguments: argparse.Namespace, _rest: Sequence[str]) -> int:
+def _run_models(_arguments: argparse.Namespace, _rest: Sequence[str]) -> int:
     from medfaith.printing import table
 
     print(f"{table(HEADER, rows())}\n\n{OTHERS}")

@@ -27,9 +27,9 @@ def add_jobs(jobs: Any) -> None:
         epilog="Example: medfaith phantom synthetic --source vindr_cxr --source vindr_cxr_anatomy",
     )
     job.add_argument("directory", type=Path, metavar="DIR", help="folder to write to; it must be new or empty")
-    chosen = job.add_mutually_exclusive_group()
-    chosen.add_argument("--all", action="store_true", help=f"write every source (default: {' and '.join(FIRST)} only)")
-    chosen.add_argument(
+    choice = job.add_mutually_exclusive_group()
+    choice.add_argument("--all", action="store_true", help=f"write every source (default: {' and '.join(FIRST)} only)")
+    choice.add_argument(
         "--source",
         action="append",
         choices=phantom.SOURCES,
@@ -40,26 +40,28 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--seed", type=int, default=0, help="what the images and labels are drawn from (default: %(default)s)"
     )
-    job.set_defaults(job=_phantom)
+    job.set_defaults(job=_run_phantom)
 
 
-def _phantom(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_phantom(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     folder = arguments.directory
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         action = "name a new folder: real and synthetic data must not mix"
         raise InputError(folder, "is not an empty folder", action=action)
     sources = phantom.SOURCES if arguments.all else tuple(dict.fromkeys(arguments.source or FIRST))
     roots = write_whole(folder, seed=arguments.seed, sources=sources)
-    print("\n".join([*(_root(source_id, roots) for source_id in roots), "", "Next:", *_builds(roots)]))
+    print(
+        "\n".join([*(_format_root(source_id, roots) for source_id in roots), "", "Next:", *_list_build_commands(roots)])
+    )
     return 0
 
 
 def write_whole(folder: Path, *, seed: int, sources: Sequence[str], workers: Workers = HERE) -> dict[str, Path]:
     """Writes synthetic sources to `folder`, all or none, in the place of what it holds; returns their roots."""
     with atomic_folder(folder) as unfinished:
-        write, each = partial(_write, unfinished, seed), pieces(sources, 1)
-        with workers.each(write, each, title="writing sources", unit="sources", total=len(each)) as written:
-            places = {source_id: place for of_one in written for source_id, place in of_one.items()}
+        write, batches = partial(_write, unfinished, seed), pieces(sources, 1)
+        with workers.each(write, batches, title="writing sources", unit="sources", total=len(batches)) as written:
+            places = {source_id: place for batch_roots in written for source_id, place in batch_roots.items()}
     return {source_id: folder / place for source_id, place in places.items()}
 
 
@@ -69,11 +71,11 @@ def _write(folder: Path, seed: int, sources: Sequence[str]) -> dict[str, Path]:
     return {source_id: root.relative_to(folder) for source_id, root in roots.items()}
 
 
-def _root(source_id: str, roots: Mapping[str, Path]) -> str:
+def _format_root(source_id: str, roots: Mapping[str, Path]) -> str:
     return f"--root {source_id}={shlex.quote(str(roots[source_id]))}"
 
 
-def _builds(roots: Mapping[str, Path]) -> Iterator[str]:
+def _list_build_commands(roots: Mapping[str, Path]) -> Iterator[str]:
     """The command that builds each benchmark which these sources suffice for; where there is none, what is lacking."""
     from medfaith.builders.registry import BENCHMARKS
 
@@ -82,8 +84,8 @@ def _builds(roots: Mapping[str, Path]) -> Iterator[str]:
     for name, benchmark in BENCHMARKS.items():
         ready = {source for need in benchmark.needs.values() if set(need) <= set(roots) for source in need}
         if ready:
-            named = [_root(source_id, roots) for source_id in roots if source_id in ready]
-            commands.append(f"  medfaith build {name} {' '.join(named)} --out medfaith-synthetic")
+            root_options = [_format_root(source_id, roots) for source_id in roots if source_id in ready]
+            commands.append(f"  medfaith build {name} {' '.join(root_options)} --out medfaith-synthetic")
         for missing in benchmark.incomplete(roots).values():
             lacking[f"  medfaith build {name} also needs --source {' --source '.join(missing)}"] = None
     yield from commands or lacking or ["  these sources only add to others; medfaith phantom DIR --all writes all"]

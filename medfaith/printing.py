@@ -63,20 +63,20 @@ def verdict_table(verdicts: Sequence[Any], published: Mapping[str, Mapping[str, 
             if v.reference == "differs":
                 why = "the same label files gave others there" if v.same_labels else "its label files are others"
                 notes.append(f"{name}: these are not the rows of the reference; {why}")
-            notes += [] if v.problems else _beside_the_paper(name, v.summary, paper)
+            notes += [] if v.problems else _compare_with_paper(name, v.summary, paper)
     return "\n".join([table(header, rows), *notes])
 
 
-def _beside_the_paper(name: str, summary: Mapping[str, Any], paper: Mapping[str, Any]) -> list[str]:
+def _compare_with_paper(name: str, summary: Mapping[str, Any], paper: Mapping[str, Any]) -> list[str]:
     notes = []
     if "note" in paper:
         notes.append(f"{name}: {paper['note']}")
     if "rows" in paper and paper["rows"] != summary["rows"] and "explained" in paper:
         notes.append(f"{name}: {paper['explained']}")
     if "findings" in paper:
-        here = summary["counts"]["finding"]
-        both = ", ".join(f"{finding} {here.get(finding, 0)} ({n})" for finding, n in paper["findings"].items())
-        notes.append(f"{name}: records by finding, here (in the paper): {both}")
+        counts = summary["counts"]["finding"]
+        compared = ", ".join(f"{finding} {counts.get(finding, 0)} ({n})" for finding, n in paper["findings"].items())
+        notes.append(f"{name}: records by finding, here (in the paper): {compared}")
     if "multi_image" in paper:
         notes.append(
             f"{name}: records with several images, here (in the paper): "

@@ -34,7 +34,7 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "directory", type=Path, metavar="DIR", help="folder that medfaith build wrote: one repository, or several"
     )
-    _upload_arguments(job)
+    _add_upload_arguments(job)
     job.add_argument(
         "--gated",
         action="store_true",
@@ -47,7 +47,7 @@ def add_jobs(jobs: Any) -> None:
         "Hub's team has to be asked first (default: upload no such file)",
     )
     build.root_argument(job)
-    job.set_defaults(job=_publish, sdk=None)
+    job.set_defaults(job=_run_publish, sdk=None)
 
     job = jobs.add_parser(
         "publish-metrics",
@@ -68,11 +68,11 @@ def add_jobs(jobs: Any) -> None:
         help="what each Space is: gradio computes scores, which the Hub may want a paid plan for; static is a page of "
         "the card and the scores of its examples, and free (default: %(default)s)",
     )
-    _upload_arguments(job)
-    job.set_defaults(job=_publish_metrics, gated=False)
+    _add_upload_arguments(job)
+    job.set_defaults(job=_run_publish_metrics, gated=False)
 
 
-def _upload_arguments(job: argparse.ArgumentParser) -> None:
+def _add_upload_arguments(job: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--org", required=True, help="organisation or user on the Hub that the repositories belong to (required)"
     )
@@ -105,13 +105,15 @@ def print_against(folders: Sequence[Path], repo_id: str) -> int:
     from medfaith.cards.publish.comparison import against
 
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo_id):
-        found, action = "is no name of a data set on the Hub", "name the published one"
-        raise InputError(f"--against {repo_id!r}", found, expected="ORG/NAME", action=action)
+        fault, action = "is no name of a data set on the Hub", "name the published one"
+        raise InputError(f"--against {repo_id!r}", fault, expected="ORG/NAME", action=action)
     name = repo_id.rsplit("/", 1)[-1]
-    folder = folders[0] if len(folders) == 1 else next((one for one in folders if one.name == name), None)
+    folder = (
+        folders[0] if len(folders) == 1 else next((candidate for candidate in folders if candidate.name == name), None)
+    )
     if folder is None:
-        found = f"none of {', '.join(one.name for one in folders)} is called {name}"
-        raise InputError(repo_id, found, action="name the folder of the one build that it is compared with")
+        fault = f"none of {', '.join(candidate.name for candidate in folders)} is called {name}"
+        raise InputError(repo_id, fault, action="name the folder of the one build that it is compared with")
     compared = against(publication.read(folder), repo_id)
     differences = compared.differences
     kinds = ("missing", "extra", "different")
@@ -138,47 +140,47 @@ def print_against(folders: Sequence[Path], repo_id: str) -> int:
     return status
 
 
-def _publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.builders.verify import repositories
     from medfaith.cards import publication
     from medfaith.cards.publish import reports, staging
 
     roots = build.roots(arguments)
     with scratch_folder() as temporary:
-        staged, known = [], dict[str, Path]()
+        staged, folder_by_name = [], dict[str, Path]()
         for folder in repositories(arguments.directory):
-            of_folder = publication.read(folder)
-            if (other := known.setdefault(of_folder.name, folder)) != folder:
-                found = f"is a build of {of_folder.name}, as {other.name} is"
-                raise InputError(folder, found, expected="one of each", action="move one of them elsewhere")
-            into = temporary / of_folder.name
+            publication_of_folder = publication.read(folder)
+            if (other_folder := folder_by_name.setdefault(publication_of_folder.name, folder)) != folder:
+                fault = f"is a build of {publication_of_folder.name}, as {other_folder.name} is"
+                raise InputError(folder, fault, expected="one of each", action="move one of them elsewhere")
+            into = temporary / publication_of_folder.name
             into.mkdir()
-            repo_id = f"{arguments.org}/{of_folder.name}"
-            texts = reports.texts(of_folder, roots)
-            staging.stage(of_folder, into, repo_id=repo_id, texts=texts, register=arguments.register)
-            staged.append((into, f"published as {of_folder.policy}"))
-        return _send(arguments, "dataset", staged)
+            repo_id = f"{arguments.org}/{publication_of_folder.name}"
+            texts = reports.texts(publication_of_folder, roots)
+            staging.stage(publication_of_folder, into, repo_id=repo_id, texts=texts, register=arguments.register)
+            staged.append((into, f"published as {publication_of_folder.policy}"))
+        return _send_all(arguments, "dataset", staged)
 
 
-def _publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.cards.publish import spaces
 
-    known = {folder.name: folder for folder in spaces.metrics()}
+    metric_folders = {folder.name: folder for folder in spaces.metrics()}
     for name in arguments.metric or ():
-        if name not in known:
-            expected = f"one of {', '.join(known)}"
+        if name not in metric_folders:
+            expected = f"one of {', '.join(metric_folders)}"
             raise InputError(f"--metric {name}", "no such metric", expected=expected, action="correct the name")
     with scratch_folder() as temporary:
         staged = []
-        for name in dict.fromkeys(arguments.metric or known):
+        for name in dict.fromkeys(arguments.metric or metric_folders):
             into = temporary / name
             into.mkdir()
-            spaces.stage(known[name], into, f"{arguments.org}/{name}", arguments.sdk)
+            spaces.stage(metric_folders[name], into, f"{arguments.org}/{name}", arguments.sdk)
             staged.append((into, "a metric"))
-        return _send(arguments, "space", staged)
+        return _send_all(arguments, "space", staged)
 
 
-def _send(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[Path, str]]) -> int:
+def _send_all(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[Path, str]]) -> int:
     """Plans all uploads before the first one; prints each file and what becomes of it."""
     from huggingface_hub.utils import logging
 
@@ -186,15 +188,15 @@ def _send(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[
 
     logging.set_verbosity_error()  # its warnings about what it tries again show tracebacks
     api = hub.client()
-    plans = _plans(arguments, api, repo_type, [folder for folder, _ in staged])
+    plans = _make_plans(arguments, api, repo_type, [folder for folder, _ in staged])
     for plan in plans:
         if plan.exists and arguments.private not in {None, plan.private}:
-            there, asked = ("private", "public") if plan.private else ("public", "private")
-            action = f"change that on its settings page, {plan.page}/settings, or leave out --{asked}"
-            raise InputError(plan.repo_id, f"exists and is {there}", expected="a new repository", action=action)
-    for plan, (folder, what) in zip(plans, staged, strict=True):
+            visibility, requested = ("private", "public") if plan.private else ("public", "private")
+            action = f"change that on its settings page, {plan.page}/settings, or leave out --{requested}"
+            raise InputError(plan.repo_id, f"exists and is {visibility}", expected="a new repository", action=action)
+    for plan, (folder, description) in zip(plans, staged, strict=True):
         new = "new " if plan.compared and not plan.exists else ""
-        print(f"{plan.repo_id} ({new}{repo_type}, {what})")
+        print(f"{plan.repo_id} ({new}{repo_type}, {description})")
         print(table(["file", "bytes", "change"], [[c.path, f"{c.size:,}", c.kind] for c in plan.changes]))
         for obstacle in plan.obstacles:
             print(f"needs --force: {obstacle}")
@@ -207,14 +209,14 @@ def _send(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[
     for plan, (folder, _) in zip(plans, staged, strict=True):
         done = hub.Done(None, plan.private)
         if not arguments.dry_run:
-            message = hub.title(_version(), folder.name)
-            named = {name: getattr(arguments, name) for name in ("private", "gated", "force", "sdk")}
-            done = hub.upload(api, plan, folder, message=message, **named)
-        print("\n".join(f"{plan.repo_id}: {line}" for line in _said(arguments, plan, done)), flush=True)
+            message = hub.title(_get_version(), folder.name)
+            options = {name: getattr(arguments, name) for name in ("private", "gated", "force", "sdk")}
+            done = hub.upload(api, plan, folder, message=message, **options)
+        print("\n".join(f"{plan.repo_id}: {line}" for line in _describe_outcome(arguments, plan, done)), flush=True)
     return 0
 
 
-def _plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folders: Sequence[Path]) -> list[Plan]:
+def _make_plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folders: Sequence[Path]) -> list[Plan]:
     """For each folder; a dry run needs neither the Hub nor a token."""
     from huggingface_hub import get_token
 
@@ -231,7 +233,7 @@ def _plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folders: S
     return [hub.plan(api, f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
 
 
-def _said(arguments: argparse.Namespace, plan: Plan, done: Done) -> Iterator[str]:
+def _describe_outcome(arguments: argparse.Namespace, plan: Plan, done: Done) -> Iterator[str]:
     """What has become of a repository, in lines."""
     files = f"{len(plan.pending)} files ({plan.size:,} bytes)"
     if not plan.compared:
@@ -248,7 +250,7 @@ def _said(arguments: argparse.Namespace, plan: Plan, done: Done) -> Iterator[str
         yield f"is private: nobody outside {arguments.org} sees it"
 
 
-def _version() -> str:
+def _get_version() -> str:
     import importlib.metadata
 
     return importlib.metadata.version("medfaith")

@@ -68,7 +68,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     _refuse_others(out / "logs", BASELINES)
     workers = Workers(min(cpu_count(), MOST))
     print("1/5  synthetic sources in the official layouts")
-    roots = _phantom(out / "phantom", workers)
+    roots = _write_phantom(out / "phantom", workers)
     print("2/5  build")
     options = {cxr_contrabench.NAME: wording}
     folders = [
@@ -77,73 +77,82 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
         for folder in benchmark.build(roots, out / "data", options=options.get(name), card=cards.body)
     ]
     print("3/5  verify")
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()) as lines:
         sound = verify(folders)
-    print(f"     the rows of all {len(folders)} repositories are sound" if sound else said.getvalue())
+    print(f"     the rows of all {len(folders)} repositories are sound" if sound else lines.getvalue())
     print("4/5  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
-    kept = metadata | {"heatmaps": str(out / "heatmaps")}
-    looking, attending = _looking(out / "heatmaps"), _attending(out / "heatmaps")
-    asked = {
-        CONTRABENCH: (metadata, None), HEAL: (metadata, None), SURGX: (kept, looking), GOLD: (kept, attending),
-        SWAPPED: (kept, attending),
+    kept_logs = metadata | {"heatmaps": str(out / "heatmaps")}
+    looking, attending = _make_looking_model(out / "heatmaps"), _make_attending_model(out / "heatmaps")
+    questions = {
+        CONTRABENCH: (metadata, None), HEAL: (metadata, None), SURGX: (kept_logs, looking),
+        GOLD: (kept_logs, attending), SWAPPED: (kept_logs, attending),
     }  # fmt: skip
     with atomic_folder(out / "logs") as logs:
-        jobs = [partial(run_baselines, task, given, models, logs) for task, (given, models) in asked.items()]
-        how = {"title": "asking the models", "unit": "groups", "total": len(jobs), "length": lambda job: 1}
-        with workers.each(_quietly, jobs, **how) as done:
-            results = dict(zip(asked, done, strict=True))
+        jobs = [
+            partial(run_baselines, task, arguments, models, logs) for task, (arguments, models) in questions.items()
+        ]
+        run_options = {"title": "asking the models", "unit": "groups", "total": len(jobs), "length": lambda job: 1}
+        with workers.each(_run_quietly, jobs, **run_options) as done:
+            results = dict(zip(questions, done, strict=True))
     print("5/5  audit: which of the models use the image?")
-    judged = _audit(metadata, out, workers)
+    judged = _run_audit(metadata, out, workers)
     (out / "results.json").write_text(json.dumps(results, indent=2, default=str) + "\n", encoding="utf-8")
-    return audit_table(judged) + _closing(out)
+    return audit_table(judged) + _write_closing(out)
 
 
-def _refuse_others(folder: Path, own: Collection[str]) -> None:
+def _refuse_others(folder: Path, own_names: Collection[str]) -> None:
     """Raises InputError for a folder that quickstart would replace although it did not write all that is in it."""
-    if folder.exists() and (others := {path.name for path in folder.iterdir()} - set(own)):
-        found = f"holds {min(others)!r}, which no quickstart wrote there, and would be replaced"
-        raise InputError(folder, found, action="choose another --out")
+    if folder.exists() and (other_names := {path.name for path in folder.iterdir()} - set(own_names)):
+        fault = f"holds {min(other_names)!r}, which no quickstart wrote there, and would be replaced"
+        raise InputError(folder, fault, action="choose another --out")
 
 
-def _phantom(folder: Path, workers: Workers) -> dict[str, Path]:
+def _write_phantom(folder: Path, workers: Workers) -> dict[str, Path]:
     """Writes fresh synthetic sources to `folder`, which replace those of an earlier quickstart; returns their roots."""
     needed = {source for benchmark in BENCHMARKS.values() for need in benchmark.needs.values() for source in need}
     return write_whole(folder, seed=0, sources=sorted(needed), workers=workers)
 
 
-def _looking(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
+def _make_looking_model(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
     """Row of the table -> model and its arguments: an oracle that looks at the right place or elsewhere, and others."""
     kinds = {f"oracle, {kind}": ("oracle", {"heatmap": kind}) for kind in ("box", "centre", "corner", "uniform")}
     models = {**kinds, "always_yes": ("always_yes", {}), "random, box": ("random", {"heatmap": "box"})}
-    return {row: (name, given | {"store": str(store)}) for row, (name, given) in models.items()}
+    return {row: (name, arguments | {"store": str(store)}) for row, (name, arguments) in models.items()}
 
 
-def _attending(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
+def _make_attending_model(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
     """Row of the table -> the oracle and its attention: on what a sentence names, on the other side, and elsewhere."""
     kinds = ("box", "mirror", "image_only", "uniform")
     return {f"oracle, {kind}": ("oracle", {"heatmap": kind, "store": str(store)}) for kind in kinds}
 
 
-def _quietly(job: Callable[..., Any], *given: Any) -> Any:
+def _run_quietly(job: Callable[..., Any], *arguments: Any) -> Any:
     """The job's result without what lm-eval shows meanwhile: one bar over all jobs says as much."""
     with contextlib.redirect_stderr(io.StringIO()):
-        return job(*given)
+        return job(*arguments)
 
 
-def _audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Judged]:
+def _run_audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Judged]:
     """What the audit says of models whose use of the image is known; writes audit.csv and report.html to `out`.
 
     Its logs are not kept: they ask only some rows.
     """
     with scratch_folder() as folder:
-        kept = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
-        tasks, _ = _quietly(plan, AUDITED_TASKS, kept, AUDITED_ROWS)
-        models = {name: reference_model(name, store=kept["heatmaps"]) for name in AUDITED}
-        given, steps = begin(models, tasks, kept, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
-        work = partial(_quietly, partial(take, models=models, given=given, out=folder, say=lambda line: None))
-        how = {"title": "asking the models", "unit": "answers", "total": steps[0].n_left, "length": lambda step: step.n}
-        with workers.each(work, steps, **how) as done:
+        kept_logs = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
+        tasks, _ = _run_quietly(plan, AUDITED_TASKS, kept_logs, AUDITED_ROWS)
+        models = {name: reference_model(name, store=kept_logs["heatmaps"]) for name in AUDITED}
+        task_metadata, steps = begin(models, tasks, kept_logs, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
+        work = partial(
+            _run_quietly, partial(take, models=models, given=task_metadata, out=folder, say=lambda line: None)
+        )
+        progress_options = {
+            "title": "asking the models",
+            "unit": "answers",
+            "total": steps[0].n_left,
+            "length": lambda step: step.n,
+        }
+        with workers.each(work, steps, **progress_options) as done:
             collections.deque(done, maxlen=0)
         judged = judge(read_audit(folder, AUDITED, tasks, MARGIN), MARGIN)
         write_tables(folder, judged, MARGIN)
@@ -155,14 +164,14 @@ def _audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Jud
 def audit_table(judged: Sequence[Judged]) -> str:
     """Print one row a model and benchmark: its scores with the own image, another one and none, and the verdicts."""
     titles, rows = overview(judged, MARGIN).cells()
-    shown = [number for number, title in enumerate(titles) if title in _SHOWN]
-    cells = [[row[number].split(" with n = ")[0] for number in shown] for row in rows]  # audit.csv has the numbers
+    printed = [number for number, title in enumerate(titles) if title in _SHOWN]
+    cells = [[row[number].split(" with n = ")[0] for number in printed] for row in rows]  # audit.csv has the numbers
     title = "Does the model use the image? (scores in % with its own image, with another one and, best, without)"
-    return f"\n{title}\n{table([titles[number] for number in shown], cells)}\n"
+    return f"\n{title}\n{table([titles[number] for number in printed], cells)}\n"
 
 
-def _closing(out: Path) -> str:
-    named = shlex.quote(str(out))
+def _write_closing(out: Path) -> str:
+    named_folder = shlex.quote(str(out))
     group = "medfaith_contrabench_3shot"
     return f"""
 – means undefined. looks answers from the pixels, mirage does so in half of the rows; looks_elsewhere takes its
@@ -175,6 +184,6 @@ Saved:
   {out}/audit.csv and {out}/results.json: figures
 
 Next:
-  medfaith report {named}  # the scores of these models; with --out DIR the papers' tables
-  medfaith eval --data {named}/data --model random --tasks {group} --output_path results --log_samples
+  medfaith report {named_folder}  # the scores of these models; with --out DIR the papers' tables
+  medfaith eval --data {named_folder}/data --model random --tasks {group} --output_path results --log_samples
   medfaith sources  # the licensed sources: which of them you have, and how to get the others"""

@@ -90,15 +90,17 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument("--json", action="store_true", help="print only the counts of each kind, as one JSON object")
     extractor.add_options(job)
-    job.set_defaults(job=_read)
+    job.set_defaults(job=_run_read)
 
 
-def _read(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_read(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     results = [read_row(row) for row in read_rows(arguments.file)]
     reader = extractor.from_options(arguments)
     if reader:
-        again = read_again([result.row for result in results], reader.ask)
-        results = [result._replace(model_read=read) for result, read in zip(results, again, strict=True)]
+        second_readings = read_again([result.row for result in results], reader.ask)
+        results = [
+            result._replace(model_read=reading) for result, reading in zip(results, second_readings, strict=True)
+        ]
     # First what may have taken a model hours: where the folder cannot be written, this is there.
     print(json.dumps(counts(results)) if arguments.json else tables(results, reader.name if reader else None))
     if arguments.out:
@@ -118,15 +120,15 @@ def read_rows(path: Path) -> list[Row]:
         lines = text.split("\n")  # not splitlines: a JSON text may hold other ends of line
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, f"cannot be read ({error})", expected=_EXPECTED, action="name such a file") from None
-    rows = [_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = [_parse_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not rows:
         raise InputError(path, "holds no answer", expected=_EXPECTED, action="name a file with answers")
     return rows
 
 
-def _row(path: Path, number: int, line: str) -> Row:
-    def fault(found: str, expected: str, column: str | None = None) -> InputError:
-        return InputError(path, found, expected=expected, action=_AGAIN, row=number, column=column)
+def _parse_row(path: Path, number: int, line: str) -> Row:
+    def fault(problem: str, expected: str, column: str | None = None) -> InputError:
+        return InputError(path, problem, expected=expected, action=_AGAIN, row=number, column=column)
 
     try:
         fields = json_text.parse(line)
@@ -140,15 +142,15 @@ def _row(path: Path, number: int, line: str) -> Row:
     kind, options = fields["kind"], fields.get("options")
     gold: Any = fields.get("gold")
     if kind == "choice":
-        if not isinstance(options, list) or not options or not all(isinstance(one, str) for one in options):
+        if not isinstance(options, list) or not options or not all(isinstance(option, str) for option in options):
             raise fault(f"{options!r}", "a list of texts", "options")
-        known: Sequence[Any] = [*range(len(options)), UNCLEAR]
+        allowed: Sequence[Any] = [*range(len(options)), UNCLEAR]
     elif kind == "yes_no":
-        options, known = [], ["yes", "no", UNCLEAR]
+        options, allowed = [], ["yes", "no", UNCLEAR]
     else:
         raise fault(f"{kind!r}", '"choice" or "yes_no"', "kind")
-    if isinstance(gold, bool) or gold not in known:
-        raise fault(f"{gold!r}", f"one of {', '.join(map(str, known))}", "gold")
+    if isinstance(gold, bool) or gold not in allowed:
+        raise fault(f"{gold!r}", f"one of {', '.join(map(str, allowed))}", "gold")
     return Row(
         fields["id"],
         kind,
@@ -172,12 +174,20 @@ def read_row(row: Row) -> Result:
     """
     if row.kind == "choice":
         answer = parse_answer(row.text, row.options, row.question)
-        read: int | str | None = answer.choice
+        reading: int | str | None = answer.choice
     else:
         answer = explain_yes_no(row.text, row.question)
-        read = answer.answer
-    found = UNCLEAR if read is None else read
-    return Result(row, found, answer.outcome, answer.stage, answer.reason, answer.evidence, _verdict(row, found))
+        reading = answer.answer
+    known_reading = UNCLEAR if reading is None else reading
+    return Result(
+        row,
+        known_reading,
+        answer.outcome,
+        answer.stage,
+        answer.reason,
+        answer.evidence,
+        _judge_reading(row, known_reading),
+    )
 
 
 def read_again(rows: Sequence[Row], ask: language_model.Ask) -> list[int | str]:
@@ -185,17 +195,19 @@ def read_again(rows: Sequence[Row], ask: language_model.Ask) -> list[int | str]:
 
     Raises: as `ask`.
     """
-    of = {kind: [row for row in rows if row.kind == kind] for kind in ("choice", "yes_no")}
-    texts = {kind: [row.text for row in of_kind] for kind, of_kind in of.items()}
-    choices = language_model.choices(texts["choice"], [(row.question, row.options) for row in of["choice"]], ask)
-    said = language_model.yes_no(texts["yes_no"], [row.question for row in of["yes_no"]], ask)
-    left: dict[str, Iterator[Any]] = {"choice": iter(choices), "yes_no": iter(said)}
-    read = [next(left[row.kind]) for row in rows]
-    return [UNCLEAR if one in (None, "unread", "declined") else one for one in read]
+    rows_by_kind = {kind: [row for row in rows if row.kind == kind] for kind in ("choice", "yes_no")}
+    texts = {kind: [row.text for row in kind_rows] for kind, kind_rows in rows_by_kind.items()}
+    choices = language_model.choices(
+        texts["choice"], [(row.question, row.options) for row in rows_by_kind["choice"]], ask
+    )
+    answers = language_model.yes_no(texts["yes_no"], [row.question for row in rows_by_kind["yes_no"]], ask)
+    remaining: dict[str, Iterator[Any]] = {"choice": iter(choices), "yes_no": iter(answers)}
+    readings = [next(remaining[row.kind]) for row in rows]
+    return [UNCLEAR if reading in (None, "unread", "declined") else reading for reading in readings]
 
 
-def _verdict(row: Row, read: int | str) -> str:
-    return "right" if read == row.gold else "unread" if read == UNCLEAR else "wrong"
+def _judge_reading(row: Row, reading: int | str) -> str:
+    return "right" if reading == row.gold else "unread" if reading == UNCLEAR else "wrong"
 
 
 def counts(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
@@ -204,7 +216,7 @@ def counts(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
     Where a language model read, too, also "model" with its right, wrong and unread, and "kappa" of both readings, None
     where undefined.
     """
-    return {kind: _counted(found) for kind, found in _grouped(results, "kind").items()}
+    return {kind: _count_group(group) for kind, group in _group_results(results, "kind").items()}
 
 
 def tables(results: Sequence[Result], model: str | None = None) -> str:
@@ -214,42 +226,42 @@ def tables(results: Sequence[Result], model: str | None = None) -> str:
     """
     shares = [f"{verdict} %" for verdict in VERDICTS]
     header = ["answers", *shares, *([*(f"LM {share}" for share in shares), "κ"] if model else [])]
-    parts = []
+    sections = []
     for name in ("kind", "source", "model"):
         rows = []
-        for label, found in _grouped(results, name).items():
-            n = _counted(found)
-            verdicts = [of[verdict] for of in ([n, n["model"]] if model else [n]) for verdict in VERDICTS]
+        for label, group in _group_results(results, name).items():
+            n = _count_group(group)
+            verdicts = [counted[verdict] for counted in ([n, n["model"]] if model else [n]) for verdict in VERDICTS]
             kappa = [fraction(n["kappa"])] if model else []
-            rows.append([label, f"{n['n']:,}", *(percent(of / n["n"]) for of in verdicts), *kappa])
-        parts.append(table([name, *header], rows))
-    parts.append(_how_table(results))
+            rows.append([label, f"{n['n']:,}", *(percent(counted / n["n"]) for counted in verdicts), *kappa])
+        sections.append(table([name, *header], rows))
+    sections.append(_make_evidence_table(results))
     left_out = sum(not result.row.counted for result in results)
-    parts.append(
+    sections.append(
         "right: as the person reads it; wrong: as another answer, or as one where the person finds none clear;\n"
         "unread: as none, where one is clear. How it was read: from a letter, from an option's text or the words yes\n"
         "and no, from sentences (prose); declined: the answer says that it cannot or will not tell.\n"
         f"Not counted: {left_out:,} answers that are {', '.join(LEFT_OUT)}."
     )
     if model:
-        parts[-1] += (
+        sections[-1] += (
             f"\nLM: as {model} reads it. κ: Cohen's, of both readings; unread is a reading of its own. It is undefined "
             "where\nanswers of two kinds stand together, and where all readings are the same one."
         )
-    return "\n\n".join(parts)
+    return "\n\n".join(sections)
 
 
-def _how_table(results: Sequence[Result]) -> str:
+def _make_evidence_table(results: Sequence[Result]) -> str:
     """How the answers of each kind were read, as shares."""
     rows = []
-    for kind, found in _grouped(results, "kind").items():
-        how = _how(found)
-        rows.append([kind, f"{len(found):,}", *(percent(how[way] / len(found)) for way in WAYS)])
+    for kind, group in _group_results(results, "kind").items():
+        ways = _count_evidence(group)
+        rows.append([kind, f"{len(group):,}", *(percent(ways[way] / len(group)) for way in WAYS)])
     return table(["how it was read", "answers", *(f"{way} %" for way in WAYS)], rows)
 
 
-def _how(results: Sequence[Result]) -> dict[str, int]:
-    ways = Counter(of.evidence if of.outcome == ANSWERED else of.outcome for of in results)
+def _count_evidence(results: Sequence[Result]) -> dict[str, int]:
+    ways = Counter(result.evidence if result.outcome == ANSWERED else result.outcome for result in results)
     return {way: ways[way] for way in WAYS}
 
 
@@ -259,14 +271,14 @@ def write_failures(folder: Path, results: Sequence[Result]) -> None:
     with atomic_file(folder / "failures.jsonl") as path, path.open("w", encoding="utf-8") as file:
         for result in results:
             if result.row.counted and result.verdict != "right":
-                shown = {**result.row._asdict(), **result._asdict()}
-                del shown["row"], shown["counted"]
+                record = {**result.row._asdict(), **result._asdict()}
+                del record["row"], record["counted"]
                 if result.model_read is None:
-                    del shown["model_read"]
-                file.write(json.dumps(shown, ensure_ascii=False) + "\n")
+                    del record["model_read"]
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def _grouped(results: Sequence[Result], name: str) -> Mapping[str, list[Result]]:
+def _group_results(results: Sequence[Result], name: str) -> Mapping[str, list[Result]]:
     groups: dict[str, list[Result]] = {}
     for result in results:
         if result.row.counted:
@@ -275,18 +287,18 @@ def _grouped(results: Sequence[Result], name: str) -> Mapping[str, list[Result]]
     return dict(sorted(groups.items()))
 
 
-def _counted(results: Sequence[Result]) -> dict[str, Any]:
-    counted: dict[str, Any] = {"n": len(results), **_in_order(result.verdict for result in results)}
-    counted["how"] = _how(results)
+def _count_group(results: Sequence[Result]) -> dict[str, Any]:
+    counted: dict[str, Any] = {"n": len(results), **_count_verdicts(result.verdict for result in results)}
+    counted["how"] = _count_evidence(results)
     theirs = [(result.row, result.model_read) for result in results if result.model_read is not None]
     if not theirs:
         return counted
-    agreed = closed_agreement([result.read for result in results], [read for _, read in theirs])
+    agreed = closed_agreement([result.read for result in results], [reading for _, reading in theirs])
     comparable = len({row.kind for row, _ in theirs}) == 1 and not math.isnan(agreed["kappa"])
-    model = _in_order(_verdict(row, read) for row, read in theirs)
+    model = _count_verdicts(_judge_reading(row, reading) for row, reading in theirs)
     return counted | {"model": model, "kappa": agreed["kappa"] if comparable else None}
 
 
-def _in_order(verdicts: Iterable[str]) -> dict[str, int]:
-    found = Counter(verdicts)
-    return {verdict: found[verdict] for verdict in VERDICTS}
+def _count_verdicts(verdicts: Iterable[str]) -> dict[str, int]:
+    numbers = Counter(verdicts)
+    return {verdict: numbers[verdict] for verdict in VERDICTS}

@@ -13,39 +13,43 @@ WIDTH = 98
 
 def text() -> str:
     """Names at the left, with what has to be known of each below it; at the end what the words mean."""
-    return "\n".join([*map(entry, listed()), "", *_meaning()])
+    return "\n".join([*map(entry, listed()), "", *_explain_terms()])
 
 
 def wordings_text() -> str:
     """The paraphrases, by benchmark and kind of question."""
     kinds: dict[str, list[str]] = {}
     for benchmark, kind, number, question in described():
-        kinds.setdefault(f"{benchmark}, {kind}", []).extend(_indented(f"{number}. {question}"))
+        kinds.setdefault(f"{benchmark}, {kind}", []).extend(_indent(f"{number}. {question}"))
     ends = textwrap.wrap("Any other benchmark has none: That's the Wrong Lung! asks about a sentence as it is.", WIDTH)
     return "\n".join([line for kind, lines in kinds.items() for line in (kind, *lines)] + ["", *ends])
 
 
-def entry(of: Listed) -> str:
+def entry(task: Listed) -> str:
     """A name with its number of tasks, or the split that it asks about; what it asks; what it needs."""
-    alone = len(of.tasks) == 1 and of.tasks[0].name == of.name
-    kind = f"{of.tasks[0].rows['split']} split" if alone else f"{len(of.tasks)} tasks"
-    needs = [of.description, f"Data: {', '.join(of.data)}. Roots: {', '.join(of.roots)}.", f"Models: {models(of)}."]
-    needs[-1] += f" Prompt: {', '.join(of.prompts)}." if of.prompts else ""
-    return "\n".join([f"{of.name}  ({kind})", *(part for line in needs for part in _indented(line))])
+    is_single = len(task.tasks) == 1 and task.tasks[0].name == task.name
+    kind = f"{task.tasks[0].rows['split']} split" if is_single else f"{len(task.tasks)} tasks"
+    needs = [
+        task.description,
+        f"Data: {', '.join(task.data)}. Roots: {', '.join(task.roots)}.",
+        f"Models: {models(task)}.",
+    ]
+    needs[-1] += f" Prompt: {', '.join(task.prompts)}." if task.prompts else ""
+    return "\n".join([f"{task.name}  ({kind})", *(wrapped for line in needs for wrapped in _indent(line))])
 
 
-def models(of: Listed) -> str:
+def models(task: Listed) -> str:
     """The model types that can answer, and those whose heatmaps are scored besides."""
-    answers = ", ".join(of.models) or ("option scores" if of.scores else "any")
-    return answers + (f"; heatmaps by {', '.join(of.heatmaps)}" if of.heatmaps else "")
+    answers = ", ".join(task.models) or ("option scores" if task.scores else "any")
+    return answers + (f"; heatmaps by {', '.join(task.heatmaps)}" if task.heatmaps else "")
 
 
-def _indented(line: str) -> Sequence[str]:
-    given = {"initial_indent": "    ", "subsequent_indent": "    ", "break_on_hyphens": False}
-    return textwrap.wrap(line, WIDTH, **given)
+def _indent(line: str) -> Sequence[str]:
+    options = {"initial_indent": "    ", "subsequent_indent": "    ", "break_on_hyphens": False}
+    return textwrap.wrap(line, WIDTH, **options)
 
 
-def _meaning() -> Sequence[str]:
+def _explain_terms() -> Sequence[str]:
     meaning = [
         "Data are the folders below --data that medfaith build writes. Roots are the sources whose images a model "
         "needs: --root SOURCE=PATH.",

@@ -61,116 +61,136 @@ def all_answers(results: Results) -> tuple[list[Answers], list[str]]:
     """Those of all runs, and notes on runs that have no figure in which more is better."""
     surgx = [run for run in results.surgx if run.setting.ask != "occlusion"]
     lung = [run for run in results.wrong_lung if run.setting.config in _LUNG]
-    found = [
-        *map(_contrabench, (*results.runs, *results.scored)), *map(_heal, results.heal), *map(_surgx, surgx),
-        *map(_wrong_lung, lung),
+    answers = [
+        *map(_read_contrabench, (*results.runs, *results.scored)), *map(_read_heal, results.heal),
+        *map(_read_surgx, surgx), *map(_read_wrong_lung, lung),
     ]  # fmt: skip
-    others = [run for run in (*results.surgx, *results.wrong_lung) if run not in (*surgx, *lung)]
-    return found, [f"{run.source.task} is left out: more is not better there" for run in others]
+    left_out = [run for run in (*results.surgx, *results.wrong_lung) if run not in (*surgx, *lung)]
+    return answers, [f"{run.source.task} is left out: more is not better there" for run in left_out]
 
 
-def patient(place: str) -> str:
+def patient(path: str) -> str:
     """The patient in the path of a study or an image of CheXpert or MIMIC-CXR; any other place is its own group.
 
     >>> patient("patient00001/study1"), patient("p10/p10000032/s50/a.jpg"), patient("CXR12")
     ('patient00001', 'p10000032', 'CXR12')
     """
-    found = _PATIENT.search(place)
-    return found[1] if found else place
+    match = _PATIENT.search(path)
+    return match[1] if match else path
 
 
-def _contrabench(run: Run) -> Answers:
+def _read_contrabench(run: Run) -> Answers:
     metric = "accuracy of scores" if isinstance(run, ScoredRun) else "accuracy"
-    asked = [run.wordings[wording] for wording in run.wording]
-    said = [options[choice] if choice >= 0 else None for (_, options), choice in zip(asked, run.base, strict=True)]
+    questions = [run.wordings[wording] for wording in run.wording]
+    readings = [
+        options[choice] if choice >= 0 else None for (_, options), choice in zip(questions, run.base, strict=True)
+    ]
     groups = [patient(study) for study in run.study]
-    about = [[finding] for finding in run.finding]
-    return _answers(
-        run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, run.outcome.tolist(), groups, about,
-        [True] * len(about), about,
+    findings = [[finding] for finding in run.finding]
+    return _make_answers(
+        run, protocol_name(run), metric, list(run.id), questions, run.correct(), readings, run.outcome.tolist(), groups,
+        findings, [True] * len(findings), findings,
     )  # fmt: skip
 
 
-def _heal(run: HealRun) -> Answers:
+def _read_heal(run: HealRun) -> Answers:
     """Of the perturbation tests the perturbed rows: without a Yes to its original, a row has no value."""
     ask, rows = run.setting.ask, run.rows
     if ask == "open":
-        outcomes = [found.outcome for found in run.named]
-        said = [found.labels if found.outcome == ANSWERED else None for found in run.named]
-        metric, values = "F1 of a row", [_f1(labels, row.diseases) for labels, row in zip(said, rows, strict=True)]
+        outcomes = [answer_labels.outcome for answer_labels in run.named]
+        readings = [answer_labels.labels if answer_labels.outcome == ANSWERED else None for answer_labels in run.named]
+        metric, values = (
+            "F1 of a row",
+            [_compute_f1(labels, row.diseases) for labels, row in zip(readings, rows, strict=True)],
+        )
     else:
         outcomes = [ANSWERED if outcome in ("yes", "no") else outcome for outcome in run.said]
-        said = [outcome if outcome in ("yes", "no") else None for outcome in run.said]
+        readings = [outcome if outcome in ("yes", "no") else None for outcome in run.said]
         if ask == "closed":
-            metric, values = "accuracy", [answer == row.answer for answer, row in zip(said, rows, strict=True)]
+            metric, values = "accuracy", [answer == row.answer for answer, row in zip(readings, rows, strict=True)]
         else:
             metric = ask = ask.upper()
             perturbed = [n for n, row in enumerate(rows) if row.kind != ORIGINAL]
             changed = run.changed()
             rows, values = [rows[n] for n in perturbed], [changed[n] for n in perturbed]
-            said, outcomes = [said[n] for n in perturbed], [outcomes[n] for n in perturbed]
+            readings, outcomes = [readings[n] for n in perturbed], [outcomes[n] for n in perturbed]
     split = run.setting.split
     name = f"HEAL-MedVQA {HEAL_SOURCES[run.setting.config]} {ask}" + (f" ({split})" if split != "test" else "")
-    asked = [(row.question, row.answer, row.diseases) for row in rows]
+    questions = [(row.question, row.answer, row.diseases) for row in rows]
     groups = [patient(row.image_id) for row in rows]
-    about = [row.diseases or ["nothing"] for row in rows]
+    diseases = [row.diseases or ["nothing"] for row in rows]
     is_present = [row.answer != "no" and bool(row.diseases) for row in rows]
     subjects = [{*row.diseases, row.anatomy} - {""} for row in rows]
-    return _answers(
-        run, name, metric, [row.id for row in rows], asked, values, said, outcomes, groups, about, is_present, subjects
+    return _make_answers(
+        run,
+        name,
+        metric,
+        [row.id for row in rows],
+        questions,
+        values,
+        readings,
+        outcomes,
+        groups,
+        diseases,
+        is_present,
+        subjects,
     )
 
 
-def _surgx(run: SurgXRun) -> Answers:
+def _read_surgx(run: SurgXRun) -> Answers:
     if run.setting.ask == "instruments":
-        metric, values = "F1 of a frame", [_f1(row.predicted, row.gold) for row in run.rows]
+        metric, values = "F1 of a frame", [_compute_f1(row.predicted, row.gold) for row in run.rows]
     else:
-        metric, values = "triplets found", [_found(row.predicted, row.gold) for row in run.rows]
+        metric, values = "triplets found", [_compute_found_share(row.predicted, row.gold) for row in run.rows]
     name = f"{SURGX_SOURCES[run.setting.source]} {run.setting.ask}"
-    said = [None if row.predicted is None else frozenset(row.predicted) for row in run.rows]
+    readings = [None if row.predicted is None else frozenset(row.predicted) for row in run.rows]
     outcomes = [DECLINED if row.declined else UNREAD if row.predicted is None else ANSWERED for row in run.rows]
     gold, ids = [row.gold for row in run.rows], [row.id for row in run.rows]
     instruments = [{name.split(",")[0] for name in names} for names in gold]
     is_present = [bool(names) for names in gold]
-    return _answers(run, name, metric, ids, gold, values, said, outcomes, run.videos, gold, is_present, instruments)
+    return _make_answers(
+        run, name, metric, ids, gold, values, readings, outcomes, run.videos, gold, is_present, instruments
+    )
 
 
-def _wrong_lung(run: WrongLungRun) -> Answers:
+def _read_wrong_lung(run: WrongLungRun) -> Answers:
     """A row's subsets are what its log tells of what was asked. Attention says nothing in words."""
     rows = run.originals if run.setting.config == GOLD else run.changed
     values = [row["values"]["auroc"] for row in rows]
-    asked = [tuple(row["subsets"].values()) for row in rows]
+    questions = [tuple(row["subsets"].values()) for row in rows]
     name = f"That's the Wrong Lung! {run.setting.config}"
-    about = [[subset for subset, is_in in row["subsets"].items() if is_in] for row in rows]
+    subsets = [[subset for subset, is_in in row["subsets"].items() if is_in] for row in rows]
     ids, groups = ([row[column] for row in rows] for column in ("id", "cluster"))
     n = len(rows)
-    return _answers(run, name, "AUROC", ids, asked, values, [None] * n, [""] * n, groups, about, [True] * n, [()] * n)
+    return _make_answers(
+        run, name, "AUROC", ids, questions, values, [None] * n, [""] * n, groups, subsets, [True] * n, [()] * n
+    )
 
 
-def _answers(
-    run: Logged, task: str, metric: str, ids: Sequence[str], asked: Sequence[Hashable], values: Any,
-    said: Sequence[Hashable], outcomes: Sequence[str], groups: Sequence[Hashable], about: Sequence[Collection[str]],
-    is_present: Sequence[bool], subjects: Sequence[Collection[str]],
+def _make_answers(
+    run: Logged, task: str, metric: str, ids: Sequence[str], questions: Sequence[Hashable], values: Any,
+    readings: Sequence[Hashable], outcomes: Sequence[str], groups: Sequence[Hashable],
+    topics: Sequence[Collection[str]], is_present: Sequence[bool], subjects: Sequence[Collection[str]],
 ) -> Answers:  # fmt: skip
     setting = {name: str(value) for name, value in run.setting._asdict().items()}
     variant = setting.pop("variant", "")
-    how = {name: value for name, value in setting.items() if name not in _ASKED} | dict(run.source.told)
+    conditions = {name: value for name, value in setting.items() if name not in _ASKED} | dict(run.source.told)
     views = [run.source.views.get(row_id, "") for row_id in ids]
     values = np.array(values, dtype=float)  # None becomes NaN
     return Answers(
-        run.model_name, variant, task, metric, how, ids, asked, values, said, outcomes, groups, about, views,
-        is_present, subjects, run.source.decoding,
+        run.model_name, variant, task, metric, conditions, ids, questions, values, readings, outcomes, groups, topics,
+        views, is_present, subjects, run.source.decoding,
     )  # fmt: skip
 
 
-def _f1(said: Collection[str] | None, gold: Collection[str]) -> float:
+def _compute_f1(named: Collection[str] | None, gold: Collection[str]) -> float:
     """Of one row: 1 where nothing is there and nothing is named, 0 of an answer that is unread or declined."""
-    if said is None:
+    if named is None:
         return 0.0
-    total = len({*said}) + len({*gold})
-    return 2 * len({*said} & {*gold}) / total if total else 1.0
+    total = len({*named}) + len({*gold})
+    return 2 * len({*named} & {*gold}) / total if total else 1.0
 
 
-def _found(said: Collection[str] | None, gold: Collection[str]) -> float:
+def _compute_found_share(named: Collection[str] | None, gold: Collection[str]) -> float:
     """The share of the gold names that are among those said; NaN without any."""
-    return len({*(said or ())} & {*gold}) / len({*gold}) if gold else float("nan")
+    return len({*(named or ())} & {*gold}) / len({*gold}) if gold else float("nan")

@@ -43,7 +43,7 @@ def add_jobs(jobs: Any) -> None:
         help="end with exit status 3 where a model is worse by more percentage points than this, and not by chance; "
         "0 counts every loss (default: exit status 0 whatever is found)",
     )  # fmt: skip
-    job.set_defaults(job=_compare)
+    job.set_defaults(job=_run_compare)
 
 
 def points(text: str) -> float:
@@ -57,25 +57,27 @@ def points(text: str) -> float:
     return points
 
 
-def _compare(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_compare(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.printing import table
 
     from .tables import compare
 
-    found = compare(arguments.runs, common=arguments.common, margin=arguments.margin / 100)
-    printed = found.table()
+    comparison = compare(arguments.runs, common=arguments.common, margin=arguments.margin / 100)
+    printed = comparison.table()
     notes = (textwrap.fill(note, 120) for note in printed.notes)
     print(escape_controls("\n\n".join([printed.title, table(*printed.cells()), *notes])))
-    if found.notes:
-        print(escape_controls("\n" + "\n".join(f"- {note}" for note in found.notes)))
-    return 0 if arguments.fail_below is None else _gate(found, arguments.fail_below)
+    if comparison.notes:
+        print(escape_controls("\n" + "\n".join(f"- {note}" for note in comparison.notes)))
+    return 0 if arguments.fail_below is None else _print_gate(comparison, arguments.fail_below)
 
 
-def _gate(found: Comparison, points: float) -> int:
+def _print_gate(comparison: Comparison, points: float) -> int:
     """Prints which tasks are worse by more, and which had too few rows to tell."""
-    worse, blind = found.worse(points / 100), found.blind(points / 100)
-    print(escape_controls(f"\nWorse by more than {points:g} points: {', '.join(map(found.named, worse)) or 'none'}"))
+    worse, blind = comparison.worse(points / 100), comparison.blind(points / 100)
+    print(
+        escape_controls(f"\nWorse by more than {points:g} points: {', '.join(map(comparison.named, worse)) or 'none'}")
+    )
     if blind:
-        names = ", ".join(map(found.named, blind))
+        names = ", ".join(map(comparison.named, blind))
         print(textwrap.fill(escape_controls(f"Too few rows to be sure to see such a loss: {names}"), 120))
     return _WORSE if worse else 0

@@ -45,20 +45,23 @@ def read_side(path: Path, rows: Path | None = None) -> Side:
     answers, notes = all_answers(results)
     if not answers:
         raise InputError(path, "holds no run that can be compared", expected="a task in which more is better")
-    models = sorted({one.model for one in answers})
+    models = sorted({answers_of_task.model for answers_of_task in answers})
     if len(models) > 1:
-        found = f"holds runs of {len(models)} models ({', '.join(models)})"
-        raise InputError(path, found, expected="the run of one model", action="name the folder of each model")
-    seen: dict[tuple, Answers] = {}
-    for one in answers:
-        other = seen.setdefault((one.task, one.metric, *sorted(one.how.items())), one)
-        if other is not one:
-            found = f"holds {one.task} twice, with {other.variant or 'no arguments'} and {one.variant or 'none'}"
-            raise InputError(path, found, expected="one run of a task", action="name the folder of each run")
+        fault = f"holds runs of {len(models)} models ({', '.join(models)})"
+        raise InputError(path, fault, expected="the run of one model", action="name the folder of each model")
+    sides: dict[tuple, Answers] = {}
+    for answers_of_task in answers:
+        earlier = sides.setdefault(
+            (answers_of_task.task, answers_of_task.metric, *sorted(answers_of_task.how.items())), answers_of_task
+        )
+        if earlier is not answers_of_task:
+            variants = f"{earlier.variant or 'no arguments'} and {answers_of_task.variant or 'none'}"
+            fault = f"holds {answers_of_task.task} twice, with {variants}"
+            raise InputError(path, fault, expected="one run of a task", action="name the folder of each run")
     return Side(path, models[0], answers, notes + results.notes)
 
 
-def match(first: Side, other: Side, *, common: bool = False) -> tuple[list[Pair], list[str]]:
+def match(first_side: Side, other_side: Side, *, common: bool = False) -> tuple[list[Pair], list[str]]:
     """A pair for each task of both, and notes on what is left out.
 
     common: of rows that only one side has, or of which something else was asked, leave both out.
@@ -66,80 +69,103 @@ def match(first: Side, other: Side, *, common: bool = False) -> tuple[list[Pair]
     Raises:
         InputError: no task of both, or tasks that were put in another way or to other rows; it names what differs.
     """
-    mine, theirs = _tasks(first), _tasks(other)
-    both = [task for task in mine if task in theirs]
-    if not both:
-        expected = f"a task of {first.path}: {', '.join(task for task, _ in mine)}"
+    mine, theirs = _group_by_task(first_side), _group_by_task(other_side)
+    common_tasks = [task for task in mine if task in theirs]
+    if not common_tasks:
+        expected = f"a task of {first_side.path}: {', '.join(task for task, _ in mine)}"
         lacks = f"has none of its tasks, but {', '.join(task for task, _ in theirs)}"
-        raise InputError(other.path, lacks, expected=expected, action="run lm-eval again with a task of both")
+        raise InputError(other_side.path, lacks, expected=expected, action="run lm-eval again with a task of both")
     notes = [
         f"{task} ({metric}) is left out: only {side.path} has it"
-        for side, tasks in ((first, mine), (other, theirs))
+        for side, tasks in ((first_side, mine), (other_side, theirs))
         for task, metric in tasks
-        if (task, metric) not in both
+        if (task, metric) not in common_tasks
     ]
-    found, faults = [], []
-    for task in both:
-        alike = [(one, two) for one in mine[task] for two in theirs[task] if one.how == two.how]
+    pairs, faults = [], []
+    for task in common_tasks:
+        alike = [
+            (answers_one, answers_two)
+            for answers_one in mine[task]
+            for answers_two in theirs[task]
+            if answers_one.how == answers_two.how
+        ]
         if not alike:
-            faults.append(_difference(mine[task][0], theirs[task][0]))
-        notes += _unmatched([*mine[task], *theirs[task]], [one.how for one, _ in alike])
-        for one, two in alike:
-            pair, difference = _same_rows(one, two)
+            faults.append(_describe_difference(mine[task][0], theirs[task][0]))
+        notes += _list_unmatched([*mine[task], *theirs[task]], [answers_one.how for answers_one, _ in alike])
+        for answers_one, answers_two in alike:
+            pair, difference = _match_rows(answers_one, answers_two)
             if len(alike) > 1:
-                pair = pair._replace(task=f"{pair.task} ({_telling(one.how, [other.how for other, _ in alike])})")
+                distinction = _describe_distinction(answers_one.how, [answers.how for answers, _ in alike])
+                pair = pair._replace(task=f"{pair.task} ({distinction})")
             if difference and (not common or not len(pair.groups)):
                 faults.append(f"{pair.task}: {difference}")
             elif difference:
                 notes.append(f"{pair.task}: {len(pair.groups):,} common rows are compared; {difference}")
-            found.append(pair)
+            pairs.append(pair)
     if faults:
         raise InputError(
-            other.path,
-            f"cannot be compared with {first.path}:" + "".join(f"\n    {fault}" for fault in faults),
+            other_side.path,
+            f"cannot be compared with {first_side.path}:" + "".join(f"\n    {fault}" for fault in faults),
             expected="the same rows, prompt, layout, control, wording and version of each common task",
             action=f"run one of them again as the other; of other rows, {_COMMON}",
         )
-    return found, notes
+    return pairs, notes
 
 
-def _tasks(side: Side) -> dict[tuple[str, str], list[Answers]]:
+def _group_by_task(side: Side) -> dict[tuple[str, str], list[Answers]]:
     tasks: dict[tuple[str, str], list[Answers]] = {}
-    for one in side.answers:
-        tasks.setdefault((one.task, one.metric), []).append(one)
+    for task_answers in side.answers:
+        tasks.setdefault((task_answers.task, task_answers.metric), []).append(task_answers)
     return tasks
 
 
-def _telling(how: Mapping[str, str], others: Sequence[Mapping[str, str]]) -> str:
+def _describe_distinction(conditions: Mapping[str, str], other_conditions: Sequence[Mapping[str, str]]) -> str:
     """What tells this way to put a task from others: "original", where only the layouts differ."""
-    return ", ".join(value for name, value in how.items() if any(other.get(name) != value for other in others))
+    return ", ".join(
+        value for name, value in conditions.items() if any(compared.get(name) != value for compared in other_conditions)
+    )
 
 
-def _unmatched(answers: Sequence[Answers], matched: Sequence[Mapping[str, str]]) -> list[str]:
+def _list_unmatched(answers: Sequence[Answers], matched: Sequence[Mapping[str, str]]) -> list[str]:
     """Notes on answers to a task that only one of the runs has put in this way, while both have put it in another."""
-    alone = [one for one in answers if matched and one.how not in matched]
-    return [f"{one.task} ({_telling(one.how, matched)}) is left out: only one run has it" for one in alone]
+    unmatched = [task_answers for task_answers in answers if matched and task_answers.how not in matched]
+    return [
+        f"{task_answers.task} ({_describe_distinction(task_answers.how, matched)}) is left out: only one run has it"
+        for task_answers in unmatched
+    ]
 
 
-def _difference(one: Answers, two: Answers) -> str:
+def _describe_difference(answers_one: Answers, answers_two: Answers) -> str:
     """In what the second run of a task was put in another way than the first."""
-    names = [name for name in {**one.how, **two.how} if one.how.get(name) != two.how.get(name)]
-    told = (f"{name} {two.how.get(name, 'unset')}, not {one.how.get(name, 'unset')}" for name in names)
-    return f"{one.task}: {'; '.join(told).replace('_', ' ')}"
+    names = [
+        name
+        for name in {**answers_one.how, **answers_two.how}
+        if answers_one.how.get(name) != answers_two.how.get(name)
+    ]
+    changes = (
+        f"{name} {answers_two.how.get(name, 'unset')}, not {answers_one.how.get(name, 'unset')}" for name in names
+    )
+    return f"{answers_one.task}: {'; '.join(changes).replace('_', ' ')}"
 
 
-def _same_rows(one: Answers, two: Answers) -> tuple[Pair, str]:
+def _match_rows(answers_one: Answers, answers_two: Answers) -> tuple[Pair, str]:
     """The rows that both have, and what differs, or ""."""
-    place = {row: number for number, row in enumerate(two.ids)}
-    shared = [(number, place[row]) for number, row in enumerate(one.ids) if row in place]
-    same = [(i, j) for i, j in shared if one.asked[i] == two.asked[j]]
-    parts = [
-        (len(one.ids) - len(shared), "rows are only in the first run"),
-        (len(two.ids) - len(shared), "rows are only in the second"),
+    positions = {row: number for number, row in enumerate(answers_two.ids)}
+    shared = [(number, positions[row]) for number, row in enumerate(answers_one.ids) if row in positions]
+    same = [(i, j) for i, j in shared if answers_one.asked[i] == answers_two.asked[j]]
+    counts = [
+        (len(answers_one.ids) - len(shared), "rows are only in the first run"),
+        (len(answers_two.ids) - len(shared), "rows are only in the second"),
         (len(shared) - len(same), "rows have another question, options or gold answer"),
     ]
-    left, right = (np.array(column, dtype=int) for column in (zip(*same, strict=True) if same else ((), ())))
+    rows_one, rows_two = (np.array(column, dtype=int) for column in (zip(*same, strict=True) if same else ((), ())))
     numbers: dict = {}
-    groups = [numbers.setdefault(one.groups[i], len(numbers)) for i in left]
-    pair = Pair(one.task, one.metric, one.values[left], two.values[right], np.array(groups, dtype=int))
-    return pair, ", ".join(f"{n:,} {text}" for n, text in parts if n)
+    groups = [numbers.setdefault(answers_one.groups[i], len(numbers)) for i in rows_one]
+    pair = Pair(
+        answers_one.task,
+        answers_one.metric,
+        answers_one.values[rows_one],
+        answers_two.values[rows_two],
+        np.array(groups, dtype=int),
+    )
+    return pair, ", ".join(f"{n:,} {text}" for n, text in counts if n)

@@ -68,7 +68,7 @@ class Comparison(NamedTuple):
 
     def table(self) -> Table:
         """In per cent and points; what is undefined or left out is in the notes."""
-        models = self._models()
+        models = self._list_models()
         columns = [
             Column("Model" if len(models) > 1 else None, ("model",)),
             Column("Task", ("task",)), Column("Metric", ("metric",)),
@@ -76,15 +76,15 @@ class Comparison(NamedTuple):
             Column("First", ("first",), percent), Column("Other", ("other",), percent),
             Column("Difference [95%]", ("difference", "low", "high"), points_interval),
             Column("p", ("p_value",), p_value), Column("p (Holm)", ("p_holm",), p_value),
-            Column("Could find", ("could_find",), _findable), Column("Verdict", ("verdict",)),
+            Column("Could find", ("could_find",), _format_detectable), Column("Verdict", ("verdict",)),
             Column(None, ("rows_enough",)), Column(None, ("n_undefined",)), Column(None, ("interval",)),
         ]  # fmt: skip
         title = f"Comparison of {' and '.join(models)} with {self.first}"
-        return Table("comparison", title, columns, [self._row(line) for line in self.lines], self._explained())
+        return Table("comparison", title, columns, [self._make_row(line) for line in self.lines], self._write_notes())
 
     def named(self, line: Compared) -> str:
         """The line's task, with its model where there are several."""
-        return f"{line.task} of {line.model}" if len(self._models()) > 1 else line.task
+        return f"{line.task} of {line.model}" if len(self._list_models()) > 1 else line.task
 
     def worse(self, margin: float) -> list[Compared]:
         """Lines that are significantly worse, and by more than the margin."""
@@ -95,18 +95,18 @@ class Comparison(NamedTuple):
         worse = self.worse(margin)
         return [line for line in self.lines if line not in worse and not line.could_find <= margin]
 
-    def _models(self) -> list[str]:
+    def _list_models(self) -> list[str]:
         return list(dict.fromkeys(line.model for line in self.lines))
 
-    def _row(self, line: Compared) -> list[Any]:
-        found = line.found
+    def _make_row(self, line: Compared) -> list[Any]:
+        difference = line.found
         return [
-            line.model, line.task, line.metric, found.n, found.n_groups, found.before, found.after, found.difference,
-            found.low, found.high, line.p, line.p_holm, line.could_find, line.verdict(self.margin), line.n_enough,
-            found.n_nan, found.way,
+            line.model, line.task, line.metric, difference.n, difference.n_groups, difference.before, difference.after,
+            difference.difference, difference.low, difference.high, line.p, line.p_holm, line.could_find,
+            line.verdict(self.margin), line.n_enough, difference.n_nan, difference.way,
         ]  # fmt: skip
 
-    def _explained(self) -> list[str]:
+    def _write_notes(self) -> list[str]:
         points = f"{100 * self.margin:g} points"
         open_ = [line for line in self.lines if line.verdict(self.margin) == UNDECIDED and line.n_enough > line.found.n]
         needed = (f"{self.named(line)} {count(line.n_enough)}" for line in open_)
@@ -139,35 +139,35 @@ def compare(
             f"{', '.join(map(str, paths)) or 'no run'}: one run has nothing that it could be compared with\n"
             "  what to do: name two runs or more, first the one that the others are compared with"
         )
-    first, *others = _named([read_side(path, rows) for path in paths])
-    lines, notes = [], list(first.notes)
-    for other in others:
-        pairs, left_out = match(first, other, common=common)
-        lines += _compared(other.name, pairs, margin)
-        notes += [*left_out, *other.notes]
-    return Comparison(first.name, lines, list(dict.fromkeys(notes)), margin)
+    first_side, *other_sides = _make_names_distinct([read_side(path, rows) for path in paths])
+    lines, notes = [], list(first_side.notes)
+    for other_side in other_sides:
+        pairs, left_out = match(first_side, other_side, common=common)
+        lines += _compare_pairs(other_side.name, pairs, margin)
+        notes += [*left_out, *other_side.notes]
+    return Comparison(first_side.name, lines, list(dict.fromkeys(notes)), margin)
 
 
-def _findable(value: float) -> str:
+def _format_detectable(value: float) -> str:
     return "100+" if value > 1 else percent(value)
 
 
-def _named(sides: Sequence[Side]) -> list[Side]:
+def _make_names_distinct(sides: Sequence[Side]) -> list[Side]:
     """Models of one name are told apart by their folders."""
     names = [side.name for side in sides]
     return [side._replace(name=f"{side.name} [{side.path}]") if names.count(side.name) > 1 else side for side in sides]
 
 
-def _compared(model: str, pairs: Sequence[Pair], margin: float) -> list[Compared]:
+def _compare_pairs(model: str, pairs: Sequence[Pair], margin: float) -> list[Compared]:
     p_values = [permutation_test(p.after, p.before, groups=p.groups, seed=SEED).p_value for p in pairs]
     adjusted = holm(p_values)
     level = equivalence_level(sum(p > 0 for p in p_values) or 1)  # NaN is no test
     lines = []
     for pair, p, p_holm in zip(pairs, p_values, adjusted, strict=True):
-        found = paired_difference(pair.after, pair.before, groups=pair.groups, seed=SEED)
+        difference = paired_difference(pair.after, pair.before, groups=pair.groups, seed=SEED)
         within = paired_difference(pair.after, pair.before, groups=pair.groups, seed=SEED, confidence_level=level)
-        could_find = detectable(found.low, found.high)
+        could_find = detectable(difference.low, difference.high)
         equal = -margin < within.low and within.high < margin
-        n_enough = enough(found.n, could_find, margin)
-        lines.append(Compared(model, pair.task, pair.metric, found, p, float(p_holm), equal, could_find, n_enough))
+        n_enough = enough(difference.n, could_find, margin)
+        lines.append(Compared(model, pair.task, pair.metric, difference, p, float(p_holm), equal, could_find, n_enough))
     return lines

@@ -99,21 +99,21 @@ def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str
     results: set[Path] = set()
     samples: set[Path] = set()
     for path in paths:
-        found = _at(path)
-        results |= {file for file in found if _RESULTS.fullmatch(file.name)}
-        samples |= {file for file in found if _SAMPLES.fullmatch(file.name)}
+        files_below = _list_files(path)
+        results |= {file for file in files_below if _RESULTS.fullmatch(file.name)}
+        samples |= {file for file in files_below if _SAMPLES.fullmatch(file.name)}
     notes = []
-    for file in sorted(results, key=_place):
-        beside = set(file.parent.glob(f"samples_*_{_date(file)}.jsonl"))
-        samples |= beside
-        if not beside:
+    for file in sorted(results, key=_get_sort_key):
+        run_samples = set(file.parent.glob(f"samples_*_{_get_date(file)}.jsonl"))
+        samples |= run_samples
+        if not run_samples:
             notes.append(f"{file.name} has no samples beside it and is left out; {_ACTION}")
     if not samples:
         where = ", ".join(str(path) for path in paths) or "no path"
         raise InputError(where, "no sample log of lm-eval is there", expected=_EXPECTED, action=_ACTION)
-    read: dict[Path, dict[str, Any]] = {}
-    files = [_sample_file(file, read) for file in sorted(samples, key=_place)]
-    models, adapters = (_displayed({getattr(file, name) for file in files}) for name in ("model", "adapter"))
+    results_by_path: dict[Path, dict[str, Any]] = {}
+    files = [_read_sample_file(file, results_by_path) for file in sorted(samples, key=_get_sort_key)]
+    models, adapters = (_shorten_names({getattr(file, name) for file in files}) for name in ("model", "adapter"))
     return [
         file._replace(
             model=models[file.model], adapter=" + ".join(filter(None, [adapters[file.adapter], file.decoding]))
@@ -131,22 +131,24 @@ def safe_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "__", name).strip("_.") or "model"
 
 
-def _displayed(names: Collection[str]) -> dict[str, str]:
+def _shorten_names(names: Collection[str]) -> dict[str, str]:
     """What stands for each name in tables: a path is cut to the fewest last parts that tell it from the other names."""
-    parts = {name: tuple(filter(None, re.split(r"[/\\:]+", name))) for name in names}
-    shown = {name: name for name in names}
-    for name, own in parts.items():
+    name_parts = {name: tuple(filter(None, re.split(r"[/\\:]+", name))) for name in names}
+    displayed = {name: name for name in names}
+    for name, parts in name_parts.items():
         if (path := _PATH.fullmatch(name)) is None:
             continue
-        others = [parts[other] for other in names if other.rstrip("/\\") != name.rstrip("/\\")]
-        for n in range(1, len(own) + 1):
-            if all(other[-n:] != own[-n:] for other in others):
-                shown[name] = (path["kind"] or "") + "/".join(own[-n:])
+        other_names = [
+            name_parts[other_parts] for other_parts in names if other_parts.rstrip("/\\") != name.rstrip("/\\")
+        ]
+        for n in range(1, len(parts) + 1):
+            if all(other_parts[-n:] != parts[-n:] for other_parts in other_names):
+                displayed[name] = (path["kind"] or "") + "/".join(parts[-n:])
                 break
-    return shown
+    return displayed
 
 
-def _at(path: Path) -> set[Path]:
+def _list_files(path: Path) -> set[Path]:
     path = Path(path)
     if path.is_dir():
         files = {file for file in path.rglob("*.json*") if file.is_file() and not is_partial(file.relative_to(path))}
@@ -158,50 +160,50 @@ def _at(path: Path) -> set[Path]:
     return {path.resolve()}
 
 
-def _place(path: Path) -> tuple[str, str]:
+def _get_sort_key(path: Path) -> tuple[str, str]:
     return path.name, str(path)
 
 
-def _date(path: Path) -> str:
+def _get_date(path: Path) -> str:
     return path.stem.rsplit("_", 1)[1]
 
 
-def _sample_file(path: Path, read: dict[Path, dict[str, Any]]) -> SampleFile:
-    named = _SAMPLES.fullmatch(path.name)
-    assert named
-    results = sorted(file for file in path.parent.glob(f"*_{named['date']}.json") if _RESULTS.fullmatch(file.name))
+def _read_sample_file(path: Path, results_by_path: dict[Path, dict[str, Any]]) -> SampleFile:
+    name_match = _SAMPLES.fullmatch(path.name)
+    assert name_match
+    results = sorted(file for file in path.parent.glob(f"*_{name_match['date']}.json") if _RESULTS.fullmatch(file.name))
     if not results:
-        expected = f"results_{named['date']}.json beside it, which names the model"
+        expected = f"results_{name_match['date']}.json beside it, which names the model"
         raise InputError(path, "its results file is missing", expected=expected, action="put it back, or run it again")
-    if results[0] not in read:
-        read[results[0]] = _results(results[0])
-    content = read[results[0]]
-    model, adapter, arguments, states_path = _model(content, results[0])
-    model = _inside(content, "configs", named["task"], "metadata", "model_name") or model
+    if results[0] not in results_by_path:
+        results_by_path[results[0]] = _read_results(results[0])
+    content = results_by_path[results[0]]
+    model, adapter, arguments, states_path = _get_model(content, results[0])
+    model = _get_nested(content, "configs", name_match["task"], "metadata", "model_name") or model
     sizes = content.get("n-samples")
-    size = sizes.get(named["task"]) if isinstance(sizes, Mapping) else None
+    size = sizes.get(name_match["task"]) if isinstance(sizes, Mapping) else None
     n_data, n_run = (_count(size, key) for key in ("original", "effective"))
-    told = _told(content, named["task"])
+    conditions = _get_conditions(content, name_match["task"])
     return SampleFile(
-        path, named["task"], named["date"], model, adapter, arguments, n_data, n_run, states_path, told,
-        n_images_missing=_n_images_missing(content, named["task"]), decoding=title(json.loads(arguments)),
-        work=_work(content),
+        path, name_match["task"], name_match["date"], model, adapter, arguments, n_data, n_run, states_path, conditions,
+        n_images_missing=_count_missing_images(content, name_match["task"]), decoding=title(json.loads(arguments)),
+        work=_get_work(content),
     )  # fmt: skip
 
 
-def _results(path: Path) -> dict[str, Any]:
+def _read_results(path: Path) -> dict[str, Any]:
     try:
         content = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES))
     except (ValueError, OSError) as error:
         raise InputError(
-            path, f"not JSON ({_reason(error)})", expected="a file that lm-eval wrote", action=_ACTION
+            path, f"not JSON ({_describe_error(error)})", expected="a file that lm-eval wrote", action=_ACTION
         ) from error
     if not isinstance(content, dict):
         raise InputError(path, f"holds a {type(content).__name__}", expected="a JSON object, as lm-eval writes it")
     return content
 
 
-def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
+def _get_model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
     """Model, adapter, other arguments, states_path.
 
     API models are named by `model`; models without arguments by their own name.
@@ -210,52 +212,54 @@ def _model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
     config = config if isinstance(config, Mapping) else {}
     arguments = config.get("model_args") or {}
     if isinstance(arguments, str):
-        arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
+        arguments = dict(assignment.split("=", 1) for assignment in arguments.split(",") if "=" in assignment)
     if not isinstance(arguments, Mapping):
         arguments = {}
     name = arguments.get("pretrained") or arguments.get("model") or config.get("model")
     if not name:
         raise InputError(path, "names no model", column="config.model", expected="a results file of lm-eval")
-    known = {"pretrained", "model", "peft", "states_path", *NO_MATTER}
-    rest = json.dumps({k: v for k, v in arguments.items() if k not in known}, sort_keys=True, default=str)
-    return str(name), str(arguments.get("peft") or ""), rest, str(arguments.get("states_path") or "")
+    named_apart = {"pretrained", "model", "peft", "states_path", *NO_MATTER}
+    remaining = json.dumps({k: v for k, v in arguments.items() if k not in named_apart}, sort_keys=True, default=str)
+    return str(name), str(arguments.get("peft") or ""), remaining, str(arguments.get("states_path") or "")
 
 
-def _told(content: Mapping[str, Any], task: str) -> tuple[tuple[str, str], ...]:
+def _get_conditions(content: Mapping[str, Any], task: str) -> tuple[tuple[str, str], ...]:
     """The version of the task, its control and wording, and what else lm-eval was told, where there is any."""
-    told = {
-        "version": _inside(content, "versions", task),
-        **{name: _inside(content, "configs", task, "metadata", name) for name in ("control", "wording")},
-        "system instruction": _inside(content, "system_instruction"),
-        "examples shown": _inside(content, "n-shot", task),
-        "generation": _inside(content, "config", "gen_kwargs"),
+    conditions = {
+        "version": _get_nested(content, "versions", task),
+        **{name: _get_nested(content, "configs", task, "metadata", name) for name in ("control", "wording")},
+        "system instruction": _get_nested(content, "system_instruction"),
+        "examples shown": _get_nested(content, "n-shot", task),
+        "generation": _get_nested(content, "config", "gen_kwargs"),
     }
-    return tuple((name, str(value)) for name, value in told.items() if value)
+    return tuple((name, str(value)) for name, value in conditions.items() if value)
 
 
-def _inside(content: Any, *names: str) -> Any:
+def _get_nested(content: Any, *names: str) -> Any:
     """What stands under these names, one inside the other; None where one is missing."""
     for name in names:
         content = content.get(name) if isinstance(content, Mapping) else None
     return content
 
 
-def _n_images_missing(content: Mapping[str, Any], task: str) -> int:
+def _count_missing_images(content: Mapping[str, Any], task: str) -> int:
     """The metric of that name, which each filter repeats; NaN and none at all count as 0."""
-    scores = _inside(content, "results", task)
+    scores = _get_nested(content, "results", task)
     scores = scores if isinstance(scores, Mapping) else {}
-    given = [value for name, value in scores.items() if name.partition(",")[0] == "n_images_missing"]
-    return int(max((value for value in given if isinstance(value, int | float) and 0 < value < math.inf), default=0))
+    counts = [value for name, value in scores.items() if name.partition(",")[0] == "n_images_missing"]
+    return int(max((value for value in counts if isinstance(value, int | float) and 0 < value < math.inf), default=0))
 
 
-def _work(content: Mapping[str, Any]) -> Work | None:
+def _get_work(content: Mapping[str, Any]) -> Work | None:
     """None where no answer was given in that run: a store had kept them all."""
-    told = _inside(content, "config", "work")
-    numbers = [_inside(told, name) for name in ("answers", "seconds", "peak_memory")]
-    answers, seconds, memory = (one if isinstance(one, int | float) and 0 < one < math.inf else None for one in numbers)
+    record = _get_nested(content, "config", "work")
+    numbers = [_get_nested(record, name) for name in ("answers", "seconds", "peak_memory")]
+    answers, seconds, memory = (
+        number if isinstance(number, int | float) and 0 < number < math.inf else None for number in numbers
+    )
     if answers is None or seconds is None:
         return None
-    device, batch_size = _inside(told, "on"), _inside(content, "config", "batch_size")
+    device, batch_size = _get_nested(record, "on"), _get_nested(content, "config", "batch_size")
     return Work(int(answers), seconds, memory, str(device), str(batch_size))
 
 
@@ -264,5 +268,5 @@ def _count(size: Any, key: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error).splitlines()[0][:100] if str(error) else type(error).__name__

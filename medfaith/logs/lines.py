@@ -91,19 +91,19 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
     with file.path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             progress(len(line))
-            sample = _parsed(file.path, number, line)
+            sample = _parse_line(file.path, number, line)
             if not settings and not kind.holds(sample):
                 return []
             try:
-                if file.rows is not None and not _counts(sample["doc"], file.rows):
+                if file.rows is not None and not _is_selected(sample["doc"], file.rows):
                     left_out.add(sample["doc"]["id"])
-                    _response(sample)  # `responses` finds one in each line
+                    _get_response(sample)  # `responses` finds one in each line
                     continue
                 setting = kind.setting(sample["doc"], file.task)
                 settings.setdefault(setting, kind()).add(sample)
-                response = _response(sample)
-                if shown := sample["doc"].get(VIEWS):
-                    views.setdefault(setting, {})[sample["doc"]["id"]] = sys.intern(str(shown))
+                response = _get_response(sample)
+                if views_text := sample["doc"].get(VIEWS):
+                    views.setdefault(setting, {})[sample["doc"]["id"]] = sys.intern(str(views_text))
                 if sample["doc"].get(OUTCOME) == UNANSWERED:
                     unanswered.setdefault(setting, set()).add(sample["doc"]["id"])
                 if is_cut(sample["doc"]):
@@ -111,11 +111,11 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
                 if len(line) > reasoning.LIMIT and reasoning.exceeds_limit(response):
                     too_long.setdefault(setting, set()).add(sample["doc"]["id"])
             except SampleError as error:
-                raise _broken(file.path, number, error.found, column=error.column) from error
+                raise _make_line_error(file.path, number, error.found, column=error.column) from error
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-                found = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
-                raise _broken(file.path, number, found) from error
-    n = sum(len(kept.rows) for kept in settings.values()) + len(left_out)
+                fault = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
+                raise _make_line_error(file.path, number, fault) from error
+    n = sum(len(kept_lines.rows) for kept_lines in settings.values()) + len(left_out)
     if not n:
         raise InputError(file.path, "is empty", expected="a line for each question and filter", action=AGAIN)
     if file.n_run is not None and n < file.n_run:
@@ -129,10 +129,12 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
         )
         for setting in settings
     }
-    return [kept.run(setting, files[setting], single=len(settings) == 1) for setting, kept in settings.items()]
+    return [
+        kept_lines.run(setting, files[setting], single=len(settings) == 1) for setting, kept_lines in settings.items()
+    ]
 
 
-def _counts(doc: Mapping[str, Any], rows: Collection[str]) -> bool:
+def _is_selected(doc: Mapping[str, Any], rows: Collection[str]) -> bool:
     """Whether the row, or the one that it is paired with, is among those that count."""
     return doc["id"] in rows or doc.get("original_id") in rows
 
@@ -208,11 +210,11 @@ def logged(file: SampleFile, n: int, n_skipped: int, *, single: bool) -> dict[st
     }  # fmt: skip
 
 
-def _parsed(path: Path, number: int, line: bytes) -> Any:
+def _parse_line(path: Path, number: int, line: bytes) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _broken(path, number, "not a whole line of JSON") from error
+        raise _make_line_error(path, number, "not a whole line of JSON") from error
 
 
 def responses(path: Path) -> Iterator[tuple[str, str]]:
@@ -220,19 +222,19 @@ def responses(path: Path) -> Iterator[tuple[str, str]]:
     with path.open("rb") as lines:  # as there: a text may begin with a mark, and end its lines in other ways
         for line in lines:
             sample = json.loads(line)
-            yield sample["doc"]["id"], _response(sample)
+            yield sample["doc"]["id"], _get_response(sample)
 
 
-def _response(sample: Mapping[str, Any]) -> str:
-    given = sample.get("resps") or [sample["filtered_resps"]]
-    return str(given[0][0])
+def _get_response(sample: Mapping[str, Any]) -> str:
+    responses = sample.get("resps") or [sample["filtered_resps"]]
+    return str(responses[0][0])
 
 
-def check_texts(of: Mapping[str, Any], columns: Iterable[str], where: str) -> None:
+def check_texts(record: Mapping[str, Any], columns: Iterable[str], where: str) -> None:
     """Raises SampleError for a column, below `where` in the sample, that is no text."""
     for column in columns:
-        if not isinstance(of[column], str):
-            raise SampleError(f"{where}.{column}", f"{of[column]!r} is not a text")
+        if not isinstance(record[column], str):
+            raise SampleError(f"{where}.{column}", f"{record[column]!r} is not a text")
 
 
 def has_columns(sample: Any, columns: Collection[str]) -> bool:
@@ -241,6 +243,6 @@ def has_columns(sample: Any, columns: Collection[str]) -> bool:
     return isinstance(doc, dict) and set(doc) >= set(columns)
 
 
-def _broken(path: Path, number: int, found: str, *, column: str | None = None) -> InputError:
+def _make_line_error(path: Path, number: int, fault: str, *, column: str | None = None) -> InputError:
     expected = "a sample as lm-eval writes it for a task of this package"
-    return InputError(path, found, row=number, column=column, expected=expected, action=AGAIN)
+    return InputError(path, fault, row=number, column=column, expected=expected, action=AGAIN)
