@@ -15,17 +15,20 @@ if TYPE_CHECKING:
 
 
 def open_images(row: Mapping[str, Any], roots: Mapping[str, str | Path] | None = None) -> list[Image]:
-    """The images of one row, in order, mode RGB, as a model is shown them.
+    """Open the images of one row as a model sees them.
 
     Args:
-        row: of any benchmark, as `datasets.load_dataset` gives it. A TPT or VPT partner of HEAL-MedVQA refers to its
+        row: A row of any benchmark from `datasets.load_dataset`. A TPT or VPT partner of HEAL-MedVQA refers to its
             original and names no image: pass `original | partner`, and the image shows the other patient's region.
-        roots: source -> folder with the licensed images; the user's settings add to them (docs/data.md).
+        roots: Source -> folder with the licensed images; the user's settings add to them (docs/data.md).
+
+    Returns:
+        The images in the order of the row, mode RGB.
 
     Raises:
-        InputError: a row without images, or a root that does not exist.
-        MissingSourceError: a source whose place is not known.
-        ImageError: an image that is missing or broken, or whose size is not that of its masks.
+        InputError: A row without images, or a root that does not exist.
+        MissingSourceError: The folder of a source is unknown.
+        ImageError: An image is missing or broken, or differs in size from its masks.
     """
     import os
     from functools import partial

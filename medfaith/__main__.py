@@ -1,4 +1,4 @@
-"""`medfaith` and `python -m medfaith`. It imports nothing heavy, so that Ctrl-C is one line from the first moment."""
+"""Entry point of `medfaith` and `python -m medfaith`. Light imports let Ctrl-C end in one line from the first moment."""
 
 import _thread
 import os
@@ -48,7 +48,7 @@ class _Interrupts:
         try:
             raise raised
         finally:
-            del raised  # it lives as long as it is on its way
+            del raised  # no reference may keep it alive after it was caught
 
     def _repeat_if_swallowed(self) -> None:
         while True:

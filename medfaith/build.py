@@ -1,6 +1,6 @@
-"""`medfaith build`, whose parser is made of what each benchmark declares; and what other jobs share with it.
+"""`medfaith build`, with a parser made of the benchmarks' declarations, and helpers for other commands.
 
-The benchmarks take seconds to import, so that their arguments are added when they are asked for.
+The benchmarks take seconds to import, so the parser loads their arguments only on demand.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Parser(argparse.ArgumentParser):
     fill: Callable[[argparse.ArgumentParser], None] | None = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Fill in the arguments, then parse."""
         if self.fill is not None:
             fill, self.fill = self.fill, None
             fill(self)
@@ -75,6 +76,7 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
 
 
 def root_argument(job: argparse.ArgumentParser) -> None:
+    """Add --root."""
     job.add_argument(
         "--root",
         action="append",
@@ -85,14 +87,14 @@ def root_argument(job: argparse.ArgumentParser) -> None:
 
 
 def add_wording(job: argparse.ArgumentParser) -> None:
-    """The options of CXR-ContraBench, which others have, too."""
+    """Add the options of CXR-ContraBench that other commands share."""
     from medfaith.builders.cxr_contrabench.questions import Wording
 
     add_options(job, Wording)
 
 
 def wording(arguments: argparse.Namespace) -> Any:
-    """What was given of the options of `add_wording`."""
+    """Read the options of `add_wording` from the arguments."""
     from medfaith.builders.cxr_contrabench.questions import Wording
 
     return options_of(arguments, Wording)
@@ -116,9 +118,19 @@ def add_options(job: argparse.ArgumentParser, option_class: type) -> None:
 
 
 def options_of(arguments: argparse.Namespace, option_class: type) -> Any:
-    """An instance of the class from what was given of its options. Raises MedfaithError for a group without its first.
+    """Make an instance of an option class from the arguments.
 
-    What was not given keeps the class's default; a folder goes below `arguments.out`.
+    Options that were not given keep the class's defaults; a default folder is put below `arguments.out`.
+
+    Args:
+        arguments: Parsed arguments.
+        option_class: A class of `builders.options`.
+
+    Returns:
+        The instance.
+
+    Raises:
+        MedfaithError: An option of a group was given without the group's first option.
     """
     values: dict[str, Any] = {}
     for name, option in declared(option_class).items():
@@ -140,12 +152,13 @@ def options_of(arguments: argparse.Namespace, option_class: type) -> Any:
 
 
 def roots(arguments: argparse.Namespace) -> dict[str, Path]:
+    """Resolve the folders of all sources from arguments, environment and settings."""
     named_roots = sources.parse_root_arguments(arguments.root)
     return sources.resolve_roots(named_roots, environ=os.environ, config=sources.user_config())
 
 
 def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    """Builds what the arguments ask for, and names the configs of which only some sources are there."""
+    """Build the requested configs, and name the configs with missing sources."""
     from medfaith import cards
     from medfaith.builders.verify import skipped
 
@@ -174,9 +187,14 @@ def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[
 
 
 def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
-    """Prints what verifying the repositories gave; False when any split is not what it should be.
+    """Verify repositories, and print the result.
 
-    official: whether the paper's counts and the committed references are worth a comparison (not for synthetic data).
+    Args:
+        folders: Repositories of one build.
+        official: Whether to compare with the paper's counts and the committed references (not for synthetic data).
+
+    Returns:
+        Whether every split is sound.
     """
     from medfaith import cards
     from medfaith.builders import registry

@@ -1,8 +1,8 @@
 """The `medfaith` command: arguments in, one call into a room, a table or a path out.
 
-Exit status 0 when the job is done, 2 when the input or the environment has to be mended first; the message says how.
-`medfaith eval` and `merge` end with 3 where a server has left more than 1% of the rows unanswered. The help of `verify`
-and `compare` lists those of their own.
+Exit status 0: the job is done. 2: the input or the environment is at fault, and the message says how to fix it.
+`medfaith eval` and `merge` end with 3 if a server left more than 1% of the rows unanswered. The help of `verify` and
+`compare` lists further statuses.
 """
 
 from __future__ import annotations

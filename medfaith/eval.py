@@ -23,7 +23,7 @@ from medfaith.tasks.controls import read_control
 from medfaith.tasks.shards import read_shard
 
 _SECRET = re.compile(r"(?i)(\w*(?:token|key|secret|password))=[^,\s'\"]+")  # in --model_args
-# Options that the tasks take as they are.
+# Options that go unchanged into the tasks' metadata.
 _METADATA = (
     *("data", "model_name", "control", "wording", "heatmaps", "patients", "upsampling", "precision_ties"),
     *("send_images_to", "i_have_permission"),
@@ -165,12 +165,19 @@ def task_options(job: argparse.ArgumentParser) -> None:
 
 
 def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the tasks take, from the options of `task_options`; and what their results are to say of the run.
+    """Collect the metadata of the tasks from the options of `task_options`.
 
-    That is the `command`, and of each repository in a folder --data a hash of its build.json, which names all rows, and
-    the versions of its sources.
+    They include the `command`, and for each repository in a folder --data a hash of its build.json, which identifies all
+    rows, and the versions of its sources.
 
-    Raises InputError for --data that is not there, and for --rows that names rows which a folder --data does not have.
+    Args:
+        arguments: Parsed arguments.
+
+    Returns:
+        The metadata.
+
+    Raises:
+        InputError: --data is missing, or --rows names rows that a folder --data does not have.
     """
     from medfaith.tasks import preflight
 
@@ -209,16 +216,22 @@ def _describe_build(content: bytes) -> str:
         TypeError,
         AttributeError,
         RecursionError,
-    ):  # medfaith verify says what is wrong with it
+    ):  # medfaith verify explains the fault
         versions = []
     note = f" ({', '.join(versions)})" if versions else ""
     return hashlib.sha256(content).hexdigest()[:16] + note
 
 
 def with_store(lm_eval_arguments: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
-    """lm_eval's arguments with the places for what a model keeps among its own: heatmaps and answers.
+    """Add the places of a model's heatmaps and kept answers to the arguments of lm_eval.
 
-    answers: the folder for the latter, where the arguments name no file for them.
+    Args:
+        lm_eval_arguments: Arguments of lm_eval.
+        heatmaps: Folder of the heatmaps, or None.
+        answers: Folder of the kept answers; the arguments may name a file themselves.
+
+    Returns:
+        The arguments.
     """
     from medfaith.tasks import EXPLAINED, KEEPING
 
@@ -232,9 +245,9 @@ def with_store(lm_eval_arguments: Sequence[str], heatmaps: str | None, answers: 
 
 
 def with_host(lm_eval_arguments: Sequence[str], task_metadata: Mapping[str, Any]) -> list[str]:
-    """lm_eval's arguments with what the tasks' metadata say of a host that may get images, for medfaith-server.
+    """Add the host that may get images to the arguments of lm_eval, for medfaith-server.
 
-    lm_eval's own clients have no such arguments; the preflight holds them to the same.
+    lm_eval's own clients have no such arguments; the preflight applies the same rule to them.
     """
     from medfaith.tasks import SERVER
 
@@ -248,7 +261,11 @@ def with_host(lm_eval_arguments: Sequence[str], task_metadata: Mapping[str, Any]
 
 
 def in_dry_run(lm_eval_arguments: Sequence[str]) -> list[str]:
-    """lm_eval's arguments for a run of which medfaith-server says what it would take. Raises for another model."""
+    """Add a dry run to the arguments of lm_eval; only medfaith-server has one.
+
+    Raises:
+        MedfaithError: Another model.
+    """
     from medfaith.tasks import SERVER
 
     if (model := model_named(lm_eval_arguments)) != SERVER:
@@ -294,7 +311,7 @@ def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -
 
 
 def print_summary(logs: Sequence[Path], output: Path | None) -> None:
-    """Prints what sample logs below `output` say; why there is no summary goes to stderr, as the results are saved."""
+    """Print the summary of sample logs below `output`; a missing summary is explained on stderr, since results are saved."""
     try:
         print(_make_summary(logs, output), end="")
     except MedfaithError as error:

@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.reading.language_model import Ask
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.progress import Progress
 
-_CONNECT = 10  # seconds in which a server has to answer at all
+_CONNECT = 10  # seconds until a server must answer
 _ACTIONS = {
     "endpoint": "check --extractor-url, --extractor-model and the key, and that the server is up; the replies that "
     "--extractor-cache keeps are not asked again",
@@ -72,17 +72,20 @@ def from_options(arguments: argparse.Namespace) -> Extractor | None:
 def language_model(
     model: str, *, url: str | None = None, api_key: str | None = None, cache: Path | None = None
 ) -> Extractor:
-    """A language model behind an OpenAI-compatible endpoint, or one that transformers loads here.
-
-    It is connected to or loaded when the first answer that the cache does not have is read.
+    """Connect a language model behind an OpenAI-compatible endpoint, or load one by transformers.
 
     Args:
-        model: its name at the endpoint; without one a name on the Hub, or a folder.
-        url: of the endpoint, up to and with its version. api_key: for the endpoint.
-        cache: a file in which replies are kept, so that an interrupted run goes on where it stopped.
+        model: Name of the model.
+        url: Address of the endpoint; None loads the model here.
+        api_key: Key of the endpoint.
+        cache: File of kept replies, so that an interrupted run continues.
 
-    Raises (`ask`):
-        MedfaithError: no connection, no such model, a model that cannot answer, or a file that is no such cache.
+    Returns:
+        The extractor.
+
+    Raises:
+        InputError: The cache cannot be written.
+        MedfaithError: The endpoint or the model is not available.
     """
     from jinja2 import TemplateError
 

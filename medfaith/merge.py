@@ -1,6 +1,6 @@
-"""`medfaith merge`: the shards of one evaluation as the one run that they are parts of.
+"""`medfaith merge`: one run made of the shards of an evaluation.
 
-The lines of their sample logs are put in the order of all rows, byte for byte. lm-eval's own functions compute the
+The lines of the sample logs are sorted into the order of all rows, byte for byte. lm-eval's own functions compute the
 figures, as at the end of a run.
 """
 
@@ -132,9 +132,17 @@ def _list_common_settings(shard: Ended) -> dict[str, Any]:
 
 
 def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
-    """Writes results and sample logs of a run whose shards these are, in the place of what `out` holds.
+    """Write results and sample logs of the whole run, and replace the content of `out`.
 
-    Returns the results. Raises InputError for files that are not those that the shards wrote; `out` then is as it was.
+    Args:
+        shards: All shards of the run.
+        out: Folder to write to.
+
+    Returns:
+        The results.
+
+    Raises:
+        InputError: A file is not the one that its shard wrote; `out` is then unchanged.
     """
     from lm_eval.utils import handle_non_serializable
 
@@ -189,7 +197,7 @@ def _get_date(name: str) -> str:
 
 
 def together(results: Sequence[dict[str, Any]], n_shards: int) -> dict[str, Any]:
-    """The results of the first shard with the tasks and groups of all, and the sums of what they took."""
+    """Merge results: the first shard's fields, the tasks and groups of all shards, and the sums of time and usage."""
     first_results = results[0]
     merged = first_results | {
         name: {key: value for shard_results in results for key, value in shard_results[name].items()} for name in _ALL
@@ -226,9 +234,18 @@ def _sum_records(values: Sequence[Any]) -> Any:
 
 
 def lines_of(logs: Sequence[Path], task: str, rows: Rows) -> list[Line]:
-    """The lines of a task's sample logs in the order in which one run writes them: by filter, then by row.
+    """Read the lines of a task's sample logs in the order of one run: by filter, then by row.
 
-    Raises InputError for a line that is broken, and for rows that are missing or doubled.
+    Args:
+        logs: Sample logs of the shards.
+        task: Name of the task.
+        task_rows: Rows of the task.
+
+    Returns:
+        The lines.
+
+    Raises:
+        InputError: A row is missing or repeated, or a line is broken.
     """
     filters: dict[str, int] = {}
     lines = sorted((line for log in logs for line in _read(log, filters)), key=lambda line: line[:2])
@@ -267,7 +284,7 @@ def _collect_values(lines: Iterable[Line]) -> dict[tuple[str, str], list[Any]]:
 
 
 def _write(lines: Sequence[Line], path: Path) -> str:
-    """Writes the lines, as they are in their logs. Returns lm-eval's hash of the task."""
+    """Copy the lines from their logs, and return lm-eval's hash of the task."""
     digest = hashlib.sha256()
     with contextlib.ExitStack() as opened, path.open("wb") as file:
         logs = {log: opened.enter_context(log.open("rb")) for log in dict.fromkeys(line.log for line in lines)}

@@ -14,7 +14,7 @@ from medfaith.loaders import phantom
 from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
 
-FIRST = ("chexpert", "openi")  # written unasked: those with which the guide begins
+FIRST = ("chexpert", "openi")  # default: the sources of the first guide
 
 
 def add_jobs(jobs: Any) -> None:
@@ -57,7 +57,17 @@ def _run_phantom(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def write_whole(folder: Path, *, seed: int, sources: Sequence[str], workers: Workers = HERE) -> dict[str, Path]:
-    """Writes synthetic sources to `folder`, all or none, in the place of what it holds; returns their roots."""
+    """Write synthetic sources atomically, and replace the content of `folder`.
+
+    Args:
+        folder: Folder to write to.
+        seed: Seed of images and labels.
+        sources: Names of sources.
+        workers: Processes.
+
+    Returns:
+        Source -> its root.
+    """
     with atomic_folder(folder) as unfinished:
         write, batches = partial(_write, unfinished, seed), pieces(sources, 1)
         with workers.each(write, batches, title="writing sources", unit="sources", total=len(batches)) as written:
@@ -76,7 +86,7 @@ def _format_root(source_id: str, roots: Mapping[str, Path]) -> str:
 
 
 def _list_build_commands(roots: Mapping[str, Path]) -> Iterator[str]:
-    """The command that builds each benchmark which these sources suffice for; where there is none, what is lacking."""
+    """List the command that builds each benchmark from these sources, or else the sources that are missing."""
     from medfaith.builders.registry import BENCHMARKS
 
     commands: list[str] = []

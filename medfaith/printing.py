@@ -10,7 +10,14 @@ from medfaith.loaders.escaping import escape_controls
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest cell; numbers (cells that start with a digit or a sign) stand on the right.
+    """Format columns, padded to their widest cell; numeric columns are aligned right.
+
+    Args:
+        header: Titles.
+        rows: Cells.
+
+    Returns:
+        The text.
 
     >>> print(table(["name", "rows"], [["a", "1,024"], ["bc", "7"]]))
     name   rows
@@ -36,9 +43,14 @@ def percent(value: float) -> str:
 
 
 def verdict_table(verdicts: Sequence[Any], published: Mapping[str, Mapping[str, Any]] | None) -> str:
-    """What `medfaith verify` prints: a line a split, then what is wrong, then where the paper's figures differ.
+    """Format the result of `medfaith verify`: a line for each split, its problems, and differences from the paper.
 
-    published: the paper's counts by config/split, or None to leave the comparison out.
+    Args:
+        verdicts: One verdict for each split.
+        published: The paper's counts by config/split; None omits the comparison.
+
+    Returns:
+        The text.
     """
     unit = "studies" if any("studies" in v.summary for v in verdicts) else "images"
     header = ["config", "split", "rows", unit, "build"]

@@ -1,4 +1,4 @@
-"""`medfaith publish`, `medfaith publish-metrics`, and `medfaith verify --against`: what has to do with the Hub."""
+"""`medfaith publish`, `medfaith publish-metrics`, and `medfaith verify --against`: the commands that use the Hub."""
 
 from __future__ import annotations
 
@@ -100,7 +100,18 @@ def _add_upload_arguments(job: argparse.ArgumentParser) -> None:
 
 
 def print_against(folders: Sequence[Path], repo_id: str) -> int:
-    """Prints how a build differs from a published one; returns the exit status. folders: one of them is the build."""
+    """Print the differences between a build and a published one.
+
+    Args:
+        folders: Repositories; one of them is the build.
+        repo_id: ORG/NAME of the published data set.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        InputError: The name is malformed, or no folder has it.
+    """
     from medfaith.cards import publication
     from medfaith.cards.publish.comparison import against
 
@@ -186,7 +197,7 @@ def _send_all(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tu
 
     from medfaith.cards.publish import hub
 
-    logging.set_verbosity_error()  # its warnings about what it tries again show tracebacks
+    logging.set_verbosity_error()  # its warnings about retries show tracebacks
     api = hub.client()
     plans = _make_plans(arguments, api, repo_type, [folder for folder, _ in staged])
     for plan in plans:
@@ -234,7 +245,7 @@ def _make_plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folde
 
 
 def _describe_outcome(arguments: argparse.Namespace, plan: Plan, done: Done) -> Iterator[str]:
-    """What has become of a repository, in lines."""
+    """Describe the outcome for a repository, in lines."""
     files = f"{len(plan.pending)} files ({plan.size:,} bytes)"
     if not plan.compared:
         yield f"{files} at most would change: the comparison with the Hub was not made; nothing was uploaded"

@@ -109,7 +109,7 @@ def _refuse_others(folder: Path, own_names: Collection[str]) -> None:
 
 
 def _write_phantom(folder: Path, workers: Workers) -> dict[str, Path]:
-    """Writes fresh synthetic sources to `folder`, which replace those of an earlier quickstart; returns their roots."""
+    """Write fresh synthetic sources over those of an earlier quickstart, and return their roots."""
     needed = {source for benchmark in BENCHMARKS.values() for need in benchmark.needs.values() for source in need}
     return write_whole(folder, seed=0, sources=sorted(needed), workers=workers)
 
@@ -122,7 +122,7 @@ def _make_looking_model(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
 
 
 def _make_attending_model(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
-    """Row of the table -> the oracle and its attention: on what a sentence names, on the other side, and elsewhere."""
+    """Make the oracle and its attention for each row of the table: on the named region, on the other side, and elsewhere."""
     kinds = ("box", "mirror", "image_only", "uniform")
     return {f"oracle, {kind}": ("oracle", {"heatmap": kind, "store": str(store)}) for kind in kinds}
 
@@ -134,10 +134,7 @@ def _run_quietly(job: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _run_audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Judged]:
-    """What the audit says of models whose use of the image is known; writes audit.csv and report.html to `out`.
-
-    Its logs are not kept: they ask only some rows.
-    """
+    """Audit models of known image use, and write audit.csv and report.html to `out`."""
     with scratch_folder() as folder:
         kept_logs = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
         tasks, _ = _run_quietly(plan, AUDITED_TASKS, kept_logs, AUDITED_ROWS)

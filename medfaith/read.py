@@ -22,9 +22,9 @@ from medfaith.loaders.errors import InputError
 from medfaith.printing import percent, table
 from medfaith.report.tables import fraction
 
-LEFT_OUT = ("borderline", "implied", "picked")  # answers of which a rate would say nothing
+LEFT_OUT = ("borderline", "implied", "picked")  # flags of answers that no rate may count
 VERDICTS = ("right", "wrong", "unread")
-WAYS = (*EVIDENCE, DECLINED, UNREAD)  # how an answer was read: what it was read from, or that it was not
+WAYS = (*EVIDENCE, DECLINED, UNREAD)  # evidence of answered rows, and the other outcomes
 UNCLEAR = "unclear"
 _EXPECTED = 'one JSON object a line, with "id", "kind", "question", "text" and "gold", and "options" for kind "choice"'
 _AGAIN = "correct the line, or leave it out"
@@ -45,17 +45,17 @@ class Row(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A row and what the reader makes of it.
+    """A row with the result of the reader.
 
     Attributes:
-        row: The answer and a person's reading of it.
-        read: The option, "yes", "no", or `UNCLEAR` where the reader says declined or unread.
+        row: The answer and a person's reading.
+        read: The option, "yes", "no", or `UNCLEAR` for a declined or unread answer.
         outcome: "answered", "declined" or "unread".
-        stage: The stage of the reader that decided.
-        reason: Why the answer is unread.
-        evidence: What it was read from: "letter", "text" or "prose".
-        verdict: "right", "wrong" (another answer, or one where none is clear) or "unread" (none, where one is clear).
-        model_read: What a language model makes of it, None where none was asked.
+        stage: The deciding stage of the reader.
+        reason: The reason why the answer is unread.
+        evidence: The kind of evidence: "letter", "text" or "prose".
+        verdict: "right", "wrong" (another answer, or one where none is clear) or "unread" (none, although one is clear).
+        model_read: Reading of a language model, or None.
     """
 
     row: Row
@@ -111,9 +111,16 @@ def _run_read(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The answers in a file.
+    """Read the answers in a file.
 
-    Raises InputError naming the file, the line and the field for what is missing or of another type.
+    Args:
+        path: File of JSON lines.
+
+    Returns:
+        The answers.
+
+    Raises:
+        InputError: A line or field is missing or has another type.
     """
     try:
         text = limits.read_bytes(path, limits.JSON_BYTES).decode()
@@ -165,7 +172,13 @@ def _parse_row(path: Path, number: int, line: str) -> Row:
 
 
 def read_row(row: Row) -> Result:
-    """What the reader makes of one answer.
+    """Read one answer.
+
+    Args:
+        row: The answer.
+
+    Returns:
+        The reading and its verdict.
 
     >>> row = Row("1", "yes_no", "Is there edema?", (), "None.", "no", "–", "–", True)
     >>> result = read_row(row)
@@ -191,9 +204,14 @@ def read_row(row: Row) -> Result:
 
 
 def read_again(rows: Sequence[Row], ask: language_model.Ask) -> list[int | str]:
-    """What a language model makes of each answer.
+    """Read each answer with a language model.
 
-    Raises: as `ask`.
+    Args:
+        rows: The answers.
+        ask: Sends a prompt to the model; its errors pass through.
+
+    Returns:
+        One reading for each answer.
     """
     rows_by_kind = {kind: [row for row in rows if row.kind == kind] for kind in ("choice", "yes_no")}
     texts = {kind: [row.text for row in kind_rows] for kind, kind_rows in rows_by_kind.items()}
@@ -211,18 +229,27 @@ def _judge_reading(row: Row, reading: int | str) -> str:
 
 
 def counts(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
-    """{kind: {n, right, wrong, unread, how}} of the rows that count; how: {way of reading: n} for `WAYS`.
+    """Count the verdicts of each kind, over the rows that count.
 
-    Where a language model read, too, also "model" with its right, wrong and unread, and "kappa" of both readings, None
-    where undefined.
+    Args:
+        results: Rows with results.
+
+    Returns:
+        {kind: {n, right, wrong, unread, how}}; how is {evidence or outcome: n}. With a language model also "model" with its
+        verdicts, and "kappa" of both readings, None if undefined.
     """
     return {kind: _count_group(group) for kind, group in _group_results(results, "kind").items()}
 
 
 def tables(results: Sequence[Result], model: str | None = None) -> str:
-    """The counts and shares by kind, by source and by model, and how the answers were read, for the terminal.
+    """Format counts and shares by kind, source and model, and by evidence.
 
-    model: the name of the language model that read, too; None where none did.
+    Args:
+        results: Rows with results.
+        model: Name of the language model, or None.
+
+    Returns:
+        The text.
     """
     shares = [f"{verdict} %" for verdict in VERDICTS]
     header = ["answers", *shares, *([*(f"LM {share}" for share in shares), "κ"] if model else [])]
@@ -266,7 +293,7 @@ def _count_evidence(results: Sequence[Result]) -> dict[str, int]:
 
 
 def write_failures(folder: Path, results: Sequence[Result]) -> None:
-    """Writes failures.jsonl: each answer that counts and is not read rightly, with what was read, and how."""
+    """Write failures.jsonl: each counted answer that is not read rightly, with its reading and evidence."""
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "failures.jsonl") as path, path.open("w", encoding="utf-8") as file:
         for result in results:

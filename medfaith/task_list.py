@@ -12,7 +12,7 @@ WIDTH = 98
 
 
 def text() -> str:
-    """Names at the left, with what has to be known of each below it; at the end what the words mean."""
+    """Format the list of tasks: names, their descriptions and needs, and an explanation of the terms."""
     return "\n".join([*map(entry, listed()), "", *_explain_terms()])
 
 
@@ -26,7 +26,7 @@ def wordings_text() -> str:
 
 
 def entry(task: Listed) -> str:
-    """A name with its number of tasks, or the split that it asks about; what it asks; what it needs."""
+    """Format a task or group: its name and split or number of tasks, its question, and its needs."""
     is_single = len(task.tasks) == 1 and task.tasks[0].name == task.name
     kind = f"{task.tasks[0].rows['split']} split" if is_single else f"{len(task.tasks)} tasks"
     needs = [

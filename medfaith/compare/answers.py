@@ -1,4 +1,4 @@
-"""One figure a row of each benchmark's runs: what is paired when two models are compared."""
+"""Answers to the rows of a benchmark, one figure a row: the input of a paired comparison of two models."""
 
 from __future__ import annotations
 
@@ -23,20 +23,29 @@ from medfaith.report.wrong_lung_runs import GOLD, SYNTHETIC, TRIMMED, WrongLungR
 
 _PATIENT = re.compile(r"(?:^|/)(patient\d+|p\d{8})(?=/|$)")  # in the paths of CheXpert and of MIMIC-CXR
 _ASKED = {"protocol", "split", "config", "ask", "source"}  # of a setting, what tells one task from another
-_LUNG = (GOLD, SYNTHETIC, TRIMMED)  # the configs in which attention should follow the text as it is
+_LUNG = (GOLD, SYNTHETIC, TRIMMED)  # configs with an unchanged text
 
 
 class Answers(NamedTuple):
-    """A model's answers to one task, a figure a row, in the order of the ids.
+    """A model's answers to one task, one figure a row, in the order of the ids.
 
-    model: its name; variant: its telling arguments. task, metric: what is compared only with its like. how: how it was
-    put, which has to be equal, too. ids: shape (n,). asked: of each row what was asked, which tells rows of one id
-    apart. values: shape (n,), in [0, 1], 1 best, NaN where a row has none. said: what was read of each answer, None of
-    one that is unread or declined. outcomes: "answered", "declined" or "unread" of each answer, "" where no answer is
-    read in words. groups: of each row its patient, or else the study, the image or the video. about: of each
-    row its findings, instruments or kinds. views: of each row those of its images, or "". decoding:
-    what decodes the model's answers, or "". is_present: of each row, whether what is asked about is in the image.
-    subjects: of each row the findings, anatomies and instruments that it asks about.
+    Attributes:
+        model: Name of the model.
+        variant: The model's arguments that distinguish its runs.
+        task: Title of the task; only equal tasks are compared.
+        metric: Name of the figure; only equal metrics are compared.
+        how: Prompt, layout and other settings; they have to be equal, too.
+        ids: Shape (n,), ids of the rows.
+        asked: Question of each row; it distinguishes rows of one id in two builds.
+        values: Shape (n,), figures in [0, 1]; 1 is best, NaN is undefined.
+        said: Reading of each answer; None if it is unread or declined.
+        outcomes: "answered", "declined" or "unread" for each answer; "" for attention.
+        groups: Patient of each row, or else the study, the image or the video.
+        about: Findings, instruments or kinds of each row.
+        views: Views of the images of each row, or "".
+        is_present: Whether the image shows the finding or instrument of each row.
+        subjects: Findings, anatomies and instruments in the question of each row.
+        decoding: Decoder of the model's answers, or "".
     """
 
     model: str
@@ -58,7 +67,14 @@ class Answers(NamedTuple):
 
 
 def all_answers(results: Results) -> tuple[list[Answers], list[str]]:
-    """Those of all runs, and notes on runs that have no figure in which more is better."""
+    """Collect the answers of all runs that have a figure in which more is better.
+
+    Args:
+        results: Runs of all benchmarks.
+
+    Returns:
+        The answers, and notes on the runs that are left out.
+    """
     surgx = [run for run in results.surgx if run.setting.ask != "occlusion"]
     lung = [run for run in results.wrong_lung if run.setting.config in _LUNG]
     answers = [
@@ -70,7 +86,13 @@ def all_answers(results: Results) -> tuple[list[Answers], list[str]]:
 
 
 def patient(path: str) -> str:
-    """The patient in the path of a study or an image of CheXpert or MIMIC-CXR; any other place is its own group.
+    """Find the patient in the path of a study or an image of CheXpert or MIMIC-CXR; any other path is its own group.
+
+    Args:
+        path: Path of a study or an image.
+
+    Returns:
+        The patient, or the path.
 
     >>> patient("patient00001/study1"), patient("p10/p10000032/s50/a.jpg"), patient("CXR12")
     ('patient00001', 'p10000032', 'CXR12')
@@ -94,7 +116,7 @@ def _read_contrabench(run: Run) -> Answers:
 
 
 def _read_heal(run: HealRun) -> Answers:
-    """Of the perturbation tests the perturbed rows: without a Yes to its original, a row has no value."""
+    """Read HEAL-MedVQA; a perturbed row has no value if the model does not say Yes to its original."""
     ask, rows = run.setting.ask, run.rows
     if ask == "open":
         outcomes = [answer_labels.outcome for answer_labels in run.named]
@@ -154,7 +176,7 @@ def _read_surgx(run: SurgXRun) -> Answers:
 
 
 def _read_wrong_lung(run: WrongLungRun) -> Answers:
-    """A row's subsets are what its log tells of what was asked. Attention says nothing in words."""
+    """Read That's the Wrong Lung!; the subsets of a row stand for its question, and attention has no words."""
     rows = run.originals if run.setting.config == GOLD else run.changed
     values = [row["values"]["auroc"] for row in rows]
     questions = [tuple(row["subsets"].values()) for row in rows]
@@ -184,7 +206,7 @@ def _make_answers(
 
 
 def _compute_f1(named: Collection[str] | None, gold: Collection[str]) -> float:
-    """Of one row: 1 where nothing is there and nothing is named, 0 of an answer that is unread or declined."""
+    """Compute F1 of one row: 1 if nothing is present and nothing is named, 0 for an unread or declined answer."""
     if named is None:
         return 0.0
     total = len({*named}) + len({*gold})
@@ -192,5 +214,5 @@ def _compute_f1(named: Collection[str] | None, gold: Collection[str]) -> float:
 
 
 def _compute_found_share(named: Collection[str] | None, gold: Collection[str]) -> float:
-    """The share of the gold names that are among those said; NaN without any."""
+    """Compute the share of the gold names that the answer names; NaN without gold names."""
     return len({*(named or ())} & {*gold}) / len({*gold}) if gold else float("nan")

@@ -1,4 +1,4 @@
-"""Which answers of two runs may be compared: those to the same rows of the same task, put in the same way."""
+"""Pairs of answers that may be compared: answers to the same rows of the same task under the same settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ _COMMON = "--common compares the rows that both have"
 
 
 class Side(NamedTuple):
-    """What one RUN holds: the answers of one model. name: the model's."""
+    """The answers of one model in one RUN.
+
+    Attributes:
+        path: Path of the run.
+        name: Name of the model.
+        answers: Answers by task.
+        notes: Notes on runs that are left out.
+    """
 
     path: Path
     name: str
@@ -26,7 +33,15 @@ class Side(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two models' figures of the rows of one task. before, after: shape (n,); groups: shape (n,), as numbers."""
+    """Two models' figures for the rows of one task.
+
+    Attributes:
+        task: Title of the task.
+        metric: Name of the figure.
+        before: Shape (n,), the first model's figures.
+        after: Shape (n,), the other model's figures.
+        groups: Shape (n,), numbers of the groups.
+    """
 
     task: str
     metric: str
@@ -36,10 +51,17 @@ class Pair(NamedTuple):
 
 
 def read_side(path: Path, rows: Path | None = None) -> Side:
-    """The answers in a folder, results file or sample log; rows: see `results.read_results`.
+    """Read the answers in a folder, results file or sample log.
+
+    Args:
+        path: The folder or file.
+        rows: A csv file of row ids; see `results.read_results`.
+
+    Returns:
+        The answers of its one model.
 
     Raises:
-        InputError: see `results.read_results`; or it holds several models, or one model twice.
+        InputError: The runs are of several models, or hold a task twice; see also `results.read_results`.
     """
     results = read_results([path], rows)
     answers, notes = all_answers(results)
@@ -62,12 +84,18 @@ def read_side(path: Path, rows: Path | None = None) -> Side:
 
 
 def match(first_side: Side, other_side: Side, *, common: bool = False) -> tuple[list[Pair], list[str]]:
-    """A pair for each task of both, and notes on what is left out.
+    """Pair the answers of two models, task by task.
 
-    common: of rows that only one side has, or of which something else was asked, leave both out.
+    Args:
+        first_side: The model of reference.
+        other_side: The other model.
+        common: Whether to compare only the rows that both have with the same question.
+
+    Returns:
+        The pairs, and notes on tasks that are left out.
 
     Raises:
-        InputError: no task of both, or tasks that were put in another way or to other rows; it names what differs.
+        InputError: The models have no task in common, or differ in rows or settings; the message names the difference.
     """
     mine, theirs = _group_by_task(first_side), _group_by_task(other_side)
     common_tasks = [task for task in mine if task in theirs]
@@ -120,14 +148,14 @@ def _group_by_task(side: Side) -> dict[tuple[str, str], list[Answers]]:
 
 
 def _describe_distinction(conditions: Mapping[str, str], other_conditions: Sequence[Mapping[str, str]]) -> str:
-    """What tells this way to put a task from others: "original", where only the layouts differ."""
+    """Describe the settings that distinguish these conditions from others, for example "original" if only layouts differ."""
     return ", ".join(
         value for name, value in conditions.items() if any(compared.get(name) != value for compared in other_conditions)
     )
 
 
 def _list_unmatched(answers: Sequence[Answers], matched: Sequence[Mapping[str, str]]) -> list[str]:
-    """Notes on answers to a task that only one of the runs has put in this way, while both have put it in another."""
+    """List notes on answers whose settings only one run has."""
     unmatched = [task_answers for task_answers in answers if matched and task_answers.how not in matched]
     return [
         f"{task_answers.task} ({_describe_distinction(task_answers.how, matched)}) is left out: only one run has it"
@@ -136,7 +164,7 @@ def _list_unmatched(answers: Sequence[Answers], matched: Sequence[Mapping[str, s
 
 
 def _describe_difference(answers_one: Answers, answers_two: Answers) -> str:
-    """In what the second run of a task was put in another way than the first."""
+    """Describe the settings in which the second run of a task differs from the first."""
     names = [
         name
         for name in {**answers_one.how, **answers_two.how}
@@ -149,7 +177,7 @@ def _describe_difference(answers_one: Answers, answers_two: Answers) -> str:
 
 
 def _match_rows(answers_one: Answers, answers_two: Answers) -> tuple[Pair, str]:
-    """The rows that both have, and what differs, or ""."""
+    """Match the rows of both; the text describes their differences, or is ""."""
     positions = {row: number for number, row in enumerate(answers_two.ids)}
     shared = [(number, positions[row]) for number, row in enumerate(answers_one.ids) if row in positions]
     same = [(i, j) for i, j in shared if answers_one.asked[i] == answers_two.asked[j]]

@@ -28,11 +28,18 @@ UNDECIDED = "undecided"
 
 
 class Compared(NamedTuple):
-    """One task of a model beside the first model's.
+    """One task of a model compared with the first model.
 
-    p: of the permutation test; p_holm: over the tasks of this model. equal: whether the equivalence test says that the
-    two differ by less than the margin. could_find: the difference that would have been found four times in five.
-    n_enough: how many rows would find a difference as large as the margin so often.
+    Attributes:
+        model: Name of the model.
+        task: Title of the task.
+        metric: Name of the figure.
+        found: The difference with its interval.
+        p: P-value of the permutation test.
+        p_holm: The same, corrected over the tasks of this model.
+        equal: Whether the equivalence test shows a difference below the margin.
+        could_find: Minimum detectable effect at a power of 80%.
+        n_enough: Number of rows that detect a difference of the margin at a power of 80%.
     """
 
     model: str
@@ -47,9 +54,11 @@ class Compared(NamedTuple):
 
     @property
     def significant(self) -> bool:
+        """Whether the corrected p-value is below `ALPHA`."""
         return self.p_holm < ALPHA
 
     def verdict(self, margin: float) -> str:
+        """Name the verdict: better, worse, same, undecided, or too little to compare."""
         if math.isnan(self.found.low):
             return "too little to compare"
         within = f"within ±{100 * margin:g}"
@@ -59,7 +68,14 @@ class Compared(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """first: the name of the model that all others are compared with; margin: what makes no difference, a fraction."""
+    """All models compared with the first one.
+
+    Attributes:
+        first: Name of the first model.
+        lines: One task of one model each.
+        notes: Notes on what is left out.
+        margin: Equivalence margin, a fraction.
+    """
 
     first: str
     lines: list[Compared]
@@ -67,7 +83,7 @@ class Comparison(NamedTuple):
     margin: float
 
     def table(self) -> Table:
-        """In per cent and points; what is undefined or left out is in the notes."""
+        """Make the table, in per cent and points; notes name undefined values and rows that are left out."""
         models = self._list_models()
         columns = [
             Column("Model" if len(models) > 1 else None, ("model",)),
@@ -83,15 +99,15 @@ class Comparison(NamedTuple):
         return Table("comparison", title, columns, [self._make_row(line) for line in self.lines], self._write_notes())
 
     def named(self, line: Compared) -> str:
-        """The line's task, with its model where there are several."""
+        """Name the task of a line, with its model if there are several."""
         return f"{line.task} of {line.model}" if len(self._list_models()) > 1 else line.task
 
     def worse(self, margin: float) -> list[Compared]:
-        """Lines that are significantly worse, and by more than the margin."""
+        """List the lines that are significantly worse, and by more than the margin."""
         return [line for line in self.lines if line.significant and line.found.difference < -margin]
 
     def blind(self, margin: float) -> list[Compared]:
-        """Lines that are not worse so far but had too few rows to show a loss as large as the margin."""
+        """List the lines that are not worse but have too few rows to detect a loss of the margin."""
         worse = self.worse(margin)
         return [line for line in self.lines if line not in worse and not line.could_find <= margin]
 
@@ -125,14 +141,20 @@ class Comparison(NamedTuple):
 def compare(
     paths: Sequence[Path], *, common: bool = False, margin: float = MARGIN, rows: Path | None = None
 ) -> Comparison:
-    """Each run beside the first one, task by task.
+    """Compare each run with the first one, task by task.
 
     Args:
-        paths: of two runs or more, as `pairs.read_side` takes them. common: see `pairs.match`.
-        margin: a smaller difference makes no difference; a fraction. rows: see `report.results.read_results`.
+        paths: Two runs or more, see `pairs.read_side`.
+        common: Whether to compare only common rows, see `pairs.match`.
+        margin: Equivalence margin, a fraction.
+        rows: A csv file of row ids, see `report.results.read_results`.
+
+    Returns:
+        The comparison.
 
     Raises:
-        MedfaithError: fewer than two runs; InputError: see `pairs.read_side` and `pairs.match`.
+        MedfaithError: Fewer than two runs.
+        InputError: See `pairs.read_side` and `pairs.match`.
     """
     if len(paths) < 2:
         raise MedfaithError(
@@ -153,7 +175,7 @@ def _format_detectable(value: float) -> str:
 
 
 def _make_names_distinct(sides: Sequence[Side]) -> list[Side]:
-    """Models of one name are told apart by their folders."""
+    """Add the folder to names that several runs share."""
     names = [side.name for side in sides]
     return [side._replace(name=f"{side.name} [{side.path}]") if names.count(side.name) > 1 else side for side in sides]
 
@@ -161,7 +183,7 @@ def _make_names_distinct(sides: Sequence[Side]) -> list[Side]:
 def _compare_pairs(model: str, pairs: Sequence[Pair], margin: float) -> list[Compared]:
     p_values = [permutation_test(p.after, p.before, groups=p.groups, seed=SEED).p_value for p in pairs]
     adjusted = holm(p_values)
-    level = equivalence_level(sum(p > 0 for p in p_values) or 1)  # NaN is no test
+    level = equivalence_level(sum(p > 0 for p in p_values) or 1)  # NaN does not count as a test
     lines = []
     for pair, p, p_holm in zip(pairs, p_values, adjusted, strict=True):
         difference = paired_difference(pair.after, pair.before, groups=pair.groups, seed=SEED)

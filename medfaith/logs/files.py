@@ -1,7 +1,7 @@
-"""Which files lm-eval wrote, and of which model: `results_<date>.json` and the sample logs beside it.
+"""Files of lm-eval: `results_<date>.json` with its sample logs, and the model of each.
 
 With `--output_path X --log_samples`, lm-eval writes `X/<model>/results_<date>.json` and, for each task,
-`samples_<task>_<date>.jsonl`; the date ties them together. With `--output_path X.json` it writes `X_<date>.json`.
+`samples_<task>_<date>.jsonl` with the same date. With `--output_path X.json` it writes `X_<date>.json`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,21 @@ from medfaith.tasks.decoding.titles import title
 _DATE = r"_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)"
 _RESULTS = re.compile(rf".*{_DATE}\.json")
 _SAMPLES = re.compile(rf"samples_(?P<task>.+){_DATE}\.jsonl")
-# A path on a machine, behind the kind of a model where it has one (gloria:PATH); NAME and ORG/NAME are none.
+# A path on a machine, after the kind of the model if there is one (gloria:PATH); NAME and ORG/NAME do not match.
 _PATH = re.compile(r"(?P<kind>\w{2,}:)?(?P<path>(?:[/~.\\]|[A-Za-z]:[/\\]).*|[^/:]+/[^/]+/.+)")
 _EXPECTED = "results_<date>.json with samples_<task>_<date>.jsonl beside it"
 _ACTION = "run lm-eval again with --output_path DIR --log_samples"
 
 
 class Work(NamedTuple):
-    """What the answers of a run took, of all its tasks (`tasks.models.resource_use`).
+    """Time and memory of the answers of a run, over all its tasks (`tasks.models.resource_use`).
 
-    seconds: in which the model was busy. peak_memory: MiB of its GPU; None without one. device: its name.
+    Attributes:
+        answers: Number of answers.
+        seconds: Busy time of the model.
+        peak_memory: MiB of its GPU; None without a GPU.
+        device: Name of the device.
+        batch_size: Batch size.
     """
 
     answers: int
@@ -43,22 +48,27 @@ class Work(NamedTuple):
 
 
 class SampleFile(NamedTuple):
-    """One task's sample log and what the results beside it say of the run.
+    """The sample log of one task, with the settings of its run.
 
-    model: name of the model, as `medfaith eval --model_name` gave it or as lm-eval was told; a path is cut to its last
-    part, or to as many as tell it from the other logs' models. adapter: that of the PEFT adapter on top of it, and what
-    decodes its answers, or "". decoding: the latter alone.
-    arguments: the model's other arguments, to tell runs apart. n_data, n_run: rows that the task has and rows that were
-    run (fewer under --limit); None where the results do not say.
-    states_path: where the run says that it kept the options' hidden states, "" if it kept none.
-    told: what else decides how the task was put, by name: its version, and what lm-eval was told beside it.
-    rows: ids of the rows that count; None: all.
-    n_images_missing: images of the rows that the model was not given, as far as the results say.
-    n_unanswered: rows without an answer, as far as their lines say, which only those of servers do.
-    n_cut: rows whose answer was cut at the limit of tokens, as far as their lines say. n_too_long: rows whose answer is
-    longer than what is read of it (`reading.reasoning.LIMIT`).
-    views: row id -> the views of its images, as far as its line says.
-    work: of the run, as far as the results say, which only those of medfaith's models with weights do.
+    Attributes:
+        path: Path of the log.
+        task: Name of the task.
+        date: Date in the file's name.
+        model: Name from `--model_name` or lm-eval. A path is cut to its last part, or to enough parts to be unique.
+        adapter: PEFT adapter and decoder of the model, or "".
+        arguments: The model's other arguments, as JSON; they distinguish runs.
+        n_data: Number of rows of the task; None if unknown.
+        n_run: Number of rows in the run, fewer under --limit; None if unknown.
+        states_path: Folder of the options' hidden states, or "".
+        told: Other settings by name: version, control, wording, generation.
+        rows: Ids of the rows that count; None for all.
+        n_images_missing: Number of images that the model did not get, if known.
+        n_unanswered: Number of rows without an answer from a server, if known.
+        n_cut: Number of answers that reached the limit of tokens, if known.
+        n_too_long: Number of answers longer than `reading.reasoning.LIMIT`.
+        views: Row id -> views of its images.
+        decoding: Decoder of the model, or "".
+        work: Time and memory; None if unknown.
     """
 
     path: Path
@@ -81,20 +91,22 @@ class SampleFile(NamedTuple):
     work: Work | None = None
 
     def telling(self, names: Sequence[str]) -> str:
-        """Those of the model's other arguments that have these names, as "heatmap=centre, tau=2"."""
+        """Format those of the model's other arguments that have these names, for example "heatmap=centre, tau=2"."""
         arguments = json.loads(self.arguments or "{}")
         return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)
 
 
 def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str]]:
-    """All sample logs at or below `paths`, in an order that depends on their names only, and notes on what has none.
+    """Find all sample logs at or below paths, sorted by name.
 
     Args:
-        paths: folders (searched at any depth), results files or sample files, in any order, repeats too.
+        paths: Folders (searched at any depth), results files or sample logs, in any order.
+
+    Returns:
+        The logs, and notes on results without logs.
 
     Raises:
-        InputError: a path that does not exist or is no such file, results that cannot be read, samples without their
-            results, or no samples at all.
+        InputError: A path is missing or no such file, results cannot be read, a log has no results, or there is no log.
     """
     results: set[Path] = set()
     samples: set[Path] = set()
@@ -123,7 +135,13 @@ def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str
 
 
 def safe_name(name: str) -> str:
-    """A name or path of a model as one part of a path.
+    """Turn a name or path of a model into one part of a path.
+
+    Args:
+        name: Name or path.
+
+    Returns:
+        The part.
 
     >>> safe_name("org/name"), safe_name("../models/x")
     ('org__name', 'models__x')
@@ -132,7 +150,7 @@ def safe_name(name: str) -> str:
 
 
 def _shorten_names(names: Collection[str]) -> dict[str, str]:
-    """What stands for each name in tables: a path is cut to the fewest last parts that tell it from the other names."""
+    """Shorten paths to the fewest last parts that are unique among the names; other names stay."""
     name_parts = {name: tuple(filter(None, re.split(r"[/\\:]+", name))) for name in names}
     displayed = {name: name for name in names}
     for name, parts in name_parts.items():

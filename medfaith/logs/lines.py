@@ -1,7 +1,7 @@
-"""Sample logs, line by line: what is common to the logs of every benchmark.
+"""Sample logs, line by line: the part that all benchmarks share.
 
-A log has one line for each question and filter, 2 KB each. Of 135,754 questions under four filters, 1 GB of text, only
-what a benchmark's `Kept` takes of a line stays in memory.
+A log has one line for each question and filter, 2 KB each. For 135,754 questions under four filters that is 1 GB of
+text. Only the part that a benchmark's `Kept` needs stays in memory.
 """
 
 from __future__ import annotations
@@ -28,9 +28,15 @@ _Run_co = TypeVar("_Run_co", covariant=True)
 
 @dataclass(frozen=True, eq=False)
 class Logged:
-    """What one sample log holds: one model in one setting.
+    """One sample log of one model in one setting.
 
-    n_data: questions that the protocol has. n_skipped: those of them that were left out because images are missing.
+    Attributes:
+        model: Name of the model.
+        adapter: Adapter and decoder, or "".
+        setting: Setting of the benchmark.
+        source: The log.
+        n_data: Number of questions of the protocol.
+        n_skipped: Number of questions that were skipped because images are missing.
     """
 
     model: str
@@ -42,7 +48,7 @@ class Logged:
 
     @property
     def model_name(self) -> str:
-        """The name of the model, and of its adapter where it has one."""
+        """The name of the model, with its adapter."""
         return f"{self.model} + {self.adapter}" if self.adapter else self.model
 
 
@@ -54,29 +60,34 @@ class LoggedRows(Logged):
 
     @property
     def n(self) -> int:
+        """The number of rows."""
         return len(self.rows)
 
     @property
     def telling(self) -> list[str]:
-        """What the setting has of its own: it tells this run from the model's other ones."""
+        """The parts of the setting that distinguish this run from the model's other runs."""
         return []
 
     @property
     def name(self) -> str:
-        """The model's, with `telling` in brackets."""
+        """The name of the model, with `telling` in brackets."""
         return self.model_name + (f" ({', '.join(self.telling)})" if self.telling else "")
 
 
 def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[int], Any]) -> list[_Run_co]:
-    """The runs in a sample log, one for each setting; none for another benchmark's log.
+    """Read the runs in a sample log, one for each setting; none for another benchmark's log.
 
     Args:
-        kind: what the lines of one setting are kept in.
-        progress: called with the number of bytes of each line read.
+        file: The log.
+        kind: Class that collects the lines of one setting.
+        progress: Called with the number of bytes of each line.
+
+    Returns:
+        The runs.
 
     Raises:
-        InputError: a line that is broken or lacks something, a question that is there twice under one filter or is
-            missing under another, or fewer questions than lm-eval says it ran.
+        InputError: A line is broken or incomplete, a question is repeated or missing under a filter, or there are fewer
+            questions than lm-eval ran.
     """
     settings: dict[Any, Kept[_Run_co]] = {}
     left_out: set[str] = set()
@@ -140,7 +151,7 @@ def _is_selected(doc: Mapping[str, Any], rows: Collection[str]) -> bool:
 
 
 class SampleError(Exception):
-    """What is wrong in a line, and in which of its fields; `read_lines` adds file and line."""
+    """A fault in a field of a line; `read_lines` adds file and line."""
 
     def __init__(self, column: str, found: str) -> None:
         super().__init__(found)
@@ -148,33 +159,37 @@ class SampleError(Exception):
 
 
 class Kept(Protocol[_Run_co]):
-    """What the lines of one setting are kept in."""
+    """A collector of the lines of one setting."""
 
     @property
     def rows(self) -> Sized:
-        """One for each question."""
+        """The questions."""
         ...
 
     @staticmethod
     def holds(sample: Any) -> bool:
-        """Whether a log that begins with this sample is of the tasks that this class reads."""
+        """Whether this class reads logs that begin with this sample."""
         ...
 
     @staticmethod
     def setting(doc: Mapping[str, Any], task: str) -> Any: ...
 
     def add(self, sample: Mapping[str, Any]) -> None:
-        """Raises SampleError, or what reading broken JSON raises."""
+        """Add a line.
+
+        Raises:
+            SampleError: A field is wrong; broken JSON raises other errors.
+        """
         ...
 
     def run(self, setting: Any, file: SampleFile, *, single: bool) -> _Run_co:
-        """single: the log is of this setting alone, so that the size of its task is that of the setting."""
+        """Make the run of a setting; with `single` the log holds no other setting, so the size of the task is the setting's."""
         ...
 
 
 @dataclass
 class Rows(ABC):
-    """What is kept of the lines of one setting in which each question has one line; subclasses read it."""
+    """A collector of logs in which each question has one line; subclasses read the line."""
 
     columns: ClassVar[Collection[str]]  # of a document, which tell the benchmark's from others
     rows: dict[str, Any] = field(default_factory=dict)  # by question id
@@ -182,14 +197,16 @@ class Rows(ABC):
 
     @classmethod
     def holds(cls, sample: Any) -> bool:
+        """Whether the documents of a log have the columns of this class."""
         return has_columns(sample, cls.columns)
 
     @staticmethod
     @abstractmethod
     def row(sample: Mapping[str, Any]) -> Any:
-        """The question and its answer, with an `id`; raises as `Kept.add`."""
+        """Read the question and its answer, with an `id`; raises the errors of `Kept.add`."""
 
     def add(self, sample: Mapping[str, Any]) -> None:
+        """Add a line, and count skipped rows."""
         row = self.row(sample)
         if row.id in self.rows:
             raise SampleError("doc.id", f"{row.id} is in the log twice")
@@ -197,13 +214,13 @@ class Rows(ABC):
         self.n_skipped = max(self.n_skipped, int(sample["doc"].get("n_rows_skipped") or 0))
 
     def logged(self, file: SampleFile, *, single: bool) -> dict[str, Any]:
-        """All of a run but its setting; the rows are ordered by id."""
+        """Return all fields of a run but its setting; the rows are sorted by id."""
         rows = tuple(self.rows[name] for name in sorted(self.rows))
         return logged(file, len(rows), self.n_skipped, single=single) | {"rows": rows}
 
 
 def logged(file: SampleFile, n: int, n_skipped: int, *, single: bool) -> dict[str, Any]:
-    """What `Logged` keeps of a log with n questions; single: see `Kept.run`."""
+    """Return the fields of `Logged` for a log with n questions; for `single` see `Kept.run`."""
     n_data = max((file.n_data or 0) if single and file.rows is None else 0, n) + n_skipped
     return {
         "model": file.model, "adapter": file.adapter, "source": file, "n_data": n_data, "n_skipped": n_skipped,
@@ -218,8 +235,8 @@ def _parse_line(path: Path, number: int, line: bytes) -> Any:
 
 
 def responses(path: Path) -> Iterator[tuple[str, str]]:
-    """(question id, what the model answered) of each line of a log that `read_lines` has read; filters repeat them."""
-    with path.open("rb") as lines:  # as there: a text may begin with a mark, and end its lines in other ways
+    """Read the question id and the answer of each line of a log; filters repeat them."""
+    with path.open("rb") as lines:  # bytes: a text may begin with a byte order mark or have other line ends
         for line in lines:
             sample = json.loads(line)
             yield sample["doc"]["id"], _get_response(sample)
@@ -231,14 +248,14 @@ def _get_response(sample: Mapping[str, Any]) -> str:
 
 
 def check_texts(record: Mapping[str, Any], columns: Iterable[str], where: str) -> None:
-    """Raises SampleError for a column, below `where` in the sample, that is no text."""
+    """Raise SampleError if a column, below `where` in the sample, is not a text."""
     for column in columns:
         if not isinstance(record[column], str):
             raise SampleError(f"{where}.{column}", f"{record[column]!r} is not a text")
 
 
 def has_columns(sample: Any, columns: Collection[str]) -> bool:
-    """Whether it is a sample whose document has all of these."""
+    """Whether a sample has a document with all these columns."""
     doc = sample.get("doc") if isinstance(sample, dict) else None
     return isinstance(doc, dict) and set(doc) >= set(columns)
 
