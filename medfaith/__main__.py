@@ -1,4 +1,4 @@
-"""Entry point of `medfaith` and `python -m medfaith`. Light imports let Ctrl-C end in one line from the first moment."""
+"""Entry point of `medfaith` and `python -m medfaith`; light imports let Ctrl-C end in one line at any moment."""
 
 import _thread
 import os

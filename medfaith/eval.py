@@ -167,8 +167,8 @@ def task_options(job: argparse.ArgumentParser) -> None:
 def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
     """Collect the metadata of the tasks from the options of `task_options`.
 
-    They include the `command`, and for each repository in a folder --data a hash of its build.json, which identifies all
-    rows, and the versions of its sources.
+    They include the `command`, and for each repository in a folder --data the versions of its sources and a hash of
+    its build.json, which identifies all rows.
 
     Args:
         arguments: Parsed arguments.
@@ -311,7 +311,7 @@ def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -
 
 
 def print_summary(logs: Sequence[Path], output: Path | None) -> None:
-    """Print the summary of sample logs below `output`; a missing summary is explained on stderr, since results are saved."""
+    """Print the summary of sample logs below `output`; stderr explains a missing summary, since results are saved."""
     try:
         print(_make_summary(logs, output), end="")
     except MedfaithError as error:

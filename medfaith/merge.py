@@ -239,7 +239,7 @@ def lines_of(logs: Sequence[Path], task: str, rows: Rows) -> list[Line]:
     Args:
         logs: Sample logs of the shards.
         task: Name of the task.
-        task_rows: Rows of the task.
+        rows: Rows of the task.
 
     Returns:
         The lines.
@@ -249,10 +249,10 @@ def lines_of(logs: Sequence[Path], task: str, rows: Rows) -> list[Line]:
     """
     filters: dict[str, int] = {}
     lines = sorted((line for log in logs for line in _read(log, filters)), key=lambda line: line[:2])
-    if [line[:2] for line in lines] != [(task_rows, row) for task_rows in range(len(filters)) for row in range(rows.n)]:
-        log_lines = f"the shards together have {len(lines)} lines of {task}, and not each of its {rows.n} rows once"
+    if [line[:2] for line in lines] != [(number, row) for number in range(len(filters)) for row in range(rows.n)]:
+        fault = f"the shards together have {len(lines)} lines of {task}, and not each of its {rows.n} rows once"
         action = "run the shards again, each with an --output_path of its own"
-        raise InputError(", ".join(map(str, logs)), log_lines, action=action)
+        raise InputError(", ".join(map(str, logs)), fault, action=action)
     return lines
 
 

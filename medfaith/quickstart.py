@@ -122,7 +122,7 @@ def _make_looking_model(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
 
 
 def _make_attending_model(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
-    """Make the oracle and its attention for each row of the table: on the named region, on the other side, and elsewhere."""
+    """Make the oracle and its attention for each row of the table: the named region, the other side, and elsewhere."""
     kinds = ("box", "mirror", "image_only", "uniform")
     return {f"oracle, {kind}": ("oracle", {"heatmap": kind, "store": str(store)}) for kind in kinds}
 

@@ -54,7 +54,7 @@ class Result(NamedTuple):
         stage: The deciding stage of the reader.
         reason: The reason why the answer is unread.
         evidence: The kind of evidence: "letter", "text" or "prose".
-        verdict: "right", "wrong" (another answer, or one where none is clear) or "unread" (none, although one is clear).
+        verdict: "right", "wrong" (another answer, or none is clear) or "unread" (although one is clear).
         model_read: Reading of a language model, or None.
     """
 
@@ -235,8 +235,8 @@ def counts(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
         results: Rows with results.
 
     Returns:
-        {kind: {n, right, wrong, unread, how}}; how is {evidence or outcome: n}. With a language model also "model" with its
-        verdicts, and "kappa" of both readings, None if undefined.
+        {kind: {n, right, wrong, unread, how}}; how is {evidence or outcome: n}. With a language model also "model"
+        with its verdicts, and "kappa" of both readings, None if undefined.
     """
     return {kind: _count_group(group) for kind, group in _group_results(results, "kind").items()}
 

@@ -148,7 +148,7 @@ def _group_by_task(side: Side) -> dict[tuple[str, str], list[Answers]]:
 
 
 def _describe_distinction(conditions: Mapping[str, str], other_conditions: Sequence[Mapping[str, str]]) -> str:
-    """Describe the settings that distinguish these conditions from others, for example "original" if only layouts differ."""
+    """Describe the settings that distinguish these conditions, for example "original" if only layouts differ."""
     return ", ".join(
         value for name, value in conditions.items() if any(compared.get(name) != value for compared in other_conditions)
     )

@@ -172,7 +172,9 @@ class Kept(Protocol[_Run_co]):
         ...
 
     @staticmethod
-    def setting(doc: Mapping[str, Any], task: str) -> Any: ...
+    def setting(doc: Mapping[str, Any], task: str) -> Any:
+        """Read the setting of a document."""
+        ...
 
     def add(self, sample: Mapping[str, Any]) -> None:
         """Add a line.
@@ -183,7 +185,7 @@ class Kept(Protocol[_Run_co]):
         ...
 
     def run(self, setting: Any, file: SampleFile, *, single: bool) -> _Run_co:
-        """Make the run of a setting; with `single` the log holds no other setting, so the size of the task is the setting's."""
+        """Make the run of a setting; `single` means that the log has no other setting, so n_data is the task's."""
         ...
 
 

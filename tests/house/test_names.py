@@ -1,0 +1,54 @@
+"""Names say what they hold: few bindings have a name that could stand for anything.
+
+CONTRIBUTING asks for nouns of the field. This test counts names that say nothing by themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("benchmarks", "builders", "cards", "evaluate_metrics", "loaders", "medfaith", "tasks")
+MOST = 0.01  # share of vague names that a room may have: some are the field's own, such as `left` beside `right`
+VAGUE = {
+    *("alone", "apart", "asked", "back", "beside", "both", "chosen", "drawn", "each", "first", "found", "given", "here"),
+    *("how", "kept", "known", "least", "left", "looked", "made", "named", "none", "of", "one", "other", "others", "own"),
+    *("part", "parts", "read", "rest", "said", "second", "seen", "shown", "such", "taken", "that", "there", "those"),
+    *("told", "wanted", "what", "whole", "words"),
+}
+
+
+def bound_names(tree: ast.AST) -> list[tuple[int, str]]:
+    """Line and name of each variable, parameter and field."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            names.append((node.lineno, node.arg))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append((node.lineno, node.id))
+    return names
+
+
+def is_vague(name: str) -> bool:
+    return name in VAGUE or name.startswith("of_")
+
+
+def test_vague_names_are_counted():
+    source = "found = 1\nof_row: int = 2\ndef score(rows, one): pass\nfor study in rows: left, right = study\n"
+    names = [name for _, name in bound_names(ast.parse(source))]
+    assert sorted(filter(is_vague, names)) == ["found", "left", "of_row", "one"]
+    assert len(names) == 7
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_few_names_of_a_room_are_vague(room):
+    names = [
+        (f"{path.relative_to(ROOT)}:{line}: {name}", name)
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for line, name in bound_names(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    vague = [place for place, name in names if is_vague(name)]
+    assert len(vague) <= MOST * len(names), "\n".join([f"{len(vague)} of {len(names)} names are vague:", *vague])
