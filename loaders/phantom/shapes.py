@@ -37,7 +37,7 @@ def step(distance: np.ndarray, edge: float) -> np.ndarray:
     """1 where `distance` is well above 0, 0 well below, and a smooth rise from -2.5 * `edge` to 2.5 * `edge`."""
     t = distance / (5 * edge)
     t += 0.5  # in place from here on: drawings spend most of their time in this function
-    np.clip(t, 0, 1, out=t)
+    np.minimum(np.maximum(t, 0, out=t), 1, out=t)  # takes half as long as np.clip where arrays are small
     rise = t * t
     t *= -2
     t += 3
