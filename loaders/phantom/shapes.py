@@ -29,7 +29,7 @@ def extent(mask: np.ndarray) -> tuple[slice, slice]:
     """The rows and columns of the tightest box around a mask (h, w); empty slices for an empty mask."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not rows.size:
-        return slice(0), slice(0)
+        return slice(0, 0), slice(0, 0)
     return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
 
 
