@@ -233,18 +233,43 @@ def load(
     if control is not None and n_skipped and split_dose(control)[0] in (*DONORS, *TISSUE):
         found = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
         print(f"control {control}: {found}", file=sys.stderr)
-    for column, value in ((SKIPPED, n_skipped), ("prompt", prompt), ("images_shown", images)):
-        rows = rows.add_column(column, [value] * len(rows))
-    asked = Asked({}, {})
+    columns = {SKIPPED: n_skipped, "prompt": prompt, "images_shown": images}
+    same = datasets.Dataset(pa.table({name: [value] * len(rows) for name, value in columns.items()}))
+    rows = datasets.concatenate_datasets([rows, same], axis=1)
+    return {"test": rows.with_transform(_Opening(known, edit, control, words, max_images, attach))}
 
-    def opened(batch: dict[str, list]) -> dict[str, list]:
-        shown = _with_images(batch, known, edit, control, words, asked)
-        shown[SENT] = [asked.n_sent(*row, max_images) for row in zip(batch["id"], batch["images"], strict=True)]
+
+class _Opening:
+    """Opens the images of a batch of rows when the batch is read.
+
+    It is no closure, since datasets hashes a transform by its pickle. The pickle of a closure holds the bytecode of
+    all that it calls, which takes longer to make than the rows take to read. Arguments are as of `load`.
+    """
+
+    def __init__(
+        self,
+        roots: Mapping[str, Path],
+        edit: Edit | None,
+        control: str | None,
+        words: frozenset[str],
+        max_images: int | None,
+        attach: Callable[[dict[str, list]], dict[str, list]] | None,
+    ) -> None:
+        self._how = roots, edit, control, words
+        self._max_images, self._attach, self._asked = max_images, attach, Asked({}, {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Opening:
+        """Return the same object: what became of a row is known to all copies of the rows that datasets makes."""
+        return self
+
+    def __call__(self, batch: dict[str, list]) -> dict[str, list]:
+        """Return the columns of the batch with its images, and with what became of its requests so far."""
+        asked = self._asked
+        shown = _with_images(batch, *self._how, asked)
+        shown[SENT] = [asked.n_sent(*row, self._max_images) for row in zip(batch["id"], batch["images"], strict=True)]
         shown[OUTCOME] = [asked.outcomes.get(row_id) for row_id in batch["id"]]
         shown[VIEWS] = [_views(references) for references in batch["images"]]
-        return attach(shown) if attach is not None else shown
-
-    return {"test": rows.with_transform(opened)}
+        return self._attach(shown) if self._attach is not None else shown
 
 
 def check_row_ids(file: Path, data: str | None) -> None:

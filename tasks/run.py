@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import io
 import json
 import logging
@@ -11,7 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -212,6 +213,20 @@ def _shown_rows() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _known_sources() -> Iterator[None]:
+    """Let lm-eval find the source of a task's functions once, not again for each model, for its record of the task."""
+    from lm_eval.config import task
+
+    with mock.patch.object(task, "getsource", _source_of):
+        yield
+
+
+@lru_cache(maxsize=256)
+def _source_of(function: Any) -> str:
+    return inspect.getsource(function)
+
+
 @dataclass(frozen=True)
 class Model:
     """A model of lm-eval, and how it is asked.
@@ -295,7 +310,7 @@ def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any
             task.set_config(key="generation_kwargs", value=dict(model.generation), update=True)
     _seed(model.seeds)
     asked = model.answering
-    with _quick_collections(), _shown_rows():
+    with _quick_collections(), _shown_rows(), _known_sources():
         result = evaluate(asked, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, **model.options)
     if logs is not None:
         told = {"model": model.name, "model_args": dict(model.arguments), "gen_kwargs": dict(model.generation)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .shapes import Point, around, band, between, ellipse, grid, haze, paint, step, texture
+from .shapes import Point, around, band, between, ellipse, extent, grid, haze, paint, step, texture
 
 SIDES = {"right": -1, "left": 1}
 EDGE = 0.006
@@ -49,7 +49,7 @@ class Anatomy:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a finding is drawn into: coordinates (h, w), proportions, and the coverage of each structure (h, w)."""
+    """What a finding is drawn into: coordinates (`grid`), proportions, and the coverage of each structure (h, w)."""
 
     x: np.ndarray
     y: np.ndarray
@@ -118,11 +118,11 @@ def draw_anatomy(s: Scene, rng: np.random.Generator) -> np.ndarray:
     """Densities (h, w) of a chest without findings."""
     x, y, a = s.x, s.y, s.anatomy
     from_middle = np.abs(x - a.middle)
-    canvas = paint(np.full_like(x, 0.03), s.body, 0.60 + 0.10 * step(y - 0.78, 0.03))
+    canvas = paint(np.full_like(s.body, 0.03), s.body, 0.60 + 0.10 * step(y - 0.78, 0.03))
     canvas = paint(canvas, 0.12 * s.body * step(0.40 - from_middle, 0.02), 1.0)
     for side, lung in s.lungs.items():
         canvas = paint(canvas, lung, a.lung_density + 0.10 * step(y - 0.62, 0.12))
-        canvas = paint(canvas, lung * _vessels(s, side, rng), 0.62)
+        canvas = paint(canvas, lung * _vessels(s, side, extent(lung > 0), rng), 0.62)
     canvas = paint(canvas, 0.45 * _ribs(s) * s.body, 0.78)
     bubble = ellipse(x, y, (a.middle + 0.19, a.domes[1] + 0.115), (0.065, 0.032), edge=0.008)
     canvas = paint(canvas, 0.65 * bubble, 0.25)
@@ -139,31 +139,36 @@ def _ribs(s: Scene) -> np.ndarray:
     a = s.anatomy
     lateral = np.abs(s.x - a.middle)
     cage = step(0.40 - lateral, 0.01) * step(lateral - 0.03, 0.008)
-    bones = np.zeros_like(s.x)
+    reach = between(lateral, 0.16, 0.38, 0.015)
+    bones = np.zeros_like(s.body)
     for number in range(9):
         start = 0.115 + number * a.rib_gap
         curve = start + 0.10 * np.sin(np.clip(lateral / 0.40, 0, 1) * np.pi * 0.8 - 0.55)
         bones = np.maximum(bones, cage * band(s.y - curve, 0.0105, 0.003))
         if number < 6:
             anterior = start + 0.20 - 0.55 * (0.38 - lateral)
-            reach = between(lateral, 0.16, 0.38, 0.015)
             bones = np.maximum(bones, 0.45 * reach * band(s.y - anterior - 0.09, 0.011, 0.004))
     clavicle = 0.165 - 0.16 * (lateral - 0.05) + 0.35 * (lateral - 0.05) ** 2
     return np.maximum(bones, 1.1 * between(lateral, 0.04, 0.40, 0.01) * band(s.y - clavicle, 0.013, 0.003))
 
 
-def _vessels(s: Scene, side: int, rng: np.random.Generator) -> np.ndarray:
-    """A hilum and the vessels that fan out of it and thin towards the periphery."""
+def _vessels(s: Scene, side: int, window: tuple[slice, slice], rng: np.random.Generator) -> np.ndarray:
+    """A hilum and the vessels that fan out of it and thin towards the periphery; 0 outside the window."""
+    rows, columns = window
+    x, y = s.x[:, columns], s.y[rows]
     root = (s.anatomy.middle + side * 0.085, 0.45)
-    vessels = 0.55 * haze(s.x, s.y, root, (0.026, 0.045))
-    dx, dy = (s.x - root[0]) * side, s.y - root[1]
+    vessels = 0.55 * haze(x, y, root, (0.026, 0.045))
+    dx, dy = (x - root[0]) * side, y - root[1]
     distance = np.hypot(dx, dy)
+    fade = np.exp(-distance / 0.13)
     for angle in (np.linspace(-1.2, 1.25, 7) + rng.uniform(-0.1, 0.1, 7)).tolist():
         cos, sin = math.cos(angle), math.sin(angle)
         off = dy * cos - dx * sin + 0.03 * np.sin(9 * distance + 6 * angle)
         ahead = step(dx * cos + dy * sin, 0.01)
-        vessels = np.maximum(vessels, 0.5 * ahead * band(off, 0.005, 0.003) * np.exp(-distance / 0.13))
-    return vessels
+        vessels = np.maximum(vessels, 0.5 * ahead * band(off, 0.005, 0.003) * fade)
+    everywhere = np.zeros_like(s.body)
+    everywhere[window] = vessels
+    return everywhere
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------

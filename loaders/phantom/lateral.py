@@ -36,7 +36,7 @@ class Anatomy:
 
 @dataclass(frozen=True)
 class Scene:
-    """Coordinates (h, w), proportions, and the coverage of each structure (h, w)."""
+    """Coordinates (`grid`), proportions, and the coverage of each structure (h, w)."""
 
     x: np.ndarray
     y: np.ndarray
@@ -83,14 +83,14 @@ def scene(size: tuple[int, int], a: Anatomy) -> Scene:
 def draw_anatomy(s: Scene, rng: np.random.Generator) -> np.ndarray:
     """Densities (h, w) of a lateral chest without findings."""
     x, y, a = s.x, s.y, s.anatomy
-    canvas = paint(np.full_like(x, 0.03), s.body, 0.62 + 0.10 * step(y - 0.78, 0.03))
+    canvas = paint(np.full_like(s.body, 0.03), s.body, 0.62 + 0.10 * step(y - 0.78, 0.03))
     canvas = paint(canvas, s.lungs, a.lung_density + 0.10 * step(0.30 - y, 0.08))
-    ribs = np.zeros_like(x)
+    ribs = np.zeros_like(s.body)
     for number in range(8):
         curve = 0.16 + number * 0.075 + 0.22 * (0.72 - x) - 0.10 * np.sin(np.pi * np.clip((x - 0.15) / 0.6, 0, 1))
         ribs = np.maximum(ribs, band(y - curve, 0.010, 0.003) * between(x, 0.24, 0.74, 0.02))
     canvas = paint(canvas, 0.25 * ribs * s.body, 0.75)
-    hilum = haze(x, y, (0.50, 0.45), (0.05, 0.055)) * (0.9 + 0.1 * texture(rng, x.shape, 12))
+    hilum = haze(x, y, (0.50, 0.45), (0.05, 0.055)) * (0.9 + 0.1 * texture(rng, canvas.shape, 12))
     canvas = paint(canvas, 0.55 * hilum, 0.68)
     canvas = paint(canvas, 0.55 * s.mediastinum * s.body, 0.60)
     canvas = paint(canvas, 0.90 * s.heart, 0.72)

@@ -20,7 +20,7 @@ def _in_zone(zone: str, value: float, strength: float, fill: float, *, round_: b
     def draw(s: Scene, canvas: np.ndarray, side: int, rng: np.random.Generator) -> Drawn:
         height, width = canvas.shape
         mask = zones(s, side)[zone]
-        xs, ys = s.x[mask], s.y[mask]
+        xs, ys = (np.broadcast_to(axis, mask.shape)[mask] for axis in (s.x, s.y))
         left, right, top, bottom = xs.min(), xs.max(), ys.min(), ys.max()
         axes = (0.5 * fill * (right - left), 0.5 * fill * (bottom - top))
         if round_:

@@ -1,4 +1,7 @@
-"""Soft shapes on the unit square: every function returns coverage 0..1 as float32 (h, w); x runs right, y runs down."""
+"""Soft shapes on the unit square: every function returns coverage 0..1 as float32 (h, w); x runs right, y runs down.
+
+Coordinates are x (1, w) and y (h, 1), or (h, w) where they are bent; numpy broadcasts them.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,25 @@ def around(rng: np.random.Generator) -> Callable[[float, float], float]:
 
 
 def grid(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """x (h, w) and y (h, w) of the pixel centres of an image of `size` = (height, width)."""
+    """x (1, w) and y (h, 1) of the pixel centres of an image of `size` = (height, width)."""
     height, width = size
-    y, x = np.mgrid[0:height, 0:width].astype(np.float32)
+    x, y = np.arange(width, dtype=np.float32)[None, :], np.arange(height, dtype=np.float32)[:, None]
     return (x + 0.5) / width, (y + 0.5) / height
+
+
+def extent(mask: np.ndarray) -> tuple[slice, slice]:
+    """The rows and columns of the tightest box around a mask (h, w); empty slices for an empty mask."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if not rows.size:
+        return slice(0, 0), slice(0, 0)
+    return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
 
 
 def step(distance: np.ndarray, edge: float) -> np.ndarray:
     """1 where `distance` is well above 0, 0 well below, and a smooth rise from -2.5 * `edge` to 2.5 * `edge`."""
     t = distance / (5 * edge)
     t += 0.5  # in place from here on: drawings spend most of their time in this function
-    np.clip(t, 0, 1, out=t)
+    np.minimum(np.maximum(t, 0, out=t), 1, out=t)  # takes half as long as np.clip where arrays are small
     rise = t * t
     t *= -2
     t += 3
@@ -47,9 +58,13 @@ def ellipse(
     """A filled ellipse with half axes `axes`, turned by `tilt` radians; a `power` above 2 makes it boxier."""
     dx, dy = x - centre[0], y - centre[1]
     cos, sin = math.cos(tilt), math.sin(tilt)
-    along, across = dx * cos + dy * sin, dy * cos - dx * sin
-    radius = (np.abs(along / axes[0]) ** power + np.abs(across / axes[1]) ** power) ** (1 / power)
-    return step((1 - radius) * min(axes), edge)
+    along, across = (dx * cos + dy * sin, dy * cos - dx * sin) if tilt else (dx, dy)
+    total = np.abs(along / axes[0]) ** power + np.abs(across / axes[1]) ** power
+    # The coverage is 0 from a radius of 1 + 2.5 edge / min(axes) on: the root, which takes the time, is needed within.
+    window = extent(total < (1.01 + 2.6 * edge / min(axes)) ** power)
+    coverage = np.zeros_like(total)
+    coverage[window] = step((1 - total[window] ** (1 / power)) * min(axes), edge)
+    return coverage
 
 
 def band(distance: np.ndarray, half_width: float, edge: float) -> np.ndarray:

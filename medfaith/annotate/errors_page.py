@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 import gradio as gr
 
-from medfaith.report.page.text import shown
-
 from .app import EVENT, Update
 from .errors import ErrorSession
+from .errors_case import case_html
 from .wording import CATEGORIES, ERRORS, ERRORS_TITLE, FIXES
 
 
@@ -61,18 +59,3 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
         following.click(judge, [place, since, category, fix], outputs, **EVENT)
         back.click(lambda where: at(max(0, where - 1)), [place], outputs, **EVENT)
     return page
-
-
-def case_html(session: ErrorSession, where: int, pictures: Sequence[str]) -> str:
-    """The case, as text that is never markup, with its images."""
-    case, number = session.failures[where]
-    answer = case.answers[number]
-    figures = "".join(f'<figure><img alt="" src="{url}"></figure>' for url in pictures)
-    facts: list[tuple[str, Any]] = [
-        ("Right answer", case.gold), ("The model said", answer.raw), ("Read as", answer.read or "nothing"),
-        ("After the verifier", answer.ended or "the same"), ("Model", answer.model), ("Case", case.id),
-    ]  # fmt: skip
-    options = "".join(f"<li>{escape(shown(option))}</li>" for option in case.options)
-    rows = "".join(f"<p><b>{name}:</b> {escape(shown(str(value)))}</p>" for name, value in facts)
-    question = f'<div class="prompt">{escape(shown(case.question))}</div>'
-    return f'{question}<ul>{options}</ul>{rows}<div class="pictures">{figures}</div>'

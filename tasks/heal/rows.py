@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -81,12 +82,13 @@ def load(
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
         return datasets.Dataset.from_list(chosen, features=datasets.Features(features))
 
-    def attach(batch: dict[str, list]) -> dict[str, list]:
-        same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
-        return batch | same | {"region": [UnloggedMask(mask) if mask else None for mask in batch["region"]]}
+    how = {"extend": documents, "edit": TRANSPLANT, "facts": facts, "reword": reword}
+    return rows.load(repository, config=config, attach=partial(_attach, shared), **how, **options)
 
-    how = {"extend": documents, "attach": attach, "edit": TRANSPLANT, "facts": facts, "reword": reword}
-    return rows.load(repository, config=config, **how, **options)
+
+def _attach(shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
+    same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
+    return batch | same | {"region": [UnloggedMask(mask) if mask else None for mask in batch["region"]]}
 
 
 def _document(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,4 +205,8 @@ def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
             )
 
 
-TRANSPLANT = rows.Edit(references=lambda edit: [edit["donor"]], check=_check_sizes, apply=_transplanted)
+def _donor(edit: Mapping[str, Any]) -> list[rows.Reference]:
+    return [edit["donor"]]
+
+
+TRANSPLANT = rows.Edit(references=_donor, check=_check_sizes, apply=_transplanted)

@@ -14,6 +14,7 @@ from PIL import Image
 from scipy import ndimage
 
 from medfaith.loaders.phantom import cases, chest, frontal
+from medfaith.loaders.phantom.shapes import extent
 from medfaith.loaders.phantom.surgical_tools import COLOURS
 
 GRID = (32, 28)  # cells, down and across, on which chests are compared
@@ -24,6 +25,7 @@ ALIKE = 0.8  # correlation with the mean normal chest from which an image counts
 WHOLE = ""  # place: the whole chest
 
 SCALE = 2.0  # pixels: structure is what this smoothing leaves
+REACH = round(4 * SCALE) + 1  # pixels: how far the smoothing looks
 STRUCTURED = 5.0  # white noise has 1, paint mostly less than 4, the phantom's tissue mostly more than 8
 # The deviations of white noise of deviation 1: after the Laplacian, and of what is finer than `FINE`.
 FINE = 1.0  # pixels
@@ -125,22 +127,27 @@ def tools(image: Image.Image) -> dict[str, np.ndarray]:
 
 def structure(image: Image.Image) -> np.ndarray:
     """How much structure there is around each pixel, (h, w): 1 in white noise, near 0 in an even image."""
-    return _ratio(*(ndimage.gaussian_filter(energy, 4 * SCALE) for energy in _energies(image)))
+    return _ratio(*(ndimage.gaussian_filter(energy, 4 * SCALE) for energy in _energies(_grey(image))))
 
 
 def is_structured(image: Image.Image, where: np.ndarray) -> bool:
     """Whether the place, bool (h, w), of an image of that size shows tissue, not paint, noise or an even grey."""
     inner = np.asarray(ndimage.binary_erosion(where, iterations=round(SCALE)), dtype=bool)
     place = inner if inner.any() else where
-    return bool(_ratio(*(energy[place].mean() for energy in _energies(image))) > STRUCTURED)
+    # A filter reaches 4 deviations: further pixels change nothing in the place.
+    window = tuple(slice(max(0, s.start - REACH), s.stop + REACH) for s in extent(place))
+    return bool(_ratio(*(energy[place[window]].mean() for energy in _energies(_grey(image)[window]))) > STRUCTURED)
 
 
-def _energies(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
+def _grey(image: Image.Image) -> np.ndarray:
+    return np.asarray(image.convert("L"), dtype=np.float32)
+
+
+def _energies(grey: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Squares of the Laplacian of the smoothed image, and of what is finer than a pixel's neighbourhood, each (h, w).
 
     Paint that continues its surroundings solves Laplace's equation: but for its grain, its Laplacian is zero.
     """
-    grey = np.asarray(image.convert("L"), dtype=np.float32)
     coarse = np.asarray(ndimage.gaussian_laplace(grey, SCALE)) / WHITE[0]
     fine = (grey - ndimage.gaussian_filter(grey, FINE)) / WHITE[1]
     return coarse**2, fine**2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import datasets
@@ -68,13 +69,15 @@ def load(
         "heatmaps": HeatmapReader(heatmaps),
     }
 
-    def attach(batch: dict[str, list]) -> dict[str, list]:
-        same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
-        if "motion" in batch:
-            same["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]
-        return batch | same | {"options": [Unlogged(_options(ask, gold)) for gold in batch["gold"]]}
+    how = {"extend": documents, "attach": partial(_attach, ask, shared), "facts": facts, "reword": reword}
+    return rows.load(repository, config=config, **how, **options)
 
-    return rows.load(repository, config=config, extend=documents, attach=attach, facts=facts, reword=reword, **options)
+
+def _attach(ask: str, shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
+    same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
+    if "motion" in batch:
+        same["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]
+    return batch | same | {"options": [Unlogged(_options(ask, gold)) for gold in batch["gold"]]}
 
 
 def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import datasets
@@ -92,12 +93,12 @@ def load(
             docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
-    shared = HeatmapReader(heatmaps)
-
-    def attach(batch: dict[str, list]) -> dict[str, list]:
-        return batch | {"heatmaps": [shared] * len(batch["id"])}
-
+    attach = partial(_attach, HeatmapReader(heatmaps))
     return rows.load(repository, config=config, extend=documents, attach=attach, facts=facts, **options)
+
+
+def _attach(shared: HeatmapReader, batch: dict[str, list]) -> dict[str, list]:
+    return batch | {"heatmaps": [shared] * len(batch["id"])}
 
 
 def _pair(row: Mapping[str, Any], originals: Mapping[str, Mapping[str, Any]], where: str) -> list[dict[str, Any]]:

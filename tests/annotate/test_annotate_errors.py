@@ -14,7 +14,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from medfaith.annotate.answers import open_answers, read_errors
 from medfaith.annotate.errors import ErrorSession, failures
-from medfaith.annotate.errors_page import case_html
+from medfaith.annotate.errors_case import case_html
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
 from medfaith.report.page.cases import cases

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.ndimage import binary_dilation
 
-from medfaith.loaders.phantom import chest
+from medfaith.loaders.phantom import chest, shapes
 from tests.loaders.chest_statistics import W, auroc
 
 SIDED = sorted(set(chest.FINDINGS) - {"cardiomegaly", "enlarged cardiomediastinum", "edema"})
@@ -123,3 +123,17 @@ def test_box_is_pillows_bounding_box(data):
     mask = np.array(bits).reshape(7, 9)
     left, top, right, bottom = Image.fromarray(mask.astype(np.uint8)).getbbox() or (0, 0, 0, 0)
     assert chest.box(mask) == (left, top, right - left, bottom - top)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.75])
+@pytest.mark.parametrize("power", [2.0, 2.5])
+@pytest.mark.parametrize("edge", [0.004, 0.08])
+def test_an_ellipse_is_its_formula_at_every_pixel(tilt, power, edge):
+    """It is computed only where it covers something."""
+    x, y = shapes.grid((40, 30))
+    dx, dy = np.broadcast_arrays(x - 0.4, y - 0.6)
+    along, across = dx * np.cos(tilt) + dy * np.sin(tilt), dy * np.cos(tilt) - dx * np.sin(tilt)
+    radius = (np.abs(along / 0.2) ** power + np.abs(across / 0.1) ** power) ** (1 / power)
+    drawn = shapes.ellipse(x, y, (0.4, 0.6), (0.2, 0.1), tilt=tilt, power=power, edge=edge)
+    np.testing.assert_allclose(drawn, shapes.step((1 - radius) * 0.1, edge), atol=1e-5)
+    assert 0 < (drawn > 0).sum() < drawn.size
