@@ -36,9 +36,14 @@ def add_jobs(jobs: Any) -> None:
         "eval",
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="score a model with lm_eval run and medfaith's tasks and models",
+        usage="medfaith eval --model TYPE --model_args NAME=VALUE,... --tasks TASK,... --data DIR|ORG [OPTION ...]",
         description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to\n"
-        "lm_eval run; lm_eval run --help lists those. Exit status 3: a server left more than 1% of the\n"
-        "rows unanswered.",
+        "lm_eval run; lm_eval run --help lists those. A run needs these of them:\n\n"
+        "  --model TYPE             how to ask the model: a type from the list at the end, or one of lm_eval\n"
+        "  --model_args NAME=VALUE  which model: pretrained=NAME_OR_FOLDER, base_url=URL,model=NAME, ...\n"
+        "  --tasks TASK,...         what to ask: medfaith tasks --list\n"
+        "  --output_path DIR        where to save results and, with --log_samples, the answers\n\n"
+        "Exit status 3: a server left more than 1% of the rows unanswered.",
         epilog=_describe_models(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -47,8 +52,8 @@ def add_jobs(jobs: Any) -> None:
         "--control",
         type=read_control,
         metavar="CONTROL",
-        help="change what the model sees, to find out what it owes to the image; medfaith tasks --controls describes "
-        "each control (default: the images as they are)",
+        help="change or remove the image, to measure how much the score depends on it; medfaith tasks --controls "
+        "describes each control (default: the unchanged image)",
     )
     job.add_argument(
         "--wording",
@@ -120,13 +125,6 @@ def task_options(job: argparse.ArgumentParser) -> None:
         help="leave out and count rows whose images are missing (default: a missing image stops the run)",
     )
     job.add_argument(
-        "--images",
-        choices=("all", "first"),
-        default="all",
-        help="which images of a study the model sees; first is for models that take one image, as in the paper of "
-        "CXR-ContraBench (default: %(default)s)",
-    )
-    job.add_argument(
         "--model_name",
         metavar="NAME",
         help="name of the model in tables and figures (default: its name on the Hub, or the last part of its path)",
@@ -144,22 +142,31 @@ def task_options(job: argparse.ArgumentParser) -> None:
         help="say that whoever owns this source has let you send its images to that host, although its terms do not; "
         "the results record it (repeatable; default: the terms hold)",
     )
-    job.add_argument(
+    contrabench = job.add_argument_group("CXR-ContraBench")
+    contrabench.add_argument(
+        "--images",
+        choices=("all", "first"),
+        default="all",
+        help="which images of a study the model sees; first is for models that take one image, as in the paper of "
+        "CXR-ContraBench (default: %(default)s)",
+    )
+    wrong_lung = job.add_argument_group("That's the Wrong Lung!")
+    wrong_lung.add_argument(
         "--patients",
         metavar="FILE.ckpt.json",
-        help="ask That's the Wrong Lung! only about patients that a trained model has not seen; this is the record "
+        help="ask only about patients that a trained model has not seen; this is the record "
         "that medfaith train wrote beside the model (default: ask about all patients)",
     )
-    job.add_argument(
+    wrong_lung.add_argument(
         "--upsampling",
         choices=UPSAMPLINGS,
-        help="how That's the Wrong Lung! spreads attention over pixels: bilinear, as its paper says, or nearest, as "
+        help="how to spread attention over pixels: bilinear, as its paper says, or nearest, as "
         f"its code does (default: {UPSAMPLINGS[0]})",
     )
-    job.add_argument(
+    wrong_lung.add_argument(
         "--precision-ties",
         choices=TIES,
-        help="whether the precision of That's the Wrong Lung! counts pixels that are tied with its threshold; the code "
+        help="whether precision counts pixels that are tied with its threshold; the code "
         f"of the paper includes them (default: {TIES[0]})",
     )
 
@@ -294,6 +301,7 @@ def _get_output_folder(lm_eval_arguments: Sequence[str]) -> Path | None:
 
 
 def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
+    _require_model_and_tasks(lm_eval_arguments)
     from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
     from medfaith.tasks.run import run_lm_eval, what_it_takes
 
@@ -308,6 +316,27 @@ def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -
     if logs:
         print_summary(logs, output)
     return 3 if too_many_unanswered(outcomes) else 0
+
+
+def _require_model_and_tasks(lm_eval_arguments: Sequence[str]) -> None:
+    """Raise MedfaithError without --model or --tasks: lm-eval takes half a minute to say so. A file may name both."""
+    if _has_option(lm_eval_arguments, "--config", "-C"):
+        return
+    needed = {"--model": "-M", "--tasks": "-t"}
+    missing = [name for name, short in needed.items() if not _has_option(lm_eval_arguments, name, short)]
+    if missing:
+        example = "medfaith eval --model hf-multimodal --model_args pretrained=MODEL --tasks medfaith_contrabench"
+        action = f"name a type of model and the tasks, as in {example}; medfaith eval --help lists both"
+        raise MedfaithError(f"{' and '.join(missing)}: not given\n  what to do: {action}")
+
+
+def _has_option(arguments: Sequence[str], name: str, short: str) -> bool:
+    """Whether an option is given by its name, by an abbreviation of it, or by its letter."""
+    long_options = [argument.split("=", 1)[0] for argument in arguments if argument.startswith("--")]
+    letters = [argument for argument in arguments if not argument.startswith("--")]
+    return any(name.startswith(option) for option in long_options if option != "--") or any(
+        letter.startswith(short) for letter in letters
+    )
 
 
 def print_summary(logs: Sequence[Path], output: Path | None) -> None:

@@ -16,7 +16,7 @@ OTHERS = (
 
 def add_jobs(jobs: Any) -> None:
     """Adds `models` to the command's jobs."""
-    text = "list the families of vision-language models of which heatmaps can be made"
+    text = "list the families of vision-language models, and what works for each: answers, option scores, heatmaps"
     job = jobs.add_parser("models", help=text, description=f"{text[0].upper()}{text[1:]}.")
     job.set_defaults(job=_run_models)
 

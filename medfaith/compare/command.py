@@ -20,7 +20,7 @@ def add_jobs(jobs: Any) -> None:
     """Adds `compare` to the command's jobs."""
     job = jobs.add_parser(
         "compare",
-        help="compare models on the same rows: difference, interval, p-value, and what could have been found",
+        help="compare models on the same rows: difference, interval, p-value, minimum detectable effect",
         description="Compares each run with the first one, on the same rows, patient by patient. lm_eval has to run "
         "with --output_path DIR and --log_samples. Runs that differ in rows, prompt, layout, control, wording or "
         "version are refused.",
@@ -36,7 +36,7 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--margin", type=points, default=2.0, metavar="POINTS",
-        help="two models are the same where they differ by fewer percentage points than this (default: %(default)g)",
+        help="smallest difference, in percentage points, that counts (equivalence margin; default: %(default)g)",
     )  # fmt: skip
     job.add_argument(
         "--fail-below", type=points, metavar="POINTS",

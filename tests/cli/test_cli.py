@@ -102,3 +102,24 @@ def test_help_of_eval_lists_the_models_in_one_line_each(capsys):
         main(["eval", "--help"])
     found = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if len(line) <= 100]
     assert [[name, about] for name, about in ABOUT.items() if [name, about] not in found] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        ((), "--model and --tasks: not given"),
+        (("--model", "oracle"), "--tasks: not given"),
+        (("-t", "medfaith_contrabench", "--limit", "2"), "--model: not given"),
+    ],
+)
+def test_eval_names_what_a_run_needs_before_it_loads_lm_eval(words, missing, capsys):
+    assert main(["eval", *words]) == 2
+    assert f"medfaith: {missing}\n  what to do: " in capsys.readouterr().err
+
+
+def test_the_help_of_eval_shows_the_options_that_every_run_needs(capsys):
+    with pytest.raises(SystemExit):
+        main(["eval", "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith("usage: medfaith eval --model TYPE --model_args NAME=VALUE,... --tasks TASK,...")
+    assert "CXR-ContraBench:\n" in text and "That's the Wrong Lung!:\n" in text
