@@ -122,4 +122,5 @@ def test_the_help_of_eval_shows_the_options_that_every_run_needs(capsys):
         main(["eval", "--help"])
     text = capsys.readouterr().out
     assert text.startswith("usage: medfaith eval --model TYPE --model_args NAME=VALUE,... --tasks TASK,...")
-    assert "CXR-ContraBench:\n" in text and "That's the Wrong Lung!:\n" in text
+    assert "CXR-ContraBench:\n" in text
+    assert "That's the Wrong Lung!:\n" in text
