@@ -169,9 +169,9 @@ def _tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
         print(task_list.text())
     elif arguments.names:
-        from medfaith.tasks.run import task_names
+        from medfaith.tasks.run import list_task_names
 
-        print("\n".join(task_names()))
+        print("\n".join(list_task_names()))
     else:
         print(include_path())
     return 0

@@ -273,13 +273,13 @@ def _output(rest: Sequence[str]) -> Path | None:
 
 def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
-    from medfaith.tasks.run import run_lm_eval, what_it_takes
+    from medfaith.tasks.run import run_lm_eval, describe_dry_run
 
     given = metadata(arguments)
     output = _output(rest)
     rest = with_host(with_store(rest, arguments.heatmaps, output), given)
     if arguments.dry_run:
-        print(what_it_takes(in_dry_run(rest), given, arguments.shard))
+        print(describe_dry_run(in_dry_run(rest), given, arguments.shard))
         return 0
     with tally() as outcomes:
         logs = run_lm_eval(rest, given, _scores, arguments.shard)

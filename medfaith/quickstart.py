@@ -34,7 +34,7 @@ from medfaith.printing import table
 from medfaith.report.page.write import write_page
 from medfaith.report.write import collect
 from medfaith.tasks import BASELINES
-from medfaith.tasks.run import reference_model, run_baselines
+from medfaith.tasks.run import build_reference_model, run_baselines
 
 CONTRABENCH, HEAL, SURGX = "medfaith_contrabench", "medfaith_heal_vindr", "medfaith_surgx"
 MARGIN = 0.05
@@ -139,7 +139,7 @@ def _audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Jud
     with scratch_folder() as folder:
         kept = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
         tasks, _ = _quietly(plan, AUDITED_TASKS, kept, AUDITED_ROWS)
-        models = {name: reference_model(name, store=kept["heatmaps"]) for name in AUDITED}
+        models = {name: build_reference_model(name, store=kept["heatmaps"]) for name in AUDITED}
         given, steps = begin(models, tasks, kept, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
         work = partial(_quietly, partial(take, models=models, given=given, out=folder, say=lambda line: None))
         how = {"title": "asking the models", "unit": "answers", "total": steps[0].left, "length": lambda step: step.n}

@@ -135,11 +135,11 @@ def _what_it_takes(
     rest: Sequence[str], tasks: Sequence[Task], conditions: Sequence[str], metadata: Mapping[str, Any]
 ) -> str:
     """What the whole audit would send to a server; --out is left as it is."""
-    from medfaith.tasks.run import named_model
+    from medfaith.tasks.run import build_model
 
     from .run import ask, name_of
 
-    model = named_model(rest, [task.name for task in tasks], metadata)
+    model = build_model(rest, [task.name for task in tasks], metadata)
     with scratch_folder() as folder:
         ask({name_of(model): model}, tasks, conditions, metadata, folder, say=lambda line: None)
     return model.answering.estimated()
@@ -156,7 +156,7 @@ def _ask_and_tell(
     from medfaith.report.page.write import write_page
     from medfaith.report.summary import Tail, summary
     from medfaith.report.write import collect
-    from medfaith.tasks.run import named_model
+    from medfaith.tasks.run import build_model
 
     from .figures import audited
     from .run import ask, name_of
@@ -167,7 +167,7 @@ def _ask_and_tell(
 
     margin, out, rule = arguments.margin / 100, arguments.out, arguments.rule
     others = read_others(arguments.also, tasks, margin, rule)
-    model = named_model(rest, [task.name for task in tasks], metadata)
+    model = build_model(rest, [task.name for task in tasks], metadata)
     ask({name_of(model): model}, tasks, conditions, metadata, out, rule=rule)
     found = audited(out, [name_of(model)], tasks, margin, rule)
     judged = judge(found, margin)

@@ -22,7 +22,7 @@ from medfaith.evaluate_metrics.polarity.verifier import verify_answer
 from medfaith.evaluate_metrics.reading.choice import Answer, parse_answer
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.tasks.outcomes import is_cut
-from medfaith.tasks.scoring import Scorer, counted, counts_of, metric, under_each
+from medfaith.tasks.scoring import Scorer, collect_counts, counted, metric, repeat_record
 
 
 def b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
@@ -170,7 +170,7 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
         "always_a_accuracy": float(answer == 0),
         "n_improved": int(before != answer and choice == answer),
         "n_worsened": int(before == answer and choice != answer),
-        **counts_of(doc),
+        **collect_counts(doc),
     }
     asked = {name: doc[name] for name in ("polarity", "negated", "answer")}
     for kind in ASKED:
@@ -187,7 +187,7 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
 def with_interval(name: str, holds: bool, study: str) -> dict[str, Any]:
     """Per-row values of a rate and of the two ends of its interval."""
     value = float(holds)
-    return {name: value} | under_each((f"{name}_ci_low", f"{name}_ci_high"), {"value": value, "study_id": study})
+    return {name: value} | repeat_record((f"{name}_ci_low", f"{name}_ci_high"), {"value": value, "study_id": study})
 
 
 def rate(name: str, *, higher: bool) -> list[dict[str, Any]]:
