@@ -273,7 +273,7 @@ def _output(rest: Sequence[str]) -> Path | None:
 
 def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
-    from medfaith.tasks.run import run_lm_eval, describe_dry_run
+    from medfaith.tasks.run import describe_dry_run, run_lm_eval
 
     given = metadata(arguments)
     output = _output(rest)

@@ -1,7 +1,7 @@
 """lm-evaluation-harness tasks, with one folder for each benchmark, and its model plug-ins in `models/`.
 
-The YAML files give each Python function its full dotted name (`medfaith.tasks.contrabench.adapter.b0`), so that plain
-`lm_eval --include_path` runs them.
+The YAML files give each Python function its full dotted name, such as `medfaith.tasks.contrabench.adapter.b0`. Plain
+`lm_eval --include_path` can therefore run them.
 """
 
 from __future__ import annotations

@@ -58,11 +58,11 @@ class AnswerState(NamedTuple):
     """The state of a task's rows while a model answers.
 
     Attributes:
-        taken: Row id -> indices of the images that the model opened. A row without an opened image is missing.
+        opened: Row id -> indices of the images that the model opened. A row without an opened image is missing.
         outcomes: Row id -> outcome of its request, if the model reports it (`outcomes.OUTCOMES`).
     """
 
-    taken: dict[str, set[int]]
+    opened: dict[str, set[int]]
     outcomes: dict[str, str]
 
     def n_sent(self, row_id: str, images: Sized, max_images: int | None) -> int | None:
@@ -76,9 +76,9 @@ class AnswerState(NamedTuple):
         Returns:
             The number, or None if the model opened none, so that the number is unknown.
         """
-        if len(images) and row_id not in self.taken:
+        if len(images) and row_id not in self.opened:
             return None
-        n_taken = len(self.taken.get(row_id, ()))
+        n_taken = len(self.opened.get(row_id, ()))
         return n_taken if max_images is None else min(n_taken, int(max_images))
 
 
@@ -121,13 +121,13 @@ class LazyImages(Sequence[Image.Image]):
     def __getitem__(self, index: slice) -> list[Image.Image]: ...
     def __getitem__(self, index):
         places = range(len(self))[index]
-        taken = self._state.taken.setdefault(
+        opened = self._state.opened.setdefault(
             self._row_id, set()
         )  # an empty slice counts, too: the model requested images
         if isinstance(places, int):
-            taken.add(places)
+            opened.add(places)
             return self._open_edited(self._references[places])
-        taken.update(places)
+        opened.update(places)
         return [self._open_edited(self._references[place]) for place in places]
 
     def __iter__(self) -> Iterator[Image.Image]:
@@ -200,12 +200,12 @@ def load(
     reword: Reword | None = None,
     row_ids: str | None = None,
     max_images: int | None = None,
-    **others: Any,
+    **further_metadata: Any,
 ) -> dict[str, datasets.Dataset]:
     """Load `{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
 
     The column `n_images_sent` holds the number of a row's images that its model was given, as soon as it has answered.
-    It is None if the model opened no image, such as a reference model. The column `answer_outcome` holds the outcome of
+    It is None if the model opened no image, as reference models do. The column `answer_outcome` holds the outcome of
     the request if the model reports it, as `medfaith-server` and `medfaith-hf-vlm` do. The column `views` names the
     views of the images if their source does.
 
@@ -220,13 +220,13 @@ def load(
         roots: Source id -> folder with the licensed images. The user's settings add to them (`loaders.sources`).
         skip_missing_images: Leave out rows with a missing or broken image, and count them in the column
             `n_rows_skipped`. By default such a row stops the run. A row whose donor is missing gets no other donor.
-        prompt: The name of the prompt. The column `prompt` keeps it, so that a sample log names the prompt.
+        prompt: The name of the prompt. The column `prompt` keeps it for sample logs.
         extend: Adds columns to the rows.
         attach: Adds values that no column can hold to each batch of rows when it is read.
         edit: The edit of the images of rows with a column `edit`.
         images: As in `row_store.read`. The column `images_shown` keeps it.
         control: One of `controls.CONTROLS`; an edit may have a dose (`controls.split_dose`). The columns `control` and
-            `prompt` keep it, so that no table mixes answers under different controls. Rows that do not support the
+            `prompt` keep it, because tables must not mix answers under different controls. Rows that do not support the
             control are left out, with a note on stderr.
         facts: Returns the facts about a row that a control may use.
         wording: The number of a paraphrase of the questions; 0 for the original questions (`wordings`). The columns
@@ -236,18 +236,18 @@ def load(
             of its rows.
         max_images: The largest number of a row's images that the model keeps, if its arguments set it. lm-eval adds
             model arguments to the metadata. Some models open all images of a row before they drop some.
-        others: Further metadata of lm-eval.
+        further_metadata: Further metadata of lm-eval.
 
     Raises:
-        InputError: `others` has an option of That's the Wrong Lung!, which this task would ignore, or an option is
-            invalid.
+        InputError: `further_metadata` has an option of That's the Wrong Lung!, which this task would ignore, or an
+            option is invalid.
         ImageError: An image is missing or broken, or does not fit its edit.
     """
     end_as_ours()
-    for option in sorted(WRONG_LUNG_ONLY & others.keys()):
-        found = f"is one of That's the Wrong Lung!; {repository} has no use for it"
+    for option in sorted(WRONG_LUNG_ONLY & further_metadata.keys()):
+        problem = f"is one of That's the Wrong Lung!; {repository} has no use for it"
         raise InputError(
-            f"option {option}", found, action="leave it out, or run only medfaith_wrong_lung tasks with it"
+            f"option {option}", problem, action="leave it out, or run only medfaith_wrong_lung tasks with it"
         )
     rows = read(repository, config, split, data, images)
     if extend is not None:
@@ -265,8 +265,8 @@ def load(
     known_roots = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
     rows, n_skipped = _check_images(rows, known_roots, skip_missing_images, edit)
     if control is not None and n_skipped and split_dose(control)[0] in (*DONORS, *TISSUE):
-        found = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
-        print(f"control {control}: {found}", file=sys.stderr)
+        problem = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
+        print(f"control {control}: {problem}", file=sys.stderr)
     for column, value in ((SKIPPED, n_skipped), ("prompt", prompt), ("images_shown", images)):
         rows = rows.add_column(column, [value] * len(rows))
     state = AnswerState({}, {})
@@ -336,9 +336,9 @@ def _apply_control(
         rows = controlled(rows, control, facts)
         rows = rows.select([n for n, row_id in enumerate(rows["id"]) if row_id in ids])
         if not len(rows):
-            found = "can be made for none of the chosen rows"
+            problem = "can be made for none of the chosen rows"
             raise UnsupportedControlError(
-                f"option control={control}", found, action="choose other rows, or another control"
+                f"option control={control}", problem, action="choose other rows, or another control"
             )
     else:
         rows = controlled(selected, control, facts)
@@ -356,9 +356,9 @@ def _apply_wording(
     columns: dict[str, list[Any]] = defaultdict(list)
     for row_columns in changed:
         if row_columns is None:
-            found = f"the questions of {config} are worded by their source"
+            problem = f"the questions of {config} are worded by their source"
             raise UnsupportedWordingError(
-                f"option wording={wording}", found, action="leave it out, or choose other tasks"
+                f"option wording={wording}", problem, action="leave it out, or choose other tasks"
             )
         for name, value in row_columns.items():
             columns[name].append(value)

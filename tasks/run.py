@@ -37,7 +37,7 @@ OURS = {
 def run_lm_eval(
     arguments: Sequence[str],
     metadata: Mapping[str, Any],
-    shown: Callable[[Mapping[str, Any]], str],
+    format_results: Callable[[Mapping[str, Any]], str],
     shard: Shard | None = None,
 ) -> list[Path]:
     """Run `lm_eval run ARGUMENTS` in this process, with medfaith's tasks and models registered.
@@ -45,10 +45,9 @@ def run_lm_eval(
     Args:
         arguments: The arguments of `lm_eval run`.
         metadata: The metadata of the tasks.
-        shown: Formats lm-eval's results in place of its own table if all tasks are medfaith's and no sample log is
-            kept. If sample logs are kept, no table is printed.
-        shard: The shard of the patients to evaluate, for which a marker is written last. By default all patients are
-            evaluated.
+        format_results: Formats lm-eval's results in place of its own table if all tasks are medfaith's and no sample
+            log is kept. If sample logs are kept, no table is printed.
+        shard: The shard of the patients to evaluate. A marker is written last. By default all patients are evaluated.
 
     Returns:
         The paths of the new sample logs of medfaith's tasks; none without --log_samples.
@@ -80,7 +79,7 @@ def run_lm_eval(
                 patches.enter_context(_show_progress())
                 if _all_ours(config.tasks):
                     patches.enter_context(_own_task_files())
-                    patches.enter_context(_replace_table((lambda _: "") if config.log_samples else shown))
+                    patches.enter_context(_replace_table((lambda _: "") if config.log_samples else format_results))
                 cli_evaluate()
         except ValueError as error:
             if not str(error).startswith(("Tasks not found", "No tasks specified")):
@@ -171,13 +170,13 @@ def _own_task_files() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _replace_table(shown: Callable[[Mapping[str, Any]], str]) -> Iterator[None]:
+def _replace_table(format_results: Callable[[Mapping[str, Any]], str]) -> Iterator[None]:
     """Replace lm-eval's table, which has a line for each metric, interval end and filter, and N/A in most cells."""
     import lm_eval.utils
 
     def format_table(results: dict[str, Any]) -> str:
         results.pop("groups", None)  # the groups are saved already, and would be printed as a second table
-        return shown(results)
+        return format_results(results)
 
     with mock.patch.object(lm_eval.utils, "make_table", format_table):
         yield
@@ -336,7 +335,7 @@ def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any
     for task in loaded["tasks"].values():
         if model.generation and task.get_config("output_type") == "generate_until":
             task.set_config(key="generation_kwargs", value=dict(model.generation), update=True)
-    _seed(model.seeds)
+    _set_seeds(model.seeds)
     language_model = model.answering
     with _quick_collections(), _show_progress():
         result = evaluate(
@@ -380,7 +379,7 @@ def run_baselines(
     return results
 
 
-def _seed(seeds: Sequence[int | None]) -> None:
+def _set_seeds(seeds: Sequence[int | None]) -> None:
     """Set the seeds as lm-eval does before a run. torch is seeded only if it is imported."""
     python_seed, numpy_seed, torch_seed = seeds
     if python_seed is not None:

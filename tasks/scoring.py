@@ -46,10 +46,10 @@ def repeat_record(names: Sequence[str], record: Mapping[str, Any]) -> dict[str, 
         names: The metrics.
         record: The record of a row.
     """
-    first = Record(record)
-    same = Same()
-    same.record = first
-    return {name: same if number else first for number, name in enumerate(names)}
+    first_record = Record(record)
+    reference = Same()
+    reference.record = first_record
+    return {name: reference if position else first_record for position, name in enumerate(names)}
 
 
 def read_logged_values(sample: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,16 +113,16 @@ def asked(config: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(settings, default=str))
 
 
-def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+def difference(settings: Mapping[str, Any], other_settings: Mapping[str, Any]) -> str:
     """Describe the first difference between two mappings; "" if they are equal.
 
     Args:
-        one: The first mapping.
-        other: The second mapping.
+        settings: The first mapping.
+        other_settings: The second mapping.
     """
-    for name in {**first, **second}:
-        if first.get(name) != second.get(name):
-            value, other_value = (settings.get(name) for settings in (first, second))
+    for name in {**settings, **other_settings}:
+        if settings.get(name) != other_settings.get(name):
+            value, other_value = (mapping.get(name) for mapping in (settings, other_settings))
             return f"{name} is {value!r} here and {other_value!r} there"
     return ""
 
@@ -133,7 +133,7 @@ def refuse_others(folder: Path, shard: tuple[int, int], settings: Mapping[str, A
     Args:
         folder: The folder.
         shard: The number of the new shard, and the number of shards.
-        asked: The settings of the new shard.
+        settings: The settings of the new shard.
 
     Raises:
         InputError: The folder holds another shard.
@@ -199,13 +199,13 @@ def read(folder: Path) -> Ended:
             raise ValueError(f"shard {number} of {n_shards}")
         rows = {str(task): Rows(int(n), str(digest)) for task, (n, digest) in content["rows"].items()}
         samples = {task: _parse_file(entry) for task, entry in content["samples"].items() if task in rows}
-        found = Ended(
+        result = Ended(
             folder, (number, n_shards), dict(content["asked"]), rows, _parse_file(content["results"]), samples
         )
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        found = f"is no marker of a shard ({type(error).__name__}: {str(error)[:100]})"
-        raise InputError(path, found, expected=expected, action=_AGAIN) from None
-    return found
+        result = f"is no marker of a shard ({type(error).__name__}: {str(error)[:100]})"
+        raise InputError(path, result, expected=expected, action=_AGAIN) from None
+    return result
 
 
 def _parse_file(entry: Any) -> File:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from medfaith.cli import main
 from medfaith.report.pictures import DPI, PIXELS
-from medfaith.tasks.run import answer, load_tasks, build_reference_model
+from medfaith.tasks.run import answer, build_reference_model, load_tasks
 from tests.browser import browser
 from tests.builders.files import root_words
 
