@@ -16,7 +16,7 @@ from medfaith.loaders.atomic import require_own, scratch_folder
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import BASELINES, EXPLAINED
 from medfaith.tasks.controls import BLIND, read_control
-from medfaith.tasks.wordings import benchmarks, n_wordings
+from medfaith.tasks.wordings import benchmarks, count_wordings
 
 from . import CONTROLS, OTHER, RULES, TASKS, THOROUGH
 
@@ -123,7 +123,7 @@ def _conditions(arguments: argparse.Namespace) -> list[str]:
 
     if arguments.thorough and arguments.controls:
         raise MedfaithError("--thorough and --controls name controls both\n  what to do: give one of them")
-    most = max(map(n_wordings, benchmarks()))
+    most = max(map(count_wordings, benchmarks()))
     if arguments.wordings > most:
         found = f"--wordings {arguments.wordings}: there are {most} paraphrases of each question"
         raise MedfaithError(f"{found}\n  what to do: give a number up to that; medfaith tasks --wordings lists them")

@@ -122,17 +122,17 @@ def _read_answers(
 ) -> list[str]:
     """Read all answers and apply a repair, which returns the new choice and its reason."""
 
-    def read(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
+    def read_row(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
         answer = parse(text, tuple(options), question, cut)
         return _build_reading(answer, *repair(question, options, answer))
 
-    return _read_distinct(resps, docs, read)
+    return _read_distinct(resps, docs, read_row)
 
 
 def _read_distinct(
     resps: Sequence[Sequence[str]],
     docs: Sequence[dict],
-    read: Callable[[str, str, Sequence[str], bool], dict[str, Any]],
+    read_row: Callable[[str, str, Sequence[str], bool], dict[str, Any]],
 ) -> list[str]:
     """Return the reading of each row as JSON for lm-eval's sample log. Each distinct combination is read once."""
     readings_by_input: dict[tuple, str] = {}
@@ -140,7 +140,7 @@ def _read_distinct(
     for resp, doc in zip(resps, docs, strict=True):
         inputs = resp[0], doc["question"], tuple(doc["options"]), is_cut(doc)
         if inputs not in readings_by_input:
-            readings_by_input[inputs] = json.dumps(read(*inputs))
+            readings_by_input[inputs] = json.dumps(read_row(*inputs))
         row_readings.append(readings_by_input[inputs])
     return row_readings
 

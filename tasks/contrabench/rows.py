@@ -52,4 +52,4 @@ def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any] | None:
     if doc["negation_form"] == "source":
         return None
     question = wordings.question("cxr-contrabench", doc["polarity"], number)
-    return {"question": question, "question_form": "", "layout": "shuffled", **wordings.reorder(doc, number)}
+    return {"question": question, "question_form": "", "layout": "shuffled", **wordings.shuffle_options(doc, number)}
