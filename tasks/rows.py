@@ -22,7 +22,7 @@ from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, TISSUE, FactsOf, UnsupportedControlError, needs_an_image, split_dose
 from .controls.donors import DONOR
-from .controls.rows import PLACE, USES_OTHER_ROWS, Opener, change, controlled, donor_references
+from .controls.rows import PLACE, USES_OTHER_ROWS, Opener, change, controlled, list_donor_references
 from .outcomes import OUTCOME
 from .row_store import read
 from .scoring import SENT, SKIPPED, VIEWS
@@ -400,7 +400,7 @@ def _join_views(references: Iterable[Reference]) -> str:
 def _list_donor_sources(row: Mapping[str, Any], edit: Edit | None) -> set[str]:
     """List the source ids of the further images that a row's edit or control needs."""
     edited = edit.references(row["edit"]) if edit and row.get("edit") else ()
-    return {reference["source"] for reference in (*edited, *donor_references(row))}
+    return {reference["source"] for reference in (*edited, *list_donor_references(row))}
 
 
 def _build_change(
@@ -426,7 +426,7 @@ def _check_images(
     bar = Progress(rows.select_columns(columns), title="looking for images", unit="rows")
     for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
         edited = edit if row.get("edit") else None
-        further = donor_references(row)
+        further = list_donor_references(row)
         used = [*row["images"], *(edited.references(row["edit"]) if edited else ()), *further]
         references = [r for r in used if r["source"] in roots or skip]
         for reference in references:

@@ -19,7 +19,7 @@ from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.progress import Progress
 from medfaith.report.results import read_results
 from medfaith.report.tables import SEED
-from medfaith.tasks.controls import BLIND, EDITS, HARMLESS, elsewhere_of, split_dose
+from medfaith.tasks.controls import BLIND, EDITS, HARMLESS, get_elsewhere_edit, split_dose
 
 from . import OTHER, Rule
 from .plan import Task
@@ -27,7 +27,7 @@ from .run import IMAGE, folder, is_wording
 
 RIGHT = 0.5  # a graded score counts as right from here on
 UNRANKED = ("AUROC",)  # metrics of which no value can be called right
-AT, AWAY = EDITS[0], elsewhere_of(EDITS[0])
+AT, AWAY = EDITS[0], get_elsewhere_edit(EDITS[0])
 WHOLE = 100  # percent of a region that an edit covers
 FEWEST_ROWS = 20  # of a finding that is judged by itself
 Key = tuple[str, str]  # task, id of the row
@@ -266,7 +266,7 @@ def _edits(shown: Mapping[str, Shown], is_present: np.ndarray, how: Mapping) -> 
     doses: dict[str, dict[int, Edited]] = {}
     for control in shown:
         kind, dose = split_dose(control) if control != IMAGE and not is_wording(control) else ("", WHOLE)
-        if kind in EDITS and (away := elsewhere_of(control)) in shown:
+        if kind in EDITS and (away := get_elsewhere_edit(control)) in shown:
             at, elsewhere = shown[control], shown[away]
             flips = _changes(elsewhere, at, is_declined_kept=True)
             edited = Edited(_stated(at, is_present), _stated(elsewhere, is_present), flips)

@@ -11,7 +11,7 @@ from medfaith.loaders import cholec80_boxes
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.tasks import rows, wordings
 from medfaith.tasks.controls import TARGET, Facts, needs_region
-from medfaith.tasks.controls.rows import MASK, target_of_boxes
+from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, LISTS, QUESTIONS
 from medfaith.tasks.unlogged_fields import Unlogged, UnloggedMask
@@ -61,7 +61,7 @@ def load(
         docs = [_build_document(row, ask, occlude) for row in cast(Iterable[dict[str, Any]], frames)]
         if needs_region(options.get("control")):
             features[TARGET] = MASK
-            docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
+            docs = [doc | {TARGET: merge_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
     shared = {

@@ -10,7 +10,7 @@ import datasets
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import row_store, rows
 from medfaith.tasks.controls import TARGET, Facts, needs_region
-from medfaith.tasks.controls.rows import MASK, target_of_boxes
+from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.wrong_lung.adapter import SCORING
 from medfaith.tasks.wrong_lung.held_out_patients import select_held_out
@@ -94,7 +94,7 @@ def load(
         docs = [doc | run_columns for doc in selected]
         if needs_region(options.get("control")):
             features[TARGET] = MASK
-            docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
+            docs = [doc | {TARGET: merge_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
     reader = HeatmapReader(heatmaps)

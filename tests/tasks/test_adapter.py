@@ -212,9 +212,9 @@ def test_the_reader_is_told_of_a_cut_answer(monkeypatch, name, outcome):
             module, "parse_answer",
             lambda *given, cut=False: told.append(cut) or Answer(None, "unread", reason="cut"),
         )  # fmt: skip
-    adapter._parsed.cache_clear()
+    adapter._parse_cached.cache_clear()
     (read,) = getattr(adapter, name)([["Let me see. The"]], [document() | {"answer_outcome": outcome}])
-    adapter._parsed.cache_clear()
+    adapter._parse_cached.cache_clear()
     assert told == [outcome == "cut"]
     assert json.loads(read)["reason"] == "cut"
 
