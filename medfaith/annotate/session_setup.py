@@ -91,10 +91,10 @@ def load_aligners(models: Mapping[str, tuple[str, Mapping[str, str]]]) -> tuple[
     The reason of a failure is printed, because it names the model, and the page must not.
 
     Args:
-        named: Name -> pretrained and options, as in `models.alignment.load_aligner`.
+        models: Name -> pretrained and options, as in `models.alignment.load_aligner`.
 
     Returns:
-        Name -> model, and the text for the page if there is no model; "" otherwise.
+        Name -> model, and a text for the page if no model is loaded; otherwise "".
     """
     if not models:
         print(f"medfaith: {HOW}", file=sys.stderr)

@@ -46,8 +46,7 @@ def m1(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
 
 
 def m1_slot_agnostic(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Apply the published trigger, and find the replacement by concept instead of slot (Appendix E.4). A filter of
-    lm-eval.
+    """Apply the published trigger, and find the replacement by concept (Appendix E.4). A filter of lm-eval.
 
     Args:
         resps: The generations of each row.

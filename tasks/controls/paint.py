@@ -89,11 +89,10 @@ def _replace_region(image: np.ndarray, mask: np.ndarray, seed: int, fill: Callab
 
 
 def compute_sector(mask: np.ndarray, share: float, start: float, *, mirror: bool = False) -> np.ndarray:
-    """Compute a sector around the middle of a region that holds a share of its pixels. It extends to the edges of the
-    image.
+    """Compute a sector around the middle of a region that holds a share of its pixels, up to the edges of the image.
 
     A hand that turns around the middle sweeps over the region, beginning at `start`. Sectors with the same start are
-    nested. Over all starts, each pixel is in as many sectors as the share says.
+    nested. Over all starts, each pixel is in that share of the sectors.
 
     Args:
         mask: Bool (h, w), not empty.

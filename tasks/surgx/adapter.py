@@ -82,8 +82,8 @@ def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, A
         top_k=doc["top_k"] if has_scores else None,  # a model that writes its triplets has no further ones
         name=doc["id"],
     )
-    scores = {"scores": _get_all_scores(reply, len(doc["classes"])), "occluded": reply.occluded, "seen": matches}
-    return TRIPLETS.values(doc, _build_record(doc, predicted, outcome) | scores | {"visible": visible})
+    fields = {"scores": _get_all_scores(reply, len(doc["classes"])), "occluded": reply.occluded, "seen": matches}
+    return TRIPLETS.values(doc, _build_record(doc, predicted, outcome) | fields | {"visible": visible})
 
 
 def occlusion_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
@@ -106,8 +106,7 @@ def _build_record(doc: Mapping[str, Any], predicted: Sequence[str] | None, outco
 def _read_prediction(
     doc: Mapping[str, Any], reply: Reply, read_answer: Callable[..., Reading | TripletReading]
 ) -> tuple[list[str] | None, str]:
-    """Read the classes of an answer, best first, and its outcome. The classes are None if the answer is unread or
-    declined.
+    """Read the classes of an answer, best first (None if it is unread or declined), and its outcome.
 
     The outcome is "answered", "declined" or "unread". It is "given" or `TIED` if the model returns its classes itself.
     """

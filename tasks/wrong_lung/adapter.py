@@ -146,7 +146,7 @@ def unpacked(encoded: Mapping[str, Any]) -> np.ndarray:
     """Decode the grid of `packed`.
 
     Args:
-        kept: The result of `packed`.
+        encoded: The result of `packed`.
 
     Returns:
         A float32 array (h, w).
@@ -164,8 +164,7 @@ def unpacked(encoded: Mapping[str, Any]) -> np.ndarray:
 
 
 def add_divergence(rows: Records) -> list[dict[str, Any]]:
-    """Replace the attention of the rows by the divergence `kl` of each pair (B.6). It is None if one of a pair has no
-    attention.
+    """Replace the attention of the rows by the divergence `kl` of each pair (B.6), None if one has no attention.
 
     Args:
         rows: The records of originals and partners.

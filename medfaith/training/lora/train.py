@@ -64,6 +64,7 @@ class Collator:
         self._processor, self._config = processor, config
 
     def __call__(self, examples: list[Example]) -> Tensors:
+        """Build a batch."""
         tokenizer = self._processor.tokenizer
         padding = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         rows = [
