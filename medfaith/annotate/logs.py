@@ -74,7 +74,7 @@ def _build_names(runs: Sequence[AnswerRun]) -> list[str]:
     ]
     for number, name in enumerate(names):
         if name in names[:number]:
-            problem = f"a second run of {name}, beside {runs[names.index(name)].source.path}"
+            problem = f"a second run of {name}, next to {runs[names.index(name)].source.path}"
             raise InputError(runs[number].source.path, problem, action="name one run of each model")
     return names
 

@@ -70,7 +70,7 @@ def _add_recipe(recipes: Any, name: str, recipe: Any) -> None:
         "--init",
         type=Path,
         metavar="FILE.ckpt",
-        help="the checkpoint to start from; its record is read if it lies beside it (default: random weights)",
+        help="the checkpoint to start from; its record next to it is read, too (default: random weights)",
     )
     job.add_argument(
         "--image-encoder",

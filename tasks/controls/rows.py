@@ -163,11 +163,12 @@ def _find_unsupported_reason(rows: datasets.Dataset, control: str, facts_of: Fac
     columns = rows.column_names
     facts = [facts_of(row) for row in _iterate_rows(rows)] if facts_of is not None else []
     reasons = {
-        "the rows do not say where what is asked about lies": control in REGIONS and TARGET not in columns,
-        "the rows edit their own image, which no other fits": control in (*DONORS, *TISSUE) and "edit" in columns,
+        "the rows do not say where the target is": control in REGIONS and TARGET not in columns,
+        "the rows edit their own image, and no other image fits the edit": control in (*DONORS, *TISSUE)
+        and "edit" in columns,
         "the questions ask about no side": control == "flipped"
         and not ("boxes" in columns or any(row_facts.mirrored for row_facts in facts)),
-        "nothing is known of the right answer for another image": control in (*DONORS, *TISSUE)
+        "the right answer for another image is unknown": control in (*DONORS, *TISSUE)
         and not any(row_facts.asked for row_facts in facts),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

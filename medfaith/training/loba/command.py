@@ -47,7 +47,7 @@ def add_loba(recipes: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--weight", type=build_number_parser("a number, 0 or more", lambda value: value >= 0), default=1.0,
-        help="lambda, what the masks count beside the text; the paper prints none (default: %(default)s)",
+        help="lambda, the weight of the losses of masks; the paper prints none (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--train-encoder", action="store_true",
