@@ -340,7 +340,7 @@ def _count_images(rows: Any) -> _ImageCounts:
 
 
 def _check_n_images(model: str, kind: Kind, model_args: Mapping[str, Any], task: Task, max_per_row: int) -> None:
-    """Check that the model keeps all images of a prompt, and their places. `most` is the largest number in a prompt."""
+    """Check that the model keeps all images of a prompt, and their places. A prompt has up to `max_per_row` images."""
     max_images = kind.max_images if model_args.get("max_images") is None else _read_number(model_args, "max_images")
     advice = "--images first, which shows one image of each study; or "
     expected, problem = "every image of a row, each in its place", ""

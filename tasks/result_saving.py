@@ -96,9 +96,8 @@ class _Saving:
             try:
                 with _collect_errors(save) as errors:
                     save(tracker, *args, **kwargs)
-                    while is_first and self._remove_duplicates(
-                        before
-                    ):  # the name is a time, and clocks may be set back
+                    # The name is a time, and clocks may be set back.
+                    while is_first and self._remove_duplicates(before):
                         save(tracker, *args, **kwargs)
             finally:
                 tracker.output_path = str(output)
@@ -128,7 +127,7 @@ class _Saving:
         return bool(duplicates)
 
     def _list_files(self) -> set[Path]:
-        return {*self._scratch.rglob("*.json*")} if "_begun" in vars(self) else set()
+        return {*self._scratch.rglob("*.json*")} if "_scratch" in vars(self) else set()
 
     def _get_place(self, file: Path) -> Path:
         return self._folder / file.relative_to(self._scratch)

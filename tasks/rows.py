@@ -121,9 +121,8 @@ class LazyImages(Sequence[Image.Image]):
     def __getitem__(self, index: slice) -> list[Image.Image]: ...
     def __getitem__(self, index):
         places = range(len(self))[index]
-        opened = self._state.opened.setdefault(
-            self._row_id, set()
-        )  # an empty slice counts, too: the model requested images
+        # An empty slice counts, too: the model requested images.
+        opened = self._state.opened.setdefault(self._row_id, set())
         if isinstance(places, int):
             opened.add(places)
             return self._open_edited(self._references[places])
@@ -375,7 +374,7 @@ def _attach_images(
     text_sources: frozenset[str],
     state: AnswerState,
 ) -> dict[str, list]:
-    """Replace image references by LazyImages. `words` holds ids of sources whose text is used without images."""
+    """Replace image references by LazyImages. `text_sources` holds ids of sources whose text is used without images."""
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
     opened = [
         LazyImages(

@@ -297,7 +297,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
 
 
 class _Contents(NamedTuple):
-    """The contents of a file, as in `Answers`. `n_whole` is the number of bytes in complete lines."""
+    """The contents of a file, as in `Answers`. `n_complete` is the number of bytes in complete lines."""
 
     choices: dict[tuple[str, str], Choice]
     judgements: dict[tuple[str, ...], Judgement]

@@ -118,7 +118,7 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 def _sort_errors(arguments: argparse.Namespace) -> int:
     from medfaith.annotate import local_server
     from medfaith.annotate.answers import open_answers
-    from medfaith.annotate.errors import ErrorSession, failures, pictures_of
+    from medfaith.annotate.errors import ErrorSession, failures, render_pictures
     from medfaith.report.page.cases import cases
     from medfaith.report.results import read_results
 
@@ -134,7 +134,7 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         listening = stack.enter_context(local_server.listen(arguments.port))
         answers, notes = stack.enter_context(open_answers(arguments.out))
-        pictures, picture_notes = pictures_of(sampled, results, arguments.data, build.roots(arguments))
+        pictures, picture_notes = render_pictures(sampled, results, arguments.data, build.roots(arguments))
         for note in (*notes, *picture_notes):
             print(f"medfaith: {note}", file=sys.stderr)
         session = ErrorSession(sampled, answers, arguments.annotator)

@@ -122,7 +122,7 @@ def _compute_turn(y: np.ndarray, x: np.ndarray, middle: tuple[float, float]) -> 
 
 
 def sample_start(seed: int) -> float:
-    """Draw the start of `sector`: 0 <= start < 1.
+    """Draw the start of `compute_sector`: 0 <= start < 1.
 
     Args:
         seed: The seed.
