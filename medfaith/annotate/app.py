@@ -115,7 +115,7 @@ def _build_report_tab(page: gr.Blocks, session: Session) -> gr.Button:
         updates[progress] = f"<b>Image {current.instance + 1}</b> · {numbers}"
         if current.alias is None:
             texts = [sentence.text for sentence in session.plan.instances[current.instance].sentences]
-            picture = _run_shown(lambda: _format_figures((session.plain(current.instance), "X-ray")), CANNOT)
+            picture = _run_safely(lambda: _format_figures((session.plain(current.instance), "X-ray")), CANNOT)
             return updates | {
                 choosing: gr.update(visible=True),
                 plain: picture,
@@ -130,7 +130,7 @@ def _build_report_tab(page: gr.Blocks, session: Session) -> gr.Button:
         if current is None or sentence is None:
             gr.Warning("Choose a sentence first.")
             return {place: current}
-        written = _run_write(lambda: session.choose(current.instance, sentence))
+        written = _write_safely(lambda: session.choose(current.instance, sentence))
         return show_place(session.find_next()) if written else {place: current}
 
     def judge(current: Place | None, since: float, *points: int | None) -> Update:
@@ -170,7 +170,7 @@ def _build_prompt_tab(page: gr.Blocks, session: Session) -> None:
     outputs = [current, text, *panel.shown]
 
     def show_image(position: float | None) -> str:
-        return _run_shown(lambda: _format_figures((session.plain(_clip_instance(position, n)), "X-ray")), CANNOT)
+        return _run_safely(lambda: _format_figures((session.plain(_clip_instance(position, n)), "X-ray")), CANNOT)
 
     def find_next_model(prompt: Prompt) -> Update:
         """Show the first model without a judgement for this prompt, or at the end an empty prompt."""
@@ -246,7 +246,7 @@ def _write_judgement(session: Session, alias: str, prompt: Prompt, points: Seque
     if len(given_points) < len(QUESTIONS):
         gr.Warning("Answer all three questions.")
         return False
-    return _run_write(lambda: session.judge(alias, prompt, given_points, time.monotonic() - since))
+    return _write_safely(lambda: session.judge(alias, prompt, given_points, time.monotonic() - since))
 
 
 def _render_heatmap(session: Session, alias: str, prompt: Prompt, boxes: bool) -> str:
@@ -258,7 +258,7 @@ def _render_heatmap(session: Session, alias: str, prompt: Prompt, boxes: bool) -
             (rendered.plain, "X-ray"), (rendered.heatmap, f"{key} · nowhere: {rendered.nowhere:.0%}")
         )
 
-    return _run_shown(build_figures, CANNOT)
+    return _run_safely(build_figures, CANNOT)
 
 
 def _format_figures(*captioned: tuple[Image.Image, str]) -> str:
@@ -274,7 +274,7 @@ def _clip_instance(position: float | None, n: int) -> int:
     return int(min(max(position or 1, 1), n)) - 1
 
 
-def _run_shown(show: Callable[[], str], otherwise: str) -> str:
+def _run_safely(show: Callable[[], str], otherwise: str) -> str:
     """Call `show`. Its errors go to the terminal, because they name folders, which could identify models."""
     try:
         return show()
@@ -283,7 +283,7 @@ def _run_shown(show: Callable[[], str], otherwise: str) -> str:
         return f"<p>{otherwise}</p>"
 
 
-def _run_write(write: Callable[[], None]) -> bool:
+def _write_safely(write: Callable[[], None]) -> bool:
     """Call `write`, and return whether it succeeded."""
     try:
         write()
