@@ -31,7 +31,7 @@ from PIL import Image
 
 from medfaith.builders import cxr_contrabench
 from medfaith.loaders import images, phantom
-from medfaith.tasks.run import answer, load_tasks, named_model
+from medfaith.tasks.run import answer, build_model, load_tasks
 from tests.tasks import tiny_models
 
 TASK, ROUNDS = "medfaith_contrabench_chexpert_presence_train", 3
@@ -191,7 +191,7 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, list[Timed]]:
     generation = {"max_gen_toks": given.tokens, "min_new_tokens": given.tokens}
     models, roots = {}, {name: Path(path) for name, path in metadata["roots"].items()}
     for name in ("hf-multimodal", "medfaith-hf-vlm"):
-        model = named_model(["--model", name, *words], [TASK], metadata)
+        model = build_model(["--model", name, *words], [TASK], metadata)
         models[name] = replace(model, options={**model.options, "limit": given.rows}, generation=generation)
     found: dict[str, list[Timed]] = {name: [] for name in ("bare loop", *models)}
     for _ in range(ROUNDS):

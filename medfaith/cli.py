@@ -21,7 +21,7 @@ from medfaith.compare import command as compare
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
 from medfaith.report import command as report
-from medfaith.tasks.controls import about_doses, described
+from medfaith.tasks.controls import describe_doses, described
 from medfaith.training import command as training
 
 
@@ -159,7 +159,7 @@ def _run_tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         from medfaith.printing import table
 
         print(table(["control", "what the model sees", "for"], [[name, *cells] for name, cells in described().items()]))
-        print(f"\n{about_doses()}")
+        print(f"\n{describe_doses()}")
     elif arguments.wordings:
         from medfaith.task_list import wordings_text
 
@@ -169,9 +169,9 @@ def _run_tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
         print(task_list.text())
     elif arguments.names:
-        from medfaith.tasks.run import task_names
+        from medfaith.tasks.run import list_task_names
 
-        print("\n".join(task_names()))
+        print("\n".join(list_task_names()))
     else:
         print(include_path())
     return 0

@@ -303,13 +303,13 @@ def _get_output_folder(lm_eval_arguments: Sequence[str]) -> Path | None:
 def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
     _require_model_and_tasks(lm_eval_arguments)
     from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
-    from medfaith.tasks.run import run_lm_eval, what_it_takes
+    from medfaith.tasks.run import describe_dry_run, run_lm_eval
 
     task_metadata = metadata(arguments)
     output = _get_output_folder(lm_eval_arguments)
     lm_eval_arguments = with_host(with_store(lm_eval_arguments, arguments.heatmaps, output), task_metadata)
     if arguments.dry_run:
-        print(what_it_takes(in_dry_run(lm_eval_arguments), task_metadata, arguments.shard))
+        print(describe_dry_run(in_dry_run(lm_eval_arguments), task_metadata, arguments.shard))
         return 0
     with tally() as outcomes:
         logs = run_lm_eval(lm_eval_arguments, task_metadata, _format_scores, arguments.shard)

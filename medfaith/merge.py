@@ -258,7 +258,7 @@ def lines_of(logs: Sequence[Path], task: str, rows: Rows) -> list[Line]:
 
 def _read(log: Path, filters: dict[str, int]) -> Iterator[Line]:
     """filters: the number of each filter; new ones are added."""
-    from medfaith.tasks.scoring import logged_values
+    from medfaith.tasks.scoring import read_logged_values
 
     start = 0
     with log.open("rb") as file:
@@ -267,7 +267,7 @@ def _read(log: Path, filters: dict[str, int]) -> Iterator[Line]:
                 sample = json_text.parse(text)
                 name, hashes = sample["filter"], "".join(sample[name] for name in _HASHES)
                 place = (filters.setdefault(name, len(filters)), int(sample["doc_id"]), log, start, len(text))
-                yield Line(*place, name, logged_values(sample), hashes)
+                yield Line(*place, name, read_logged_values(sample), hashes)
             except _WRONG as error:
                 fault = f"cannot be read ({type(error).__name__}: {str(error)[:100]})"
                 raise InputError(log, fault, row=number, expected=_LINE, action="run the shard again") from None

@@ -232,9 +232,9 @@ def _make_plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folde
     from huggingface_hub import get_token
 
     from medfaith.cards.publish import hub
-    from medfaith.tasks.preflight import hub_answers
+    from medfaith.tasks.preflight import can_reach_hub
 
-    if arguments.dry_run and not hub_answers():
+    if arguments.dry_run and not can_reach_hub():
         print("the Hub cannot be reached: what it holds was not compared with these files\n")
         return [hub.uncompared_plan(f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
     if arguments.dry_run and get_token() is None:

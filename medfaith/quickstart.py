@@ -34,7 +34,7 @@ from medfaith.printing import table
 from medfaith.report.page.write import write_page
 from medfaith.report.write import collect
 from medfaith.tasks import BASELINES
-from medfaith.tasks.run import reference_model, run_baselines
+from medfaith.tasks.run import build_reference_model, run_baselines
 
 CONTRABENCH, HEAL, SURGX = "medfaith_contrabench", "medfaith_heal_vindr", "medfaith_surgx"
 MARGIN = 0.05
@@ -138,7 +138,7 @@ def _run_audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list
     with scratch_folder() as folder:
         kept_logs = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
         tasks, _ = _run_quietly(plan, AUDITED_TASKS, kept_logs, AUDITED_ROWS)
-        models = {name: reference_model(name, store=kept_logs["heatmaps"]) for name in AUDITED}
+        models = {name: build_reference_model(name, store=kept_logs["heatmaps"]) for name in AUDITED}
         task_metadata, steps = begin(models, tasks, kept_logs, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
         work = partial(
             _run_quietly, partial(take, models=models, given=task_metadata, out=folder, say=lambda line: None)

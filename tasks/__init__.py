@@ -1,7 +1,7 @@
-"""Tasks of lm-evaluation-harness, one folder a benchmark, and its model plug-ins in `models/`.
+"""lm-evaluation-harness tasks, with one folder for each benchmark, and its model plug-ins in `models/`.
 
-The YAML files name Python by its full dotted name (`medfaith.tasks.contrabench.adapter.b0`), so that plain
-`lm_eval --include_path` runs them.
+The YAML files give each Python function its full dotted name, such as `medfaith.tasks.contrabench.adapter.b0`. Plain
+`lm_eval --include_path` can therefore run them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BASELINES = {
     "majority": "medfaith.tasks.models.baselines:Majority",
     "question_prior": "medfaith.tasks.models.baselines:QuestionPrior",
 }
-LOOKING = {  # reference models that look at the phantom's images
+LOOKING = {  # reference models that read the images of the phantom
     "looks": "medfaith.tasks.models.image_baselines:Looks",
     "mirage": "medfaith.tasks.models.image_baselines:Mirage",
     "looks_elsewhere": "medfaith.tasks.models.image_baselines:LooksElsewhere",
@@ -32,7 +32,7 @@ MODELS = {
     SERVER: "medfaith.tasks.models.server:ServerLM",
 }
 
-# What each model is, for who chooses one.
+# Description of each model type, for a user who chooses one.
 ABOUT = {
     "medfaith-hf-vlm": "any vision-language model of transformers; it also scores options",
     "medfaith-server": "any model behind an OpenAI-compatible server",
@@ -50,26 +50,26 @@ ABOUT = {
     "looks_elsewhere": "reference for synthetic images: right while another place looks untouched",
 }
 
-# Models that take `store`, the folder to keep their heatmaps in.
+# Model types with the argument `store`, the folder of their heatmaps.
 EXPLAINED = (*BASELINES, *LOOKING, "medfaith-contrastive", "medfaith-explained-vlm", "medfaith-alignment")
 
-# Reference models whose answer to a row depends on the other rows that are asked.
+# Reference models whose answer to a row depends on the other rows of the run.
 COUNTING = ("majority", "question_prior", "mirage")
 
-# Models that take `answers`, the file to keep their answers in.
+# Model types with the argument `answers`, the file of their answers.
 KEEPING = (SERVER, "medfaith-hf-vlm", "medfaith-explained-vlm")
 
-# Arguments of models that do not change what is answered.
+# Model arguments that do not change the answers.
 NO_MATTER = {"answers", "concurrency", "max_retries", "timeout", "prompt_price", "answer_price"}
 
 
 def include_path() -> Path:
-    """The folder for `lm_eval --include_path`."""
+    """Return the folder for `lm_eval --include_path`."""
     return Path(__file__).parent
 
 
 def register_models() -> None:
-    """Makes the models of this package known to lm-eval by name, for releases that do not read entry points."""
+    """Register the models of this package with lm-eval, for lm-eval releases that do not read entry points."""
     import lm_eval.models  # noqa: F401 - lm-eval registers its own models only while the registry is still empty
     from lm_eval.api.registry import model_registry
 

@@ -1,4 +1,4 @@
-"""Which tasks of this package there are, and which of them a name stands for."""
+"""The tasks, groups and tags of this package, and the tasks that a name selects."""
 
 from __future__ import annotations
 
@@ -13,48 +13,67 @@ from . import include_path
 
 
 class Task(NamedTuple):
-    """One task of this package: its name, where its rows are, and whether it scores options by log-likelihood."""
+    """One task of this package.
+
+    Attributes:
+        name: The name that lm-eval's `--tasks` takes.
+        rows: The `dataset_kwargs`, which name the rows.
+        scores: Whether the task scores options by log-likelihood.
+    """
 
     name: str
-    rows: Mapping[str, Any]  # its `dataset_kwargs`
+    rows: Mapping[str, Any]
     scores: bool
 
 
 def chosen(names: str | Sequence[str]) -> list[Task]:
-    """This package's tasks among those that are named, groups and tags resolved; files and lm-eval's own are left out.
+    """Select the tasks of this package from a list of names.
 
-    Raises MedfaithError for a name that is none, but nearly the name of a task of this package.
+    Groups and tags are resolved. Files and the tasks of lm-eval itself are left out.
+
+    Args:
+        names: Names or patterns, as a list or as one text with commas.
+
+    Raises:
+        MedfaithError: A name is unknown, and close to the name of a task of this package.
     """
     index = task_index()
-    asked = names.split(",") if isinstance(names, str) else [part for name in names for part in str(name).split(",")]
-    found: dict[str, Task] = {}
-    for name in (name.strip() for name in asked):
+    requested = (
+        names.split(",") if isinstance(names, str) else [word for name in names for word in str(name).split(",")]
+    )
+    tasks: dict[str, Task] = {}
+    for name in (name.strip() for name in requested):
         matches = fnmatch.filter(index, name)
         close = difflib.get_close_matches(name, index, n=3, cutoff=0.7)  # lm-eval's own names are further away
         if not matches and (close or "medfaith" in name) and not Path(name).exists():
             nearest = f"did you mean {' or '.join(close)}? " if close else ""
             raise MedfaithError(f"--tasks {name}: there is no such task\n  what to do: {nearest}medfaith tasks --list")
-        found |= {task.name: task for match in matches for task in leaves(match, index)}
-    return list(found.values())
+        tasks |= {task.name: task for match in matches for task in iterate_tasks(match, index)}
+    return list(tasks.values())
 
 
 def task_index() -> Mapping[str, Any]:
-    """lm-eval's entry of each task, group and tag of this package, by name."""
+    """Load lm-eval's index of this package: one entry by the name of each task, group and tag."""
     from lm_eval.tasks import TaskManager
 
     return TaskManager(include_path=str(include_path()), include_defaults=False).task_index
 
 
-def leaves(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
-    """The tasks that an entry of `task_index` stands for."""
+def iterate_tasks(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
+    """Iterate over the tasks of one entry of `task_index`.
+
+    Args:
+        name: The name of a task, group or tag.
+        index: The result of `task_index`.
+    """
     entry = index[name]
     for tagged in sorted(entry.tags) if entry.cfg is None else ():
-        yield from leaves(tagged, index)
+        yield from iterate_tasks(tagged, index)
     config = entry.cfg or {}
     members = config.get("task", ())
     for member in [config] if isinstance(members, str) else members:
         if isinstance(member, str):
-            yield from leaves(member, index)
+            yield from iterate_tasks(member, index)
         elif "dataset_kwargs" in member:
             full = name if member is config else f"{name}::{member['task']}"
             output = member.get("output_type", config.get("output_type"))

@@ -1,4 +1,4 @@
-"""lm-eval's figures of answers that were scored and logged before. They need no model, no rows and no images."""
+"""lm-eval's figures, recomputed from scored answers in logs. No model, row or image is needed."""
 
 from __future__ import annotations
 
@@ -12,54 +12,72 @@ Values = Mapping[tuple[str, str], Sequence[Any]]
 
 
 class LoggedTask:
-    """What lm-eval's aggregation asks of a task.
+    """A task as lm-eval's aggregation needs it, made from the results of a run.
 
-    told: results of lm-eval that have the task. n: all its rows. index: of `index.task_index`.
+    Args:
+        name: The name of the task.
+        results: lm-eval results that include the task.
+        n: The number of all its rows.
+        index: The result of `index.task_index`.
     """
 
-    def __init__(self, name: str, told: Mapping[str, Any], n: int, index: Mapping[str, Any]) -> None:
-        self.task_name, self.VERSION, self.eval_docs = name, told["versions"][name], range(n)
-        self._config, self._higher = told["configs"][name], told["higher_is_better"][name]
+    def __init__(self, name: str, results: Mapping[str, Any], n: int, index: Mapping[str, Any]) -> None:
+        self.task_name, self.VERSION, self.eval_docs = name, results["versions"][name], range(n)
+        self._config, self._higher = results["configs"][name], results["higher_is_better"][name]
         self._aggregations = aggregations(name, index)
 
     def dump_config(self) -> dict[str, Any]:
+        """Return the config of the task."""
         return dict(self._config)
 
     def aggregation(self) -> dict[str, Callable[[Sequence[Any]], Any]]:
+        """Return the aggregation function of each metric."""
         return self._aggregations
 
     def higher_is_better(self) -> dict[str, bool]:
+        """Return for each metric whether higher is better."""
         return dict(self._higher)
 
 
-def figures(told: Mapping[str, Any], values: Mapping[str, Values], sizes: Mapping[str, int]) -> dict[str, Any]:
-    """What `lm_eval.evaluate` returns of all tasks, without their samples.
+def figures(results: Mapping[str, Any], values: Mapping[str, Values], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Compute the figures of all tasks and groups, as `lm_eval.evaluate` returns them, without samples.
 
     Args:
-        told: results of lm-eval that have each task and group.
-        values: task -> (metric, filter) -> what `process_results` returned for each row, in the order of the rows.
-        sizes: task -> how many rows it has.
+        results: lm-eval results that include each task and group.
+        values: Task -> (metric, filter) -> the values of `process_results` for each row, in the order of the rows.
+        sizes: Task -> number of rows.
+
+    Returns:
+        The results as lm-eval saves them.
     """
     from lm_eval.api.group import Group
     from lm_eval.evaluator_utils import _process_results
 
     index = task_index()
-    tasks = {name: LoggedTask(name, told, sizes[name], index) for name in values}
+    tasks = {name: LoggedTask(name, results, sizes[name], index) for name in values}
     groups = {}
-    for name, members in told.get("group_subtasks", {}).items():
-        groups[name] = Group(name, told["results"][name]["alias"], metadata={"version": told["versions"][name]})
+    for name, members in results.get("group_subtasks", {}).items():
+        groups[name] = Group(name, results["results"][name]["alias"], metadata={"version": results["versions"][name]})
         groups[name]._children = {member: tasks.get(member) or groups.get(member) for member in members}
     collected: Any = {
         name: {"task": task, "raw_metrics": values[name], "logged_samples": []} for name, task in tasks.items()
     }
-    found: Any = _process_results(collected, groups, told["config"]["bootstrap_iters"])
-    return found._to_eval_results()
+    processed: Any = _process_results(collected, groups, results["config"]["bootstrap_iters"])
+    return processed._to_eval_results()
 
 
 def aggregations(name: str, index: Mapping[str, Any]) -> dict[str, Callable[[Sequence[Any]], Any]]:
-    """Metric -> function of the values of all rows, for a task of this package. index: of `index.task_index`.
+    """Build the aggregation function of each metric of a task of this package.
 
-    Raises InputError for a task that there is not.
+    Args:
+        name: The name of the task.
+        index: The result of `index.task_index`.
+
+    Returns:
+        Metric -> function of the values of all rows.
+
+    Raises:
+        InputError: The task is unknown.
     """
     from lm_eval.api.registry import get_aggregation
     from lm_eval.tasks._yaml_loader import load_yaml
@@ -69,9 +87,9 @@ def aggregations(name: str, index: Mapping[str, Any]) -> dict[str, Callable[[Seq
         raise InputError(name, "is no task of this version of medfaith", action="merge with the version that asked it")
     config = load_yaml(index[group].yaml_path, resolve_func=True)
     if member:
-        config |= next(of for of in config["task"] if of["task"] == member)
-    found = {}
-    for of in config["metric_list"]:
-        how: Any = of["aggregation"]
-        found[of["metric"]] = get_aggregation(how) if isinstance(how, str) else how
-    return found
+        config |= next(entry for entry in config["task"] if entry["task"] == member)
+    functions = {}
+    for entry in config["metric_list"]:
+        aggregation: Any = entry["aggregation"]
+        functions[entry["metric"]] = get_aggregation(aggregation) if isinstance(aggregation, str) else aggregation
+    return functions

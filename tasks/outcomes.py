@@ -1,31 +1,34 @@
-"""What became of the request for an answer, and how much of it is scored: whole answers, and what came of cut ones."""
+"""Outcomes of the request for an answer, and which of them are scored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-OUTCOME = "answer_outcome"  # column of a document, where its model knows how the answer ended
+OUTCOME = "answer_outcome"  # column of a document; None if the model does not report how the answer ended
 ANSWERED, EMPTY, CUT, FILTERED, REFUSED, UNANSWERED = "answered", "empty", "cut", "filtered", "refused", "unanswered"
 OUTCOMES = (ANSWERED, EMPTY, CUT, FILTERED, REFUSED, UNANSWERED)
-SCORED = (ANSWERED, CUT)  # outcomes whose text is scored; a reader takes of a cut one what it has said before its end
+SCORED = (ANSWERED, CUT)  # outcomes whose text is scored; a reader uses the complete part of a cut answer
 
 IF_DECLINED = "look at these answers: such a model may need another prompt, or it was not given the images"
 
 
-def outcome_of(doc: Mapping[str, Any]) -> str | None:
-    """Return what became of the request for a document's answer, or None if its model does not say.
+def find_outcome(doc: Mapping[str, Any]) -> str | None:
+    """Return the outcome of the request for a document's answer, or None if its model does not report it.
 
-    lm-eval reads each document before the model is asked and again before it scores the answer. Its filters get the
-    first of these, in which the column is still None. The images of both know the outcome (`rows.LazyImages`).
+    lm-eval reads each document twice: before the model is asked, and before the answer is scored. Its filters get the
+    first copy, in which the column is still None. The images of both copies know the outcome (`rows.LazyImages`).
+
+    Args:
+        doc: A document of a task of this package.
     """
     return getattr(doc.get("images"), "outcome", None) or doc.get(OUTCOME)
 
 
 def is_cut(doc: Mapping[str, Any]) -> bool:
-    """Return whether the answer to a document's question is known to have ended at the limit of tokens.
+    """Return whether the answer to a document's question is known to have ended at the token limit.
 
     >>> is_cut({"answer_outcome": "cut"}), is_cut({"answer_outcome": None}), is_cut({})
     (True, False, False)
     """
-    return outcome_of(doc) == CUT
+    return find_outcome(doc) == CUT

@@ -1,6 +1,6 @@
-"""What is known before a model is loaded: a run that cannot work, or that would show its model less, is refused.
+"""Checks before a model is loaded: a run that cannot work, or that would cut or reorder its images, is refused.
 
-`check` looks at lm-eval's parsed options and reads the rows of the chosen tasks. It loads no model.
+`check` inspects lm-eval's parsed options and reads the rows of the selected tasks. It loads no model.
 """
 
 from __future__ import annotations
@@ -25,16 +25,21 @@ from .index import Task, chosen
 _HF_PACKAGES = ("torch", "torchvision", "transformers", "accelerate")
 _HF = 'uv sync --inexact --extra hf, or pip install "medfaith[hf]"'
 _API = 'pip install "lm-eval[api]"'
-_KEPT = "--model medfaith-hf-vlm, which keeps them all"
+_KEEPS_ALL = "--model medfaith-hf-vlm, which keeps all images"
 
 
 class Kind(NamedTuple):
-    """What model types of one kind need and do; the defaults are those of a type that is not known here.
+    """The requirements and abilities of one kind of model types. The defaults apply to an unknown model type.
 
-    packages, install: what has to be importable, and how to get it. key: the environment variable with its key.
-    client: it sends chat completions, all images before the text. loads: it loads `pretrained` with transformers.
-    scores: it gives log-likelihoods with images. max_images: of a row, that it keeps unless it is told otherwise.
-    host: that a client asks unless it is told otherwise.
+    Attributes:
+        packages: The packages that must be importable.
+        install: How to install these packages.
+        key: The environment variable of the API key.
+        client: Whether the model type sends chat completions, with all images before the text.
+        loads: Whether the model type loads `pretrained` with transformers.
+        scores: Whether the model type gives log-likelihoods with images.
+        max_images: The number of a row's images that the model type keeps by default; None for all.
+        host: The default host of a client.
     """
 
     packages: tuple[str, ...] = ()
@@ -52,7 +57,7 @@ _CLIENT = Kind(("aiohttp", "requests", "tenacity"), _API, client=True, scores=Fa
 _OPENAI = _CLIENT._replace(key="OPENAI_API_KEY", host="api.openai.com")
 _ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY", host="api.anthropic.com")
 _LITELLM = _CLIENT._replace(packages=(*_CLIENT.packages, "litellm"), install='pip install "lm-eval[litellm]"')
-OURS_TO_LOAD = ("medfaith-hf-vlm", "medfaith-explained-vlm")  # these load models of text that see images, too
+OURS_TO_LOAD = ("medfaith-hf-vlm", "medfaith-explained-vlm")  # these also load text models with a vision part
 _HEATMAPS = Kind(_HF_PACKAGES, _HF, scores=False, max_images=1)
 KINDS = {
     **dict.fromkeys((*BASELINES, *LOOKING), Kind()),
@@ -73,7 +78,7 @@ KINDS = {
     **dict.fromkeys(("anthropic-chat", "anthropic-chat-completions"), _ANTHROPIC),
     **dict.fromkeys(("litellm", "litellm-chat", "litellm-chat-completions"), _LITELLM),
 }
-_NEEDED_BY = {  # a model argument with a value -> the package that it takes
+_NEEDED_BY = {  # model argument with a value -> package that the argument needs
     "peft": "peft",
     "load_in_4bit": "bitsandbytes",
     "load_in_8bit": "bitsandbytes",
@@ -83,28 +88,33 @@ _ELSEWHERE = {"device": "--device", "batch_size": "--batch_size", "max_batch_siz
 
 
 def check(config: Any, metadata: Mapping[str, Any]) -> None:
-    """Refuses what cannot work, or would cut or reorder images; warns of a chat template that is left out.
+    """Refuse a run that cannot work or would cut or reorder images; warn if a chat template is left out.
 
-    config: lm-eval's EvaluatorConfig. metadata: what medfaith's tasks take (tasks.rows.load).
+    The slowest checks come last: the class of the model type may import torch.
 
-    Raises MedfaithError, which says what to do. The slowest checks come last: the model type's class may import torch.
+    Args:
+        config: lm-eval's EvaluatorConfig.
+        metadata: The metadata of medfaith's tasks (`tasks.rows.load`).
+
+    Raises:
+        MedfaithError: A check failed. The message says what to do.
     """
-    kind, given = KINDS.get(config.model, Kind()), dict(config.model_args)
+    kind, model_args = KINDS.get(config.model, Kind()), dict(config.model_args)
     _check_known(config.model)
-    _check_options(config, kind, given)
-    _check_packages(config.model, kind, given)
+    _check_options(config, kind, model_args)
+    _check_packages(config.model, kind, model_args)
     if kind.client:
-        _check_client(config, kind, given)
+        _check_client(config, kind, model_args)
     if kind.loads:
-        _check_model(config, given)
-    tasks = chosen(config.tasks)  # from here on with what takes seconds to import
+        _check_model(config, model_args)
+    tasks = chosen(config.tasks)  # the imports from here on take seconds
     if not kind.scores:
         _check_scores(config.model, tasks)
-    _check_rows(config.model, kind, given, tasks, metadata)
+    _check_rows(config.model, kind, model_args, tasks, metadata)
     if tasks:
         _check_class(config.model)
     if kind.loads:
-        _check_loadable(config.model, given)
+        _check_loadable(config.model, model_args)
 
 
 def _check_known(model: str) -> None:
@@ -119,13 +129,13 @@ def _check_known(model: str) -> None:
         )
 
 
-def _check_options(config: Any, kind: Kind, given: Mapping[str, Any]) -> None:
+def _check_options(config: Any, kind: Kind, model_args: Mapping[str, Any]) -> None:
     for name, option in _ELSEWHERE.items():
-        if name in given:
+        if name in model_args:
             raise MedfaithError(f"--model_args {name}=: lm_eval has an option for it\n  what to do: use {option}")
-    if "decoding" in given and config.model not in OURS_TO_LOAD:
-        found = f"--model_args decoding={given['decoding']}: --model {config.model} gives no logits of each step"
-        raise MedfaithError(f"{found}\n  what to do: use --model medfaith-hf-vlm, which loads the weights")
+    if "decoding" in model_args and config.model not in OURS_TO_LOAD:
+        problem = f"--model_args decoding={model_args['decoding']}: --model {config.model} gives no logits of each step"
+        raise MedfaithError(f"{problem}\n  what to do: use --model medfaith-hf-vlm, which loads the weights")
     size = str(config.batch_size)
     if size.startswith("auto"):
         if kind.loads:
@@ -135,34 +145,34 @@ def _check_options(config: Any, kind: Kind, given: Mapping[str, Any]) -> None:
         raise InputError("--batch_size", f"is {size!r}", expected="a positive whole number, or auto")
 
 
-def _number(given: Mapping[str, Any], name: str, default: int = 0) -> int:
-    value = given.get(name, default)
+def _read_number(model_args: Mapping[str, Any], name: str, default: int = 0) -> int:
+    value = model_args.get(name, default)
     if not isinstance(value, int) or value < 0:
         raise InputError(f"--model_args {name}", f"is {value!r}", expected="a whole number, 0 or more")
     return value
 
 
-def _check_packages(model: str, kind: Kind, given: Mapping[str, Any]) -> None:
+def _check_packages(model: str, kind: Kind, model_args: Mapping[str, Any]) -> None:
     needed = dict.fromkeys(kind.packages, kind.install)
-    needed |= {package: f"pip install {package}" for name, package in _NEEDED_BY.items() if given.get(name)}
-    if model == "vllm-vlm" and _number(given, "data_parallel_size", 1) > 1:
+    needed |= {package: f"pip install {package}" for name, package in _NEEDED_BY.items() if model_args.get(name)}
+    if model == "vllm-vlm" and _read_number(model_args, "data_parallel_size", 1) > 1:
         needed["ray"] = "pip install ray"
     missing = [package for package in needed if importlib.util.find_spec(package) is None]
     if missing:
-        how = "; ".join(dict.fromkeys(needed[package] for package in missing))
-        raise MedfaithError(f"--model {model}: needs {', '.join(missing)}, not installed here\n  what to do: {how}")
+        install = "; ".join(dict.fromkeys(needed[package] for package in missing))
+        raise MedfaithError(f"--model {model}: needs {', '.join(missing)}, not installed here\n  what to do: {install}")
 
 
-def _check_client(config: Any, kind: Kind, given: Mapping[str, Any]) -> None:
-    """Of a client: its key, its address, whether a server is there, and the form of its requests."""
+def _check_client(config: Any, kind: Kind, model_args: Mapping[str, Any]) -> None:
+    """Check a client: its key, its address, its server and the form of its requests."""
     where = f"--model {config.model}"
     if kind.key and not os.environ.get(kind.key):
         raise MedfaithError(f"{where}: no key in the environment\n  what to do: set {kind.key}")
-    if not (given.get("model") or given.get("pretrained")) and not config.model.startswith("azure"):
+    if not (model_args.get("model") or model_args.get("pretrained")) and not config.model.startswith("azure"):
         raise MedfaithError(f"{where}: names no model\n  what to do: --model_args model=NAME, as the server calls it")
     if not config.apply_chat_template:
         raise MedfaithError(f"{where}: sends chats only\n  what to do: add --apply_chat_template")
-    url = given.get("base_url")
+    url = model_args.get("base_url")
     if url is None:
         if config.model.startswith("local-"):
             action = "--model_args base_url=http://127.0.0.1:8000/v1/chat/completions, with your server's address"
@@ -175,7 +185,14 @@ def _check_client(config: Any, kind: Kind, given: Mapping[str, Any]) -> None:
 
 
 def check_server(url: str) -> None:
-    """Raises MedfaithError where no server listens; what it answers to a bare request does not matter."""
+    """Require that a server listens at an address. The status of its answer to a bare request does not matter.
+
+    Args:
+        url: The base URL of the server.
+
+    Raises:
+        MedfaithError: No server listens.
+    """
     try:
         requests.head(url, timeout=3, allow_redirects=False)
     except requests.exceptions.ReadTimeout:
@@ -187,32 +204,36 @@ def check_server(url: str) -> None:
 
 
 def check_data(data: Any) -> None:
-    """Of `data` that is no folder: that it can be an organisation or a data set on the Hub, and can be read from there.
+    """Require that `data` is a folder, or can be read from the Hub as an organisation or a data set.
 
-    Raises InputError.
+    Args:
+        data: The option --data.
+
+    Raises:
+        InputError: `data` is neither.
     """
     if not data or Path(data).expanduser().is_dir():
         return
     action = "correct the path, or build the data: medfaith build"
     if _is_path(str(data)):
-        found, expected = "there is no such folder", "what medfaith build wrote"
-    elif hub_answers() or _is_cached(str(data)):
+        problem, expected = "there is no such folder", "what medfaith build wrote"
+    elif can_reach_hub() or _is_cached(str(data)):
         return
     else:
-        found = "there is no such folder, the cache of the Hub has none of its data, and the Hub cannot be reached"
+        problem = "there is no such folder, the cache of the Hub has none of its data, and the Hub cannot be reached"
         expected = "a folder that medfaith build wrote, or an organisation on the Hub that published the rows"
-    raise InputError(f"--data {data}", found, expected=expected, action=action)
+    raise InputError(f"--data {data}", problem, expected=expected, action=action)
 
 
-def hub_answers() -> bool:
-    """Whether the Hub can be asked, which its own client finds out in 24 seconds."""
+def can_reach_hub() -> bool:
+    """Return whether the Hub can be reached. Its own client would need 24 seconds to find out."""
     from huggingface_hub import constants
 
-    return _answers(constants.ENDPOINT)
+    return _can_reach(constants.ENDPOINT)
 
 
 @cache
-def _answers(endpoint: str) -> bool:
+def _can_reach(endpoint: str) -> bool:
     from huggingface_hub import errors, get_session
 
     try:
@@ -230,7 +251,7 @@ def _is_cached(data: str) -> bool:
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name can be no id on the Hub."""
+    """Return whether a name cannot be an id on the Hub."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
@@ -247,57 +268,66 @@ def _check_scores(model: str, tasks: Sequence[Task]) -> None:
             )
 
 
-def _third_party(model: str, kind: Kind, given: Mapping[str, Any]) -> str | None:
-    """The host outside of the user's network that one of lm-eval's clients asks; None where it asks none."""
+def _find_third_party(model: str, kind: Kind, model_args: Mapping[str, Any]) -> str | None:
+    """Find the host outside of the user's network that one of lm-eval's clients sends to; None if it sends to none."""
     from .models import server_access
 
-    url = given.get("base_url")
+    url = model_args.get("base_url")
     host = server_access.host_of(str(url)) if url else kind.host or model
     return host if server_access.is_third_party(host) else None
 
 
 def _check_rows(
-    model: str, kind: Kind, given: Mapping[str, Any], tasks: Sequence[Task], metadata: Mapping[str, Any]
+    model: str, kind: Kind, model_args: Mapping[str, Any], tasks: Sequence[Task], metadata: Mapping[str, Any]
 ) -> None:
-    """The data are there, the roots of what the model looks at are known, and it gets every image of each row."""
+    """Check that the data exist, the roots of shown images are known, and the model gets every image of each row."""
     from .contrabench.fewshot import SHOTS
     from .models import server_access
     from .row_store import read
     from .wordings import require_wording
 
     roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())
-    host = _third_party(model, kind, given) if kind.client else None
+    host = _find_third_party(model, kind, model_args) if kind.client else None
     server_access.check_named(host, metadata.get("send_images_to"))
 
     @cache
-    def pictured(repository: str, config: str, split: str) -> _Pictured:
-        return _pictured(read(repository, config, split, metadata.get("data"), metadata.get("images", "all")))
+    def load_counts(repository: str, config: str, split: str) -> _ImageCounts:
+        return _count_images(read(repository, config, split, metadata.get("data"), metadata.get("images", "all")))
 
     for task in tasks:
-        of = task.rows
-        require_wording(metadata.get("wording", 0), of["repository"])
-        found = [pictured(of["repository"], of["config"], of["split"])]
-        exemplars = [pictured(of["pool_repository"], of["pool_config"], "train")] if "pool_repository" in of else []
-        if host is not None:  # words go there, too
-            source_ids = [reference["source"] for one in [*found, *exemplars] for reference in one.of_each_source]
+        spec = task.rows
+        require_wording(metadata.get("wording", 0), spec["repository"])
+        row_images = [load_counts(spec["repository"], spec["config"], spec["split"])]
+        exemplars = (
+            [load_counts(spec["pool_repository"], spec["pool_config"], "train")] if "pool_repository" in spec else []
+        )
+        if host is not None:  # the host gets the texts of exemplars, too
+            source_ids = [reference["source"] for rows in [*row_images, *exemplars] for reference in rows.examples]
             server_access.check_licences(source_ids, host, metadata.get("i_have_permission", ()))
         if model in BASELINES or metadata.get("control") == "none":
-            continue  # it looks at no image
-        shown = [*found, *(exemplars if of.get("exemplar_images") else [])]
-        for reference in (reference for one in shown for reference in one.of_each_source):
+            continue  # no image is shown
+        prompt_images = [*row_images, *(exemplars if spec.get("exemplar_images") else [])]
+        for reference in (reference for rows in prompt_images for reference in rows.examples):
             if model in KINDS and reference["source"] not in roots:
-                images.locate(reference, roots)  # says how to name the root, or how to get access
-        _check_n_images(model, kind, given, task, shown[0].most + SHOTS * sum(one.most for one in shown[1:]))
+                images.locate(reference, roots)  # the error says how to name the root, or how to get access
+        _check_n_images(
+            model,
+            kind,
+            model_args,
+            task,
+            prompt_images[0].max_per_row + SHOTS * sum(rows.max_per_row for rows in prompt_images[1:]),
+        )
 
 
-class _Pictured(NamedTuple):
-    """How many images some rows have at most, and one image of each source."""
+class _ImageCounts(NamedTuple):
+    """The largest number of images in a row, and one image of each source."""
 
-    most: int
-    of_each_source: list[Mapping[str, str]]
+    max_per_row: int
+    examples: list[Mapping[str, str]]
 
 
-def _pictured(rows: Any) -> _Pictured:
+def _count_images(rows: Any) -> _ImageCounts:
+    """Count the images of some rows, and take one image of each source."""
     import pyarrow.compute as pc
 
     single = "images" not in rows.column_names
@@ -305,37 +335,37 @@ def _pictured(rows: Any) -> _Pictured:
     flat = column if single else pc.call_function("list_flatten", [column])
     source = pc.struct_field(flat, "source")
     examples = [flat[source.index(name).as_py()].as_py() for name in source.unique()]
-    most = 1 if single else pc.call_function("max", [pc.call_function("list_value_length", [column])]).as_py()
-    return _Pictured(most, examples)
+    max_per_row = 1 if single else pc.call_function("max", [pc.call_function("list_value_length", [column])]).as_py()
+    return _ImageCounts(max_per_row, examples)
 
 
-def _check_n_images(model: str, kind: Kind, given: Mapping[str, Any], task: Task, most: int) -> None:
-    """most: how many images a prompt of the task has at most."""
-    kept = kind.max_images if given.get("max_images") is None else _number(given, "max_images")
-    first = "--images first, which shows one image of each study; or "
-    expected, found = "every image of a row, each in its place", ""
-    if kept is not None and kept < most:
-        found = f"keeps {kept} of the images of a prompt, and {task.name} has prompts with up to {most}"
+def _check_n_images(model: str, kind: Kind, model_args: Mapping[str, Any], task: Task, max_per_row: int) -> None:
+    """Check that the model keeps all images of a prompt, and their places. A prompt has up to `max_per_row` images."""
+    max_images = kind.max_images if model_args.get("max_images") is None else _read_number(model_args, "max_images")
+    advice = "--images first, which shows one image of each study; or "
+    expected, problem = "every image of a row, each in its place", ""
+    if max_images is not None and max_images < max_per_row:
+        problem = f"keeps {max_images} of the images of a prompt, and {task.name} has prompts with up to {max_per_row}"
         takes_more = kind.max_images is None or kind.max_images > 1
-        first += f"max_images={most} in --model_args; or " if takes_more else ""
-    elif kind.client and most > 1:
-        found = f"puts all images before the text, and {task.name} has prompts with up to {most}"
-    elif given.get("interleave", True) is False and task.rows.get("exemplar_images"):
-        found, first = f"with interleave=False puts all images of {task.name} before the text", "leave it out; or "
-    if found:
-        action = first + (_KEPT if model != "medfaith-hf-vlm" else "leave max_images out")
-        raise InputError(f"--model {model}", found, expected=expected, action=action)
+        advice += f"max_images={max_per_row} in --model_args; or " if takes_more else ""
+    elif kind.client and max_per_row > 1:
+        problem = f"puts all images before the text, and {task.name} has prompts with up to {max_per_row}"
+    elif model_args.get("interleave", True) is False and task.rows.get("exemplar_images"):
+        problem, advice = f"with interleave=False puts all images of {task.name} before the text", "leave it out; or "
+    if problem:
+        action = advice + (_KEEPS_ALL if model != "medfaith-hf-vlm" else "leave max_images out")
+        raise InputError(f"--model {model}", problem, expected=expected, action=action)
 
 
-def _check_model(config: Any, given: Mapping[str, Any]) -> None:
-    """Of a model that transformers loads: it is there, its processor's packages too, and its chat template is used."""
-    name, revision = given.get("pretrained"), str(given.get("revision", "main"))
+def _check_model(config: Any, model_args: Mapping[str, Any]) -> None:
+    """Check a model of transformers: its config, the packages of its processor, and the use of its chat template."""
+    name, revision = model_args.get("pretrained"), str(model_args.get("revision", "main"))
     if not name:
         raise MedfaithError(f"--model {config.model}: names no model\n  what to do: --model_args pretrained=MODEL")
-    path = model_file(str(name), "config.json", revision)
+    path = find_model_file(str(name), "config.json", revision)
     if path is None:
         raise InputError(str(name), "has no config.json", expected="a model of transformers: its folder, or its id")
-    if _json(path).get("model_type") == "smolvlm" and importlib.util.find_spec("num2words") is None:
+    if _read_json(path).get("model_type") == "smolvlm" and importlib.util.find_spec("num2words") is None:
         raise MedfaithError(f"{name}: SmolVLM needs num2words, not installed here\n  what to do: pip install num2words")
     templated = _has_chat_template(str(name), revision)
     if templated and not config.apply_chat_template:
@@ -344,21 +374,30 @@ def _check_model(config: Any, given: Mapping[str, Any]) -> None:
             "  what to do: add --apply_chat_template, unless the model is a base model",
             file=sys.stderr,
         )
-    elif config.apply_chat_template and not templated and not given.get("trust_remote_code"):
+    elif config.apply_chat_template and not templated and not model_args.get("trust_remote_code"):
         raise MedfaithError(f"{name}: has no chat template\n  what to do: leave --apply_chat_template out")
 
 
 def _has_chat_template(name: str, revision: str) -> bool:
-    if any(model_file(name, file, revision) for file in ("chat_template.jinja", "chat_template.json")):
+    if any(find_model_file(name, file, revision) for file in ("chat_template.jinja", "chat_template.json")):
         return True
-    configs = (model_file(name, file, revision) for file in ("tokenizer_config.json", "processor_config.json"))
-    return any("chat_template" in _json(path) for path in configs if path)
+    configs = (find_model_file(name, file, revision) for file in ("tokenizer_config.json", "processor_config.json"))
+    return any("chat_template" in _read_json(path) for path in configs if path)
 
 
-def model_file(name: str, file: str, revision: str) -> Path | None:
-    """A small file of a model, from its folder or from the Hub; None where the model has none.
+def find_model_file(name: str, file: str, revision: str) -> Path | None:
+    """Find a small file of a model, in its folder or on the Hub.
 
-    Raises InputError for a model that is not there, or that may not be read.
+    Args:
+        name: The folder or the Hub id of the model.
+        file: The name of the file.
+        revision: The revision on the Hub.
+
+    Returns:
+        The path of the file, or None if the model has no such file.
+
+    Raises:
+        InputError: The model does not exist, or may not be read.
     """
     from huggingface_hub import errors, hf_hub_download
 
@@ -368,13 +407,15 @@ def model_file(name: str, file: str, revision: str) -> Path | None:
         action = "correct the path" + (" (write your home in full: nothing replaces ~ here)" if name[0] == "~" else "")
         raise InputError(f"pretrained={name}", "there is no such folder", expected="a model's folder", action=action)
     try:
-        return Path(hf_hub_download(name, file, revision=revision, local_files_only=not hub_answers(), etag_timeout=5))
-    except errors.LocalEntryNotFoundError as error:  # no connection, or offline, and it is not in the cache
+        return Path(
+            hf_hub_download(name, file, revision=revision, local_files_only=not can_reach_hub(), etag_timeout=5)
+        )
+    except errors.LocalEntryNotFoundError as error:  # offline or no connection, and the cache does not have the file
         if file != "config.json":
             return None
         action = "name the folder of a model, or download it first: hf download " + name
-        found = "no such folder, not in the cache of the Hub, and the Hub cannot be reached"
-        raise InputError(f"pretrained={name}", found, action=action) from error
+        problem = "no such folder, not in the cache of the Hub, and the Hub cannot be reached"
+        raise InputError(f"pretrained={name}", problem, action=action) from error
     except errors.EntryNotFoundError:
         return None
     except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
@@ -383,7 +424,7 @@ def model_file(name: str, file: str, revision: str) -> Path | None:
         raise InputError(f"pretrained={name}", f"cannot be read ({reason})", action=action) from error
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json_text.parse(path.read_bytes())
     except ValueError as error:
@@ -391,36 +432,38 @@ def _json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _check_loadable(model: str, given: Mapping[str, Any]) -> None:
-    """transformers knows the model's type, as one that reads images; a model with code of its own says so itself."""
-    if given.get("trust_remote_code"):
+def _check_loadable(model: str, model_args: Mapping[str, Any]) -> None:
+    """Check that transformers knows the model's type as one that reads images. A model with its own code is skipped."""
+    if model_args.get("trust_remote_code"):
         return
     from transformers.models.auto import modeling_auto as auto
 
-    name = str(given["pretrained"])
-    path = model_file(name, "config.json", str(given.get("revision", "main")))
-    config = _json(path) if path else {}
+    name = str(model_args["pretrained"])
+    path = find_model_file(name, "config.json", str(model_args.get("revision", "main")))
+    config = _read_json(path) if path else {}
     kind = config.get("model_type")
     texts = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if model in OURS_TO_LOAD and "vision_config" in config else {}
     if kind not in auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and kind not in texts:
-        own = "trust_remote_code=True in --model_args runs its own code, if you trust it; or " * ("auto_map" in config)
+        advice = "trust_remote_code=True in --model_args runs its own code, if you trust it; or " * (
+            "auto_map" in config
+        )
         raise InputError(
             f"pretrained={name}",
             f"is of the type {kind!r}, which transformers does not load as a model of images and text",
             expected="a vision-language model",
-            action=f"{own}serve it (vLLM, SGLang, llama.cpp) and use --model {SERVER}",
+            action=f"{advice}serve it (vLLM, SGLang, llama.cpp) and use --model {SERVER}",
         )
 
 
 def _check_class(model: str) -> None:
-    """The type's own packages can be imported, and it takes images."""
+    """Check that the packages of the model type can be imported, and that the model type takes images."""
     from lm_eval.api.registry import get_model
 
     try:
-        answers = get_model(model)
+        model_class = get_model(model)
     except ImportError as error:
         action = f"pip install {error.name}" if error.name else "install what it needs"
         raise MedfaithError(f"--model {model}: cannot be imported ({error})\n  what to do: {action}") from error
-    if not getattr(answers, "MULTIMODAL", False):
-        action = f"use hf-multimodal, or {_KEPT}"
+    if not getattr(model_class, "MULTIMODAL", False):
+        action = f"use hf-multimodal, or {_KEEPS_ALL}"
         raise MedfaithError(f"--model {model}: takes no images, and the tasks have some\n  what to do: {action}")

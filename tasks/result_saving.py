@@ -1,4 +1,4 @@
-"""Results that lm-eval could not save are an error. lm-eval itself logs a warning, and ends as if they were saved."""
+"""Atomic saving of lm-eval results. A failed save is an error here; lm-eval only logs a warning."""
 
 from __future__ import annotations
 
@@ -18,19 +18,31 @@ from ..loaders.errors import MedfaithError
 
 
 def output_folder(output: str | Path | None) -> Path | None:
-    """The folder of lm-eval's --output_path, which may name a JSON file in it."""
+    """Return the folder of lm-eval's --output_path.
+
+    Args:
+        output: The option, a folder or a JSON file in it.
+    """
     return None if output is None else Path(output).parent if str(output).endswith(".json") else Path(output)
 
 
 @contextlib.contextmanager
 def saved(output: str | Path | None) -> Iterator[list[Path]]:
-    """Whatever lm-eval's EvaluationTracker saves in here below its --output_path `output` is saved whole.
+    """Save all files of lm-eval's EvaluationTracker below its --output_path as one atomic write.
 
-    It writes into a folder of its own. When results and all their sample logs are there, they take their places one
-    after the other: whoever is killed before leaves none of them. Gives a list, which then has their places.
+    lm-eval writes into a scratch folder. When the results and all their sample logs exist, the files are moved to their
+    places, one by one. A process that is killed before leaves no file.
 
-    Raises OSError before anything runs, where the folder may not be written. At the end it raises MedfaithError with
-    the reason, where a file could not be written: what was begun of that file is removed, and what was saved stays.
+    Args:
+        output: lm-eval's --output_path.
+
+    Yields:
+        A list. At the end it holds the paths of the saved files.
+
+    Raises:
+        OSError: The folder is not writable. Nothing has run yet.
+        MedfaithError: A file could not be written, for the reason in the message. The incomplete file is removed, and
+            the other saved files are kept.
     """
     folder = output_folder(output)
     if folder is None:
@@ -38,17 +50,17 @@ def saved(output: str | Path | None) -> Iterator[list[Path]]:
         return
     from lm_eval.loggers import EvaluationTracker
 
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    require_writable(there)
-    with contextlib.ExitStack() as last:
-        saving = _Saving(folder, last)
+    require_writable(existing)
+    with contextlib.ExitStack() as stack:
+        saving = _Saving(folder, stack)
         for name in ("save_results_aggregated", "save_results_samples"):
-            whole = saving.whole(getattr(EvaluationTracker, name))
-            last.enter_context(mock.patch.object(EvaluationTracker, name, whole))
+            patched = saving.wrap_save(getattr(EvaluationTracker, name))
+            stack.enter_context(mock.patch.object(EvaluationTracker, name, patched))
         yield saving.places
-        saving.put()
+        saving.move_files()
     if saving.failures:
         raise MedfaithError(
             f"{folder}: the results could not all be saved: {'; '.join(dict.fromkeys(saving.failures))}\n"
@@ -58,91 +70,93 @@ def saved(output: str | Path | None) -> Iterator[list[Path]]:
 
 
 class _Saving:
-    """What a run saves in a folder. places: of the files that stand there; failures: why others do not."""
+    """The files of one run: `places` of the files that were moved, `failures` with the reasons for missing files."""
 
-    def __init__(self, folder: Path, last: contextlib.ExitStack) -> None:
-        self._folder, self._last = folder, last
-        self._left = 0  # sample logs that are still to come
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._folder, self._stack = folder, stack
+        self._n_pending = 0  # number of sample logs that are not written yet
         self.places: list[Path] = []
         self.failures: list[str] = []
 
     @cached_property
-    def _begun(self) -> Path:
-        """Where files are written. It is made when the first one comes, which may be hours after the start."""
+    def _scratch(self) -> Path:
+        """The scratch folder. It is created with the first file, which may come hours after the start."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        return self._last.enter_context(scratch_folder(self._folder))
+        return self._stack.enter_context(scratch_folder(self._folder))
 
-    def whole(self, save: Callable[..., None]) -> Callable[..., None]:
-        """`save`, whose files take their places with the others of the run."""
+    def wrap_save(self, save: Callable[..., None]) -> Callable[..., None]:
+        """Wrap `save` so that its files move to their places together with the run's other files."""
         is_first = save.__name__ == "save_results_aggregated"
 
         @wraps(save)
-        def saving(tracker: Any, *given: Any, **named: Any) -> None:
+        def save_atomically(tracker: Any, *args: Any, **kwargs: Any) -> None:
             output = Path(tracker.output_path)
-            tracker.output_path = str(self._begun / output.name if output.suffix == ".json" else self._begun)
-            before = self._files()
+            tracker.output_path = str(self._scratch / output.name if output.suffix == ".json" else self._scratch)
+            before = self._list_files()
             try:
-                with _caught(save) as errors:
-                    save(tracker, *given, **named)
-                    while is_first and self._taken(before):  # its name is a moment's, and clocks are put back
-                        save(tracker, *given, **named)
+                with _collect_errors(save) as errors:
+                    save(tracker, *args, **kwargs)
+                    # The name is a time, and clocks may be set back.
+                    while is_first and self._remove_duplicates(before):
+                        save(tracker, *args, **kwargs)
             finally:
                 tracker.output_path = str(output)
-            self._left = len(named.get("samples") or ()) if is_first else self._left - 1
+            self._n_pending = len(kwargs.get("samples") or ()) if is_first else self._n_pending - 1
             if errors:
                 self.failures += errors
-                for file in self._files() - before:
+                for file in self._list_files() - before:
                     file.unlink()
-            if not self._left:
-                self.put()
+            if not self._n_pending:
+                self.move_files()
 
-        return saving
+        return save_atomically
 
-    def put(self) -> None:
-        """Moves the files to their places, the results first."""
-        for file in sorted(self._files(), key=lambda path: (path.name.startswith("samples_"), path.name)):
-            place = self._place(file)
+    def move_files(self) -> None:
+        """Move the files to their places, the results first."""
+        for file in sorted(self._list_files(), key=lambda path: (path.name.startswith("samples_"), path.name)):
+            place = self._get_place(file)
             place.parent.mkdir(parents=True, exist_ok=True)
             file.rename(place)
             self.places.append(place)
 
-    def _taken(self, before: set[Path]) -> bool:
-        """Whether another run has a file of the same name as a new one, which is then removed."""
-        taken = [file for file in self._files() - before if self._place(file).exists()]
-        for file in taken:
+    def _remove_duplicates(self, before: set[Path]) -> bool:
+        """Remove new files whose names another run has used already, and return whether there were some."""
+        duplicates = [file for file in self._list_files() - before if self._get_place(file).exists()]
+        for file in duplicates:
             file.unlink()
-        return bool(taken)
+        return bool(duplicates)
 
-    def _files(self) -> set[Path]:
-        return {*self._begun.rglob("*.json*")} if "_begun" in vars(self) else set()
+    def _list_files(self) -> set[Path]:
+        return {*self._scratch.rglob("*.json*")} if "_scratch" in vars(self) else set()
 
-    def _place(self, file: Path) -> Path:
-        return self._folder / file.relative_to(self._begun)
+    def _get_place(self, file: Path) -> Path:
+        return self._folder / file.relative_to(self._scratch)
 
 
 @contextlib.contextmanager
-def _caught(save: Callable[..., None]) -> Iterator[list[str]]:
-    """The errors that `save` catches and logs."""
-    caught = _Caught()
+def _collect_errors(save: Callable[..., None]) -> Iterator[list[str]]:
+    """Collect the errors that `save` catches and logs."""
+    handler = _ErrorHandler()
     logger = logging.getLogger(save.__module__)
     level = logger.level
     logger.setLevel(min(logger.getEffectiveLevel(), logging.WARNING))  # baselines' runs are quiet
-    logger.addHandler(caught)
+    logger.addHandler(handler)
     try:
-        yield caught.errors
+        yield handler.errors
     finally:
-        logger.removeHandler(caught)
+        logger.removeHandler(handler)
         logger.setLevel(level)
 
 
-class _Caught(logging.Handler):
-    """Errors that are logged as they are caught."""
+class _ErrorHandler(logging.Handler):
+    """A log handler that keeps the errors of `except` blocks."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.errors: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Keep the current exception."""
         error = sys.exc_info()[1]
         if error is None:
             return

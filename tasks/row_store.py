@@ -1,4 +1,4 @@
-"""Rows as they are stored, in a build on disk or in a data set on the Hub."""
+"""Stored rows, in a build on disk or in a data set on the Hub."""
 
 from __future__ import annotations
 
@@ -16,57 +16,67 @@ from ..loaders import limits
 from ..loaders.atomic import is_partial
 from ..loaders.errors import NO_SPACE, InputError, MedfaithError
 
-RECIPE = "manifest"  # the only config of a data set on the Hub whose licences forbid to publish its rows
+RECIPE = "manifest"  # the only config of a Hub data set whose rows may not be published
 BUILT = "medfaith verify DIR --against proves that its rows are the published ones"
-IMAGES = ("all", "first")  # of a row that are shown to the model
+IMAGES = ("all", "first")  # images of a row that the model gets
 
 
 def read(repository: str, config: str, split: str, data: str | None, images: str = "all") -> datasets.Dataset:
-    """The rows of one config and split as they are stored.
+    """Read the stored rows of one config and split.
 
-    repository: `<benchmark>-<source>`. data: what `medfaith build` wrote (the folder or one repository in it), or a Hub
-    organisation or data-set id.
-    images: "all" of each row, or the "first" alone, as CXR-ContraBench shows a study to some models (B.3, F).
+    Args:
+        repository: `<benchmark>-<source>`.
+        config: The config of the rows.
+        split: The split of the rows.
+        data: The output folder of `medfaith build`, one repository in it, or a Hub organisation or data-set id.
+        images: "all" images of each row, or only the "first". CXR-ContraBench shows one image of a study to some models
+            (B.3, F).
 
-    Raises InputError for rows that are not there, cannot be read, or may not be had from the Hub.
+    Raises:
+        InputError: The rows do not exist, cannot be read, or may not be downloaded from the Hub.
     """
     if images not in IMAGES:
         raise InputError("option images", f"is {images!r}", expected=" or ".join(IMAGES))
     path = repository_path(repository, data)
     try:
-        for part in Path(path).rglob("*.parquet"):  # none of data on the Hub
-            limits.require_file(part)
-        rows = _loaded(path, config, split, str(datasets_config.HF_DATASETS_CACHE), _state(path))
+        for file in Path(path).rglob("*.parquet"):  # data on the Hub match no file
+            limits.require_file(file)
+        rows = _load(path, config, split, str(datasets_config.HF_DATASETS_CACHE), _read_state(path))
     except (DatasetNotFoundError, HfHubHTTPError) as error:
-        raise _withheld(path, error) from error
+        raise _build_access_error(path, error) from error
     except (ValueError, OSError, DatasetsError) as error:
-        raise _unreadable(path, repository, config, split, error) from error
+        raise _build_load_error(path, repository, config, split, error) from error
     assert isinstance(rows, datasets.Dataset)
     if not len(rows):
         raise InputError(path, f"config {config!r}, split {split!r} has no row", action="choose another task or source")
-    if images == "all" or "images" not in rows.column_names:  # rows of the other benchmarks have one image
+    if images == "all" or "images" not in rows.column_names:  # other benchmarks have one image a row
         return rows
-    first, feature = [of_row[:1] for of_row in rows["images"]], rows.features["images"]
-    return rows.remove_columns("images").add_column("images", first, feature=feature)
+    first_images, feature = [references[:1] for references in rows["images"]], rows.features["images"]
+    return rows.remove_columns("images").add_column("images", first_images, feature=feature)
 
 
 @lru_cache(maxsize=32)
-def _loaded(path: str, config: str, split: str, cache: str, state: object) -> Any:
-    """`load_dataset`, once a process for the same files: to parse a build's card takes longer than to read its rows.
+def _load(path: str, config: str, split: str, cache: str, state: object) -> Any:
+    """Load rows once per process and version of the files: the card of a build takes longer to parse than its rows.
 
-    cache: the folder that it keeps rows in. state: of the build's files, see `_state`.
+    Args:
+        path: The folder or Hub id.
+        config: The config of the rows.
+        split: The split of the rows.
+        cache: The folder in which `datasets` caches rows. It is only part of the cache key.
+        state: The state of the build's files (`_read_state`). It is only part of the cache key.
     """
     return datasets.load_dataset(path, config, split=split)
 
 
-def _state(path: str) -> object:
-    """Names, sizes and times of the files of a local build; of data on the Hub something that equals nothing else."""
+def _read_state(path: str) -> object:
+    """Read names, sizes and times of the files of a local build. For data on the Hub the result equals nothing else."""
     files = sorted(file for file in Path(path).rglob("*") if file.is_file())
-    return tuple((str(file), of.st_size, of.st_mtime_ns) for file in files for of in [file.stat()]) or object()
+    return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()]) or object()
 
 
-def _withheld(path: str, error: DatasetNotFoundError | HfHubHTTPError) -> InputError:
-    """Why the Hub does not give a data set, and what to do about it."""
+def _build_access_error(path: str, error: DatasetNotFoundError | HfHubHTTPError) -> InputError:
+    """Build the error for a data set that the Hub does not give."""
     log_in = "log in with an account that may read it: hf auth login, or set HF_TOKEN"
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
@@ -77,11 +87,11 @@ def _withheld(path: str, error: DatasetNotFoundError | HfHubHTTPError) -> InputE
     return InputError(path, "is not on the Hub, or is private", action=f"correct the name, or {log_in}")
 
 
-def _unreadable(path: str, repository: str, config: str, split: str, error: Exception) -> InputError:
-    """Why `load_dataset` failed, and what to do about it."""
-    first = error.__cause__ or error.__context__  # datasets may hide it behind "Cannot find data file"
-    cause = str(first if isinstance(first, OSError) else error.__cause__ or error).splitlines()[0]
-    if isinstance(first, OSError) and first.errno in NO_SPACE:
+def _build_load_error(path: str, repository: str, config: str, split: str, error: Exception) -> InputError:
+    """Build the error for a failed `load_dataset`."""
+    original = error.__cause__ or error.__context__  # `datasets` may hide the cause in "Cannot find data file"
+    cause = str(original if isinstance(original, OSError) else error.__cause__ or error).splitlines()[0]
+    if isinstance(original, OSError) and original.errno in NO_SPACE:
         action = "make space, or name another folder in the environment variable HF_DATASETS_CACHE"
         return InputError(datasets_config.HF_DATASETS_CACHE, cause, action=action)
     if f"Available: ['{RECIPE}']" in cause:
@@ -96,7 +106,16 @@ def _unreadable(path: str, repository: str, config: str, split: str, error: Exce
 
 
 def repository_path(repository: str, data: str | None) -> str:
-    """Where `load_dataset` finds a repository: its folder in `data`, or its id on the Hub."""
+    """Return the path or Hub id under which `load_dataset` finds a repository.
+
+    Args:
+        repository: `<benchmark>-<source>`.
+        data: A folder with the repository, the repository itself, or a Hub organisation or data-set id.
+
+    Raises:
+        MedfaithError: `data` is empty.
+        InputError: The folder does not have the repository.
+    """
     if not data:
         raise MedfaithError(
             f"no data was named for {repository}\n"
@@ -105,13 +124,13 @@ def repository_path(repository: str, data: str | None) -> str:
         )
     folder = Path(data).expanduser()
     if folder.is_dir():
-        inside = folder / repository
-        if not inside.is_dir():
+        subfolder = folder / repository
+        if not subfolder.is_dir():
             if folder.name == repository:
                 return str(folder)
             builds = (path.parent.name for path in folder.glob("*/build.json"))
-            held = ", ".join(sorted(name for name in builds if not is_partial(Path(name))))
+            names = ", ".join(sorted(name for name in builds if not is_partial(Path(name))))
             action = "build it: run medfaith build with its source's root"
-            raise InputError(folder, f"holds no {repository} (but {held or 'no build'})", action=action)
-        return str(inside)
+            raise InputError(folder, f"holds no {repository} (but {names or 'no build'})", action=action)
+        return str(subfolder)
     return data if data.rsplit("/", 1)[-1] == repository else f"{data}/{repository}"

@@ -1,4 +1,4 @@
-"""Rows for lm-eval. Their images are opened when a model asks for them."""
+"""Rows for lm-eval. Each image is opened when a model requests it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, TISSUE, FactsOf, UnsupportedControlError, needs_an_image, split_dose
 from .controls.donors import DONOR
-from .controls.rows import OF_OTHERS, PLACE, Opener, change, controlled, donor_references
+from .controls.rows import PLACE, USES_OTHER_ROWS, Opener, change, controlled, list_donor_references
 from .outcomes import OUTCOME
 from .row_store import read
 from .scoring import SENT, SKIPPED, VIEWS
@@ -30,18 +30,23 @@ from .wordings import UnsupportedWordingError, require_wording
 
 WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}
 LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
-UNLOGGED = ("edit", TARGET, PLACE, DONOR, "labels")  # columns: a sample log has no use for masks and findings
+UNLOGGED = ("edit", TARGET, PLACE, DONOR, "labels")  # columns with masks and findings, which a sample log omits
 
 Reference = Mapping[str, str]
-Reword = Callable[[Mapping[str, Any], int], Mapping[str, Any] | None]  # None: the source words the row's question
+Reword = Callable[[Mapping[str, Any], int], Mapping[str, Any] | None]  # None: the question is the source's own text
 
 
 class Edit(NamedTuple):
-    """How a benchmark edits the image of a row when it is opened. The row's column `edit` holds the arguments, or None.
+    """The edit of a row's image when it is opened, as a benchmark defines it.
 
-    references: of the arguments, the further images that the edit takes.
-    check: of row and roots; raises ImageError where the images do not fit the arguments, before the first answer.
-    apply: of the arguments, the image and an opener, the edited image; raises ValueError where they do not fit.
+    The column `edit` of a row holds the arguments, or None.
+
+    Attributes:
+        references: Returns the further images that the edit needs, given the arguments.
+        check: Raises ImageError before the first answer if the images do not fit the arguments, given the row and the
+            roots.
+        apply: Returns the edited image, given the arguments, the image and an opener. It raises ValueError if they do
+            not fit.
     """
 
     references: Callable[[Mapping[str, Any]], Sequence[Reference]]
@@ -49,35 +54,49 @@ class Edit(NamedTuple):
     apply: Callable[[Mapping[str, Any], Image.Image, Opener], Image.Image]
 
 
-class Asked(NamedTuple):
-    """What becomes of the rows of a task while a model is asked.
+class AnswerState(NamedTuple):
+    """The state of a task's rows while a model answers.
 
-    taken: row -> the places of its images that were taken; a row of which a model takes nothing does not come in.
-    outcomes: row -> what became of its request, where the model says so (`outcomes.OUTCOMES`).
+    Attributes:
+        opened: Row id -> indices of the images that the model opened. A row without an opened image is missing.
+        outcomes: Row id -> outcome of its request, if the model reports it (`outcomes.OUTCOMES`).
     """
 
-    taken: dict[str, set[int]]
+    opened: dict[str, set[int]]
     outcomes: dict[str, str]
 
     def n_sent(self, row_id: str, images: Sized, max_images: int | None) -> int | None:
-        """How many of a row's images the model was given; None: it has asked for none, so nothing is known."""
-        if len(images) and row_id not in self.taken:
+        """Count the images of a row that the model was given.
+
+        Args:
+            row_id: The id of the row.
+            images: The images of the row.
+            max_images: The largest number that the model keeps; None for all.
+
+        Returns:
+            The number, or None if the model opened none, so that the number is unknown.
+        """
+        if len(images) and row_id not in self.opened:
             return None
-        n_taken = len(self.taken.get(row_id, ()))
+        n_taken = len(self.opened.get(row_id, ()))
         return n_taken if max_images is None else min(n_taken, int(max_images))
 
 
 class LazyImages(Sequence[Image.Image]):
-    """The images of one row, each opened when it is taken: a run over 135,754 rows never holds more than a batch.
+    """The images of one row, each opened on access, so that a run over 135,754 rows holds one batch of images at most.
 
-    lm-eval's multimodal models iterate over or slice what a document gives them; both open the images in mode RGB.
-    Where there is none (control `none`), those that slice (model servers) send the question alone. Those that iterate
-    (hf-multimodal, vllm-vlm) need an image, and get an InputError that says so.
+    lm-eval's multimodal models iterate over or slice the images of a document. Both open the images in mode RGB. Under
+    the control `none` a row has no image. Model servers slice, and then send the question alone. Models that iterate
+    (hf-multimodal, vllm-vlm) need an image, and get an InputError.
 
-    edit: of an image and an opener for further ones, the image that is shown in its place.
-    hint: what an error adds about an image that cannot be opened.
-    further: ids of sources of which an edit shows pixels, or the question words.
-    asked: what becomes of the rows of a task.
+    Args:
+        row_id: The id of the row, for messages.
+        references: The image references of the row.
+        roots: Source id -> folder of the images.
+        edit: Returns the image to show, given the opened image and an opener for further images.
+        hint: A text to add to the error of an image that cannot be opened.
+        further: The ids of further sources, whose pixels an edit shows or whose text the question has.
+        state: The state of the task's rows.
     """
 
     def __init__(
@@ -88,10 +107,10 @@ class LazyImages(Sequence[Image.Image]):
         edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
         hint: str = LEAVE_OUT,
         further: Iterable[str] = (),
-        asked: Asked | None = None,
+        state: AnswerState | None = None,
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint, self._further, self._asked = hint, frozenset(further), asked or Asked({}, {})
+        self._hint, self._further, self._state = hint, frozenset(further), state or AnswerState({}, {})
 
     def __len__(self) -> int:
         return len(self._references)
@@ -102,50 +121,58 @@ class LazyImages(Sequence[Image.Image]):
     def __getitem__(self, index: slice) -> list[Image.Image]: ...
     def __getitem__(self, index):
         places = range(len(self))[index]
-        taken = self._asked.taken.setdefault(self._row_id, set())  # for an empty slice, too: the model asked
+        # An empty slice counts, too: the model requested images.
+        opened = self._state.opened.setdefault(self._row_id, set())
         if isinstance(places, int):
-            taken.add(places)
-            return self._open(self._references[places])
-        taken.update(places)
-        return [self._open(self._references[place]) for place in places]
+            opened.add(places)
+            return self._open_edited(self._references[places])
+        opened.update(places)
+        return [self._open_edited(self._references[place]) for place in places]
 
     def __iter__(self) -> Iterator[Image.Image]:
         if not self._references:
             raise needs_an_image("this model")
         return (self[place] for place in range(len(self)))
 
-    def __str__(self) -> str:  # what lm-eval's sample log keeps of them
+    def __str__(self) -> str:  # the text in lm-eval's sample log
         return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
 
     def size(self, place: int) -> tuple[int, int]:
-        """(width, height) of the image of the row at this place, whose pixels are not read where a header says it."""
+        """Read the size of one image, without its pixels if a header has the size.
+
+        Args:
+            place: The index of the image in the row.
+
+        Returns:
+            (width, height) in pixels.
+        """
         return images.image_size(self._references[place], self._roots)
 
     def tell_outcome(self, outcome: str) -> None:
-        """Keeps what became of the row's request."""
-        self._asked.outcomes[self._row_id] = outcome
+        """Keep the outcome of the row's request."""
+        self._state.outcomes[self._row_id] = outcome
 
     @property
     def outcome(self) -> str | None:
-        """What became of the row's request; None until a model tells it. All documents of the row share it."""
-        return self._asked.outcomes.get(self._row_id)
+        """The outcome of the row's request; None until a model reports it. All documents of the row share it."""
+        return self._state.outcomes.get(self._row_id)
 
     @property
     def sources(self) -> set[str]:
-        """Ids of the sources of which something is shown."""
+        """The ids of the sources of all shown images and texts."""
         return {reference["source"] for reference in self._references} | self._further
 
-    def _open(self, reference: Reference) -> Image.Image:
-        image = self._opened(reference)
+    def _open_edited(self, reference: Reference) -> Image.Image:
+        image = self._open_original(reference)
         if self._edit is None:
             return image
         try:
-            return self._edit(image, self._opened)
+            return self._edit(image, self._open_original)
         except ValueError as error:
             action = "use the source's original images: masks and boxes are in their pixels"
             raise ImageError(f"row {self._row_id}: {error}\n  what to do: {action}") from error
 
-    def _opened(self, reference: Reference) -> Image.Image:
+    def _open_original(self, reference: Reference) -> Image.Image:
         try:
             return images.open_image(reference, self._roots)
         except MedfaithError as error:
@@ -172,78 +199,84 @@ def load(
     reword: Reword | None = None,
     row_ids: str | None = None,
     max_images: int | None = None,
-    **others: Any,
+    **further_metadata: Any,
 ) -> dict[str, datasets.Dataset]:
-    """`{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
+    """Load `{"test": rows}` for an lm-eval task. lm-eval passes all its metadata; the arguments named here are used.
+
+    The column `n_images_sent` holds the number of a row's images that its model was given, as soon as it has answered.
+    It is None if the model opened no image, as reference models do. The column `answer_outcome` holds the outcome of
+    the request if the model reports it, as `medfaith-server` and `medfaith-hf-vlm` do. The column `views` names the
+    views of the images if their source does.
+
+    If the root of a source is known, every image of the rows is located, and every edit checked, before the first
+    answer. Without a root, models that read no image (the baselines) still run. Other models stop at the first image.
 
     Args:
-        repository: `<benchmark>-<source>`. config, split: which rows of it.
-        data: what `medfaith build` wrote (the folder or one repository in it), or a Hub organisation or data-set id.
-        roots: source id -> folder with the licensed images; the user's settings add to them (loaders.sources).
-        skip_missing_images: leave out rows with a missing or broken image, and count them in the column
-            `n_rows_skipped`; by default such a row stops the run. A row whose donor is missing gets no other one.
-        prompt: name of the prompt, kept in the column `prompt`, so that a sample log says how the model was asked.
-        extend: adds columns to the rows.
-        attach: adds what no column can hold to each batch of rows when it is read.
-        edit: what is done to the images of rows with a column `edit`.
-        images: as `stored.read`; kept in the column `images_shown`.
-        control: one of `controls.CONTROLS`, an edit also with a dose (`controls.split_dose`); kept in the columns
-            `control` and `prompt`, so that no table mixes answers under different controls. Rows for which it cannot be
-            made are left out, which is said on stderr.
-        facts: what a control may know of a row.
-        wording: number of a paraphrase of the questions, 0 for the questions as they are (`wordings`). Another number
-            is kept in the columns `wording` and `prompt`, as a control is.
-        reword: gives a row's changed columns in a wording.
-        row_ids: a file that names rows (loaders.row_ids): only those are asked, a pair where it names either of it.
-        max_images: how many images of a row the model keeps, where its arguments say so: lm-eval adds those to the
-            metadata. Some models open all images of a row, and then cut them.
-        others: what lm-eval adds. Those of That's the Wrong Lung!, which its tasks apply themselves, are refused
-             (InputError): a run that ignored `patients` would look like a run about some patients only.
+        repository: `<benchmark>-<source>`.
+        config: The config of the rows.
+        split: The split of the rows.
+        data: The output folder of `medfaith build`, one repository in it, or a Hub organisation or data-set id.
+        roots: Source id -> folder with the licensed images. The user's settings add to them (`loaders.sources`).
+        skip_missing_images: Leave out rows with a missing or broken image, and count them in the column
+            `n_rows_skipped`. By default such a row stops the run. A row whose donor is missing gets no other donor.
+        prompt: The name of the prompt. The column `prompt` keeps it for sample logs.
+        extend: Adds columns to the rows.
+        attach: Adds values that no column can hold to each batch of rows when it is read.
+        edit: The edit of the images of rows with a column `edit`.
+        images: As in `row_store.read`. The column `images_shown` keeps it.
+        control: One of `controls.CONTROLS`; an edit may have a dose (`controls.split_dose`). The columns `control` and
+            `prompt` keep it, because tables must not mix answers under different controls. Rows that do not support the
+            control are left out, with a note on stderr.
+        facts: Returns the facts about a row that a control may use.
+        wording: The number of a paraphrase of the questions; 0 for the original questions (`wordings`). The columns
+            `wording` and `prompt` keep any other number.
+        reword: Returns the changed columns of a row in a wording.
+        row_ids: A file of row ids (`loaders.row_ids`). Only these rows are used. A pair is used if the file names one
+            of its rows.
+        max_images: The largest number of a row's images that the model keeps, if its arguments set it. lm-eval adds
+            model arguments to the metadata. Some models open all images of a row before they drop some.
+        further_metadata: Further metadata of lm-eval.
 
-    The column `n_images_sent` says how many images of a row its model was given, as soon as it has answered; None where
-    it asked for none, such as a reference model. `answer_outcome` says what became of its request, where the model
-    knows it, as `medfaith-server` and `medfaith-hf-vlm` do. `views` names the views of its images, as far as their
-    source does.
-
-    Where the root of a source is known, every image of the rows is looked for, and every edit checked, before the first
-    answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
-    first image.
+    Raises:
+        InputError: `further_metadata` has an option of That's the Wrong Lung!, which this task would ignore, or an
+            option is invalid.
+        ImageError: An image is missing or broken, or does not fit its edit.
     """
     end_as_ours()
-    for option in sorted(WRONG_LUNG_ONLY & others.keys()):
-        found = f"is one of That's the Wrong Lung!; {repository} has no use for it"
+    for option in sorted(WRONG_LUNG_ONLY & further_metadata.keys()):
+        problem = f"is one of That's the Wrong Lung!; {repository} has no use for it"
         raise InputError(
-            f"option {option}", found, action="leave it out, or run only medfaith_wrong_lung tasks with it"
+            f"option {option}", problem, action="leave it out, or run only medfaith_wrong_lung tasks with it"
         )
     rows = read(repository, config, split, data, images)
     if extend is not None:
         rows = extend(rows)
-    words: frozenset[str] = frozenset()
+    text_sources: frozenset[str] = frozenset()
     if control == "none":
-        words = frozenset(reference["source"] for of_row in rows["images"] for reference in of_row)
-    chosen = rows if row_ids is None else _named(rows, row_ids, config)
+        text_sources = frozenset(reference["source"] for references in rows["images"] for reference in references)
+    selected = rows if row_ids is None else _select_named(rows, row_ids, config)
     if control is None:
-        rows = chosen
+        rows = selected
     else:
-        rows, prompt = _controlled(rows, chosen, control, facts, config), f"{prompt}, {control}"
+        rows, prompt = _apply_control(rows, selected, control, facts, config), f"{prompt}, {control}"
     if wording:
-        rows, prompt = _reworded(rows, wording, reword, repository, config), f"{prompt}, wording {wording}"
-    known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
-    rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
+        rows, prompt = _apply_wording(rows, wording, reword, repository, config), f"{prompt}, wording {wording}"
+    known_roots = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
+    rows, n_skipped = _check_images(rows, known_roots, skip_missing_images, edit)
     if control is not None and n_skipped and split_dose(control)[0] in (*DONORS, *TISSUE):
-        found = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
-        print(f"control {control}: {found}", file=sys.stderr)
+        problem = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
+        print(f"control {control}: {problem}", file=sys.stderr)
     columns = {SKIPPED: n_skipped, "prompt": prompt, "images_shown": images}
-    same = datasets.Dataset(pa.table({name: [value] * len(rows) for name, value in columns.items()}))
-    rows = datasets.concatenate_datasets([rows, same], axis=1)
-    return {"test": rows.with_transform(_Opening(known, edit, control, words, max_images, attach))}
+    constants = datasets.Dataset(pa.table({name: [value] * len(rows) for name, value in columns.items()}))
+    rows = datasets.concatenate_datasets([rows, constants], axis=1)
+    return {"test": rows.with_transform(_Opening(known_roots, edit, control, text_sources, max_images, attach))}
 
 
 class _Opening:
     """Opens the images of a batch of rows when the batch is read.
 
     It is no closure, since datasets hashes a transform by its pickle. The pickle of a closure holds the bytecode of
-    all that it calls, which takes longer to make than the rows take to read. Arguments are as of `load`.
+    all functions that it calls, and takes longer to make than the rows take to read. See `load` for the arguments.
     """
 
     def __init__(
@@ -251,42 +284,51 @@ class _Opening:
         roots: Mapping[str, Path],
         edit: Edit | None,
         control: str | None,
-        words: frozenset[str],
+        text_sources: frozenset[str],
         max_images: int | None,
         attach: Callable[[dict[str, list]], dict[str, list]] | None,
     ) -> None:
-        self._how = roots, edit, control, words
-        self._max_images, self._attach, self._asked = max_images, attach, Asked({}, {})
+        self._settings = roots, edit, control, text_sources
+        self._max_images, self._attach, self._state = max_images, attach, AnswerState({}, {})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Opening:
-        """Return the same object: what became of a row is known to all copies of the rows that datasets makes."""
+        """Return the same object: all copies of the rows that datasets makes share the state of their requests."""
         return self
 
     def __call__(self, batch: dict[str, list]) -> dict[str, list]:
-        """Return the columns of the batch with its images, and with what became of its requests so far."""
-        asked = self._asked
-        shown = _with_images(batch, *self._how, asked)
-        shown[SENT] = [asked.n_sent(*row, self._max_images) for row in zip(batch["id"], batch["images"], strict=True)]
-        shown[OUTCOME] = [asked.outcomes.get(row_id) for row_id in batch["id"]]
-        shown[VIEWS] = [_views(references) for references in batch["images"]]
-        return self._attach(shown) if self._attach is not None else shown
+        """Return the columns of the batch with its images, and with the state of its requests."""
+        state = self._state
+        visible = _attach_images(batch, *self._settings, state)
+        visible[SENT] = [state.n_sent(*row, self._max_images) for row in zip(batch["id"], batch["images"], strict=True)]
+        visible[OUTCOME] = [state.outcomes.get(row_id) for row_id in batch["id"]]
+        visible[VIEWS] = [_join_views(references) for references in batch["images"]]
+        return self._attach(visible) if self._attach is not None else visible
 
 
 def check_row_ids(file: Path, data: str | None) -> None:
-    """Raises InputError for a file that names rows which no repository in the folder `data` has.
+    """Require that each row id in a file belongs to a repository in the folder `data`.
 
-    Of data on the Hub, each task says only whether the file names any of its rows.
+    For data on the Hub only the format of the file is checked. Each task then requires that the file names one of its
+    rows.
+
+    Args:
+        file: The file of row ids.
+        data: The option --data.
+
+    Raises:
+        InputError: The file cannot be read, or names unknown rows.
     """
     folder = Path(data).expanduser() if data else None
     if folder is None or not folder.is_dir():
         read_ids(file)
         return
     files = sorted(path for path in folder.rglob("*.parquet") if not is_partial(path.relative_to(folder)))
-    columns = [_ids(path) for path in files]
+    columns = [_read_ids_of_file(path) for path in files]
     require_known(file, {row_id for column in columns for row_id in column.to_pylist()}, str(folder))
 
 
-def _ids(path: Path) -> pa.ChunkedArray:
+def _read_ids_of_file(path: Path) -> pa.ChunkedArray:
+    """Read the row ids of a Parquet file."""
     try:
         limits.require_file(path)
         return parquet.read_table(path, columns=["id"])["id"]
@@ -295,100 +337,102 @@ def _ids(path: Path) -> pa.ChunkedArray:
         raise InputError(path, found, action="run medfaith build again") from None
 
 
-def _named(rows: datasets.Dataset, file: str, config: str) -> datasets.Dataset:
-    """The rows that the file names, with their partners: a pair is asked together."""
+def _select_named(rows: datasets.Dataset, file: str, config: str) -> datasets.Dataset:
+    """Select the rows that a file names, with their partners: a pair stays together."""
     ids, originals = rows["id"], rows["original_id"] if "original_id" in rows.column_names else rows["id"]
-    wanted = read_ids(file)
-    pairs = {original or own for own, original in zip(ids, originals, strict=True) if own in wanted}
-    kept = [n for n, (own, original) in enumerate(zip(ids, originals, strict=True)) if (original or own) in pairs]
-    if not kept:
+    requested = read_ids(file)
+    pairs = {original or row_id for row_id, original in zip(ids, originals, strict=True) if row_id in requested}
+    places = [
+        n for n, (row_id, original) in enumerate(zip(ids, originals, strict=True)) if (original or row_id) in pairs
+    ]
+    if not places:
         action = "leave the task out, or name rows of it"
         raise InputError(file, f"names no row of {config}", column="id", expected="ids of its rows", action=action)
-    return rows.select(kept)
+    return rows.select(places)
 
 
-def _controlled(
-    rows: datasets.Dataset, chosen: datasets.Dataset, control: str, facts: FactsOf | None, config: str
+def _apply_control(
+    rows: datasets.Dataset, selected: datasets.Dataset, control: str, facts: FactsOf | None, config: str
 ) -> datasets.Dataset:
-    """The chosen rows under a control, for which all rows may give images or answers."""
-    if split_dose(control)[0] in OF_OTHERS:
-        ids = {*chosen["id"]}
+    """Apply a control to the chosen rows. All rows may serve as donors."""
+    if split_dose(control)[0] in USES_OTHER_ROWS:
+        ids = {*selected["id"]}
         rows = controlled(rows, control, facts)
         rows = rows.select([n for n, row_id in enumerate(rows["id"]) if row_id in ids])
         if not len(rows):
-            found = "can be made for none of the chosen rows"
+            problem = "can be made for none of the chosen rows"
             raise UnsupportedControlError(
-                f"option control={control}", found, action="choose other rows, or another control"
+                f"option control={control}", problem, action="choose other rows, or another control"
             )
     else:
-        rows = controlled(chosen, control, facts)
-    if n_left_out := len(chosen) - len(rows):
-        print(f"control {control}: {n_left_out} of {len(chosen)} rows are left out of {config}", file=sys.stderr)
+        rows = controlled(selected, control, facts)
+    if n_left_out := len(selected) - len(rows):
+        print(f"control {control}: {n_left_out} of {len(selected)} rows are left out of {config}", file=sys.stderr)
     return rows.add_column("control", [control] * len(rows))
 
 
-def _reworded(
+def _apply_wording(
     rows: datasets.Dataset, wording: int, reword: Reword | None, repository: str, config: str
 ) -> datasets.Dataset:
-    """The rows with their questions in another wording. A task of which a source words a question has none."""
+    """Apply another wording to the rows. A task with questions in the source's own words has no other wording."""
     require_wording(wording, repository)
     changed = [reword(row, wording) if reword else None for row in cast(Iterable[dict[str, Any]], rows)]
     columns: dict[str, list[Any]] = defaultdict(list)
-    for of_row in changed:
-        if of_row is None:
-            found = f"the questions of {config} are worded by their source"
+    for row_columns in changed:
+        if row_columns is None:
+            problem = f"the questions of {config} are worded by their source"
             raise UnsupportedWordingError(
-                f"option wording={wording}", found, action="leave it out, or choose other tasks"
+                f"option wording={wording}", problem, action="leave it out, or choose other tasks"
             )
-        for name, value in of_row.items():
+        for name, value in row_columns.items():
             columns[name].append(value)
     for name, values in columns.items():
         rows = rows.remove_columns(name).add_column(name, values, feature=rows.features[name])
     return rows.add_column("wording", [wording] * len(rows))
 
 
-def _with_images(
+def _attach_images(
     batch: dict[str, list],
     roots: Mapping[str, Path],
     edit: Edit | None,
     control: str | None,
-    words: frozenset[str],
-    asked: Asked,
+    text_sources: frozenset[str],
+    state: AnswerState,
 ) -> dict[str, list]:
-    """words: ids of sources whose words are asked without their images."""
+    """Replace image references by LazyImages. `text_sources` holds ids of sources whose text is used without images."""
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
     opened = [
         LazyImages(
             row["id"],
             row["images"],
             roots,
-            _changes(row, edit, control),
-            further=words | _donors(row, edit),
-            asked=asked,
+            _build_change(row, edit, control),
+            further=text_sources | _list_donor_sources(row, edit),
+            state=state,
         )
         for row in rows
     ]
-    shown = {name: values for name, values in batch.items() if name not in UNLOGGED}
-    return shown | {"images": opened}
+    visible = {name: values for name, values in batch.items() if name not in UNLOGGED}
+    return visible | {"images": opened}
 
 
-def _views(references: Iterable[Reference]) -> str:
-    """The views of a row's images, each once; "" where their source names none."""
+def _join_views(references: Iterable[Reference]) -> str:
+    """Join the distinct views of a row's images; "" if their source names none."""
     return " and ".join(sorted({reference["view"] for reference in references} - {""}))
 
 
-def _donors(row: Mapping[str, Any], edit: Edit | None) -> set[str]:
-    """Ids of the sources of the further images that the edit of a row, or its control, takes."""
+def _list_donor_sources(row: Mapping[str, Any], edit: Edit | None) -> set[str]:
+    """List the source ids of the further images that a row's edit or control needs."""
     edited = edit.references(row["edit"]) if edit and row.get("edit") else ()
-    return {reference["source"] for reference in (*edited, *donor_references(row))}
+    return {reference["source"] for reference in (*edited, *list_donor_references(row))}
 
 
-def _changes(
+def _build_change(
     row: Mapping[str, Any], edit: Edit | None, control: str | None
 ) -> Callable[[Image.Image, Opener], Image.Image] | None:
-    """What is done to an image of a row: the benchmark's edit, then the control's change; None for neither."""
-    given, changed = row.get("edit"), change(control, row)
-    edited = partial(edit.apply, given) if edit and given else None
+    """Build the change of a row's images: the edit of the benchmark, then the control; None without either."""
+    edit_arguments, changed = row.get("edit"), change(control, row)
+    edited = partial(edit.apply, edit_arguments) if edit and edit_arguments else None
     if changed is None:
         return edited
     return lambda image, opener: changed(edited(image, opener) if edited else image, opener)
@@ -397,22 +441,22 @@ def _changes(
 def _check_images(
     rows: datasets.Dataset, roots: Mapping[str, Path], skip: bool, edit: Edit | None
 ) -> tuple[datasets.Dataset, int]:
-    """The rows whose images can be used and how many were left out. Each image is looked at once."""
+    """Select the rows whose images are usable, and count the other rows. Each image is checked once."""
     broken: dict[tuple[str, str], ImageError] = {}
-    looked_at: set[tuple[str, str]] = set()
+    checked: set[tuple[str, str]] = set()
     check = images.open_image if skip else images.locate
-    kept = []
+    usable = []
     columns = [name for name in ("id", "images", "edit", "control", DONOR) if name in rows.column_names]
     bar = Progress(rows.select_columns(columns), title="looking for images", unit="rows")
     for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
         edited = edit if row.get("edit") else None
-        further = donor_references(row)
+        further = list_donor_references(row)
         used = [*row["images"], *(edited.references(row["edit"]) if edited else ()), *further]
         references = [r for r in used if r["source"] in roots or skip]
         for reference in references:
             name = (reference["source"], reference["key"])
-            if name not in looked_at:
-                looked_at.add(name)
+            if name not in checked:
+                checked.add(name)
                 try:
                     check(reference, roots)
                 except ImageError as error:
@@ -424,9 +468,9 @@ def _check_images(
         if not any((r["source"], r["key"]) in broken for r in references):
             if edited and references:
                 edited.check(row, roots)
-            kept.append(number)
-    if not kept:
+            usable.append(number)
+    if not usable:
         raise ImageError(
             f"no row is left: none of the {len(rows)} rows has all its images; first: {next(iter(broken.values()))}"
         )
-    return rows.select(kept), len(rows) - len(kept)
+    return rows.select(usable), len(rows) - len(usable)

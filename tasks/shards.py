@@ -1,6 +1,6 @@
-"""Shards of an evaluation: each of N machines asks every Nth patient of each task.
+"""Shards of an evaluation: each of N machines evaluates every Nth patient of each task.
 
-`medfaith merge` puts the shards together.
+`medfaith merge` combines the shards.
 """
 
 from __future__ import annotations
@@ -22,54 +22,83 @@ from .shard_marker import Rows
 
 
 class Shard(NamedTuple):
-    """Shard `number` of `of`; the first one is 1."""
+    """Shard `number` of `n_shards`. The first shard is 1."""
 
     number: int
-    of: int
+    n_shards: int
 
     def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
+        """Return the shard as I/N."""
+        return f"{self.number}/{self.n_shards}"
 
 
 def read_shard(text: str) -> Shard:
-    """What argparse reads `I/N` with; its error says what is wrong."""
+    """Parse `I/N` for argparse.
+
+    Args:
+        text: The argument.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is not I/N, or I is not from 1 to N.
+    """
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"expected I/N, such as 1/4 for the first of four shards, got {text!r}")
     shard = Shard(*map(int, match.groups()))
-    if not 1 <= shard.number <= shard.of:
-        known = f"one of 1/{shard.of} to {shard.of}/{shard.of}" if shard.of else "at least one shard, such as 1/1"
-        raise argparse.ArgumentTypeError(f"expected {known}, got {text!r}")
+    if not 1 <= shard.number <= shard.n_shards:
+        choices = (
+            f"one of 1/{shard.n_shards} to {shard.n_shards}/{shard.n_shards}"
+            if shard.n_shards
+            else "at least one shard, such as 1/1"
+        )
+        raise argparse.ArgumentTypeError(f"expected {choices}, got {text!r}")
     return shard
 
 
 def positions(patients: Sequence[str], shard: Shard) -> list[int]:
-    """Where the rows of a shard's patients stand, of the patient of each row.
+    """Find the indices of the rows that belong to a shard.
 
-    The patients are laid in the order of a hash of their ids, and every `of`-th is taken, so that the shards of a task
-    have equally many, but for one. More shards than patients leave some without any.
+    The patients are sorted by a hash of their ids, and every `n_shards`-th patient is taken. The shards of a task have
+    equally many patients, up to one. If there are more shards than patients, some shards are empty.
+
+    Args:
+        patients: The patient of each row.
+        shard: The shard.
 
     >>> [positions(["a", "b", "a", "c"], Shard(number, 2)) for number in (1, 2)]
     [[0, 1, 2], [3]]
     """
     order = sorted(set(patients), key=lambda patient: hashlib.blake2b(patient.encode()).digest())
-    mine = {*order[shard.number - 1 :: shard.of]}
-    return [place for place, patient in enumerate(patients) if patient in mine]
+    selected = {*order[shard.number - 1 :: shard.n_shards]}
+    return [place for place, patient in enumerate(patients) if patient in selected]
 
 
-def patients_of(task: Any) -> list[str]:
-    """The patient of each row of lm-eval's task, as controls know them: a study or a video where none is named."""
-    facts = sys.modules[task.config.custom_dataset.__module__].facts  # beside the function that loads the rows
+def list_patients(task: Any) -> list[str]:
+    """List the patient of each row, as controls define a patient: a study or a video if the source names no patient.
+
+    Args:
+        task: A loaded task of lm-eval.
+    """
+    facts = sys.modules[
+        task.config.custom_dataset.__module__
+    ].facts  # in the same module as the function that loads the rows
     return [facts(row).patient for row in task.eval_docs.with_format(None)]
 
 
 def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool) -> None:
-    """Raises MedfaithError for a run that has no shards, or would not leave what `medfaith merge` needs.
+    """Refuse a run that cannot be sharded, or that would not write what `medfaith merge` needs.
 
-    config: lm-eval's EvaluatorConfig. metadata: what the tasks take. ours: whether all tasks are of medfaith.
+    Args:
+        config: lm-eval's EvaluatorConfig.
+        metadata: The metadata of the tasks.
+        shard: The shard.
+        ours: Whether all tasks are medfaith's.
+
+    Raises:
+        MedfaithError: The run is refused.
     """
-    alone = "run it without --shard"
-    given = dict(config.model_args)
+    unsharded = "run it without --shard"
+    model_args = dict(config.model_args)
     faults = [
         (not ours, "only medfaith's tasks have patients", "name other tasks in a run without --shard"),
         (config.limit is not None, "--limit takes the first rows", "leave it out, or name some rows with --rows"),
@@ -77,14 +106,14 @@ def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool
         (config.predict_only, "--predict_only computes no figures", "leave it out"),
         (not (config.output_path and config.log_samples), "sample logs are what is merged",
          "add --output_path DIR --log_samples"),
-        (config.model in COUNTING, f"the answers of {config.model} depend on the other rows of a task", alone),
-        (given.get("threshold") == "per_class", "threshold=per_class needs the scores of all frames in one run",
-         f"{alone}, or with threshold=per_frame"),
-        (bool(given.get("states_path")), "states_path keeps the hidden states of one run", alone),
+        (config.model in COUNTING, f"the answers of {config.model} depend on the other rows of a task", unsharded),
+        (model_args.get("threshold") == "per_class", "threshold=per_class needs the scores of all frames in one run",
+         f"{unsharded}, or with threshold=per_frame"),
+        (bool(model_args.get("states_path")), "states_path keeps the hidden states of one run", unsharded),
     ]  # fmt: skip
-    for is_so, found, action in faults:
-        if is_so:
-            raise MedfaithError(f"--shard {shard}: {found}\n  what to do: {action}")
+    for applies, reason, action in faults:
+        if applies:
+            raise MedfaithError(f"--shard {shard}: {reason}\n  what to do: {action}")
     folder = output_folder(config.output_path)
     if folder is not None:
         shard_marker.refuse_others(folder, shard, shard_marker.asked(config, metadata))
@@ -92,9 +121,15 @@ def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool
 
 @contextmanager
 def asking(shard: Shard) -> Iterator[dict[str, Rows]]:
-    """In here lm-eval's `simple_evaluate` asks only the rows of a shard. Gives all rows of each task as they are known.
+    """Restrict lm-eval's `simple_evaluate` to the rows of a shard.
 
     The `doc_id` of a sample is the number of its row among all rows of the task.
+
+    Args:
+        shard: The shard.
+
+    Yields:
+        Task -> all its rows. The mapping is filled during the evaluation.
     """
     import lm_eval.evaluator
     from lm_eval.evaluator_utils import _process_results
@@ -102,29 +137,29 @@ def asking(shard: Shard) -> Iterator[dict[str, Rows]]:
     evaluate: Any = lm_eval.evaluator.evaluate
     rows: dict[str, Rows] = {}
 
-    def of_shard(lm: Any, task_dict: Any, **how: Any) -> Any:
-        chosen = {}
+    def evaluate_shard(lm: Any, task_dict: Any, **options: Any) -> Any:
+        selected = {}
         for name, task in task_dict["tasks"].items():
             rows[name] = shard_marker.rows_of(task)
-            if places := positions(patients_of(task), shard):
-                _only(task, places, name, lm.world_size)
-                chosen[name] = task
-        if not chosen:
+            if places := positions(list_patients(task), shard):
+                _restrict_rows(task, places, name, lm.world_size)
+                selected[name] = task
+        if not selected:
             return _process_results({}, task_dict["groups"])._to_eval_results(samples={})
-        return evaluate(lm=lm, task_dict=task_dict | {"tasks": chosen}, **how)
+        return evaluate(lm=lm, task_dict=task_dict | {"tasks": selected}, **options)
 
-    with mock.patch.object(lm_eval.evaluator, "evaluate", of_shard):
+    with mock.patch.object(lm_eval.evaluator, "evaluate", evaluate_shard):
         yield rows
 
 
-def _only(task: Any, places: Sequence[int], name: str, n_processes: int) -> None:
-    """Lets lm-eval's task have these of its rows, under their own numbers."""
-    if len(places) < n_processes:  # lm-eval would wait for the process without a row for ever
-        found = f"{name}: this shard has {len(places)} rows, and {n_processes} processes would share them"
-        raise MedfaithError(f"{found}\n  what to do: take fewer shards, or one process for this shard")
+def _restrict_rows(task: Any, places: Sequence[int], name: str, n_processes: int) -> None:
+    """Restrict lm-eval's task to some of its rows, which keep their numbers."""
+    if len(places) < n_processes:  # lm-eval would wait forever for a process without rows
+        problem = f"{name}: this shard has {len(places)} rows, and {n_processes} processes would share them"
+        raise MedfaithError(f"{problem}\n  what to do: take fewer shards, or one process for this shard")
     docs = task.eval_docs
 
-    def doc_iterator(*, rank: int = 0, world_size: int = 1, **_: Any) -> Iterator[tuple[int, Any]]:
+    def iterate_docs(*, rank: int = 0, world_size: int = 1, **_: Any) -> Iterator[tuple[int, Any]]:
         return ((place, docs[place]) for place in islice(places, rank, None, world_size))
 
-    task.doc_iterator = doc_iterator
+    task.doc_iterator = iterate_docs

@@ -1,4 +1,4 @@
-"""What a document holds and a sample log leaves out: lm-eval logs the text of each value."""
+"""Values of a document that a sample log leaves out. lm-eval logs the text of each value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Unlogged(Sequence[str]):
-    """A list of texts that all rows share, of which a sample log keeps the number only."""
+    """A list of texts that all rows share. A sample log holds only their number."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = tuple(texts)
@@ -23,7 +23,7 @@ class Unlogged(Sequence[str]):
 
 
 class UnloggedMask(Mapping[str, Any]):
-    """A mask (RLE) that a sample log leaves out: the rows have it."""
+    """A mask (RLE) that a sample log leaves out. The rows hold it."""
 
     def __init__(self, mask: Mapping[str, Any]) -> None:
         self._mask = mask

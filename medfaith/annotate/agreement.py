@@ -1,8 +1,8 @@
-"""What annotators said of each model, and how far they agree.
+"""Mean judgements of each model, and the agreement of annotators.
 
-Means as in Figure 4, and of custom prompts apart as in Figure 13. Agreement is measured on heatmaps of report sentences
-that several annotators judged: weighted kappa (Cohen 1968, Psychological Bulletin 70) of two annotators, alpha
-(Krippendorff 2004, Content Analysis, chapter 11) of more.
+Means follow Figure 4, and Figure 13 for custom prompts. Agreement is measured on heatmaps of report sentences that
+several annotators judged: weighted kappa (Cohen 1968, Psychological Bulletin 70) for two annotators, alpha
+(Krippendorff 2004, Content Analysis, chapter 11) for more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ NAMES = tuple(question.name for question in QUESTIONS)
 
 
 class ModelScores(NamedTuple):
-    """One model's means; n: judgements, of how many instances, by how many annotators."""
+    """The mean judgements of one model.
+
+    Attributes:
+        model: The name of the model.
+        custom: Whether the means are over custom prompts.
+        n: The number of judgements.
+        n_instances: The number of judged instances.
+        n_annotators: The number of annotators.
+        means: Question -> mean with its interval.
+    """
 
     model: str
     custom: bool
@@ -33,7 +42,15 @@ class ModelScores(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """measure: kappa or alpha; value: NaN where nobody's answers vary, or no heatmap was judged twice."""
+    """The agreement of annotators on one question.
+
+    Attributes:
+        question: The name of the question.
+        measure: "kappa" or "alpha".
+        value: The agreement; NaN if no heatmap was judged twice or the answers do not vary.
+        n_annotators: The number of annotators.
+        n_items: The number of heatmaps with two or more judgements.
+    """
 
     question: str
     measure: str
@@ -42,53 +59,70 @@ class Agreement(NamedTuple):
     n_items: int
 
 
-def model_scores(judgements: Sequence[Judgement], seed: int) -> list[ModelScores]:
-    """Of each model, report sentences before custom prompts. Intervals: bootstrap over patients."""
-    found = []
+def compute_model_scores(judgements: Sequence[Judgement], seed: int) -> list[ModelScores]:
+    """Compute the mean judgements of each model, report sentences before custom prompts.
+
+    Args:
+        judgements: The judgements of all annotators.
+        seed: The seed of the bootstrap over patients.
+    """
+    scores = []
     for custom in (False, True):
-        for model in sorted({one.model for one in judgements if one.custom == custom}):
-            of = [one for one in judgements if one.custom == custom and one.model == model]
-            groups = [one.patient_id for one in of]
+        for model in sorted({judgement.model for judgement in judgements if judgement.custom == custom}):
+            own_judgements = [
+                judgement for judgement in judgements if judgement.custom == custom and judgement.model == model
+            ]
+            groups = [judgement.patient_id for judgement in own_judgements]
             means = {
                 name: bootstrap_mean(
-                    [float(getattr(one, name)) for one in of], groups=groups, seed=seed, bounds=(POINTS[0], POINTS[-1])
+                    [float(getattr(judgement, name)) for judgement in own_judgements],
+                    groups=groups,
+                    seed=seed,
+                    bounds=(POINTS[0], POINTS[-1]),
                 )
                 for name in NAMES
             }
-            counts = (len({one.instance for one in of}), len({one.annotator for one in of}))
-            found.append(ModelScores(model, custom, len(of), *counts, means))
-    return found
+            counts = (
+                len({judgement.instance for judgement in own_judgements}),
+                len({judgement.annotator for judgement in own_judgements}),
+            )
+            scores.append(ModelScores(model, custom, len(own_judgements), *counts, means))
+    return scores
 
 
 def agreement(judgements: Sequence[Judgement]) -> list[Agreement]:
-    """Of each question; empty where only one annotator judged report sentences."""
-    of_report = [one for one in judgements if not one.custom]
-    annotators = sorted({one.annotator for one in of_report})
-    if len(annotators) < 2:
-        return []
-    items = sorted({one.item for one in of_report})
-    found = []
-    for name in NAMES:
-        ratings = np.full((len(annotators), len(items)), np.nan)
-        for one in of_report:
-            ratings[annotators.index(one.annotator), items.index(one.item)] = getattr(one, name)
-        shared = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
-        measure = "kappa" if len(annotators) == 2 else "alpha"
-        value = cohen_kappa(*shared, squared=True) if measure == "kappa" else ordinal_alpha(shared)
-        found.append(Agreement(name, measure, value, len(annotators), shared.shape[1]))
-    return found
-
-
-def ordinal_alpha(ratings: np.ndarray) -> float:
-    """Krippendorff's alpha with the ordinal difference, of points from 1 to 5.
+    """Compute the agreement on each question. The list is empty if only one annotator judged report sentences.
 
     Args:
-        ratings: (annotators, items), NaN where an annotator did not judge an item.
+        judgements: The judgements of all annotators.
+    """
+    report_judgements = [judgement for judgement in judgements if not judgement.custom]
+    annotators = sorted({judgement.annotator for judgement in report_judgements})
+    if len(annotators) < 2:
+        return []
+    items = sorted({judgement.item for judgement in report_judgements})
+    agreements = []
+    for name in NAMES:
+        ratings = np.full((len(annotators), len(items)), np.nan)
+        for judgement in report_judgements:
+            ratings[annotators.index(judgement.annotator), items.index(judgement.item)] = getattr(judgement, name)
+        shared = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
+        measure = "kappa" if len(annotators) == 2 else "alpha"
+        value = cohen_kappa(*shared, squared=True) if measure == "kappa" else compute_ordinal_alpha(shared)
+        agreements.append(Agreement(name, measure, value, len(annotators), shared.shape[1]))
+    return agreements
+
+
+def compute_ordinal_alpha(ratings: np.ndarray) -> float:
+    """Compute Krippendorff's alpha with the ordinal difference, for points from 1 to 5.
+
+    Args:
+        ratings: Shape (annotators, items), NaN if an annotator did not judge an item.
 
     Returns:
-        NaN where no item has two judgements, or all of them are equal.
+        Alpha; NaN if no item has two judgements or all judgements are equal.
 
-    >>> ordinal_alpha(np.array([[1, 2, 5], [1, 2, 5], [1, 2, np.nan]]))
+    >>> compute_ordinal_alpha(np.array([[1, 2, 5], [1, 2, 5], [1, 2, np.nan]]))
     1.0
     """
     counts = np.stack([(ratings == points).sum(axis=0) for points in POINTS], axis=1).astype(np.float64)
@@ -96,7 +130,7 @@ def ordinal_alpha(ratings: np.ndarray) -> float:
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(POINTS))
     coincidences = (pairs / (counts.sum(axis=1) - 1)[:, None, None]).sum(axis=0)
     totals = coincidences.sum(axis=0)
-    below = np.cumsum(totals) - totals / 2  # of two values, what lies between them and half of each
+    below = np.cumsum(totals) - totals / 2  # differences of two values: all points between them, and half of each
     difference = (below[:, None] - below[None, :]) ** 2
     expected = (np.outer(totals, totals) * difference).sum()
     if not expected:

@@ -1,9 +1,9 @@
-"""The file of answers: JSON lines, each on the disk before the next question is asked.
+"""The file of answers: JSON lines, each synchronized to disk before the next question.
 
-A line is a choice ("kind": "choice"), the sentence that an annotator chose of an image before any heatmap was shown, a
-judgement ("kind": "judgement") of one model's heatmap, or what is said of a failed answer ("kind": "error"). Lines are
-only added: a second judgement of the same thing takes the place of the first when the file is read. A process that is
-killed leaves at most one line cut short, at the end, which the next to write removes.
+The kind of a line is "choice" (the sentence that an annotator chose for an image before seeing a heatmap), "judgement"
+(of one model's heatmap) or "error" (the judgement of a failed answer). Lines are only appended. When the file is read,
+a second judgement of the same item replaces the first. A killed process leaves at most one incomplete line at the end,
+which the next writer removes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POINTS = range(1, 6)
 EXPECTED = "a line that medfaith annotate wrote"
 _TEXT, _TEXT_OR_NULL = ((str,), "a text"), ((str, type(None)), "a text or null")
 _POINTS = (int,), "a whole number from 1 to 5"
-_FIELDS = {  # of a line; every other one is a text
+_FIELDS = {  # field of a line -> its types and their description; other fields are texts
     "row_id": _TEXT_OR_NULL, "heatmaps": _TEXT_OR_NULL, "custom": ((bool,), "true or false"),
     "recall": _POINTS, "precision": _POINTS, "intuitiveness": _POINTS,
     "seconds": ((int, float), "a number"), "seed": ((int, float), "a number"),
@@ -38,7 +38,7 @@ _NAMES = {"category": CATEGORIES, "fix": FIXES}
 
 
 class Choice(NamedTuple):
-    """The sentence that an annotator chose of an instance."""
+    """The sentence that an annotator chose for an instance."""
 
     annotator: str
     instance: str
@@ -48,11 +48,24 @@ class Choice(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What an annotator said of one model's heatmap.
+    """An annotator's judgement of one model's heatmap.
 
-    instance: key of the image. row_id: of the report's sentence, None for a custom prompt. model: its real name, alias
-    the one that was shown. recall, precision: 1 to 5, bins of 20% (section 3.3, Figure 4); intuitiveness: 1 to 5.
-    heatmaps: the reference in the store, None for a custom prompt. seconds: from the heatmap to the answer.
+    Attributes:
+        annotator: The name of the annotator.
+        instance: The key of the image.
+        patient_id: The patient of the image.
+        row_id: The id of the report sentence; None for a custom prompt.
+        sentence: The text of the prompt.
+        custom: Whether the prompt is custom.
+        model: The real name of the model.
+        alias: The displayed name of the model.
+        recall: 1 to 5, bins of 20% (section 3.3, Figure 4).
+        precision: 1 to 5, bins of 20%.
+        intuitiveness: 1 to 5.
+        heatmaps: The reference in the store; None for a custom prompt.
+        seconds: The time from the heatmap to the answer.
+        seed: The seed of the session.
+        version: The version of medfaith.
     """
 
     annotator: str
@@ -73,12 +86,23 @@ class Judgement(NamedTuple):
 
     @property
     def item(self) -> tuple[str, str, bool, str]:
-        """What was judged: two judgements of one annotator and item are the same question, answered twice."""
+        """The judged item. Two judgements with one annotator and item answer the same question."""
         return self.instance, self.sentence if self.row_id is None else self.row_id, self.custom, self.model
 
 
 class ErrorJudgement(NamedTuple):
-    """What an annotator said of a failed answer. category, fix: names in `errors.CATEGORIES` and `errors.FIXES`."""
+    """An annotator's judgement of a failed answer.
+
+    Attributes:
+        annotator: The name of the annotator.
+        task: The task of the answer.
+        row_id: The id of the row.
+        model: The name of the model.
+        category: A name in `wording.CATEGORIES`.
+        fix: A name in `wording.FIXES`.
+        seconds: The time from the question to the judgement.
+        version: The version of medfaith.
+    """
 
     annotator: str
     task: str
@@ -91,15 +115,19 @@ class ErrorJudgement(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Two of one key are the same question, answered twice."""
+        """The key of the question. Two judgements with one key answer the same question."""
         return self.annotator, self.task, self.row_id, self.model
 
 
 @dataclass
 class Answers:
-    """All answers of a file, and the file, open for more; made by `open_answers`.
+    """All answers of a file, which is open for more. `open_answers` creates it.
 
-    choices: by (annotator, instance). judgements: by (annotator, *item), errors: by their keys, the last of each.
+    Attributes:
+        path: The file.
+        choices: (annotator, instance) -> choice.
+        judgements: (annotator, *item) -> last judgement.
+        errors: Key -> last judgement of a failed answer.
     """
 
     path: Path
@@ -109,22 +137,48 @@ class Answers:
     _file: BinaryIO
 
     def choose(self, choice: Choice) -> None:
-        """Writes a choice. Raises OSError where the disk does not take it, and the file is as it was."""
+        """Write a choice.
+
+        Args:
+            choice: The choice.
+
+        Raises:
+            OSError: The disk failed. The file is unchanged.
+        """
         self._append({"kind": "choice", **choice._asdict()})
         self.choices[choice.annotator, choice.instance] = choice
 
     def judge(self, judgement: Judgement) -> None:
-        """Writes a judgement. Raises OSError where the disk does not take it, and the file is as it was."""
+        """Write a judgement.
+
+        Args:
+            judgement: The judgement.
+
+        Raises:
+            OSError: The disk failed. The file is unchanged.
+        """
         self._append({"kind": "judgement", **judgement._asdict()})
-        self.judgements[_key(judgement)] = judgement
+        self.judgements[_build_key(judgement)] = judgement
 
     def judge_error(self, judgement: ErrorJudgement) -> None:
-        """Writes what is said of a failed answer. Raises as `judge`."""
+        """Write the judgement of a failed answer.
+
+        Args:
+            judgement: The judgement.
+
+        Raises:
+            OSError: The disk failed. The file is unchanged.
+        """
         self._append({"kind": "error", **judgement._asdict()})
         self.errors[judgement.key] = judgement
 
-    def judged(self, annotator: str, item: tuple[str, str, bool, str]) -> Judgement | None:
-        """The annotator's last judgement of an item."""
+    def get_judgement(self, annotator: str, item: tuple[str, str, bool, str]) -> Judgement | None:
+        """Return the annotator's last judgement of an item, or None.
+
+        Args:
+            annotator: The name of the annotator.
+            item: The item.
+        """
         return self.judgements.get((annotator, *map(str, item)))
 
     def _append(self, record: Mapping[str, Any]) -> None:
@@ -141,10 +195,16 @@ class Answers:
 
 @contextmanager
 def open_answers(path: Path) -> Iterator[tuple[Answers, list[str]]]:
-    """The answers that a file has and a way to add to them, with notes on what was mended; the file is new if need be.
+    """Open a file of answers, which is created if it is missing.
+
+    Args:
+        path: The file.
+
+    Yields:
+        The answers, and notes on removed lines.
 
     Raises:
-        InputError: another process has it open, or it holds something else than answers (and stays as it is).
+        InputError: Another process has opened the file, or it holds something else. The file is unchanged.
     """
     path = Path(path).expanduser()
     if path.is_dir():
@@ -157,13 +217,13 @@ def open_answers(path: Path) -> Iterator[tuple[Answers, list[str]]]:
         action = "end the other medfaith annotate, or choose another --out"
         raise InputError(path, "another process writes answers to it", action=action) from None
     try:
-        found = _read(path) if path.exists() else _Read({}, {}, {}, 0, [])
-        with path.open("ab", buffering=0) as file:  # unbuffered: a line is one write
-            file.truncate(found.n_whole)
-            yield Answers(path, found.choices, found.judgements, found.errors, file), found.notes
+        contents = _read_contents(path) if path.exists() else _Contents({}, {}, {}, 0, [])
+        with path.open("ab", buffering=0) as file:  # unbuffered: each line is one write
+            file.truncate(contents.n_complete)
+            yield Answers(path, contents.choices, contents.judgements, contents.errors, file), contents.notes
     finally:
         empty = path.is_file() and not path.stat().st_size
-        if empty:  # nothing was answered: what follows from a wrong argument leaves no file
+        if empty:  # no answers: a run with a wrong argument leaves no file
             path.unlink()
         lock.release()
         if empty:
@@ -171,97 +231,118 @@ def open_answers(path: Path) -> Iterator[tuple[Answers, list[str]]]:
 
 
 def read_judgements(path: Path) -> tuple[list[Judgement], list[str]]:
-    """The last judgement of each annotator and item in a file, and notes; the file may be written meanwhile.
+    """Read the last judgement of each annotator and item. Another process may write the file at the same time.
 
-    Raises InputError, which names the line, for a file that is missing or holds something else.
+    Args:
+        path: The file of answers.
+
+    Returns:
+        The judgements, and notes on lines that do not count.
+
+    Raises:
+        InputError: The file is missing or holds something else. The error names the line.
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        found = "is a folder" if path.is_dir() else "no such file"
-        raise InputError(path, found, expected="the file of answers that medfaith annotate wrote")
-    found = _read(path)
-    return list(found.judgements.values()), found.notes
+        result = "is a folder" if path.is_dir() else "no such file"
+        raise InputError(path, result, expected="the file of answers that medfaith annotate wrote")
+    result = _read_contents(path)
+    return list(result.judgements.values()), result.notes
 
 
 def read_errors(paths: Sequence[Path]) -> list[ErrorJudgement]:
-    """The last judgement of each annotator and failed answer in files of answers. Raises as `read_judgements`."""
+    """Read the last judgement of each annotator and failed answer.
+
+    Args:
+        paths: Files of answers.
+
+    Raises:
+        InputError: As in `read_judgements`.
+    """
     files = dict.fromkeys(Path(path).expanduser().resolve() for path in paths)
-    return list({key: one for path in files for key, one in _read(path).errors.items()}.values())
+    return list({key: judgement for path in files for key, judgement in _read_contents(path).errors.items()}.values())
 
 
 def read_files(paths: Sequence[Path]) -> tuple[list[Judgement], list[str]]:
-    """The judgements in files of answers, and notes on lines that do not count.
+    """Read the judgements of several files.
+
+    Args:
+        paths: Files of answers.
+
+    Returns:
+        The judgements, and notes on lines that do not count.
 
     Raises:
-        InputError: a file that cannot be read, no judgement in any, or one annotator's answer to one question in two.
+        InputError: A file cannot be read, no file has a judgement, or two files have one annotator's answer to one
+            question.
     """
-    found: dict[tuple, tuple[Judgement, Path]] = {}
+    sources_by_key: dict[tuple, tuple[Judgement, Path]] = {}
     notes = []
     for path in dict.fromkeys(Path(path).expanduser().resolve() for path in paths):
-        judgements, of_file = read_judgements(path)
-        notes += of_file
-        for one in judgements:
-            key = (one.annotator, *one.item)
-            if key in found:
+        judgements, file_notes = read_judgements(path)
+        notes += file_notes
+        for judgement in judgements:
+            key = (judgement.annotator, *judgement.item)
+            if key in sources_by_key:
                 raise InputError(
                     path,
-                    f"{one.annotator!r} judges {one.instance} here and in {found[key][1]}",
+                    f"{judgement.annotator!r} judges {judgement.instance} here and in {sources_by_key[key][1]}",
                     action="give one file for each person; if two people share a name, give each another --annotator",
                 )
-            found[key] = one, path
-    if not found and not read_errors(paths):
+            sources_by_key[key] = judgement, path
+    if not sources_by_key and not read_errors(paths):
         where = ", ".join(map(str, paths)) or "no file"
         raise InputError(where, "has no judgement", action="judge some heatmaps with medfaith annotate")
-    return [one for one, _ in found.values()], notes
+    return [judgement for judgement, _ in sources_by_key.values()], notes
 
 
-class _Read(NamedTuple):
-    """What a file has, as `Answers` keeps it. n_whole: bytes of whole lines."""
+class _Contents(NamedTuple):
+    """The contents of a file, as in `Answers`. `n_complete` is the number of bytes in complete lines."""
 
     choices: dict[tuple[str, str], Choice]
     judgements: dict[tuple[str, ...], Judgement]
     errors: dict[tuple[str, ...], ErrorJudgement]
-    n_whole: int
+    n_complete: int
     notes: list[str]
 
 
-def _read(path: Path) -> _Read:
+def _read_contents(path: Path) -> _Contents:
     choices: dict[tuple[str, str], Choice] = {}
     judgements: dict[tuple[str, ...], Judgement] = {}
     errors: dict[tuple[str, ...], ErrorJudgement] = {}
     content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    for number, line in enumerate(content[:whole].splitlines(), start=1):
-        record = _record(path, number, line)
+    n_complete = content.rfind(b"\n") + 1
+    for number, line in enumerate(content[:n_complete].splitlines(), start=1):
+        record = _parse_record(path, number, line)
         if isinstance(record, Choice):
             choices[record.annotator, record.instance] = record
         elif isinstance(record, ErrorJudgement):
             errors[record.key] = record
         else:
-            judgements[_key(record)] = record
+            judgements[_build_key(record)] = record
     notes = []
-    if whole < len(content):
-        notes.append(f"{path}: the last line was cut short ({len(content) - whole} bytes) and does not count")
-    return _Read(choices, judgements, errors, whole, notes)
+    if n_complete < len(content):
+        notes.append(f"{path}: the last line was cut short ({len(content) - n_complete} bytes) and does not count")
+    return _Contents(choices, judgements, errors, n_complete, notes)
 
 
-def _key(judgement: Judgement) -> tuple[str, ...]:
+def _build_key(judgement: Judgement) -> tuple[str, ...]:
     return judgement.annotator, *map(str, judgement.item)
 
 
-def _record(path: Path, number: int, line: bytes) -> Choice | Judgement | ErrorJudgement:
+def _parse_record(path: Path, number: int, line: bytes) -> Choice | Judgement | ErrorJudgement:
     try:
         fields = json.loads(line)
         kind = {"choice": Choice, "judgement": Judgement, "error": ErrorJudgement}[fields.pop("kind")]
         record = kind(**fields)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        found = "is no answer"
-        raise InputError(path, found, row=number, expected=EXPECTED, action="name another file, or mend it") from None
+        problem = "is no answer"
+        raise InputError(path, problem, row=number, expected=EXPECTED, action="name another file, or fix it") from None
     for name, value in record._asdict().items():
         types, expected = field = _FIELDS.get(name, _TEXT)
-        known = _NAMES.get(name)
+        names = _NAMES.get(name)
         if type(value) not in types or (field is _POINTS and value not in POINTS):
             raise InputError(path, f"is {value!r:.200}", row=number, column=name, expected=expected)
-        if known is not None and value not in known:
-            raise InputError(path, f"is {value!r:.200}", row=number, column=name, expected=" or ".join(known))
+        if names is not None and value not in names:
+            raise InputError(path, f"is {value!r:.200}", row=number, column=name, expected=" or ".join(names))
     return record

@@ -1,6 +1,6 @@
-"""The page: a gradio Blocks over a Session. Nothing here decides anything; a model's real name never comes here.
+"""The page: a gradio Blocks over a Session. The page decides nothing, and never receives the real name of a model.
 
-Pictures are written into the page and not into files, of which gradio would keep copies of licensed images.
+Pictures are embedded in the page. gradio would keep copies of licensed images if they were files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.escaping import escape_controls
 
 from .overlay import COLOURS, png
-from .plan import numbered
+from .plan import number_sentences
 from .session import Place, Prompt, Session
 from .wording import INSTRUCTIONS, QUESTIONS, TITLE
 
@@ -40,12 +40,12 @@ STYLE = """
 footer {display: none !important}
 """
 Update = dict[Any, Any]
-# One event at a time, whatever the number of windows; none is offered to programs.
+# One event at a time, for any number of windows. Programs cannot call the events.
 EVENT: dict[str, Any] = {"concurrency_id": "session", "concurrency_limit": 1, "api_visibility": "private"}
 
 
 class _Panel(NamedTuple):
-    """Where one model's heatmap is judged."""
+    """The components in which one model's heatmap is judged."""
 
     group: gr.Column
     prompt: gr.HTML
@@ -58,38 +58,43 @@ class _Panel(NamedTuple):
 
     @property
     def shown(self) -> list[Any]:
-        """What changes from one heatmap to the next."""
+        """The components that change from one heatmap to the next."""
         return [self.group, self.prompt, self.pictures, self.boxes, *self.points, self.back, self.since]
 
 
 def build(session: Session, without_models: str) -> gr.Blocks:
-    """The page of a session. without_models: why custom prompts cannot be judged; "" where they can."""
+    """Build the page of a session.
+
+    Args:
+        session: The session.
+        without_models: The reason why custom prompts cannot be judged; "" if they can.
+    """
     with gr.Blocks(analytics_enabled=False, title=TITLE, fill_width=True) as page:
         gr.Markdown(f"# {TITLE}")
-        shown = {"instructions": not session.answers.choices}  # what a reload keeps
-        with gr.Accordion("Instructions", open=shown["instructions"]) as instructions:
+        state = {"instructions": not session.answers.choices}  # state that a reload keeps
+        with gr.Accordion("Instructions", open=state["instructions"]) as instructions:
             gr.Markdown(INSTRUCTIONS)
 
-        def closed() -> gr.Accordion:
-            shown["instructions"] = False
+        def close_instructions() -> gr.Accordion:
+            state["instructions"] = False
             return gr.Accordion(open=False)
 
-        instructions.collapse(lambda: shown.update(instructions=False), None, None, **EVENT)
-        instructions.expand(lambda: shown.update(instructions=True), None, None, **EVENT)
-        page.load(lambda: gr.Accordion(open=shown["instructions"]), None, instructions, **EVENT)
+        instructions.collapse(lambda: state.update(instructions=False), None, None, **EVENT)
+        instructions.expand(lambda: state.update(instructions=True), None, None, **EVENT)
+        page.load(lambda: gr.Accordion(open=state["instructions"]), None, instructions, **EVENT)
         with gr.Tab("Sentences of the report"):
-            start = _reports(page, session)
-            start.click(closed, None, instructions, **EVENT)
+            start = _build_report_tab(page, session)
+            start.click(close_instructions, None, instructions, **EVENT)
         with gr.Tab("Own prompt"):
             if without_models:
                 gr.Markdown(without_models)
             else:
-                _own_prompts(page, session)
+                _build_prompt_tab(page, session)
     return page
 
 
-def _reports(page: gr.Blocks, session: Session) -> gr.Button:
-    """Fills the tab; the button that shows the first heatmap of an image."""
+def _build_report_tab(page: gr.Blocks, session: Session) -> gr.Button:
+    """Build the tab of report sentences. The result is the button that shows the first heatmap of an image."""
     place = gr.State(None)
     progress = gr.HTML(elem_classes="progress")
     with gr.Row(visible=False) as choosing:
@@ -98,103 +103,108 @@ def _reports(page: gr.Blocks, session: Session) -> gr.Button:
         with gr.Column(scale=1):
             sentences = gr.Radio(label="Choose one sentence, before you see any heatmap", type="index")
             start = gr.Button("Show the heatmaps", variant="primary")
-    panel = _panel(own=False)
+    panel = _build_panel(custom=False)
     outputs = [place, progress, choosing, plain, sentences, *panel.shown]
 
-    def at(where: Place | None) -> Update:
+    def show_place(current: Place | None) -> Update:
         n, done = len(session.plan.instances), session.n_done
         numbers = f"{done} of {n} images done · judged by {escape(session.plan.annotator)}"
-        found = {place: where, choosing: gr.update(visible=False), panel.group: gr.update(visible=False)}
-        if where is None:
-            return found | {progress: f"<b>All images are judged. Thank you.</b> {numbers}"}
-        found[progress] = f"<b>Image {where.instance + 1}</b> · {numbers}"
-        if where.alias is None:
-            texts = [sentence.text for sentence in session.plan.instances[where.instance].sentences]
-            picture = _tried(lambda: _figures((session.plain(where.instance), "X-ray")), CANNOT)
-            return found | {
+        updates = {place: current, choosing: gr.update(visible=False), panel.group: gr.update(visible=False)}
+        if current is None:
+            return updates | {progress: f"<b>All images are judged. Thank you.</b> {numbers}"}
+        updates[progress] = f"<b>Image {current.instance + 1}</b> · {numbers}"
+        if current.alias is None:
+            texts = [sentence.text for sentence in session.plan.instances[current.instance].sentences]
+            picture = _run_safely(lambda: _format_figures((session.plain(current.instance), "X-ray")), CANNOT)
+            return updates | {
                 choosing: gr.update(visible=True),
                 plain: picture,
-                sentences: gr.update(choices=numbered(texts), value=None),
+                sentences: gr.update(choices=number_sentences(texts), value=None),
             }
-        going_back = session.before(where) is not None
-        return found | _judging(session, panel, where, session.prompt(where), boxes=False, back=going_back)
+        going_back = session.find_previous(current) is not None
+        return updates | _update_panel(
+            session, panel, current, session.build_prompt(current), boxes=False, can_go_back=going_back
+        )
 
-    def choose(where: Place | None, sentence: int | None) -> Update:
-        if where is None or sentence is None:
+    def choose(current: Place | None, sentence: int | None) -> Update:
+        if current is None or sentence is None:
             gr.Warning("Choose a sentence first.")
-            return {place: where}
-        written = _written(lambda: session.choose(where.instance, sentence))
-        return at(session.next()) if written else {place: where}
+            return {place: current}
+        written = _write_safely(lambda: session.choose(current.instance, sentence))
+        return show_place(session.find_next()) if written else {place: current}
 
-    def judge(where: Place | None, since: float, *points: int | None) -> Update:
-        assert where is not None
-        assert where.alias is not None
-        judged = _judge(session, where.alias, session.prompt(where), points, since)
-        return at(session.next()) if judged else {place: where}
+    def judge(current: Place | None, since: float, *points: int | None) -> Update:
+        assert current is not None
+        assert current.alias is not None
+        judged = _write_judgement(session, current.alias, session.build_prompt(current), points, since)
+        return show_place(session.find_next()) if judged else {place: current}
 
-    def boxed(where: Place | None, boxes: bool) -> str:
-        assert where is not None
-        assert where.alias is not None
-        return _heatmap(session, where.alias, session.prompt(where), boxes)
+    def draw_boxed(current: Place | None, boxes: bool) -> str:
+        assert current is not None
+        assert current.alias is not None
+        return _render_heatmap(session, current.alias, session.build_prompt(current), boxes)
 
-    page.load(lambda: at(session.next()), None, outputs, **EVENT)
+    page.load(lambda: show_place(session.find_next()), None, outputs, **EVENT)
     start.click(choose, [place, sentences], outputs, **EVENT)
     panel.next.click(judge, [place, panel.since, *panel.points], outputs, **EVENT)
-    panel.back.click(lambda where: at(session.before(where) or where), [place], outputs, **EVENT)
-    panel.boxes.input(boxed, [place, panel.boxes], panel.pictures, **EVENT)
+    panel.back.click(lambda current: show_place(session.find_previous(current) or current), [place], outputs, **EVENT)
+    panel.boxes.input(draw_boxed, [place, panel.boxes], panel.pictures, **EVENT)
     return start
 
 
-def _own_prompts(page: gr.Blocks, session: Session) -> None:
-    asked = gr.State(None)  # (Prompt, alias)
+def _build_prompt_tab(page: gr.Blocks, session: Session) -> None:
+    """Build the tab of custom prompts."""
+    current = gr.State(None)  # (Prompt, alias)
     n = len(session.plan.instances)
     with gr.Row():
         with gr.Column(scale=1):
             plain = gr.HTML()
         with gr.Column(scale=1):
-            where = session.next()
-            # Not set when the page loads: that would take back what an early hand has typed, and file it elsewhere.
-            first = 1 if where is None else where.instance + 1
-            number = gr.Number(first, label=f"Image, 1 to {n}", precision=0, minimum=1, maximum=n)
+            where = session.find_next()
+            # Set here and not by the load event, which could overwrite a number that the person has typed already.
+            first_number = 1 if where is None else where.instance + 1
+            number = gr.Number(first_number, label=f"Image, 1 to {n}", precision=0, minimum=1, maximum=n)
             text = gr.Textbox(label="Your sentence", lines=2)
             start = gr.Button("Show the heatmaps", variant="primary")
-    panel = _panel(own=True)
-    outputs = [asked, text, *panel.shown]
+    panel = _build_panel(custom=True)
+    outputs = [current, text, *panel.shown]
 
-    def image(which: float | None) -> str:
-        return _tried(lambda: _figures((session.plain(_instance(which, n)), "X-ray")), CANNOT)
+    def show_image(position: float | None) -> str:
+        return _run_safely(lambda: _format_figures((session.plain(_clip_instance(position, n)), "X-ray")), CANNOT)
 
-    def after(prompt: Prompt) -> Update:
-        """The first model that is not judged for this prompt; at the end an empty prompt."""
+    def find_next_model(prompt: Prompt) -> Update:
+        """Show the first model without a judgement for this prompt, or at the end an empty prompt."""
         for alias in session.aliases(prompt):
-            if session.judged(Place(prompt.instance, alias), prompt) is None:
-                return {asked: (prompt, alias)} | _judging(session, panel, Place(prompt.instance, alias), prompt)
+            if session.get_judgement(Place(prompt.instance, alias), prompt) is None:
+                return {current: (prompt, alias)} | _update_panel(session, panel, Place(prompt.instance, alias), prompt)
         gr.Info("Every model is judged for this sentence.")
-        return {asked: None, text: "", panel.group: gr.update(visible=False)}
+        return {current: None, text: "", panel.group: gr.update(visible=False)}
 
-    def ask(which: float | None, sentence: str) -> Update:
+    def ask(position: float | None, sentence: str) -> Update:
         if not sentence.split():
             gr.Warning("Write a sentence first.")
-            return {asked: None}
-        return after(session.own(_instance(which, n), sentence))
+            return {current: None}
+        return find_next_model(session.build_own_prompt(_clip_instance(position, n), sentence))
 
-    def judge(of: tuple[Prompt, str] | None, since: float, *points: int | None) -> Update:
-        assert of is not None
-        return after(of[0]) if _judge(session, of[1], of[0], points, since) else {asked: of}
+    def judge(pair: tuple[Prompt, str] | None, since: float, *points: int | None) -> Update:
+        assert pair is not None
+        return (
+            find_next_model(pair[0]) if _write_judgement(session, pair[1], pair[0], points, since) else {current: pair}
+        )
 
-    page.load(image, [number], plain, **EVENT)
-    number.input(image, [number], plain, **EVENT)
+    page.load(show_image, [number], plain, **EVENT)
+    number.input(show_image, [number], plain, **EVENT)
     start.click(ask, [number, text], outputs, **EVENT)
-    panel.next.click(judge, [asked, panel.since, *panel.points], outputs, **EVENT)
+    panel.next.click(judge, [current, panel.since, *panel.points], outputs, **EVENT)
 
 
-def _panel(*, own: bool) -> _Panel:
+def _build_panel(*, custom: bool) -> _Panel:
     with gr.Column(visible=False, elem_classes="judging") as group:
         prompt = gr.HTML()
         with gr.Row():
             with gr.Column(scale=3, min_width=320):
                 pictures = gr.HTML()
-                boxes = gr.Checkbox(label="Show the boxes of this sentence", visible=not own)
+                boxes = gr.Checkbox(label="Show the boxes of this sentence", visible=not custom)
             with gr.Column(scale=2, min_width=320):
                 points = tuple(
                     gr.Radio(
@@ -204,63 +214,68 @@ def _panel(*, own: bool) -> _Panel:
                     for question in QUESTIONS
                 )  # fmt: skip
                 with gr.Row(elem_classes="steps"):
-                    back = gr.Button("Back", visible=not own)
+                    back_button = gr.Button("Back", visible=not custom)
                     following = gr.Button("Next", variant="primary")
-    return _Panel(group, prompt, pictures, boxes, points, back, following, gr.State(0.0))
+    return _Panel(group, prompt, pictures, boxes, points, back_button, following, gr.State(0.0))
 
 
-def _judging(
-    session: Session, panel: _Panel, place: Place, prompt: Prompt, *, boxes: bool = False, back: bool = False
+def _update_panel(
+    session: Session, panel: _Panel, place: Place, prompt: Prompt, *, boxes: bool = False, can_go_back: bool = False
 ) -> Update:
+    """Build the updates of a panel for one heatmap."""
     names, alias = list(session.aliases(prompt)), place.alias or ""
-    said = session.judged(place, prompt)
-    before = [None] * len(QUESTIONS) if said is None else [getattr(said, question.name) for question in QUESTIONS]
+    judgement = session.get_judgement(place, prompt)
+    previous_points = (
+        [None] * len(QUESTIONS) if judgement is None else [getattr(judgement, question.name) for question in QUESTIONS]
+    )
     title = f"<b>{alias}</b> ({names.index(alias) + 1} of {len(names)})"
     return {
         panel.group: gr.update(visible=True),
         panel.prompt: f'<div class="prompt">{title}: “{escape(escape_controls(prompt.text))}”</div>',
-        panel.pictures: _heatmap(session, alias, prompt, boxes),
+        panel.pictures: _render_heatmap(session, alias, prompt, boxes),
         panel.boxes: boxes,
-        **dict(zip(panel.points, before, strict=True)),
-        panel.back: gr.update(interactive=back),
+        **dict(zip(panel.points, previous_points, strict=True)),
+        panel.back: gr.update(interactive=can_go_back),
         panel.since: time.monotonic(),
     }
 
 
-def _judge(session: Session, alias: str, prompt: Prompt, points: Sequence[int | None], since: float) -> bool:
-    """Whether the judgement is written. A warning, unlike an error, leaves the page usable."""
-    given = [point for point in points if point is not None]
-    if len(given) < len(QUESTIONS):
+def _write_judgement(session: Session, alias: str, prompt: Prompt, points: Sequence[int | None], since: float) -> bool:
+    """Write a judgement, and return whether it was written. A warning, unlike an error, leaves the page usable."""
+    given_points = [point for point in points if point is not None]
+    if len(given_points) < len(QUESTIONS):
         gr.Warning("Answer all three questions.")
         return False
-    return _written(lambda: session.judge(alias, prompt, given, time.monotonic() - since))
+    return _write_safely(lambda: session.judge(alias, prompt, given_points, time.monotonic() - since))
 
 
-def _heatmap(session: Session, alias: str, prompt: Prompt, boxes: bool) -> str:
-    def figures() -> str:
-        shown = session.show(alias, prompt, boxes)
+def _render_heatmap(session: Session, alias: str, prompt: Prompt, boxes: bool) -> str:
+    def build_figures() -> str:
+        rendered = session.show(alias, prompt, boxes)
         stops = ", ".join(f"rgb({red:.0f} {green:.0f} {blue:.0f})" for red, green, blue in COLOURS)
         key = f'weak <span class="key" style="background: linear-gradient(90deg, {stops})"></span> strong'
-        return _figures((shown.plain, "X-ray"), (shown.heatmap, f"{key} · nowhere: {shown.nowhere:.0%}"))
+        return _format_figures(
+            (rendered.plain, "X-ray"), (rendered.heatmap, f"{key} · nowhere: {rendered.nowhere:.0%}")
+        )
 
-    return _tried(figures, CANNOT)
+    return _run_safely(build_figures, CANNOT)
 
 
-def _figures(*shown: tuple[Image.Image, str]) -> str:
+def _format_figures(*captioned: tuple[Image.Image, str]) -> str:
     figures = (
         f'<figure><img alt="" src="data:image/png;base64,{base64.b64encode(png(image)).decode()}">'
         f"<figcaption>{caption}</figcaption></figure>"
-        for image, caption in shown
+        for image, caption in captioned
     )
     return f'<div class="pictures">{"".join(figures)}</div>'
 
 
-def _instance(which: float | None, n: int) -> int:
-    return int(min(max(which or 1, 1), n)) - 1
+def _clip_instance(position: float | None, n: int) -> int:
+    return int(min(max(position or 1, 1), n)) - 1
 
 
-def _tried(show: Callable[[], str], otherwise: str) -> str:
-    """Messages name folders, which could tell models apart: they go to the terminal."""
+def _run_safely(show: Callable[[], str], otherwise: str) -> str:
+    """Call `show`. Its errors go to the terminal, because they name folders, which could identify models."""
     try:
         return show()
     except (MedfaithError, OSError) as error:
@@ -268,10 +283,11 @@ def _tried(show: Callable[[], str], otherwise: str) -> str:
         return f"<p>{otherwise}</p>"
 
 
-def _written(write: Callable[[], None]) -> bool:
+def _write_safely(write: Callable[[], None]) -> bool:
+    """Call `write`, and return whether it succeeded."""
     try:
         write()
     except OSError as error:
-        gr.Warning(f"The answer was not written ({error.strerror}). Mend that, then press the button again.")
+        gr.Warning(f"The answer was not written ({error.strerror}). Fix that, then press the button again.")
         return False
     return True

@@ -15,7 +15,11 @@ from medfaith.loaders.errors import MedfaithError
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `annotate` to the command's jobs."""
+    """Add `annotate` to the command's jobs.
+
+    Args:
+        jobs: The subparsers of the command.
+    """
     job = jobs.add_parser(
         "annotate",
         help="judge models' heatmaps in a browser",
@@ -37,7 +41,7 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--errors",
         action="store_true",
-        help="sort failed answers of CXR-ContraBench instead: what went wrong, and what could mend it; with --data and "
+        help="sort failed answers of CXR-ContraBench instead: what went wrong, and what could fix it; with --data and "
         "--root the page shows their images (default: judge heatmaps)",
     )
     job.add_argument(
@@ -93,18 +97,18 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     local_server.require_gradio()
     from medfaith.annotate.app import build as build_page
 
-    wanted = Wanted(
+    request = Wanted(
         arguments.runs, arguments.data, arguments.heatmaps, build.roots(arguments), arguments.annotator, arguments.seed
     )
-    live = _live(arguments.live)
+    live_models = _parse_live(arguments.live)
     with ExitStack() as stack:
         listening = stack.enter_context(local_server.listen(arguments.port))
         answers, notes = stack.enter_context(open_answers(arguments.out))
-        aligners, without = load_aligners(live)
-        session, more = prepare(wanted, answers, aligners)
-        for note in (*notes, *more):
+        aligners, reason = load_aligners(live_models)
+        session, session_notes = prepare(request, answers, aligners)
+        for note in (*notes, *session_notes):
             print(f"medfaith: {note}", file=sys.stderr)
-        page = build_page(session, without)
+        page = build_page(session, reason)
         print(f"{session.n_done} of {len(session.plan.instances)} images done; answers go to {answers.path}")
         local_server.serve(page, listening)
         print(f"\n{session.n_done} of {len(session.plan.instances)} images done")
@@ -114,7 +118,7 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 def _sort_errors(arguments: argparse.Namespace) -> int:
     from medfaith.annotate import local_server
     from medfaith.annotate.answers import open_answers
-    from medfaith.annotate.errors import ErrorSession, failures, pictures_of
+    from medfaith.annotate.errors import ErrorSession, failures, render_pictures
     from medfaith.report.page.cases import cases
     from medfaith.report.results import read_results
 
@@ -122,33 +126,33 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
     from medfaith.annotate.errors_page import build as build_page
 
     results = read_results(arguments.runs)
-    found = failures(cases(results, most=sys.maxsize).cases, arguments.cases, arguments.seed)
-    if not found:
+    sampled = failures(cases(results, most=sys.maxsize).cases, arguments.cases, arguments.seed)
+    if not sampled:
         raise MedfaithError(
             "no answer of CXR-ContraBench failed in these runs\n  what to do: name runs of its tasks, with the image"
         )
     with ExitStack() as stack:
         listening = stack.enter_context(local_server.listen(arguments.port))
         answers, notes = stack.enter_context(open_answers(arguments.out))
-        pictures, more = pictures_of(found, results, arguments.data, build.roots(arguments))
-        for note in (*notes, *more):
+        pictures, picture_notes = render_pictures(sampled, results, arguments.data, build.roots(arguments))
+        for note in (*notes, *picture_notes):
             print(f"medfaith: {note}", file=sys.stderr)
-        session = ErrorSession(found, answers, arguments.annotator)
+        session = ErrorSession(sampled, answers, arguments.annotator)
         page = build_page(session, pictures)
-        print(f"{session.n_done} of {len(found)} cases done; answers go to {answers.path}")
+        print(f"{session.n_done} of {len(sampled)} cases done; answers go to {answers.path}")
         local_server.serve(page, listening)
-        print(f"\n{session.n_done} of {len(found)} cases done")
+        print(f"\n{session.n_done} of {len(sampled)} cases done")
     return 0
 
 
-def _live(given: Sequence[str]) -> dict[str, tuple[str, dict[str, str]]]:
-    """Name -> what `load_aligner` takes, the model and its options."""
-    named: dict[str, tuple[str, dict[str, str]]] = {}
-    for argument in given:
-        name, _, rest = argument.partition("=")
-        pretrained, *options = rest.split(",")
-        if not name or not pretrained or name in named or not all("=" in option for option in options):
+def _parse_live(arguments: Sequence[str]) -> dict[str, tuple[str, dict[str, str]]]:
+    """Parse --live: name -> model and options, as `load_aligner` takes them."""
+    models: dict[str, tuple[str, dict[str, str]]] = {}
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        pretrained, *options = value.split(",")
+        if not name or not pretrained or name in models or not all("=" in option for option in options):
             expected = "NAME=PRETRAINED or NAME=PRETRAINED,OPTION=VALUE, each name once"
             raise MedfaithError(f"--live {argument!r}\n  expected: {expected}")
-        named[name] = pretrained, dict(option.split("=", 1) for option in options)
-    return named
+        models[name] = pretrained, dict(option.split("=", 1) for option in options)
+    return models

@@ -1,4 +1,4 @@
-"""Failed answers of CXR-ContraBench that a person sorts: what went wrong, what could mend it (Figure 13, C and D)."""
+"""Failed answers of CXR-ContraBench for a person to sort: the fault, and a possible fix (Figure 13, C and D)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class Failure(NamedTuple):
     """One wrong, declined or unread answer with the image.
 
-    case: its question; place: of the answer among the case's.
+    Attributes:
+        case: The case of its question.
+        place: The index of the answer in the case.
     """
 
     case: Case
@@ -29,27 +31,33 @@ class Failure(NamedTuple):
 
     @property
     def item(self) -> tuple[str, str, str]:
-        """What is judged: the task, the row, and the model."""
+        """The judged item: the task, the row and the model."""
         return self.case.task, self.case.id, self.case.answers[self.place].model
 
 
 def failures(cases: Sequence[Case], n: int, seed: int) -> list[Failure]:
-    """`n` of CXR-ContraBench's failed answers with the image, or all where there are fewer, in an order by chance."""
-    found = sorted(
+    """Sample failed answers of CXR-ContraBench with the image, in random order.
+
+    Args:
+        cases: The cases of a report.
+        n: The largest number of answers.
+        seed: The seed of the order.
+    """
+    answers = sorted(
         (
-            Failure(case, place)
+            Failure(case, index)
             for case in cases
-            for place, answer in enumerate(case.answers)
-            if case.benchmark == "CXR-ContraBench" and answer.shown == IMAGE and answer.outcome != RIGHT
+            for index, reply in enumerate(case.answers)
+            if case.benchmark == "CXR-ContraBench" and reply.shown == IMAGE and reply.outcome != RIGHT
         ),
         key=lambda failure: failure.item,
     )
-    return [found[place] for place in np.random.default_rng(seed).permutation(len(found))[:n]]
+    return [answers[index] for index in np.random.default_rng(seed).permutation(len(answers))[:n]]
 
 
 @dataclass
 class ErrorSession:
-    """One person's way through the failures."""
+    """One person's progress through the failures."""
 
     failures: Sequence[Failure]
     answers: Answers
@@ -57,18 +65,33 @@ class ErrorSession:
 
     @property
     def n_done(self) -> int:
-        return sum(self.judged(place) is not None for place in range(len(self.failures)))
+        """The number of judged failures."""
+        return sum(self.get_judgement(place) is not None for place in range(len(self.failures)))
 
-    def next(self) -> int | None:
-        """The first failure without an answer; None at the end."""
-        return next((place for place in range(len(self.failures)) if self.judged(place) is None), None)
+    def find_next(self) -> int | None:
+        """Return the index of the first failure without a judgement; None at the end."""
+        return next((place for place in range(len(self.failures)) if self.get_judgement(place) is None), None)
 
-    def judged(self, place: int) -> ErrorJudgement | None:
-        """What was said of a failure."""
+    def get_judgement(self, place: int) -> ErrorJudgement | None:
+        """Return the judgement of a failure, or None.
+
+        Args:
+            place: The index of the failure.
+        """
         return self.answers.errors.get((self.annotator, *self.failures[place].item))
 
     def judge(self, place: int, category: str, fix: str, seconds: float) -> None:
-        """Writes what is said of a failure. Raises OSError where the disk does not take it."""
+        """Write the judgement of a failure.
+
+        Args:
+            place: The index of the failure.
+            category: A name in `wording.CATEGORIES`.
+            fix: A name in `wording.FIXES`.
+            seconds: The time from the question to the judgement.
+
+        Raises:
+            OSError: The disk failed.
+        """
         version = importlib.metadata.version("medfaith")
         judgement = ErrorJudgement(
             self.annotator, *self.failures[place].item, category, fix, round(seconds, 1), version
@@ -76,16 +99,31 @@ class ErrorSession:
         self.answers.judge_error(judgement)
 
 
-def pictures_of(
-    found: Sequence[Failure], results: Results, data: str | None, roots: Mapping[str, Path]
+def render_pictures(
+    sampled: Sequence[Failure], results: Results, data: str | None, roots: Mapping[str, Path]
 ) -> tuple[dict[int, list[str]], list[str]]:
-    """Place of a failure -> data URLs of its images; and why there are none.
+    """Render the images of failures.
 
-    Raises: as `report.page.pictures.pictures`.
+    Args:
+        sampled: The failures.
+        results: The results of the runs.
+        data: The option --data, or None.
+        roots: Source id -> folder of the images.
+
+    Returns:
+        Index of a failure -> data URLs of its images, and notes on missing images.
+
+    Raises:
+        InputError: As in `report.page.pictures.pictures`.
     """
     from medfaith.report.page.pictures import Pixels, pictures
 
     if data is None or not roots:
         return {}, ["the page shows no image: name --data, and --root SOURCE=PATH for each source"]
-    shown, notes = pictures([failure.case for failure in found], results, Pixels(data, roots, None, len(found)))
-    return {place: [one.url for one in of if one.shown == IMAGE] for place, of in shown.items()}, notes
+    pictures_by_case, notes = pictures(
+        [failure.case for failure in sampled], results, Pixels(data, roots, None, len(sampled))
+    )
+    return {
+        index: [picture.url for picture in case_pictures if picture.shown == IMAGE]
+        for index, case_pictures in pictures_by_case.items()
+    }, notes

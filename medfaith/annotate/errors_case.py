@@ -1,4 +1,4 @@
-"""The text of one failed answer, for the page on which failed answers are sorted. It needs no gradio."""
+"""Text of one failed answer for the page that sorts failed answers; it imports no gradio."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from medfaith.report.page.text import shown
 from .errors import ErrorSession
 
 
-def case_html(session: ErrorSession, where: int, pictures: Sequence[str]) -> str:
-    """The case, as text that is never markup, with its images."""
-    case, number = session.failures[where]
+def format_case(session: ErrorSession, index: int, pictures: Sequence[str]) -> str:
+    """Format a case as HTML with its images. The texts are escaped.
+
+    Args:
+        session: The session.
+        index: The index of the failure.
+        pictures: Data URLs of the images.
+
+    Returns:
+        The HTML.
+    """
+    case, number = session.failures[index]
     answer = case.answers[number]
     figures = "".join(f'<figure><img alt="" src="{url}"></figure>' for url in pictures)
     facts: list[tuple[str, Any]] = [

@@ -1,4 +1,4 @@
-"""The page on which failed answers are sorted: a gradio Blocks over an ErrorSession. Nothing here decides anything."""
+"""The page for sorting failed answers: a gradio Blocks over an ErrorSession. The page decides nothing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import gradio as gr
 
 from .app import EVENT, Update
 from .errors import ErrorSession
-from .errors_case import case_html
+from .errors_case import format_case
 from .wording import CATEGORIES, ERRORS, ERRORS_TITLE, FIXES
 
 
 def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Blocks:
-    """The page of a session. pictures: place of a failure -> data URLs of its images."""
+    """Build the page of a session.
+
+    Args:
+        session: The session.
+        pictures: Index of a failure -> data URLs of its images.
+    """
     with gr.Blocks(analytics_enabled=False, title=ERRORS_TITLE, fill_width=True) as page:
         gr.Markdown(f"# {ERRORS_TITLE}\n{ERRORS}")
         place, since = gr.State(None), gr.State(0.0)
@@ -25,37 +30,37 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
                 text = gr.HTML()
             with gr.Column(scale=2, min_width=320):
                 category = gr.Radio([(text, name) for name, text in CATEGORIES.items()], label="What went wrong?")
-                fix = gr.Radio([(text, name) for name, text in FIXES.items()], label="What could mend it?")
+                fix = gr.Radio([(text, name) for name, text in FIXES.items()], label="What could fix it?")
                 with gr.Row(elem_classes="steps"):
-                    back, following = gr.Button("Back"), gr.Button("Next", variant="primary")
-        outputs = [place, since, progress, group, text, category, fix, back]
+                    back_button, following = gr.Button("Back"), gr.Button("Next", variant="primary")
+        outputs = [place, since, progress, group, text, category, fix, back_button]
 
-        def at(where: int | None) -> Update:
+        def show_case(index: int | None) -> Update:
             n = len(session.failures)
             numbers = f"{session.n_done} of {n} cases done · judged by {escape(session.annotator)}"
-            if where is None:
+            if index is None:
                 return {progress: f"<b>All cases are judged. Thank you.</b> {numbers}", group: gr.update(visible=False)}
-            said = session.judged(where)
+            judgement = session.get_judgement(index)
             return {
-                place: where, since: time.monotonic(), group: gr.update(visible=True),
-                progress: f"<b>Case {where + 1}</b> · {numbers}",
-                text: case_html(session, where, pictures.get(where, ())),
-                category: said.category if said else None, fix: said.fix if said else None,
-                back: gr.update(interactive=where > 0),
+                place: index, since: time.monotonic(), group: gr.update(visible=True),
+                progress: f"<b>Case {index + 1}</b> · {numbers}",
+                text: format_case(session, index, pictures.get(index, ())),
+                category: judgement.category if judgement else None, fix: judgement.fix if judgement else None,
+                back_button: gr.update(interactive=index > 0),
             }  # fmt: skip
 
-        def judge(where: int, started: float, said: str | None, mends: str | None) -> Update:
-            if said is None or mends is None:
+        def judge(index: int, started: float, judgement: str | None, fix_name: str | None) -> Update:
+            if judgement is None or fix_name is None:
                 gr.Warning("Answer both questions.")
-                return {place: where}
+                return {place: index}
             try:
-                session.judge(where, said, mends, time.monotonic() - started)
+                session.judge(index, judgement, fix_name, time.monotonic() - started)
             except OSError as error:
-                gr.Warning(f"The answer was not written ({error.strerror}). Mend that, then press the button again.")
-                return {place: where}
-            return at(session.next())
+                gr.Warning(f"The answer was not written ({error.strerror}). Fix that, then press the button again.")
+                return {place: index}
+            return show_case(session.find_next())
 
-        page.load(lambda: at(session.next()), None, outputs, **EVENT)
+        page.load(lambda: show_case(session.find_next()), None, outputs, **EVENT)
         following.click(judge, [place, since, category, fix], outputs, **EVENT)
-        back.click(lambda where: at(max(0, where - 1)), [place], outputs, **EVENT)
+        back_button.click(lambda index: show_case(max(0, index - 1)), [place], outputs, **EVENT)
     return page

@@ -1,6 +1,6 @@
-"""Serves the page to one person on this machine: 127.0.0.1, an address with a token, no share link.
+"""A server of the page for one person on this machine: 127.0.0.1, an address with a token, no share link.
 
-Nothing is fetched from or sent to anywhere else.
+The page fetches nothing from other hosts, and sends nothing to them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ POLICY = (
 
 
 def require_gradio() -> None:
-    """Gradio with its reports to its makers switched off, which it asks for when it is first imported.
+    """Import gradio with its telemetry disabled, which it checks on its first import.
 
-    Raises MedfaithError where it is not installed.
+    Raises:
+        MedfaithError: gradio is not installed.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
@@ -42,7 +43,14 @@ def require_gradio() -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on this machine's loopback. port 0: any that is free. Raises InputError where the port is taken."""
+    """Open a socket on the loopback interface.
+
+    Args:
+        port: The port; 0 for any free port.
+
+    Raises:
+        InputError: The port is in use or invalid.
+    """
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -50,14 +58,19 @@ def listen(port: int) -> socket.socket:
         listening.listen()
     except (OSError, OverflowError) as error:
         listening.close()
-        taken = getattr(error, "errno", None) == errno.EADDRINUSE
-        found = "is in use" if taken else f"cannot be used ({error})"
-        raise InputError(f"port {port}", found, action="choose another --port; 0 takes any that is free") from None
+        in_use = getattr(error, "errno", None) == errno.EADDRINUSE
+        problem = "is in use" if in_use else f"cannot be used ({error})"
+        raise InputError(f"port {port}", problem, action="choose another --port; 0 takes any that is free") from None
     return listening
 
 
 def serve(page: gr.Blocks, listening: socket.socket) -> None:
-    """Prints the page's address, and answers whoever has it until Ctrl+C."""
+    """Print the address of the page, and serve the page to clients with its token until Ctrl+C.
+
+    Args:
+        page: The page.
+        listening: The result of `listen`.
+    """
     import gradio as gr
     import uvicorn
     from fastapi import FastAPI
@@ -67,15 +80,15 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
 
     port, token = listening.getsockname()[1], secrets.token_urlsafe(16)
     site = FastAPI(openapi_url=None)
-    # Browsers keep a cookie for a host, whatever its port: two pages need two names.
+    # Browsers store cookies by host, without the port. Two pages need two cookie names.
     site.add_middleware(_Guarded, token=token, cookie=f"medfaith-{port}")
-    # A page elsewhere that names this machine as its own host gets nothing.
+    # Requests from a foreign host name that resolves to this machine are refused.
     site.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
     themes: Any = gr.themes  # pyright: ignore[reportPrivateImportUsage]
     theme = themes.Default(primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["monospace"])
     theme.set(
         block_info_text_color="*neutral_600", block_title_text_color="*body_text_color",
-        # As the report's page (medfaith/report/page/page.css).
+        # The colours of the report page (medfaith/report/page/page.css).
         body_background_fill="#ffffff", body_background_fill_dark="#0d1117", background_fill_primary="#ffffff",
         background_fill_primary_dark="#0d1117", background_fill_secondary="#f6f8fa",
         background_fill_secondary_dark="#161b22", body_text_color="#1b1f24", body_text_color_dark="#e6edf3",
@@ -90,7 +103,9 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a page that is still open is cut off
+            logging.getLogger("uvicorn.error").setLevel(
+                logging.CRITICAL
+            )  # open pages are disconnected without a message
             await super().shutdown(sockets)
 
     print(f"open http://{HOST}:{port}/?token={token} in a browser; Ctrl+C ends", flush=True)
@@ -99,10 +114,10 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
 
 
 class _Guarded:
-    """Answers a browser that came by the address with the token, which a cookie holds from then on; nobody else.
+    """Middleware that serves only browsers with the token, from the address or from the cookie that then holds it.
 
-    Other users and programs of this machine can ask at 127.0.0.1, too. With every answer it tells the browser to ask
-    nobody else. In ASGI's own form, which does not hold up streams.
+    Other users and programs of this machine can also send requests to 127.0.0.1. Every response forbids the browser to
+    contact other hosts. The middleware is plain ASGI, which does not delay streams.
     """
 
     def __init__(self, app: Any, token: str, cookie: str) -> None:
@@ -114,19 +129,21 @@ class _Guarded:
         from starlette.requests import HTTPConnection
         from starlette.responses import PlainTextResponse
 
-        asked = HTTPConnection(scope)
-        if not self._is_token(asked.query_params.get("token")) and not self._is_token(asked.cookies.get(self._cookie)):
+        connection = HTTPConnection(scope)
+        if not self._is_token(connection.query_params.get("token")) and not self._is_token(
+            connection.cookies.get(self._cookie)
+        ):
             return await PlainTextResponse(REFUSED, 403)(scope, receive, send)
         cookie = f"{self._cookie}={self._token.decode()}; HttpOnly; SameSite=Strict; Path=/"
-        told = {"content-security-policy": POLICY, "referrer-policy": "no-referrer", "set-cookie": cookie}
+        headers = {"content-security-policy": POLICY, "referrer-policy": "no-referrer", "set-cookie": cookie}
 
-        async def guarded(message: Any) -> None:
+        async def send_guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
-                headers = [(name.encode(), value.encode()) for name, value in told.items()]
-                message["headers"] = [*message["headers"], *headers]
+                header_pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+                message["headers"] = [*message["headers"], *header_pairs]
             await send(message)
 
-        return await self._app(scope, receive, guarded)
+        return await self._app(scope, receive, send_guarded)
 
-    def _is_token(self, given: str | None) -> bool:
-        return given is not None and secrets.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
+    def _is_token(self, token: str | None) -> bool:
+        return token is not None and secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)

@@ -19,7 +19,13 @@ RUN_IT = f"run medfaith eval --tasks {TASK} --heatmaps DIR --output_path DIR --l
 
 
 class Answer(NamedTuple):
-    """heatmaps: where the store has the model's attention; None of an answer in words."""
+    """A model's answer to one sentence.
+
+    Attributes:
+        id: The id of the row.
+        sentence: The sentence.
+        heatmaps: The reference of the model's attention in the store; None for an answer in words.
+    """
 
     id: str
     sentence: str
@@ -28,17 +34,24 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AnswerRun(Logged):
-    """One model's answers, ordered by the rows' ids."""
+    """The answers of one model, sorted by row id."""
 
     rows: tuple[Answer, ...]
 
 
 def read_models(paths: Sequence[Path], store: Store) -> tuple[dict[str, dict[str, Answer]], list[str]]:
-    """Model -> id of a row -> its answer, and notes on what was left out.
+    """Read the answers of each model.
+
+    Args:
+        paths: The folders of runs.
+        store: The store of heatmaps.
+
+    Returns:
+        Model -> row id -> answer, and notes on files that were left out.
 
     Raises:
-        InputError: no log of the task, one that cannot be read, two runs of one model, an answer without heatmaps or
-            whose heatmaps are not in the store.
+        InputError: There is no log of the task, a log cannot be read, two runs have the same model, or an answer has no
+            heatmaps in the store.
     """
     files, notes = find_sample_files(paths)
     files = [file for file in files if file.task == TASK]
@@ -49,11 +62,11 @@ def read_models(paths: Sequence[Path], store: Store) -> tuple[dict[str, dict[str
         raise InputError(files[0].path, "has no sentence", expected=f"a sample log of {TASK}", action=RUN_IT)
     for run in runs:
         _check(run, store)
-    return {name: {row.id: row for row in run.rows} for name, run in zip(_names(runs), runs, strict=True)}, notes
+    return {name: {row.id: row for row in run.rows} for name, run in zip(_build_names(runs), runs, strict=True)}, notes
 
 
-def _names(runs: Sequence[AnswerRun]) -> list[str]:
-    """Of each run its model's name, with the other arguments where several share one."""
+def _build_names(runs: Sequence[AnswerRun]) -> list[str]:
+    """Name the model of each run, with its other arguments if several runs share a model."""
     plain = [run.model_name for run in runs]
     shared = {name for name, n in Counter(plain).items() if n > 1}
     names = [
@@ -61,21 +74,21 @@ def _names(runs: Sequence[AnswerRun]) -> list[str]:
     ]
     for number, name in enumerate(names):
         if name in names[:number]:
-            found = f"a second run of {name}, beside {runs[names.index(name)].source.path}"
-            raise InputError(runs[number].source.path, found, action="name one run of each model")
+            problem = f"a second run of {name}, next to {runs[names.index(name)].source.path}"
+            raise InputError(runs[number].source.path, problem, action="name one run of each model")
     return names
 
 
 def _check(run: AnswerRun, store: Store) -> None:
-    lacking = [row.id for row in run.rows if row.heatmaps is None]
-    if lacking:
-        found = f"{len(lacking)} of {len(run.rows)} answers name no heatmaps"
-        raise InputError(run.source.path, found, row=lacking[0], action=RUN_IT)
+    unnamed = [row.id for row in run.rows if row.heatmaps is None]
+    if unnamed:
+        problem = f"{len(unnamed)} of {len(run.rows)} answers name no heatmaps"
+        raise InputError(run.source.path, problem, row=unnamed[0], action=RUN_IT)
     missing = [row.id for row in run.rows if not store.has(row.heatmaps or "", row.id)]
     if missing:
-        found = f"the heatmaps of {len(missing)} of {len(run.rows)} answers in {run.source.path} are not there"
+        problem = f"the heatmaps of {len(missing)} of {len(run.rows)} answers in {run.source.path} are not there"
         raise InputError(
-            store.folder, found, row=missing[0], action="name the folder that this run wrote with --heatmaps"
+            store.folder, problem, row=missing[0], action="name the folder that this run wrote with --heatmaps"
         )
 
 

@@ -12,78 +12,104 @@ from PIL import Image, ImageDraw
 from medfaith.evaluate_metrics.localization.input_view import SIDE, Size, scores, window
 from medfaith.tasks.explain.geometry import Geometry
 
-SCALE = 3  # pixels of the picture for each of the view
+SCALE = 3  # pixels of the picture for each pixel of the view
 OPACITY = 0.65
-CORNER = 16  # side of the square that shows what the model attends to nowhere, in pixels of the view
+CORNER = 16  # side of the square for the attention to nowhere, in pixels of the view
 BOX = (90, 220, 255)
 COLOURS = np.array([[20, 0, 150], [190, 0, 150], [255, 110, 0], [255, 255, 80]], dtype=np.float64)  # 0 to 1, evenly
 
 
 def colours(level: np.ndarray | float) -> np.ndarray:
-    """Levels 0 to 1, of any shape, as float64 (..., 3) from 0 to 255."""
+    """Map levels to colours.
+
+    Args:
+        level: Levels from 0 to 1, of any shape.
+
+    Returns:
+        float64 (..., 3) from 0 to 255.
+    """
     places = np.linspace(0, 1, len(COLOURS))
     return np.stack([np.interp(level, places, channel) for channel in COLOURS.T], axis=-1)
 
 
 def picture(image: Image.Image) -> Image.Image:
-    """The view of an image, black where it reaches beyond it: mode RGB, 672 x 672."""
+    """Render the view of an image, black beyond the image: mode RGB, 672 x 672.
+
+    Args:
+        image: The image.
+    """
     x, y, w, h = window((image.height, image.width))
-    left, top = math.floor(x), math.floor(y)
-    canvas = image.convert("RGB").crop((left, top, math.ceil(x + w), math.ceil(y + h)))
-    box = (x - left, y - top, x - left + w, y - top + h)
+    x0, y0 = math.floor(x), math.floor(y)
+    canvas = image.convert("RGB").crop((x0, y0, math.ceil(x + w), math.ceil(y + h)))
+    box = (x - x0, y - y0, x - x0 + w, y - y0 + h)
     return canvas.resize((SIDE * SCALE, SIDE * SCALE), Image.Resampling.LANCZOS, box=box)
 
 
 def nowhere(attention: np.ndarray) -> float:
-    """The share of attention that is nowhere on the image ("No Attn"): 1 less the sum, in [0, 1]."""
+    """Compute the share of attention to nowhere ("No Attn"): 1 minus the sum, in [0, 1].
+
+    Args:
+        attention: The attention to the image.
+    """
     return float(np.clip(1 - np.asarray(attention, dtype=np.float64).sum(), 0, 1))
 
 
-def overlay(shown: Image.Image, attention: np.ndarray, geometry: Geometry) -> Image.Image:
-    """A picture with attention on it.
+def overlay(base: Image.Image, attention: np.ndarray, geometry: Geometry) -> Image.Image:
+    """Draw attention on a picture.
 
-    The heatmap is scaled to its highest cell and as much fainter as the model attends to nowhere; a square in the
-    lower right corner is coloured by that share, of every model, so that it tells none apart. In the paper's interface
-    both share one scale, and a large share hides the heatmap (section 5, appendix A.8).
+    The heatmap is scaled to its highest cell, and faded by the share of attention to nowhere. A square in the lower
+    right corner has the colour of that share. Every model has the square, which therefore identifies none. In the
+    paper's interface both share one scale, and a large share hides the heatmap (section 5, appendix A.8).
 
     Args:
-        shown: what `picture` makes of the image.
-        attention: (h, w), at least 0, over the geometry's window.
+        base: The result of `picture`.
+        attention: Shape (h, w), at least 0, over the window of the geometry.
+        geometry: The geometry of the attention.
 
     Raises:
-        ValueError: as `evaluate_metrics.localization.input_view.scores`.
+        ValueError: As in `evaluate_metrics.localization.input_view.scores`.
     """
-    away = nowhere(attention)
+    nowhere_share = nowhere(attention)
     peak = float(np.max(attention))
-    seen = scores(attention, geometry.size, geometry.window)
-    level = seen * ((1 - away) / peak) if peak > 0 else seen
-    fine = Image.fromarray(level.astype(np.float32)).resize(shown.size, Image.Resampling.BILINEAR)
+    view_scores = scores(attention, geometry.size, geometry.window)
+    level = view_scores * ((1 - nowhere_share) / peak) if peak > 0 else view_scores
+    fine = Image.fromarray(level.astype(np.float32)).resize(base.size, Image.Resampling.BILINEAR)
     level = np.asarray(fine, dtype=np.float64).clip(0, 1)
     opacity = OPACITY * level[..., None]
-    blended = np.asarray(shown) * (1 - opacity) + colours(level) * opacity
-    drawn = Image.fromarray(np.rint(blended).astype(np.uint8))
+    blended = np.asarray(base) * (1 - opacity) + colours(level) * opacity
+    result = Image.fromarray(np.rint(blended).astype(np.uint8))
     side = SIDE * SCALE
     corner = (side - CORNER * SCALE, side - CORNER * SCALE, side - 1, side - 1)
-    fill = tuple(np.rint(colours(away) * away).astype(int).tolist())
-    ImageDraw.Draw(drawn).rectangle(corner, fill=fill, outline="white")
-    return drawn
+    fill = tuple(np.rint(colours(nowhere_share) * nowhere_share).astype(int).tolist())
+    ImageDraw.Draw(result).rectangle(corner, fill=fill, outline="white")
+    return result
 
 
-def outlined(shown: Image.Image, boxes: Sequence[Sequence[float]], size: Size) -> Image.Image:
-    """A picture with boxes (k, 4), xywh in pixels of the image of this (height, width), drawn on a copy of it."""
-    left, top, width, height = window(size)
-    across, down = shown.width / width, shown.height / height
-    drawn = shown.copy()
-    pen = ImageDraw.Draw(drawn)
+def draw_boxes(base: Image.Image, boxes: Sequence[Sequence[float]], size: Size) -> Image.Image:
+    """Draw boxes on a copy of a picture.
+
+    Args:
+        base: The picture.
+        boxes: Shape (k, 4), xywh in pixels of the image.
+        size: (height, width) of the image.
+    """
+    x0, y0, width, height = window(size)
+    across, down = base.width / width, base.height / height
+    result = base.copy()
+    pen = ImageDraw.Draw(result)
     for x, y, w, h in boxes:
-        start, end = ((x - left) * across, (y - top) * down), ((x + w - left) * across, (y + h - top) * down)
+        start, end = ((x - x0) * across, (y - y0) * down), ((x + w - x0) * across, (y + h - y0) * down)
         pen.rectangle((*start, *end), outline="black", width=4)
         pen.rectangle((start[0] + 1, start[1] + 1, end[0] - 1, end[1] - 1), outline=BOX, width=2)
-    return drawn
+    return result
 
 
 def png(image: Image.Image) -> bytes:
-    """Its pixels and nothing else."""
+    """Encode the pixels of an image as PNG, without metadata.
+
+    Args:
+        image: The image.
+    """
     content = io.BytesIO()
     Image.frombytes(image.mode, image.size, image.tobytes()).save(content, "PNG")
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""One annotator's way through the plan: what comes next, what is shown, what is written. Knows no browser."""
+"""One annotator's progress through the plan: the next question, its pictures, its answers. It knows no browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from medfaith.tasks.wrong_lung.adapter import ATTENTION
 
 from .answers import Answers, Choice, Judgement
 from .logs import Answer
-from .overlay import nowhere, outlined, overlay, picture
+from .overlay import draw_boxes, nowhere, overlay, picture
 from .plan import Boxes, Instance, Plan, Sentence
 
 if TYPE_CHECKING:
@@ -28,14 +28,26 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where the annotator is: at an instance, choosing its sentence (alias None) or judging a model."""
+    """The position of the annotator.
+
+    Attributes:
+        instance: The index of the instance.
+        alias: The alias of the model to judge; None while the sentence is chosen.
+    """
 
     instance: int
     alias: str | None
 
 
 class Prompt(NamedTuple):
-    """What heatmaps are judged for. row_id: of the report's sentence, None for the annotator's own."""
+    """The sentence for which heatmaps are judged.
+
+    Attributes:
+        instance: The index of the instance.
+        row_id: The id of the report sentence; None for the annotator's own sentence.
+        text: The sentence.
+        boxes: The boxes of the sentence.
+    """
 
     instance: int
     row_id: str | None
@@ -44,8 +56,12 @@ class Prompt(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """plain, heatmap: the image, and the image with attention on it, both with the boxes where they were asked for.
-    nowhere: the share of attention that is nowhere on the image.
+    """The pictures of one heatmap.
+
+    Attributes:
+        plain: The image, with the boxes if requested.
+        heatmap: The image with attention, and the boxes if requested.
+        nowhere: The share of attention to nowhere on the image.
     """
 
     plain: Image.Image
@@ -55,7 +71,16 @@ class Shown(NamedTuple):
 
 @dataclass
 class Session:
-    """Args: heatmaps: model -> id of a row -> its answer. aligners: the models that take custom prompts, by name."""
+    """One annotator's session.
+
+    Attributes:
+        plan: The plan.
+        answers: The file of answers.
+        heatmaps: Model -> row id -> answer.
+        store: The store of heatmaps.
+        roots: Source id -> folder of the images.
+        aligners: Name -> model that accepts custom prompts.
+    """
 
     plan: Plan
     answers: Answers
@@ -70,77 +95,127 @@ class Session:
 
     @property
     def n_done(self) -> int:
-        """Instances on which every model is judged."""
-        return sum(not self._open_aliases(number) for number in range(len(self.plan.instances)))
+        """The number of instances on which every model is judged."""
+        return sum(not self._list_pending_aliases(number) for number in range(len(self.plan.instances)))
 
-    def next(self) -> Place | None:
-        """The first place without an answer; None at the end."""
+    def find_next(self) -> Place | None:
+        """Return the first place without an answer; None at the end."""
         for number in range(len(self.plan.instances)):
-            if self.chosen(number) is None:
+            if self.get_choice(number) is None:
                 return Place(number, None)
-            if left := self._open_aliases(number):
-                return Place(number, left[0])
+            if pending := self._list_pending_aliases(number):
+                return Place(number, pending[0])
         return None
 
-    def before(self, place: Place | None) -> Place | None:
-        """The judgement before a place, or the last one before the end; None where there is none to go back to."""
+    def find_previous(self, place: Place | None) -> Place | None:
+        """Return the last judged place before a place; None if there is none.
+
+        Args:
+            place: The place; None for the end.
+        """
         end = len(self.plan.instances) - 1 if place is None else place.instance
         for number in range(end, -1, -1):
             names = list(self.plan.aliases(number))
             if place is not None and number == place.instance:
                 names = names[: names.index(place.alias)] if place.alias else []
-            judged = [name for name in names if self.judged(Place(number, name))]
-            if judged:
-                return Place(number, judged[-1])
+            judged_names = [name for name in names if self.get_judgement(Place(number, name))]
+            if judged_names:
+                return Place(number, judged_names[-1])
         return None
 
-    def chosen(self, instance: int) -> Sentence | None:
-        """The sentence that the annotator chose of an instance."""
-        of = self.plan.instances[instance]
-        choice = self.answers.choices.get((self.plan.annotator, of.key))
-        return next((s for s in of.sentences if choice is not None and s.row_id == choice.row_id), None)
+    def get_choice(self, instance: int) -> Sentence | None:
+        """Return the sentence that the annotator chose for an instance, or None.
+
+        Args:
+            instance: The index of the instance.
+        """
+        planned = self.plan.instances[instance]
+        choice = self.answers.choices.get((self.plan.annotator, planned.key))
+        return next((s for s in planned.sentences if choice is not None and s.row_id == choice.row_id), None)
 
     def choose(self, instance: int, sentence: int) -> None:
-        """Chooses a sentence by its number, once: the first choice, made before any heatmap was shown, stands."""
-        if self.chosen(instance) is None:
-            of = self.plan.instances[instance]
-            row_id, text, _ = of.sentences[sentence]
-            self.answers.choose(Choice(self.plan.annotator, of.key, row_id, text, _version()))
+        """Choose a sentence, once: the first choice, made before any heatmap was shown, is final.
 
-    def prompt(self, place: Place) -> Prompt:
-        """What a place's heatmap is judged for."""
-        sentence = self.chosen(place.instance)
+        Args:
+            instance: The index of the instance.
+            sentence: The index of the sentence.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self.get_choice(instance) is None:
+            planned = self.plan.instances[instance]
+            row_id, text, _ = planned.sentences[sentence]
+            self.answers.choose(Choice(self.plan.annotator, planned.key, row_id, text, _get_version()))
+
+    def build_prompt(self, place: Place) -> Prompt:
+        """Build the prompt of a place from the chosen sentence.
+
+        Args:
+            place: The place.
+        """
+        sentence = self.get_choice(place.instance)
         assert sentence is not None
         return Prompt(place.instance, *sentence)
 
-    def own(self, instance: int, text: str) -> Prompt:
-        """A custom prompt. Raises InputError for one without a word."""
+    def build_own_prompt(self, instance: int, text: str) -> Prompt:
+        """Build a custom prompt.
+
+        Args:
+            instance: The index of the instance.
+            text: The annotator's sentence.
+
+        Raises:
+            InputError: The text has no word.
+        """
         if not text.split():
             raise InputError("own prompt", "has no word", action="write a sentence")
         return Prompt(instance, None, " ".join(text.split()), ())
 
     def aliases(self, prompt: Prompt) -> dict[str, str]:
-        """The names of the models that are judged for a prompt, and the model behind each."""
+        """Return the alias and the name of each model that is judged for a prompt.
+
+        Args:
+            prompt: The prompt.
+        """
         return self.plan.aliases(prompt.instance, None if prompt.row_id is not None else sorted(self.aligners))
 
-    def judged(self, place: Place, prompt: Prompt | None = None) -> Judgement | None:
-        """What the annotator said at a place, of its sentence or of a custom prompt."""
-        if prompt is None and self.chosen(place.instance) is None:
+    def get_judgement(self, place: Place, prompt: Prompt | None = None) -> Judgement | None:
+        """Return the annotator's judgement at a place, or None.
+
+        Args:
+            place: The place.
+            prompt: A custom prompt; by default the chosen sentence.
+        """
+        if prompt is None and self.get_choice(place.instance) is None:
             return None
-        asked = prompt or self.prompt(place)
-        item = (asked.text if asked.row_id is None else asked.row_id, asked.row_id is None)
-        model = self.aliases(asked)[place.alias or ""]
-        return self.answers.judged(self.plan.annotator, (self.plan.instances[place.instance].key, *item, model))
+        actual_prompt = prompt or self.build_prompt(place)
+        item = (
+            actual_prompt.text if actual_prompt.row_id is None else actual_prompt.row_id,
+            actual_prompt.row_id is None,
+        )
+        model = self.aliases(actual_prompt)[place.alias or ""]
+        return self.answers.get_judgement(self.plan.annotator, (self.plan.instances[place.instance].key, *item, model))
 
     def judge(self, alias: str, prompt: Prompt, points: Sequence[int], seconds: float) -> None:
-        """Writes a judgement. points: recall, precision, intuitiveness, 1 to 5."""
-        of = self.plan.instances[prompt.instance]
+        """Write a judgement.
+
+        Args:
+            alias: The alias of the model.
+            prompt: The prompt.
+            points: Recall, precision and intuitiveness, each 1 to 5.
+            seconds: The time from the heatmap to the answer.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        instance = self.plan.instances[prompt.instance]
         model = self.aliases(prompt)[alias]
         recall, precision, intuitiveness = map(int, points)
         judgement = Judgement(
             annotator=self.plan.annotator,
-            instance=of.key,
-            patient_id=of.patient_id,
+            instance=instance.key,
+            patient_id=instance.patient_id,
             row_id=prompt.row_id,
             sentence=prompt.text,
             custom=prompt.row_id is None,
@@ -152,57 +227,69 @@ class Session:
             heatmaps=None if prompt.row_id is None else self.heatmaps[model][prompt.row_id].heatmaps,
             seconds=round(seconds, 1),
             seed=self.plan.seed,
-            version=_version(),
+            version=_get_version(),
         )
         self.answers.judge(judgement)
 
     def plain(self, instance: int) -> Image.Image:
-        """The image alone, as it is shown before a sentence is chosen. Raises as `show`."""
+        """Render the image alone, as displayed before a sentence is chosen.
+
+        Args:
+            instance: The index of the instance.
+
+        Raises:
+            MedfaithError: The image cannot be read.
+        """
         return picture(self._opened(instance))
 
     def show(self, alias: str, prompt: Prompt, boxes: bool) -> Shown:
-        """One model's heatmap. boxes: draw those of the report's sentence.
+        """Render one model's heatmap.
+
+        Args:
+            alias: The alias of the model.
+            prompt: The prompt.
+            boxes: Whether to draw the boxes of the report sentence.
 
         Raises:
-            MedfaithError: the image or the heatmap cannot be read, or they are not of one size.
+            MedfaithError: The image or the heatmap cannot be read, or they have different sizes.
         """
-        model, of = self.aliases(prompt)[alias], self.plan.instances[prompt.instance]
+        model, instance = self.aliases(prompt)[alias], self.plan.instances[prompt.instance]
         if prompt.row_id is None:
             attention, geometry = self._aligned(model, prompt.instance, prompt.text)
         else:
-            attention, geometry = self._kept(of, self.heatmaps[model][prompt.row_id])
+            attention, geometry = self._read_heatmap(instance, self.heatmaps[model][prompt.row_id])
         plain = self.plain(prompt.instance)
         pictures = [plain, overlay(plain, attention, geometry)]
         if boxes:
-            pictures = [outlined(one, prompt.boxes, of.size) for one in pictures]
+            pictures = [draw_boxes(rendered, prompt.boxes, instance.size) for rendered in pictures]
         return Shown(*pictures, nowhere(attention))
 
-    def _open_aliases(self, instance: int) -> list[str]:
+    def _list_pending_aliases(self, instance: int) -> list[str]:
         names = self.plan.aliases(instance)
-        return [name for name in names if self.judged(Place(instance, name)) is None]
+        return [name for name in names if self.get_judgement(Place(instance, name)) is None]
 
-    def _kept(self, of: Instance, answer: Answer) -> tuple[np.ndarray, Geometry]:
+    def _read_heatmap(self, instance: Instance, answer: Answer) -> tuple[np.ndarray, Geometry]:
         entry = self.store.read(answer.heatmaps or "", answer.id)
-        if ATTENTION not in entry.maps or tuple(entry.geometry.size) != of.size:
-            found = f"no {ATTENTION} on an image of {of.size[1]} x {of.size[0]} pixels"
-            raise InputError(self.store.folder, found, row=answer.id, action="run the model again on this data")
+        if ATTENTION not in entry.maps or tuple(entry.geometry.size) != instance.size:
+            problem = f"no {ATTENTION} on an image of {instance.size[1]} x {instance.size[0]} pixels"
+            raise InputError(self.store.folder, problem, row=answer.id, action="run the model again on this data")
         return entry.maps[ATTENTION], entry.geometry
 
     def _align(self, model: str, instance: int, text: str) -> tuple[np.ndarray, Geometry]:
-        (found,) = self.aligners[model].align([self._opened(instance)], [text])
-        if not np.isfinite(found.attention).all():
+        (aligned,) = self.aligners[model].align([self._opened(instance)], [text])
+        if not np.isfinite(aligned.attention).all():
             raise MedfaithError(f"{model} gives attention that is no number: its weights are broken")
-        return found.attention, found.geometry
+        return aligned.attention, aligned.geometry
 
     def _open(self, instance: int) -> Image.Image:
-        of = self.plan.instances[instance]
-        image = open_image(of.image, self.roots)
-        if (image.height, image.width) != of.size:
-            found, expected = (f"{w} x {h} pixels" for h, w in ((image.height, image.width), of.size))
+        planned = self.plan.instances[instance]
+        image = open_image(planned.image, self.roots)
+        if (image.height, image.width) != planned.size:
+            found_size, expected = (f"{w} x {h} pixels" for h, w in ((image.height, image.width), planned.size))
             action = "use the source's original images: the boxes are in their pixels"
-            raise InputError(of.key, found, expected=f"{expected}, as its rows say", action=action)
+            raise InputError(planned.key, found_size, expected=f"{expected}, as its rows say", action=action)
         return image
 
 
-def _version() -> str:
+def _get_version() -> str:
     return importlib.metadata.version("medfaith")

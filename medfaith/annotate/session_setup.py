@@ -1,4 +1,4 @@
-"""From the command's arguments to a session: logs, rows, images and models, all checked before the first question."""
+"""Preparation of a session: logs, rows, images and models, all checked before the first question."""
 
 from __future__ import annotations
 
@@ -30,7 +30,16 @@ NOT_LOADED = "A model could not be loaded that should answer a sentence of yours
 
 
 class Wanted(NamedTuple):
-    """The arguments of `medfaith annotate`."""
+    """The arguments of `medfaith annotate`.
+
+    Attributes:
+        runs: The folders of runs.
+        data: The option --data.
+        heatmaps: The folder of heatmaps.
+        roots: Source id -> folder of the images.
+        annotator: The name of the annotator.
+        seed: The seed of order and aliases.
+    """
 
     runs: Sequence[Path]
     data: str
@@ -40,52 +49,67 @@ class Wanted(NamedTuple):
     seed: int
 
 
-def prepare(wanted: Wanted, answers: Answers, aligners: Mapping[str, Aligner]) -> tuple[Session, list[str]]:
-    """A session on the sentences that every model answered, and notes on what was left out.
+def prepare(arguments: Wanted, answers: Answers, aligners: Mapping[str, Aligner]) -> tuple[Session, list[str]]:
+    """Prepare a session on the sentences that every model answered.
+
+    Args:
+        arguments: The arguments of the command.
+        answers: The file of answers.
+        aligners: Name -> model that accepts custom prompts.
+
+    Returns:
+        The session, and notes on sentences that were left out.
 
     Raises:
-        InputError: as `logs.read_models` and `row_store.read`, or rows that are not those that the models answered.
-        ImageError, MissingSourceError: an image that is not there.
+        InputError: As in `logs.read_models` and `row_store.read`; or the rows are not the ones that the models
+            answered.
+        ImageError: An image is missing.
+        MissingSourceError: The root of an image is unknown.
     """
-    store = open_store(wanted.heatmaps)
-    models, notes = read_models(wanted.runs, store)
+    store = open_store(arguments.heatmaps)
+    models, notes = read_models(arguments.runs, store)
     shared = set.intersection(*(set(answered) for answered in models.values()))
-    kept = []
-    for row in cast(Any, row_store.read(REPOSITORY, CONFIG, SPLIT, wanted.data)):
+    answered_rows = []
+    for row in cast(Any, row_store.read(REPOSITORY, CONFIG, SPLIT, arguments.data)):
         if row["id"] in shared:
-            kept.append(row)
-            _check(row, models, wanted.data)
-    if len(kept) < len(shared) or not kept:
-        found = f"has {len(kept)} of the {len(shared)} sentences that every run answered"
-        raise InputError(wanted.data, found, action="name the build that the runs were made on")
+            answered_rows.append(row)
+            _check_sentence(row, models, arguments.data)
+    if len(answered_rows) < len(shared) or not answered_rows:
+        problem = f"has {len(answered_rows)} of the {len(shared)} sentences that every run answered"
+        raise InputError(arguments.data, problem, action="name the build that the runs were made on")
     if dropped := max(map(len, models.values())) - len(shared):
         notes = [*notes, f"{dropped} sentences are left out: not every run answered them (--limit?)"]
-    plan = Plan(instances(kept, wanted.seed), tuple(sorted(models)), wanted.annotator, wanted.seed)
+    plan = Plan(instances(answered_rows, arguments.seed), tuple(sorted(models)), arguments.annotator, arguments.seed)
     for instance in plan.instances:
-        locate(instance.image, wanted.roots)
-    return Session(plan, answers, models, store, wanted.roots, aligners), notes
+        locate(instance.image, arguments.roots)
+    return Session(plan, answers, models, store, arguments.roots, aligners), notes
 
 
-def load_aligners(named: Mapping[str, tuple[str, Mapping[str, str]]]) -> tuple[dict[str, Aligner], str]:
-    """Live models by name, and what to tell where there are none, "" where there are.
+def load_aligners(models: Mapping[str, tuple[str, Mapping[str, str]]]) -> tuple[dict[str, Aligner], str]:
+    """Load the live models. If one model cannot be loaded, no model is used.
 
-    named: name -> pretrained and options, as `models.alignment.load_aligner` takes them. If one cannot be loaded there
-    are none; why is printed, as that names a model, and the page must not.
+    The reason of a failure is printed, because it names the model, and the page must not.
+
+    Args:
+        models: Name -> pretrained and options, as in `models.alignment.load_aligner`.
+
+    Returns:
+        Name -> model, and a text for the page if no model is loaded; otherwise "".
     """
-    if not named:
+    if not models:
         print(f"medfaith: {HOW}", file=sys.stderr)
         return {}, NO_MODEL
     try:
         from medfaith.tasks.models.alignment import load_aligner
 
-        return {name: load_aligner(model, **options) for name, (model, options) in named.items()}, ""
+        return {name: load_aligner(model, **options) for name, (model, options) in models.items()}, ""
     except MedfaithError as error:
         print(f"medfaith: {error}", file=sys.stderr)
         return {}, NOT_LOADED
 
 
-def _check(row: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]], data: str) -> None:
-    for answered in models.values():
-        if answered[row["id"]].sentence != row["sentence"]:
-            found = f"{row['sentence']!r:.80} is not the sentence that a run was asked about"
-            raise InputError(data, found, row=row["id"], action="name the build that the runs were made on")
+def _check_sentence(row: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]], data: str) -> None:
+    for answers in models.values():
+        if answers[row["id"]].sentence != row["sentence"]:
+            problem = f"{row['sentence']!r:.80} is not the sentence that a run was asked about"
+            raise InputError(data, problem, row=row["id"], action="name the build that the runs were made on")

@@ -1,7 +1,7 @@
-"""What annotators are told and asked, in our words: of heatmaps as in That's the Wrong Lung! (appendix A.7.1).
+"""Texts for annotators, in our own words: for heatmaps as in That's the Wrong Lung! (appendix A.7.1).
 
-Of failed answers CXR-ContraBench prints the names of its categories in a figure alone (Figure 13, C and D). Those here
-follow its text (section 5), and add what else can be wrong with an answer.
+For failed answers, CXR-ContraBench prints only the names of its categories, in Figure 13 (C and D). The categories here
+follow its text (section 5), with additions for other faults.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ fainter.
 
 
 class Question(NamedTuple):
-    """name: in the file of answers. answers: what each of the points 1 to 5 is called."""
+    """A question about a heatmap.
+
+    Attributes:
+        name: The name in the file of answers.
+        text: The question.
+        hint: The explanation of the points.
+        answers: The labels of the points 1 to 5.
+    """
 
     name: str
     text: str
@@ -65,7 +72,7 @@ QUESTIONS = (
     ),
 )
 
-CATEGORIES = {  # as the file of answers has them -> what a person reads
+CATEGORIES = {  # name in the file of answers -> text for the annotator
     "reversal": "It denies a finding that is there (“No X”)",
     "negated": "It takes “No X”, although another option is the absent finding",
     "distractor": "It takes another wrong option",
@@ -81,6 +88,6 @@ FIXES = {
 ERRORS_TITLE = "Failed answers"
 ERRORS = """
 Each case is an answer of a model that is wrong, that declines to answer, or that could not be read. Say what went
-wrong, and what could mend it.
+wrong, and what could fix it.
 The right answer comes from the labels of the data set, which may be wrong, too: say so then.
 """

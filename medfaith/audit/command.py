@@ -16,7 +16,7 @@ from medfaith.loaders.atomic import require_own, scratch_folder
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import BASELINES, EXPLAINED
 from medfaith.tasks.controls import BLIND, read_control
-from medfaith.tasks.wordings import benchmarks, n_wordings
+from medfaith.tasks.wordings import benchmarks, count_wordings
 
 from . import CONTROLS, OTHER, RULES, TASKS, THOROUGH
 
@@ -131,7 +131,7 @@ def _conditions(arguments: argparse.Namespace) -> list[str]:
 
     if arguments.thorough and arguments.controls:
         raise MedfaithError("--thorough and --controls name controls both\n  what to do: give one of them")
-    most = max(map(n_wordings, benchmarks()))
+    most = max(map(count_wordings, benchmarks()))
     if arguments.wordings > most:
         fault = f"--wordings {arguments.wordings}: there are {most} paraphrases of each question"
         raise MedfaithError(f"{fault}\n  what to do: give a number up to that; medfaith tasks --wordings lists them")
@@ -143,11 +143,11 @@ def _estimate_requests(
     lm_eval_arguments: Sequence[str], tasks: Sequence[Task], conditions: Sequence[str], metadata: Mapping[str, Any]
 ) -> str:
     """Estimate the requests, tokens and price of the whole audit for a server; write nothing to --out."""
-    from medfaith.tasks.run import named_model
+    from medfaith.tasks.run import build_model
 
     from .run import ask, name_of
 
-    model = named_model(lm_eval_arguments, [task.name for task in tasks], metadata)
+    model = build_model(lm_eval_arguments, [task.name for task in tasks], metadata)
     with scratch_folder() as folder:
         ask({name_of(model): model}, tasks, conditions, metadata, folder, say=lambda line: None)
     return model.answering.estimated()
@@ -164,7 +164,7 @@ def _run_audit(
     from medfaith.report.page.write import write_page
     from medfaith.report.summary import Tail, summary
     from medfaith.report.write import collect
-    from medfaith.tasks.run import named_model
+    from medfaith.tasks.run import build_model
 
     from .figures import read_audit
     from .run import ask, name_of
@@ -175,7 +175,7 @@ def _run_audit(
 
     margin, out, rule = arguments.margin / 100, arguments.out, arguments.rule
     other_audits = read_others(arguments.also, tasks, margin, rule)
-    model = named_model(lm_eval_arguments, [task.name for task in tasks], metadata)
+    model = build_model(lm_eval_arguments, [task.name for task in tasks], metadata)
     ask({name_of(model): model}, tasks, conditions, metadata, out, rule=rule)
     results = read_audit(out, [name_of(model)], tasks, margin, rule)
     judged = judge(results, margin)

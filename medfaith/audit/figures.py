@@ -19,7 +19,7 @@ from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.progress import Progress
 from medfaith.report.results import read_results
 from medfaith.report.tables import SEED
-from medfaith.tasks.controls import BLIND, EDITS, HARMLESS, elsewhere_of, split_dose
+from medfaith.tasks.controls import BLIND, EDITS, HARMLESS, get_elsewhere_edit, split_dose
 
 from . import OTHER, Rule
 from .plan import Task
@@ -27,7 +27,7 @@ from .run import IMAGE, folder, is_wording
 
 RIGHT = 0.5  # a graded score counts as right from here on
 UNRANKED = ("AUROC",)  # metrics without right and wrong values
-AT, AWAY = EDITS[0], elsewhere_of(EDITS[0])
+AT, AWAY = EDITS[0], get_elsewhere_edit(EDITS[0])
 WHOLE = 100  # percent of a region that an edit covers
 FEWEST_ROWS = 20  # of a finding that is judged by itself
 Key = tuple[str, str]  # task, id of the row
@@ -309,7 +309,7 @@ def _measure_edits(
     edits_by_kind: dict[str, dict[int, Edited]] = {}
     for control in by_condition:
         kind, dose = split_dose(control) if control != IMAGE and not is_wording(control) else ("", WHOLE)
-        if kind in EDITS and (elsewhere_control := elsewhere_of(control)) in by_condition:
+        if kind in EDITS and (elsewhere_control := get_elsewhere_edit(control)) in by_condition:
             answers_at, answers_elsewhere = by_condition[control], by_condition[elsewhere_control]
             flips = _compare_readings(answers_elsewhere, answers_at, is_declined_kept=True)
             edited = Edited(

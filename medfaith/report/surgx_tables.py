@@ -11,7 +11,7 @@ from medfaith.evaluate_metrics.ivt.score import instrument_scores, score_triplet
 from medfaith.evaluate_metrics.ras.levels import LEVELS
 from medfaith.evaluate_metrics.ras.score import summarise as summarise_ras
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
-from medfaith.tasks.surgx.occlusion import occlusion_scores
+from medfaith.tasks.surgx.occlusion import compute_occlusion_scores
 
 from .surgx_runs import SOURCES, SurgXRun, in_surgx_order
 from .tables import (
@@ -269,7 +269,7 @@ def _precisions(run: SurgXRun) -> dict[str, float]:
 def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
     rows = []
     for run in runs:
-        scores = occlusion_scores([row._asdict() for row in run.rows], seed=SEED)
+        scores = compute_occlusion_scores([row._asdict() for row in run.rows], seed=SEED)
         n_matched = scores["n_covered"] + scores["n_without_region"]
         rows.append(
             [run.name, SOURCES[run.setting.source], run.n, n_matched, scores["n_without_region"], scores["n_lost"],

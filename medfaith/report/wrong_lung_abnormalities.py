@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from medfaith.annotate.agreement import ModelScores, model_scores
+from medfaith.annotate.agreement import ModelScores, compute_model_scores
 from medfaith.annotate.answers import Judgement
 from medfaith.loaders.errors import InputError
 
@@ -70,7 +70,9 @@ def by_abnormality(judgements: Sequence[Judgement], affirmed: Mapping[str, Colle
     named = Counter(name for row_id in {one.row_id for one in of_report} for name in affirmed[str(row_id)])
     most = sorted(named.items(), key=lambda item: (-item[1], item[0]))[:MOST]
     return [
-        OfAbnormality(name, n, model_scores([one for one in of_report if name in affirmed[str(one.row_id)]], SEED))
+        OfAbnormality(
+            name, n, compute_model_scores([one for one in of_report if name in affirmed[str(one.row_id)]], SEED)
+        )
         for name, n in most
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from medfaith.annotate.agreement import NAMES, ModelScores, agreement, model_scores
+from medfaith.annotate.agreement import NAMES, ModelScores, agreement, compute_model_scores
 from medfaith.annotate.answers import Judgement
 
 from .tables import MODEL, SEED, UNDEFINED, Column, Table, count, intervals_of
@@ -16,7 +16,7 @@ _CI = ("", "_ci_low", "_ci_high")
 
 def annotation_tables(judgements: Sequence[Judgement], notes: Sequence[str] = ()) -> list[Table]:
     """Annotators' judgements in tables; one without rows is left out."""
-    scores = model_scores(judgements, SEED)
+    scores = compute_model_scores(judgements, SEED)
     return [
         *_scores_table(
             "wrong_lung_figure_04_annotations", "Wrong Lung Figure 4: annotators' judgement of report sentences",

@@ -17,7 +17,7 @@ from medfaith.evaluate_metrics.localization.score import RANKED, SCORED, STATES,
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
-from medfaith.tasks.wrong_lung.adapter import SCORING, read_reply, unpacked, with_divergence
+from medfaith.tasks.wrong_lung.adapter import SCORING, add_divergence, read_reply, unpacked
 
 GOLD, SYNTHETIC, SWAPPED, TRIMMED = "gold", "synthetic", "synthetic_swapped_conditions", "trimmed"
 CHANGED = ("swap_left_right", "shuffle_in_report", RANDOM_SENTENCES, "random_boxes", SYNTHETIC, SWAPPED, TRIMMED)
@@ -147,7 +147,7 @@ class _WrongLungLines(Rows):
         rows = [row._asdict() for row in logged["rows"]]
         if setting.config == RANDOM_SENTENCES:
             try:
-                rows = with_divergence(rows)
+                rows = add_divergence(rows)
             except ValueError as error:
                 raise InputError(file.path, f"has a pair without divergence: {error}", action=AGAIN) from error
         telling = file.telling(_TELLING), dict(file.told).get("control"), HELD_OUT if self.n_left_out else ""

@@ -1,4 +1,4 @@
-"""`medfaith train`: the arguments. What runs is in run.py, which needs torch."""
+"""The arguments of `medfaith train`. The training is in run.py, which needs torch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from medfaith.tasks.models.clinical_bert import TEXT_MODEL
 
 from .loba.command import add_loba
 from .lora.command import add_lora
-from .options import not_installed, number
+from .options import build_install_error, build_number_parser
 from .recipes import GOLD, RECIPES, SILVER, Options
 
 CACHE = 4.0  # GiB
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `train`, with a job of its own for each recipe, to the command's jobs."""
+    """Add `train`, with one subcommand for each recipe, to the command's jobs.
+
+    Args:
+        jobs: The subparsers of the command.
+    """
     job = jobs.add_parser(
         "train",
         help="train a GLoRIA by a recipe of That's the Wrong Lung!, or any vision-language model",
@@ -32,13 +36,13 @@ def add_jobs(jobs: Any) -> None:
         "vindr_cxr=PATH --out adapter",
     )
     recipes = job.add_subparsers(metavar="RECIPE", required=True)
-    for name, told in RECIPES.items():
-        _add_recipe(recipes, name, told)
+    for name, recipe in RECIPES.items():
+        _add_recipe(recipes, name, recipe)
     add_lora(recipes)
     add_loba(recipes)
 
 
-def _add_recipe(recipes: Any, name: str, told: Any) -> None:
+def _add_recipe(recipes: Any, name: str, recipe: Any) -> None:
     job = recipes.add_parser(
         name,
         help="train a GLoRIA by this recipe of That's the Wrong Lung!",
@@ -66,7 +70,7 @@ def _add_recipe(recipes: Any, name: str, told: Any) -> None:
         "--init",
         type=Path,
         metavar="FILE.ckpt",
-        help="the checkpoint to start from; its record is read if it lies beside it (default: random weights)",
+        help="the checkpoint to start from; its record next to it is read, too (default: random weights)",
     )
     job.add_argument(
         "--image-encoder",
@@ -107,7 +111,7 @@ def _add_recipe(recipes: Any, name: str, told: Any) -> None:
     )
     job.add_argument(
         "--lr",
-        type=number("a positive number", lambda value: value > 0),
+        type=build_number_parser("a positive number", lambda value: value > 0),
         default=Options.lr,
         help="learning rate of Adam (default: %(default)s)",
     )
@@ -120,7 +124,7 @@ def _add_recipe(recipes: Any, name: str, told: Any) -> None:
     )
     job.add_argument(
         "--image-cache",
-        type=number("a number of GiB, 0 or more", lambda value: value >= 0),
+        type=build_number_parser("a number of GiB, 0 or more", lambda value: value >= 0),
         default=CACHE,
         metavar="GIB",
         help="memory for images; all of silver's take 12 GiB, and what does not fit is opened again in each epoch "
@@ -146,7 +150,7 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     try:
         from .run import run
     except ImportError as error:
-        raise not_installed(error) from error
+        raise build_install_error(error) from error
     run(
         arguments.recipe,
         arguments.data,

@@ -1,4 +1,4 @@
-"""Sentences with the images and boxes that they speak of, from a build, and which patients are for what."""
+"""Training sentences with their images and boxes, read from a build, and the split of patients."""
 
 from __future__ import annotations
 
@@ -21,15 +21,22 @@ from .recipes import GOLD, SHOTS, SILVER, Recipe
 from .views import Views
 
 REPOSITORY = "wrong-lung-chest_imagenome"
-SPLITS = {GOLD: ("test",), SILVER: ("train", "validation", "test")}  # in a build
+SPLITS = {GOLD: ("test",), SILVER: ("train", "validation", "test")}  # splits of a build
 SHARES = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
 
 class Example(NamedTuple):
-    """One row of the sentences.
+    """One sentence with its image.
 
-    image: its place in `Data.views`. size: (height, width) of the image. boxes: k times xywh in the image's pixels.
-    terms: names of the anatomies and conditions that the row is labelled with. subsets: those that it is in.
+    Attributes:
+        id: The id of the row.
+        patient: The patient.
+        image: The index of the image in `Data.views`.
+        sentence: The text.
+        size: (height, width) of the image.
+        boxes: k boxes, xywh in pixels of the image.
+        terms: The names of the row's anatomies and conditions.
+        subsets: The subsets of the row.
     """
 
     id: str
@@ -43,10 +50,13 @@ class Example(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The examples of every split of a build, and the views of the images that they share.
+    """The examples of every split of a build, and the views of their images.
 
-    n_without_words: rows whose sentence has none, which were left out. patients: of gold, those of all its examples,
-    also of the ones that a limit leaves out.
+    Attributes:
+        splits: Split -> examples.
+        views: The views of the images, shared by all splits.
+        n_without_words: The number of rows without a word, which were left out.
+        patients: For gold, the patients of all its rows, including rows that a limit leaves out.
     """
 
     splits: dict[str, list[Example]]
@@ -56,15 +66,23 @@ class Data(NamedTuple):
 
     @property
     def examples(self) -> list[Example]:
-        return [example for own in self.splits.values() for example in own]
+        """The examples of all splits."""
+        return [example for examples in self.splits.values() for example in examples]
 
     @property
     def parts(self) -> dict[str, list[Example]]:
-        """What to train on, to stop by and to hold out: silver's own splits; of gold's one split, `by_patient`."""
+        """The parts for training, validation and test: silver's own splits, or `by_patient` of gold's only split."""
         return self.splits if len(self.splits) > 1 else by_patient(self.examples, patients=self.patients)
 
     def images(self, numbers: Sequence[int]) -> torch.Tensor:
-        """What the model is given of some images: (n, 3, 224, 224)."""
+        """Load the model input of some images.
+
+        Args:
+            numbers: The indices of the images.
+
+        Returns:
+            Shape (n, 3, 224, 224).
+        """
         return self.views.pixels(numbers)
 
 
@@ -77,17 +95,22 @@ def read(
     cache: int = 2**31,
     workers: int = 1,
 ) -> Data:
-    """The sentences of a build that have a word.
+    """Read the sentences of a build that have a word.
 
     Args:
-        data: what `medfaith build wrong-lung` wrote. roots: of the images. limit: rows of a split at most, the first
-            ones. config: gold or silver. cache, workers: as of `Views`.
+        data: The output folder of `medfaith build wrong-lung`.
+        roots: Source id -> folder of the images.
+        limit: The largest number of rows of a split; None for all.
+        config: Gold or silver.
+        cache: As in `Views`.
+        workers: As in `Views`.
 
     Raises:
-        InputError: the build is not there, or no sentence is left of a split. MissingSourceError, ImageError: an image
-            is not.
+        InputError: The build does not exist, or a split has no sentence.
+        MissingSourceError: The root of an image is unknown.
+        ImageError: An image is missing.
     """
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     references: list[Mapping[str, str]] = []
     splits: dict[str, list[Example]] = {}
     patients: set[str] = set()
@@ -95,21 +118,21 @@ def read(
     for split in SPLITS[config]:
         rows: Any = row_store.read(REPOSITORY, config, split, str(data))
         if config == GOLD:
-            whose = rows.select_columns(["patient_id", "sentence"])
-            patients |= {row["patient_id"] for row in whose if clean(row["sentence"])}
-        asked = rows if limit is None else rows.select(range(min(limit, len(rows))))
+            all_rows = rows.select_columns(["patient_id", "sentence"])
+            patients |= {row["patient_id"] for row in all_rows if clean(row["sentence"])}
+        selected = rows if limit is None else rows.select(range(min(limit, len(rows))))
         examples = splits[split] = []
-        for row in Progress(asked, title=f"reading {config}, {split}", unit="sentences"):
+        for row in Progress(selected, title=f"reading {config}, {split}", unit="sentences"):
             if not clean(row["sentence"]):
                 continue
-            place = places.setdefault(row["image"]["key"], len(references))
-            if place == len(references):
+            index = indices.setdefault(row["image"]["key"], len(references))
+            if index == len(references):
                 references.append(row["image"])
-            examples.append(_example(row, place))
+            examples.append(_build_example(row, index))
         if not examples:
-            found = f"none of {len(asked)} sentences of {config}, {split} has a word"
-            raise InputError(data, found, action="build it again, or raise --limit")
-        n_without_words += len(asked) - len(examples)
+            problem = f"none of {len(selected)} sentences of {config}, {split} has a word"
+            raise InputError(data, problem, action="build it again, or raise --limit")
+        n_without_words += len(selected) - len(examples)
     views = Views(references, roots, cache=cache, workers=workers)
     views.check()
     return Data(splits, views, n_without_words, frozenset(patients))
@@ -118,16 +141,18 @@ def read(
 def by_patient(
     examples: Sequence[Example], seed: int = 0, *, patients: Collection[str] = ()
 ) -> dict[str, list[Example]]:
-    """The examples of each of SHARES, in their order; a patient's are all in one.
+    """Split examples by patient into SHARES, in their order.
 
-    The seed is not the training's: on the same build, models of any recipe, seed and limit divide the patients alike.
-    Of another build, with other patients, a patient may be in another part.
+    The seed is not the seed of the training: on one build, models of any recipe, seed and limit have the same split. On
+    another build, with other patients, a patient may be in another part.
 
     Args:
-        patients: those of the data, where the examples are not of all of them.
+        examples: The examples.
+        seed: The seed of the split.
+        patients: All patients of the data, if the examples do not cover them.
 
     Raises:
-        InputError: fewer than 3 patients, or a part without an example.
+        InputError: There are fewer than 3 patients, or a part has no example.
 
     >>> named = [Example(str(n), str(n // 2), n, "", (1, 1), [], [], frozenset()) for n in range(20)]
     >>> {part: len(own) for part, own in by_patient(named).items()}
@@ -137,50 +162,61 @@ def by_patient(
     if len(everyone) < len(SHARES):
         raise InputError("--data", f"has rows of {len(everyone)} patients", expected=f"{len(SHARES)} or more")
     order = np.random.default_rng(seed).permutation(everyone).tolist()
-    held_out = {part: max(round(share * len(order)), 1) for part, share in SHARES.items() if part != "train"}
-    parts: dict[str, list[Example]] = {}
-    for part, count in held_out.items():
-        mine, order = set(order[:count]), order[count:]
-        parts[part] = [example for example in examples if example.patient in mine]
-    rest = set(order)
-    parts = {"train": [example for example in examples if example.patient in rest]} | parts
-    for part, own in parts.items():
-        if not own:
-            raise InputError("--limit", f"leaves no sentence of the patients for {part}", action="raise it")
-    return parts
+    held_out = {name: max(round(share * len(order)), 1) for name, share in SHARES.items() if name != "train"}
+    partition: dict[str, list[Example]] = {}
+    for name, count in held_out.items():
+        selected, order = set(order[:count]), order[count:]
+        partition[name] = [example for example in examples if example.patient in selected]
+    remaining = set(order)
+    partition = {"train": [example for example in examples if example.patient in remaining]} | partition
+    for name, members in partition.items():
+        if not members:
+            raise InputError("--limit", f"leaves no sentence of the patients for {name}", action="raise it")
+    return partition
 
 
-def select(recipe: Recipe, parts: dict[str, list[Example]], seed: int) -> tuple[list[Example], list[Example]]:
-    """What the recipe trains on and what it is stopped by, chosen from the parts.
+def select(recipe: Recipe, partition: dict[str, list[Example]], seed: int) -> tuple[list[Example], list[Example]]:
+    """Select the examples for training and for validation.
+
+    Args:
+        recipe: The recipe.
+        partition: Part -> examples.
+        seed: The seed of the 30 examples of a supervised recipe.
 
     Raises:
-        InputError: no abnormal sentences, fewer than 30 for supervision, or of one image only.
+        InputError: There are no abnormal sentences, fewer than 30 for supervision, or sentences of one image only.
     """
     train, validation = (
-        [example for example in parts[part] if "abnormal" in example.subsets or not recipe.abnormal]
-        for part in ("train", "validation")
+        [example for example in partition[name] if "abnormal" in example.subsets or not recipe.abnormal]
+        for name in ("train", "validation")
     )
     counts = f"{len(train)} sentences for training and {len(validation)} for validation"
     if recipe.supervised:
         if min(len(train), len(validation)) < SHOTS:
             raise InputError("--data", f"has {counts}", expected=f"{SHOTS} of each, of different patients")
         rng = np.random.default_rng(seed)
-        first, second = (sorted(rng.permutation(len(part))[:SHOTS].tolist()) for part in (train, validation))
-        return [train[number] for number in first], [validation[number] for number in second]
-    if min(len({example.image for example in part}) for part in (train, validation)) < 2:
+        chosen_train, chosen_validation = (
+            sorted(rng.permutation(len(name))[:SHOTS].tolist()) for name in (train, validation)
+        )
+        return [train[number] for number in chosen_train], [validation[number] for number in chosen_validation]
+    if min(len({example.image for example in name}) for name in (train, validation)) < 2:
         kind = "abnormal sentences" if recipe.abnormal else "sentences"
-        found = f"has {counts.replace('sentences', kind, 1)}"
-        raise InputError("--data", found, expected=f"{kind} about 2 or more images in each part")
+        problem = f"has {counts.replace('sentences', kind, 1)}"
+        raise InputError("--data", problem, expected=f"{kind} about 2 or more images in each part")
     return train, validation
 
 
 def regions(examples: Sequence[Example]) -> torch.Tensor:
-    """Which pixels of the view the boxes of each hold: float32 (n, 224, 224)."""
+    """Compute the pixels of the view inside the boxes of each example: float32 (n, 224, 224).
+
+    Args:
+        examples: The examples.
+    """
     return torch.from_numpy(np.stack([mask(example.boxes, example.size) for example in examples])).float()
 
 
-def _example(row: Mapping[str, Any], image: int) -> Example:
-    """Silver has a million: what many say alike is kept once."""
+def _build_example(row: Mapping[str, Any], image: int) -> Example:
+    """Build an example. Repeated texts are shared, because silver has a million rows."""
     terms = [box["label"] for box in row["boxes"]] + [label["name"] for label in row["labels"]]
     return Example(
         id=row["id"],
@@ -189,11 +225,11 @@ def _example(row: Mapping[str, Any], image: int) -> Example:
         sentence=row["sentence"],
         size=(row["height"], row["width"]),
         boxes=[box["xywh"] for box in row["boxes"]],
-        terms=[sys.intern(one) for one in terms],
-        subsets=_once(tuple(name for name, inside in row["subsets"].items() if inside)),
+        terms=[sys.intern(term) for term in terms],
+        subsets=_share_set(tuple(name for name, is_member in row["subsets"].items() if is_member)),
     )
 
 
 @functools.cache
-def _once(names: tuple[str, ...]) -> frozenset[str]:
+def _share_set(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(names)

@@ -1,4 +1,4 @@
-"""Where a training runs."""
+"""The device of a training."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import torch
 from medfaith.loaders.errors import InputError
 
 
-def chosen(name: str) -> str:
-    """ "cpu" or "cuda"; without a name a GPU where there is one. Raises InputError for a GPU that is not there."""
+def select_device(name: str) -> str:
+    """Select "cpu" or "cuda".
+
+    Args:
+        name: The device, or "" for a GPU if there is one.
+
+    Raises:
+        InputError: The GPU is missing.
+    """
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda", "is not there", action="train with --device cpu, or on a machine with a GPU")
     return name or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""What training minimises: GLoRIA's contrastive loss, or the negative of the paper's alignment."""
+"""Training losses: GLoRIA's contrastive loss, and the negative of the paper's alignment."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ TEMP3 = 10.0
 
 
 def contrastive(local: torch.Tensor, overall: torch.Tensor) -> torch.Tensor:
-    """GLoRIA's loss (Huang et al., ICCV 2021, equations 3 to 7) of n pairs.
+    """Compute GLoRIA's loss (Huang et al., ICCV 2021, equations 3 to 7) of n pairs.
 
     Args:
-        local, overall: (n, n), similarity of each image (rows) to each text (columns); pairs are on the diagonal.
+        local: (n, n), local similarity of each image (rows) to each text (columns). Pairs are on the diagonal.
+        overall: (n, n), global similarity in the same layout.
 
     Returns:
-        A scalar: the sum, over both similarities, of the cross entropy of finding an image's text among the n, and of
-        finding a text's image. Similarities are multiplied by temp3 = 10 before, as in the released configuration.
+        A scalar: the sum, over both similarities, of the cross entropy of finding an image's text among the n texts,
+            and of finding a text's image. Similarities are first multiplied by temp3 = 10, as in the released
+            configuration.
     """
-    own = torch.arange(len(local), device=local.device)
+    labels = torch.arange(len(local), device=local.device)
     scaled = [TEMP3 * similarity for similarity in (local, overall)]
-    return torch.stack([cross_entropy(way, own) for one in scaled for way in (one, one.T)]).sum()
+    return torch.stack([cross_entropy(logits, labels) for matrix in scaled for logits in (matrix, matrix.T)]).sum()
 
 
 def alignment(attention: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:
-    """The alignment loss of n sentences (section 4.1): -sum_p s_p l_p, their mean; from -1 to 0.
+    """Compute the alignment loss of n sentences (section 4.1): the mean of -sum_p s_p l_p, from -1 to 0.
 
-    The paper prints the sum without a sign and calls it a loss; it is the share of attention inside the boxes, which
-    training is to raise, so that its negative is minimised here. Its released code minimises -log of the sum instead.
+    The paper prints the sum without a sign and calls it a loss. The sum is the share of attention inside the boxes,
+    which training should increase, and its negative is minimised here. The paper's released code minimises -log of the
+    sum instead.
 
     Args:
-        attention: (n, h, w), at least 0; what attention on no region takes from its sum is scaled away.
+        attention: (n, h, w), at least 0. Attention to no region is removed by normalisation.
         regions: (n, 224, 224), 1 inside the boxes and 0 outside.
     """
     scores = interpolate(attention[:, None], (SIDE, SIDE), mode="bilinear", align_corners=False)[:, 0]
@@ -45,15 +48,22 @@ def alignment(attention: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:
 
 
 def attention(model: GloriaModel, images: torch.Tensor, tokens: Tokens, image_of: Sequence[int]) -> torch.Tensor:
-    """The attention of k sentences, mean over their words: (k, h, w), sum 1 less that on the "No Attn" vector.
+    """Compute the attention of k sentences, the mean over their words.
 
-    images: (n, 3, 224, 224), each encoded once. image_of: which of them each sentence is about.
+    Args:
+        model: The model.
+        images: (n, 3, 224, 224), each encoded once.
+        tokens: The k sentences.
+        image_of: The index of each sentence's image.
+
+    Returns:
+        (k, h, w), with the sum 1 minus the attention to the "No Attn" vector.
     """
     local, _ = model.encode_images(images)
     sentences, _ = model.encode_texts(tokens)
     height, width = local.shape[2:]
-    found = [
-        model.attention(sentence, local[at : at + 1])[0].mean(dim=0)[: height * width]
-        for sentence, at in zip(sentences, image_of, strict=True)
+    grids = [
+        model.attention(sentence, local[index : index + 1])[0].mean(dim=0)[: height * width]
+        for sentence, index in zip(sentences, image_of, strict=True)
     ]
-    return torch.stack(found).reshape(-1, height, width)
+    return torch.stack(grids).reshape(-1, height, width)

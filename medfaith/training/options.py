@@ -1,4 +1,4 @@
-"""Options that fine-tunings share, and what is made of them."""
+"""Options that fine-tunings share, and the values that they give."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ from .settings import Lora, Settings
 SOURCES = ("vindr", "mimic")  # of HEAL-MedVQA
 
 
-def number(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
-    """What argparse reads an option with: a finite number that fits, or an error that says what was expected."""
+def build_number_parser(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
+    """Build a parser of finite numbers for argparse.
 
-    def read(text: str) -> float:
+    Args:
+        expected: The description of valid numbers.
+        fits: Returns whether a number is valid.
+    """
+
+    def parse_number(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
@@ -32,11 +37,15 @@ def number(expected: str, fits: Callable[[float], bool]) -> Callable[[str], floa
             raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
         return value
 
-    return read
+    return parse_number
 
 
 def add_rows(job: Any) -> None:
-    """The model, the rows, and the folder for what is trained."""
+    """Add the options for the model, the rows and the output folder.
+
+    Args:
+        job: The parser.
+    """
     job.add_argument(
         "--pretrained", required=True, metavar="MODEL", help="folder or Hub name of the model to start from"
     )
@@ -55,14 +64,18 @@ def add_rows(job: Any) -> None:
 
 
 def add_settings(job: Any) -> None:
-    """The numbers of the training."""
+    """Add the options for the settings of the training.
+
+    Args:
+        job: The parser.
+    """
     settings = Settings()
     job.add_argument(
-        "--lr", type=number("a positive number", lambda value: value > 0), default=settings.lr,
+        "--lr", type=build_number_parser("a positive number", lambda value: value > 0), default=settings.lr,
         help="learning rate of AdamW; the papers print none (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
-        "--epochs", type=number("a positive number", lambda value: value > 0), default=settings.epochs,
+        "--epochs", type=build_number_parser("a positive number", lambda value: value > 0), default=settings.epochs,
         help="how often the model sees all rows (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
@@ -88,7 +101,11 @@ def add_settings(job: Any) -> None:
 
 
 def add_shape(job: Any) -> None:
-    """The numbers of LoRA itself."""
+    """Add the options for LoRA.
+
+    Args:
+        job: The parser.
+    """
     lora = Lora()
     job.add_argument(
         "--rank", type=whole(above=0), default=lora.rank,
@@ -99,54 +116,78 @@ def add_shape(job: Any) -> None:
         help="LoRA's alpha: the matrices count alpha / rank times (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
-        "--dropout", type=number("a number from 0 to less than 1", lambda value: 0 <= value < 1), default=lora.dropout,
-        help="share of LoRA's inputs that are left out at random (default: %(default)s)",
+        "--dropout", type=build_number_parser("a number from 0 to less than 1", lambda value: 0 <= value < 1),
+        default=lora.dropout, help="share of LoRA's inputs that are left out at random (default: %(default)s)",
     )  # fmt: skip
 
 
-def settings_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `Settings`."""
+def read_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `Settings`.
+
+    Args:
+        arguments: The parsed options.
+    """
     return {
         "lr": arguments.lr, "epochs": arguments.epochs, "batch": arguments.batch_size, "seed": arguments.seed,
         "accumulate": arguments.accumulate, "save_every": arguments.save_every,
     }  # fmt: skip
 
 
-def shape_of(arguments: argparse.Namespace) -> Lora:
-    """The numbers of LoRA itself."""
+def read_lora(arguments: argparse.Namespace) -> Lora:
+    """Return the settings of LoRA.
+
+    Args:
+        arguments: The parsed options.
+    """
     return Lora(arguments.rank, arguments.alpha, arguments.dropout)
 
 
-def told(out: Path, record: Mapping[str, Any]) -> str:
-    """What a training ends with."""
-    first, last = (record["losses"][place]["loss"] for place in (0, -1))
-    of = f"{record['steps']:,} steps on {record['rows']['n']:,} rows"
-    return f"{out}: trained in {of}; loss {first:.3f} in the first step, {last:.3f} when last logged"
+def format_summary(out: Path, record: Mapping[str, Any]) -> str:
+    """Format the last message of a training.
+
+    Args:
+        out: The output folder.
+        record: The record of the training.
+    """
+    first_loss, last_loss = (record["losses"][index]["loss"] for index in (0, -1))
+    extent = f"{record['steps']:,} steps on {record['rows']['n']:,} rows"
+    return f"{out}: trained in {extent}; loss {first_loss:.3f} in the first step, {last_loss:.3f} when last logged"
 
 
-def not_installed(error: ImportError) -> MedfaithError:
-    """A training without its libraries."""
+def build_install_error(error: ImportError) -> MedfaithError:
+    """Build the error for missing libraries.
+
+    Args:
+        error: The error of the import.
+    """
     needs = f"medfaith train needs torch, transformers and peft ({error})"
     return MedfaithError(f"{needs}\n  what to do: uv pip install 'medfaith[hf]'")
 
 
 def check_out(out: Path) -> None:
-    """Raises InputError for a folder that is there already, or that would lie in none."""
+    """Require an output folder that does not exist, in a folder that exists.
+
+    Args:
+        out: The output folder.
+
+    Raises:
+        InputError: The folder exists, or its parent is missing.
+    """
     if out.exists():
-        _remove_left(out, out.with_name(f"{out.name}.checkpoints"))
+        _remove_leftovers(out, out.with_name(f"{out.name}.checkpoints"))
         remove_lock(out.resolve())
         raise InputError(f"--out {out}", "is there already", expected="a new folder", action="name another one")
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out}", "is in no folder that exists", action="make the folder above it")
 
 
-def _remove_left(out: Path, checkpoints: Path) -> None:
-    """Removes the checkpoints of the training that wrote `out`, which was killed as it removed them itself."""
-    states = [*checkpoints.glob("checkpoint-*/trainer_state.json")]  # removed first (checkpoints.remove)
+def _remove_leftovers(out: Path, checkpoints: Path) -> None:
+    """Remove the checkpoints of the training that wrote `out`, if it was killed while it removed them."""
+    states = [*checkpoints.glob("checkpoint-*/trainer_state.json")]  # `checkpoints.remove` removes these first
     try:
         arguments = json.loads((checkpoints / "arguments.json").read_bytes()) if states else {}
         record = json.loads(next(out.glob("*record.json"), out / "medfaith.json").read_bytes())
-        arguments.pop("steps", None)  # which were asked for; the record has those that were done
+        arguments.pop("steps", None)  # requested steps; the record has the completed ones
         ended = all(record.get(name) == value for name, value in arguments.items())
     except (OSError, ValueError, AttributeError):
         return

@@ -1,4 +1,4 @@
-"""How each model of the paper is trained (section 4.1). Nothing here needs torch: the command lists it in its help."""
+"""The training recipes of the paper (section 4.1). This module needs no torch: the command lists it in its help."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ SHOTS = 30  # examples of a supervised recipe
 
 @dataclass(frozen=True)
 class Recipe:
-    """mask_words, mask_entities: the probability that a word, or all words of a clinical entity, are hidden.
+    """A training recipe.
 
-    no_attn: with a "No Attn" vector. abnormal: only sentences of an abnormality. random_sentences: each of another
-    example. supervised: the alignment loss of 30 examples instead of the contrastive loss.
-    rounds, patience: epochs, of a supervised recipe steps: at most, and without a lower validation loss.
+    Attributes:
+        mask_words: The probability that a word is masked.
+        mask_entities: The probability that all words of a clinical entity are masked.
+        no_attn: Whether the model has a "No Attn" vector.
+        abnormal: Whether only sentences about an abnormality are used.
+        random_sentences: Whether each image gets the sentence of another image.
+        supervised: Whether the loss is the alignment loss of 30 examples instead of the contrastive loss.
+        rounds: The largest number of epochs, or of steps for a supervised recipe.
+        patience: The number of rounds without a lower validation loss before the training stops.
     """
 
     mask_words: float = 0.0
@@ -40,7 +46,15 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class Options:
-    """rounds: at most, in place of the recipe's. batch_size: in images; a supervised recipe has one batch."""
+    """Options of a training.
+
+    Attributes:
+        seed: The seed.
+        rounds: The largest number of rounds; None for the recipe's number.
+        batch_size: Images a batch. A supervised recipe has one batch.
+        lr: The learning rate.
+        device: The device.
+    """
 
     seed: int = 0
     rounds: int | None = None

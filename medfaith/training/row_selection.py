@@ -1,4 +1,4 @@
-"""Which rows a training takes."""
+"""The selection of training rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,27 @@ from medfaith.loaders.errors import InputError
 _T = TypeVar("_T")
 
 
-def at_steps(items: Sequence[_T], limit: int | None) -> list[_T]:
-    """So many of the items, at equal steps, so that each kind has its share; None: all."""
+def sample_evenly(items: Sequence[_T], limit: int | None) -> list[_T]:
+    """Select items at equal steps. Each kind of item keeps its share.
+
+    Args:
+        items: The items.
+        limit: The largest number of items; None for all.
+    """
     n = min(limit or len(items), len(items))
-    return [items[int(place * len(items) / n)] for place in range(n)]
+    return [items[int(step * len(items) / n)] for step in range(n)]
 
 
 def check_roots(sources: Iterable[str], roots: Mapping[str, Any]) -> None:
-    """Raises InputError for a source of images whose root is not named."""
+    """Require a root for each source.
+
+    Args:
+        sources: The ids of the sources.
+        roots: Source id -> folder of the images.
+
+    Raises:
+        InputError: A source has no root.
+    """
     for name in sources:
         if name not in roots:
             action = f"name the folder of its images: --root {name}=PATH"

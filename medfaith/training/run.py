@@ -1,4 +1,4 @@
-"""One run of training: reads the sentences, trains, writes a checkpoint and a record of the run beside it."""
+"""One training run: it reads the sentences, trains, and writes a checkpoint with the record of the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .encoders import load_bert, load_resnet
 from .recipes import GOLD, RECIPES, Options
 from .train import auroc, settle, train
 
-VOCABULARY = 28996  # of Bio_ClinicalBERT
+VOCABULARY = 28996  # size of Bio_ClinicalBERT's vocabulary
 
 
 def run(
@@ -44,53 +44,65 @@ def run(
     workers: int = 1,
     options: Options,
 ) -> None:
-    """Trains, writes the checkpoint and its record, prints where attention lies before and after.
+    """Train a model, write the checkpoint and its record, and print AUROC before and after.
 
     Args:
-        name: of the recipe. data, roots, config, limit, cache, workers: as of `data.read`. out: the checkpoint.
-        init, text_model, image_encoder, text_encoder, tiny: as of `start`.
+        name: The name of the recipe.
+        data: As in `data.read`.
+        roots: As in `data.read`.
+        out: The checkpoint.
+        config: As in `data.read`.
+        init: As in `start`.
+        text_model: As in `start`.
+        image_encoder: As in `start`.
+        text_encoder: As in `start`.
+        tiny: As in `start`.
+        limit: As in `data.read`.
+        cache: As in `data.read`.
+        workers: As in `data.read`.
+        options: The options of the training.
 
     Raises:
-        InputError: a device that is none, a start that has seen patients who are to be held out, or as `data.read`,
-            `start` and `train` say.
+        InputError: The device is unknown, the initial model has seen held-out patients, or as in `data.read`, `start`
+            and `train`.
     """
     _check_device(options.device)
     recipe = RECIPES[name]
     encoders = {"image_encoder": image_encoder, "text_encoder": text_encoder}
     model, tokenizer = start(init, text_model, **encoders, tiny=tiny, seed=options.seed)
     examples = read(data, roots, limit, config=config, cache=cache, workers=workers)
-    parts = examples.parts
-    before_this = seen_before(init)
+    partition = examples.parts
+    seen_earlier = read_seen_before(init)
     if config == GOLD:
-        _check_held_out(parts["test"], before_this, init)
+        _check_held_out(partition["test"], seen_earlier, init)
     if init is None:
-        settle(model, examples, parts["train"], options)
-    before = auroc(model, tokenizer, examples, parts["test"], options.device)
-    history = train(model, tokenizer, examples, parts, recipe, options)
-    after = auroc(model, tokenizer, examples, parts["test"], options.device)
-    means = compared(parts["test"], before, after)
+        settle(model, examples, partition["train"], options)
+    auroc_before = auroc(model, tokenizer, examples, partition["test"], options.device)
+    history = train(model, tokenizer, examples, partition, recipe, options)
+    auroc_after = auroc(model, tokenizer, examples, partition["test"], options.device)
+    means = compare_auroc(partition["test"], auroc_before, auroc_after)
     record = {
         "recipe": {"name": name, **asdict(recipe)},
         "options": asdict(options),
         "init": None if init is None else init.name,
-        **{which: None if name is None else _without_place(name) for which, name in encoders.items()},
+        **{which: None if name is None else _remove_folder(name) for which, name in encoders.items()},
         "config": config,
         "limit": limit,
         "n_without_words": examples.n_without_words,
-        "patients": {part: patients(own, config) for part, own in parts.items()},
-        "seen": sorted(before_this | seen(parts, config)),
+        "patients": {name_of_part: describe_patients(members, config) for name_of_part, members in partition.items()},
+        "seen": sorted(seen_earlier | list_seen(partition, config)),
         "loss": asdict(history),
         "auroc": means,
     }
     with atomic_file(out) as checkpoint:
         try:
             model.save_checkpoint(checkpoint)
-        except RuntimeError as error:  # what torch makes of a full disk
+        except RuntimeError as error:  # torch's error for a full disk
             action = "make space, and train again"
             raise InputError(out, f"cannot be written ({error}); nothing was changed", action=action) from error
         record["checkpoint"] = digest_of(checkpoint)
-        # Before it: without a record it would count as a model that has seen no gold patient.
-        with atomic_file(_record_of(out)) as partial:
+        # The record comes first. A checkpoint without a record counts as one that has seen no gold patient.
+        with atomic_file(_get_record_path(out)) as partial:
             partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(f"{name}: {len(history.train)} rounds, {out}")
     for subset, mean in means.items():
@@ -106,20 +118,23 @@ def start(
     tiny: bool = False,
     seed: int = 0,
 ) -> tuple[GloriaModel, Any]:
-    """A checkpoint's model, or a new one, and the tokenizer.
+    """Load a checkpoint's model or build a new one, and load the tokenizer.
 
-    A new one has the given encoders, of their sizes. What is not given has random weights, as the maps into the common
-    space always have, tiny or of the published sizes. It has no batch-norm statistics of these images yet:
-    `train.settle` gives it those of the training images, so that what training is compared with is a model that differs
-    from the trained one in its weights alone.
+    A new model has the named encoders, with their sizes. Other parts have random weights, tiny or of the published
+    sizes, as the maps into the common space always have. A new model has no batch-norm statistics of these images.
+    `train.settle` gives it the statistics of the training images. The trained model then differs from its baseline only
+    in its weights.
 
     Args:
-        init: the checkpoint. text_model: folder or Hub name of the tokenizer.
-        image_encoder, text_encoder: without init, as of `encoders.load_resnet` and `encoders.load_bert`.
-        tiny, seed: of what is random.
+        init: The checkpoint, or None for a new model.
+        text_model: The folder or Hub name of the tokenizer.
+        image_encoder: As in `encoders.load_resnet`; only without `init`.
+        text_encoder: As in `encoders.load_bert`; only without `init`.
+        tiny: Whether parts with random weights are small.
+        seed: The seed of random weights.
 
     Raises:
-        InputError: as `load_gloria`, `load_tokenizer`, `load_resnet` and `load_bert`.
+        InputError: As in `load_gloria`, `load_tokenizer`, `load_resnet` and `load_bert`.
     """
     if init is not None:
         model = load_gloria(init)
@@ -129,104 +144,137 @@ def start(
         torch.manual_seed(seed)
         bert = None if text_encoder is None else load_bert(text_encoder)
         tokenizer = load_tokenizer(text_model, bert.config.vocab_size if bert else VOCABULARY)
-        sizes: dict[str, Any] = _tiny(len(tokenizer)) if tiny else {}
+        sizes: dict[str, Any] = _build_tiny_sizes(len(tokenizer)) if tiny else {}
         sizes |= {"layers": resnet.layers, "width": resnet.width} if resnet else {}
         sizes |= {"bert": bert.config} if bert else {}
         model = GloriaModel(**sizes)
         if tiny:
             with torch.no_grad():
-                model.img_encoder.local_embedder.weight *= 0.05  # attention starts close to even, not on one region
+                model.img_encoder.local_embedder.weight *= 0.05  # initial attention is almost uniform
         if resnet:
-            model.img_encoder.model.load_state_dict(resnet.weights, strict=False)  # its names have been compared
+            model.img_encoder.model.load_state_dict(resnet.weights, strict=False)  # `load_resnet` has checked the names
         if bert:
             model.text_encoder.model = bert
         return model, tokenizer
 
 
-def _tiny(vocab_size: int) -> dict[str, Any]:
-    """Sizes of a small model."""
+def _build_tiny_sizes(vocab_size: int) -> dict[str, Any]:
+    """Return the sizes of a small model."""
     bert = BertConfig(
         vocab_size=vocab_size, hidden_size=64, intermediate_size=64, num_hidden_layers=4, num_attention_heads=1
     )
     return {"layers": (1, 1, 1, 1), "width": 4, "bert": bert}
 
 
-def patients(examples: Sequence[Example], config: str) -> list[str] | dict[str, Any]:
-    """The patients of a part: of gold their sorted ids; of silver, which has 60,000, how many they are and the SHA-256
-    of the sorted ids, one a line.
+def describe_patients(examples: Sequence[Example], config: str) -> list[str] | dict[str, Any]:
+    """Describe the patients of a part: their sorted ids for gold, their number and digest for silver, which has 60,000.
+
+    The digest is the SHA-256 of the sorted ids, one a line.
+
+    Args:
+        examples: The examples of the part.
+        config: Gold or silver.
     """
     ids = sorted({example.patient for example in examples})
     if config == GOLD:
         return ids
-    return {"n": len(ids), "sha256": hashlib.sha256("".join(f"{one}\n" for one in ids).encode()).hexdigest()}
+    return {"n": len(ids), "sha256": hashlib.sha256("".join(f"{patient}\n" for patient in ids).encode()).hexdigest()}
 
 
-def seen(parts: Mapping[str, Sequence[Example]], config: str) -> frozenset[str]:
-    """Gold's patients that training and validation have rows of, drawn by the recipe or not; silver has none of them.
+def list_seen(partition: Mapping[str, Sequence[Example]], config: str) -> frozenset[str]:
+    """List the gold patients of training and validation, used by the recipe or not. For silver the set is empty.
 
-    What the record keeps as `seen`, with those of the start, is what `medfaith eval --patients` leaves out.
+    The field `seen` of the record holds them and the patients of the initial model. `medfaith eval --patients` leaves
+    them out.
+
+    Args:
+        partition: Part -> examples.
+        config: Gold or silver.
     """
     if config != GOLD:
         return frozenset()
-    return frozenset(example.patient for part in ("train", "validation") for example in parts[part])
+    return frozenset(example.patient for name in ("train", "validation") for example in partition[name])
 
 
-def seen_before(init: Path | None) -> frozenset[str]:
-    """Gold's patients that the checkpoint to start from has seen, by the record beside it.
+def read_seen_before(init: Path | None) -> frozenset[str]:
+    """Read the gold patients that the initial model has seen from the record next to its checkpoint.
 
-    One without a record counts as one that has seen none, as do the released weights; stderr says so.
+    Without a record it counts as a model that has seen none, as the released weights have, and stderr says so.
+
+    Args:
+        init: The initial checkpoint, or None.
 
     Raises:
-        InputError: as `read_seen`.
+        InputError: As in `read_seen`.
     """
     if init is None:
         return frozenset()
-    record = _record_of(init)
+    record = _get_record_path(init)
     if not record.exists():
         print(f"medfaith: {init} has no record: taken as trained on none of gold's patients", file=sys.stderr)
         return frozenset()
     return read_seen(record)
 
 
-def _check_held_out(examples: Sequence[Example], known: frozenset[str], init: Path | None) -> None:
-    """Raises InputError where the start has seen patients who are to be held out."""
+def _check_held_out(examples: Sequence[Example], list_seen: frozenset[str], init: Path | None) -> None:
+    """Require that the initial model has not seen held-out patients.
+
+    Raises:
+        InputError: The initial model has seen some of them.
+    """
     held_out = {example.patient for example in examples}
-    if met := held_out & known:
+    if overlap := held_out & list_seen:
         raise InputError(
             f"--init {init}",
-            f"was trained on {len(met)} of the {len(held_out)} patients who are held out here",
+            f"was trained on {len(overlap)} of the {len(held_out)} patients who are held out here",
             expected="a model trained on the same build, of which the same patients are held out",
             action="train on that build, or without --init",
         )
 
 
-def compared(examples: Sequence[Example], before: np.ndarray, after: np.ndarray) -> dict[str, dict[str, float | int]]:
-    """Mean AUROC, (n,) each, of all examples and of those about one lung, where it is defined."""
-    found = {}
-    for subset, inside in {"all": np.ones(len(examples), bool), "one_lung": _of("one_lung", examples)}.items():
-        defined = inside & np.isfinite(before) & np.isfinite(after)
+def compare_auroc(
+    examples: Sequence[Example], before: np.ndarray, after: np.ndarray
+) -> dict[str, dict[str, float | int]]:
+    """Compute the mean AUROC of all examples and of those about one lung, where it is defined.
+
+    Args:
+        examples: The examples.
+        before: (n,), AUROC before the training.
+        after: (n,), AUROC after the training.
+    """
+    means_by_subset = {}
+    for subset, is_member in {
+        "all": np.ones(len(examples), bool),
+        "one_lung": _select_subset("one_lung", examples),
+    }.items():
+        defined = is_member & np.isfinite(before) & np.isfinite(after)
         if defined.any():
             means = {name: float(values[defined].mean()) for name, values in (("before", before), ("after", after))}
-            found[subset] = {"n": int(defined.sum()), **means}
-    return found
+            means_by_subset[subset] = {"n": int(defined.sum()), **means}
+    return means_by_subset
 
 
-def _of(subset: str, examples: Sequence[Example]) -> np.ndarray:
+def _select_subset(subset: str, examples: Sequence[Example]) -> np.ndarray:
+    """Return which examples are in a subset."""
     return np.array([subset in example.subsets for example in examples], dtype=bool)
 
 
-def _without_place(name: str) -> str:
-    """A Hub name as it is; of a file or folder its name alone, since where it lies is nobody else's."""
+def _remove_folder(name: str) -> str:
+    """Return a Hub name unchanged, and only the last part of a path: records name no folders."""
     path = Path(name).expanduser()
     return path.resolve().name if path.exists() else name
 
 
-def _record_of(checkpoint: Path) -> Path:
+def _get_record_path(checkpoint: Path) -> Path:
     return checkpoint.with_name(f"{checkpoint.name}.json")
 
 
 def _check_device(device: str) -> None:
-    """Raises InputError where torch cannot use the device, before anything is read."""
+    """Require a device that torch can use, before any data is read.
+
+    Raises:
+        InputError: torch cannot use the device.
+    """
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts

@@ -1,4 +1,4 @@
-"""Numbers of a fine-tuning. Nothing here needs torch: the command lists the defaults in its help."""
+"""Settings of a fine-tuning. This module does not need torch: the command lists the defaults in its help."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """lr: of AdamW. epochs: passes over the rows; not used where `steps` is given. batch: rows of a step on the device,
-    times `accumulate`. warmup: steps. save_every: steps between checkpoints. bf16: mixed precision.
+    """Settings of a training.
+
+    Attributes:
+        lr: The learning rate of AdamW.
+        epochs: Passes over the rows; ignored if `steps` is given.
+        steps: Steps of the training.
+        batch: Rows a batch on the device.
+        accumulate: Batches a step.
+        warmup: Warm-up steps.
+        save_every: Steps between checkpoints.
+        log_every: Steps between log entries.
+        workers: Processes that load rows.
+        bf16: Whether to use mixed precision.
+        seed: The seed.
     """
 
     lr: float = 2e-4
@@ -26,7 +38,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Lora:
-    """rank: 16, as CXR-ContraBench prints (Appendix H). alpha and dropout are ours: neither paper prints them."""
+    """Settings of LoRA. Alpha and dropout are ours: neither paper prints them.
+
+    Attributes:
+        rank: The rank; CXR-ContraBench prints 16 (Appendix H).
+        alpha: The scale of the matrices is alpha / rank.
+        dropout: The dropout of LoRA's inputs.
+    """
 
     rank: int = 16
     alpha: int = 32

@@ -1,4 +1,4 @@
-"""What a recipe makes of the sentences that it trains on: whose they are, and which of their words are hidden."""
+"""The training texts of a recipe: which sentences belong to the images, and which of their words are masked."""
 
 from __future__ import annotations
 
@@ -14,46 +14,66 @@ from medfaith.tasks.models.gloria_text import Tokens, clean, tokenize
 from .data import Example
 from .recipes import Recipe
 
-# Words that say nothing by themselves in a name like "mass/nodule (not otherwise specified)".
+# Words without a meaning of their own in names such as "mass/nodule (not otherwise specified)".
 EMPTY = {"and", "not", "of", "or", "other", "otherwise", "specified", "the", "to", "with"}
 
 
 def sentences(
     recipe: Recipe, examples: Sequence[Example], pool: Sequence[Example], rng: np.random.Generator
 ) -> list[str]:
-    """The texts of the examples; of random sentences, texts of examples of the pool about other images."""
+    """Return the texts of the examples, or texts about other images if the recipe has random sentences.
 
-    def other(image: int) -> str:
-        while (drawn := pool[int(rng.integers(len(pool)))]).image == image:
+    Args:
+        recipe: The recipe.
+        examples: The examples.
+        pool: The examples to sample random sentences from.
+        rng: The generator.
+    """
+
+    def sample_text(image: int) -> str:
+        while (sampled := pool[int(rng.integers(len(pool)))]).image == image:
             pass
-        return drawn.sentence
+        return sampled.sentence
 
-    return [other(example.image) if recipe.random_sentences else example.sentence for example in examples]
+    return [sample_text(example.image) if recipe.random_sentences else example.sentence for example in examples]
 
 
 def tokens(
     recipe: Recipe, tokenizer: Any, examples: Sequence[Example], texts: Sequence[str], rng: np.random.Generator
 ) -> Tokens:
-    """The texts for the encoder; every word piece of a word that the recipe hides becomes [MASK]."""
-    found = tokenize(tokenizer, texts)
+    """Tokenize the texts. Each word piece of a masked word becomes [MASK].
+
+    Args:
+        recipe: The recipe.
+        tokenizer: The tokenizer.
+        examples: The examples.
+        texts: The text of each example.
+        rng: The generator of masks.
+    """
+    tokenized = tokenize(tokenizer, texts)
     if not recipe.mask_words and not recipe.mask_entities:
-        return found
-    ids = found.ids.clone()
+        return tokenized
+    ids = tokenized.ids.clone()
     for row, (example, text) in enumerate(zip(examples, texts, strict=True)):
-        words = word_list(text)
-        groups = [[n] for n in range(len(words))] if recipe.mask_words else entities(words, example.terms)
-        drawn = rng.random(len(groups)) < (recipe.mask_words or recipe.mask_entities)
-        hidden = [n + 1 for group, hide in zip(groups, drawn, strict=True) if hide for n in group]  # 0 is [CLS]
-        words_of = found.word[row]
-        last = words_of.max()  # [SEP], which stands where a sentence was cut
-        ids[row, torch.isin(words_of, torch.tensor(hidden, dtype=torch.long)) & (words_of < last)] = (
+        word_texts = word_list(text)
+        groups = [[n] for n in range(len(word_texts))] if recipe.mask_words else entities(word_texts, example.terms)
+        is_masked = rng.random(len(groups)) < (recipe.mask_words or recipe.mask_entities)
+        masked_numbers = [
+            n + 1 for group, mask in zip(groups, is_masked, strict=True) if mask for n in group
+        ]  # 0 is [CLS]
+        word_numbers = tokenized.word[row]
+        end = word_numbers.max()  # [SEP], or the cut of a long sentence
+        ids[row, torch.isin(word_numbers, torch.tensor(masked_numbers, dtype=torch.long)) & (word_numbers < end)] = (
             tokenizer.mask_token_id
         )
-    return found._replace(ids=ids)
+    return tokenized._replace(ids=ids)
 
 
 def word_list(text: str) -> list[str]:
-    """The words of a text as a BERT counts them.
+    """Split a text into words as a BERT tokenizer does.
+
+    Args:
+        text: The text.
 
     >>> word_list("1. Small LEFT effusion, seen on __.")
     ['small', 'left', 'effusion', 'seen', 'on', '_', '_']
@@ -61,19 +81,23 @@ def word_list(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+|_", clean(text))
 
 
-def entities(words: Sequence[str], terms: Sequence[str]) -> list[list[int]]:
-    """Spans of clinical entities: neighbouring words that stand in a name of the row's anatomies and conditions.
+def entities(sentence_words: Sequence[str], terms: Sequence[str]) -> list[list[int]]:
+    """Find spans of clinical entities: neighbouring words in names of the row's anatomies and conditions.
 
-    The paper finds them with a SciSpaCy entity linker, whose models are no part of this package. These spans are
-    fewer: a word in another form than in ImaGenome's names ("effusions", "cardiomegaly") is in none.
+    The paper uses a SciSpaCy entity linker, whose models are not part of this package. These spans are fewer: a word in
+    another form than in ImaGenome's names ("effusions", "cardiomegaly") is in no span.
+
+    Args:
+        sentence_words: The words of a sentence.
+        terms: The names of the row's anatomies and conditions.
 
     >>> entities("small left pleural effusion and edema".split(), ["left lung", "pleural effusion", "edema"])
     [[1, 2, 3], [5]]
     """
-    known = {word for term in terms for word in word_list(term)} - EMPTY
+    term_words = {word for term in terms for word in word_list(term)} - EMPTY
     spans: list[list[int]] = []
-    for number, word in enumerate(words):
-        if word in known:
+    for number, word in enumerate(sentence_words):
+        if word in term_words:
             if spans and spans[-1][-1] == number - 1:
                 spans[-1].append(number)
             else:

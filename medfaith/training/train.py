@@ -1,4 +1,4 @@
-"""Training of a GLoRIA by a recipe, and where its attention lies."""
+"""Training of a GLoRIA by a recipe, and AUROC of its attention."""
 
 from __future__ import annotations
 
@@ -23,26 +23,37 @@ from . import losses, texts
 from .data import Data, Example, regions, select
 from .recipes import Options, Recipe
 
-WEIGHT_DECAY, CLIP = 1e-6, 0.25  # of GLoRIA's released configuration, as are batch_size and lr
-AT_ONCE = 32  # sentences of a batch where nothing is learned
+WEIGHT_DECAY, CLIP = 1e-6, 0.25  # values of GLoRIA's released configuration, like batch_size and lr
+AT_ONCE = 32  # sentences of an evaluation batch
 
 
 @dataclass
 class History:
-    """The mean loss of the batches of every round."""
+    """The mean loss of each round."""
 
     train: list[float] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)
 
 
 class Batch(NamedTuple):
+    """Examples with their texts."""
+
     examples: Sequence[Example]
-    texts: Sequence[str]  # those of the examples, or others
+    texts: Sequence[str]  # the sentences of the examples, or random ones
 
 
 @dataclass
 class Trainer:
-    """A model in training. hidden: which words the recipe hides, drawn from this generator."""
+    """A model in training.
+
+    Attributes:
+        model: The model.
+        tokenizer: The tokenizer.
+        data: The data.
+        recipe: The recipe.
+        options: The options.
+        hidden: The generator of masks.
+    """
 
     model: GloriaModel
     tokenizer: Any
@@ -52,41 +63,56 @@ class Trainer:
     hidden: np.random.Generator
 
     def batches(self, examples: Sequence[Example], rng: np.random.Generator) -> list[Batch]:
-        """The batches of one round: all examples at once, or each image with one of its sentences, in equal batches."""
+        """Build the batches of a round: all examples at once, or equal batches of each image with one of its sentences.
+
+        Args:
+            examples: The examples.
+            rng: The generator.
+        """
         recipe = self.recipe
         if recipe.supervised:
             return [Batch(examples, texts.sentences(recipe, examples, examples, rng))]
-        of_image = defaultdict(list)
+        by_image = defaultdict(list)
         for example in examples:
-            of_image[example.image].append(example)
-        drawn = [own[rng.integers(len(own))] for own in of_image.values()]
-        said = texts.sentences(recipe, drawn, examples, rng)
-        n_batches = min(-(-len(drawn) // self.options.batch_size), len(drawn) // 2)  # no batch of one pair
-        places = np.array_split(rng.permutation(len(drawn)), n_batches)
-        return [Batch([drawn[n] for n in own], [said[n] for n in own]) for own in places]
+            by_image[example.image].append(example)
+        sampled = [group[rng.integers(len(group))] for group in by_image.values()]
+        sampled_texts = texts.sentences(recipe, sampled, examples, rng)
+        n_batches = min(-(-len(sampled) // self.options.batch_size), len(sampled) // 2)  # two or more pairs a batch
+        splits = np.array_split(rng.permutation(len(sampled)), n_batches)
+        return [Batch([sampled[n] for n in group], [sampled_texts[n] for n in group]) for group in splits]
 
     def learn(self, batches: Sequence[Batch], optimizer: torch.optim.Optimizer) -> float:
+        """Train for one round, and return the mean loss.
+
+        Args:
+            batches: The batches of the round.
+            optimizer: The optimizer.
+        """
         self.model.train()
-        found = []
+        batch_losses = []
         for batch in Progress(batches, title="round", unit="batches", quiet=len(batches) == 1):
             optimizer.zero_grad()
-            loss = self._loss(batch, self.recipe)
+            loss = self._compute_loss(batch, self.recipe)
             loss.backward()
             nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
             optimizer.step()
-            found.append(float(loss.detach()))
-        return float(np.mean(found))
+            batch_losses.append(float(loss.detach()))
+        return float(np.mean(batch_losses))
 
     def check(self, batches: Sequence[Batch]) -> float:
-        """No word is hidden."""
+        """Compute the mean validation loss, without masks.
+
+        Args:
+            batches: The batches.
+        """
         self.model.eval()
         with torch.no_grad():
-            return float(np.mean([float(self._loss(batch, Recipe())) for batch in batches]))
+            return float(np.mean([float(self._compute_loss(batch, Recipe())) for batch in batches]))
 
-    def _loss(self, batch: Batch, hiding: Recipe) -> torch.Tensor:
+    def _compute_loss(self, batch: Batch, hiding: Recipe) -> torch.Tensor:
         device = self.options.device
         tokens = texts.tokens(hiding, self.tokenizer, batch.examples, batch.texts, self.hidden).to(device)
-        images, image_of = _shared(self.data, batch.examples)
+        images, image_of = _load_images(self.data, batch.examples)
         if self.recipe.supervised:
             attention = losses.attention(self.model, images.to(device), tokens, image_of)
             return losses.alignment(attention, regions(batch.examples).to(device))
@@ -95,17 +121,30 @@ class Trainer:
 
 
 def train(
-    model: GloriaModel, tokenizer: Any, data: Data, parts: dict[str, list[Example]], recipe: Recipe, options: Options
+    model: GloriaModel,
+    tokenizer: Any,
+    data: Data,
+    partition: dict[str, list[Example]],
+    recipe: Recipe,
+    options: Options,
 ) -> History:
-    """Trains the model in place; its weights are those of the last round (footnote 10), and it is left in eval mode.
+    """Train the model in place. Its weights are those of the last round (footnote 10), and it ends in eval mode.
 
-    A round of a supervised recipe is a step with its 30 examples, of the others an epoch: every image once, with one of
-    its sentences, drawn anew. The optimizer is Adam. On the CPU, equal seeds give equal losses.
+    A round of a supervised recipe is one step with its 30 examples. A round of another recipe is one epoch: every image
+    once, with one of its sentences, sampled anew. The optimizer is Adam. On the CPU, equal seeds give equal losses.
+
+    Args:
+        model: The model.
+        tokenizer: The tokenizer.
+        data: The data.
+        partition: Part -> examples.
+        recipe: The recipe.
+        options: The options.
 
     Raises:
-        InputError: as `data.select`; a loss that is no number.
+        InputError: As in `data.select`, or the loss is not finite.
     """
-    chosen, watched = select(recipe, parts, options.seed)
+    train_examples, validation_examples = select(recipe, partition, options.seed)
     rng, hidden = (np.random.default_rng([options.seed, stream]) for stream in range(2))
     trainer = Trainer(model, tokenizer, data, recipe, options, hidden)
     history, rounds = History(), options.rounds or recipe.rounds
@@ -115,23 +154,30 @@ def train(
             model.no_attn_vec = nn.Parameter(torch.randn(model.text_encoder.model.config.hidden_size))
         model.to(options.device)
         optimizer = torch.optim.Adam(model.parameters(), lr=options.lr, weight_decay=WEIGHT_DECAY)
-        comparable = trainer.batches(watched, rng)  # the same sentences in every round
+        validation_batches = trainer.batches(validation_examples, rng)  # the same sentences in every round
         while len(history.train) < rounds and not stopped(history.validation, recipe.patience):
-            history.train.append(trainer.learn(trainer.batches(chosen, rng), optimizer))
-            history.validation.append(trainer.check(comparable))
+            history.train.append(trainer.learn(trainer.batches(train_examples, rng), optimizer))
+            history.validation.append(trainer.check(validation_batches))
             if not math.isfinite(history.train[-1] + history.validation[-1]):
-                found = f"the loss is no number in round {len(history.train)}"
-                raise InputError(f"--lr {options.lr}", found, action="choose a lower one")
+                problem = f"the loss is no number in round {len(history.train)}"
+                raise InputError(f"--lr {options.lr}", problem, action="choose a lower one")
             bar.set_postfix(train=history.train[-1], validation=history.validation[-1], refresh=False)
             bar.update()
     return history
 
 
 def settle(model: GloriaModel, data: Data, examples: Iterable[Example], options: Options) -> None:
-    """Gives a model of random weights the batch-norm statistics of the examples' images; no weight changes.
+    """Set the batch-norm statistics of a model with random weights to those of the examples' images.
 
-    They are the means over batches of `options.batch_size`. Without them the statistics that come with any training,
-    even with one that learns nothing, would count as what it does to attention. Leaves the model in eval mode.
+    The statistics are means over batches of `options.batch_size`. No weight changes, and the model ends in eval mode.
+    Without this step, any training would change the statistics, even one that learns nothing, and the change would
+    count as an effect on attention.
+
+    Args:
+        model: The model.
+        data: The data.
+        examples: The examples.
+        options: The options.
     """
     images = list(dict.fromkeys(example.image for example in examples))
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
@@ -150,33 +196,48 @@ def settle(model: GloriaModel, data: Data, examples: Iterable[Example], options:
 
 
 def stopped(losses_so_far: Sequence[float], patience: int) -> bool:
-    """Whether the last `patience` losses are none below the least before them.
+    """Return whether the last `patience` losses are not below the lowest loss before them.
+
+    Args:
+        losses_so_far: The validation loss of each round.
+        patience: The number of rounds.
 
     >>> stopped([3, 2, 2, 2], 2), stopped([3, 2, 2, 1], 2), stopped([3, 3], 2)
     (True, False, False)
     """
-    before, last = losses_so_far[:-patience], losses_so_far[-patience:]
-    return bool(before) and min(last) >= min(before)
+    earlier, latest = losses_so_far[:-patience], losses_so_far[-patience:]
+    return bool(earlier) and min(latest) >= min(earlier)
 
 
 def auroc(
     model: GloriaModel, tokenizer: Any, data: Data, examples: Iterable[Example], device: str = "cpu"
 ) -> np.ndarray:
-    """AUROC of each sentence's attention on the pixels of its boxes (section 2.3), NaN where it is undefined: (n,)."""
+    """Compute the AUROC of each sentence's attention on the pixels of its boxes (section 2.3).
+
+    Args:
+        model: The model, which ends in eval mode.
+        tokenizer: The tokenizer.
+        data: The data.
+        examples: The examples.
+        device: The device.
+
+    Returns:
+        (n,), NaN where it is undefined.
+    """
     model.to(device).eval()
-    todo, found = list(examples), []
-    for start in Progress(range(0, len(todo), AT_ONCE), title="scoring attention", unit="batches"):
-        own = todo[start : start + AT_ONCE]
-        images, image_of = _shared(data, own)
-        tokens = tokenize(tokenizer, [example.sentence for example in own]).to(device)
+    remaining, values = list(examples), []
+    for start in Progress(range(0, len(remaining), AT_ONCE), title="scoring attention", unit="batches"):
+        batch = remaining[start : start + AT_ONCE]
+        images, image_of = _load_images(data, batch)
+        tokens = tokenize(tokenizer, [example.sentence for example in batch]).to(device)
         with torch.no_grad():
             grids = losses.attention(model, images.to(device), tokens, image_of).cpu().numpy()
-        for example, grid in zip(own, grids, strict=True):
-            found.append(score_row(grid, window(example.size), example.size, example.boxes, name=example.id)["auroc"])
-    return np.array(found, dtype=np.float64)
+        for example, grid in zip(batch, grids, strict=True):
+            values.append(score_row(grid, window(example.size), example.size, example.boxes, name=example.id)["auroc"])
+    return np.array(values, dtype=np.float64)
 
 
-def _shared(data: Data, examples: Sequence[Example]) -> tuple[torch.Tensor, list[int]]:
-    """The images of the examples, each once, and which of them is each example's."""
+def _load_images(data: Data, examples: Sequence[Example]) -> tuple[torch.Tensor, list[int]]:
+    """Load the distinct images of the examples, and the index of each example's image."""
     numbers = list(dict.fromkeys(example.image for example in examples))
     return data.images(numbers), [numbers.index(example.image) for example in examples]

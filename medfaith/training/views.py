@@ -1,4 +1,4 @@
-"""What the models see of the images, prepared when a batch needs it: the silver dataset's do not fit into memory."""
+"""Model inputs of the training images, loaded when a batch needs them: silver's images do not fit into memory."""
 
 from __future__ import annotations
 
@@ -14,47 +14,61 @@ from medfaith.loaders.images import locate, open_image
 from medfaith.loaders.progress import Progress
 from medfaith.tasks.models.gloria_image import normalised, view
 
-BYTES = SIDE * SIDE  # of a view
+BYTES = SIDE * SIDE  # bytes of a view
 
 
 class Views:
-    """The published input views of images (`gloria_image.view`), each opened at first need.
+    """The published input views of images (`gloria_image.view`), each opened on first use.
 
-    The first ones stay in memory, up to `cache` bytes of them. Training takes every image once a round, in an order
-    drawn anew: to put newer ones in their place would only lose them before their turn.
+    The first views stay in memory, up to `cache` bytes. Training uses every image once a round, in a new random order.
+    Replacing cached views by newer ones would only lose them before their next use.
 
     Args:
-        references: ImageRefs. roots: of their sources. workers: images opened at a time.
+        references: The references of the images.
+        roots: Source id -> folder of the images.
+        cache: The bytes of memory for views.
+        workers: The number of images that are opened at a time.
     """
 
     def __init__(
         self, references: Sequence[Mapping[str, str]], roots: Mapping[str, Path], *, cache: int, workers: int = 1
     ) -> None:
         self._references, self._roots, self._workers = references, roots, workers
-        self._n_kept = cache // BYTES
-        self._kept: dict[int, np.ndarray] = {}
+        self._n_cached = cache // BYTES
+        self._cache: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(self._references)
 
     def check(self) -> None:
-        """Raises MissingSourceError or ImageError where an image is not there, before hours of training."""
+        """Require that every image exists, before hours of training.
+
+        Raises:
+            MissingSourceError: The root of an image is unknown.
+            ImageError: An image is missing.
+        """
         for reference in Progress(self._references, title="looking for images", unit="images"):
             locate(reference, self._roots)
 
     def pixels(self, numbers: Sequence[int]) -> torch.Tensor:
-        """What the model is given of some images, as `gloria_image.pixels`: (n, 3, 224, 224).
+        """Load the model input of some images, as in `gloria_image.pixels`.
+
+        Args:
+            numbers: The indices of the images.
+
+        Returns:
+            Shape (n, 3, 224, 224).
 
         Raises:
-            ImageError: one that cannot be opened.
+            ImageError: An image cannot be opened.
         """
-        lacking = [number for number in dict.fromkeys(numbers) if number not in self._kept]
+        uncached = [number for number in dict.fromkeys(numbers) if number not in self._cache]
         with ThreadPoolExecutor(self._workers) as pool:
-            opened = dict(zip(lacking, pool.map(self._open, lacking), strict=True))
-        found = [self._kept[number] if number in self._kept else opened[number] for number in numbers]
-        for number in lacking[: max(self._n_kept - len(self._kept), 0)]:
-            self._kept[number] = opened[number]
-        return normalised(np.stack(found))
+            opened = dict(zip(uncached, pool.map(self._open, uncached), strict=True))
+        views = [self._cache[number] if number in self._cache else opened[number] for number in numbers]
+        for number in uncached[: max(self._n_cached - len(self._cache), 0)]:
+            self._cache[number] = opened[number]
+        return normalised(np.stack(views))
 
     def _open(self, number: int) -> np.ndarray:
         return view(open_image(self._references[number], self._roots))

@@ -1,1 +1,1 @@
-"""CXR-ContraBench as lm-eval tasks: one YAML a config and split, and `adapter`, which the YAMLs name."""
+"""CXR-ContraBench as lm-eval tasks: one YAML file for each config and split, and the modules that the files name."""

@@ -1,10 +1,10 @@
-"""Between lm-eval and CXR-ContraBench: readings of one answer, and metrics out.
+"""lm-eval's filters and metrics for CXR-ContraBench.
 
-The filters read the same generation: `b0` as the model gave it, `m1` after QCCV-Neg with the literal trigger and slot-0
-replacement (as published), `m1_slot_agnostic` with the replacement found by concept, and `m1_extended` with the
-paraphrase-aware trigger too. On ReXVQA, `m2` is `m1` with the location repair after it. Of the prompt `packet`,
-`packet_b0` is the answer outside the packet, `y0` that answer after the confidence fallback, and `packet_m1` that
-answer after QCCV-Neg. A verifier leaves a choice alone that was read from sentences.
+All filters read the same generation. `b0` is the model's own answer. `m1` is the answer after QCCV-Neg with the literal
+trigger and slot-0 replacement, as published. `m1_slot_agnostic` finds the replacement by concept, and `m1_extended`
+adds the paraphrase-aware trigger. On ReXVQA, `m2` is `m1` followed by the location repair. For the prompt `packet`,
+`packet_b0` is the answer outside the packet, `y0` is that answer after the confidence fallback, and `packet_m1` is that
+answer after QCCV-Neg. A verifier does not change a choice that was read from sentences.
 """
 
 from __future__ import annotations
@@ -22,91 +22,130 @@ from medfaith.evaluate_metrics.polarity.verifier import verify_answer
 from medfaith.evaluate_metrics.reading.choice import Answer, parse_answer
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.tasks.outcomes import is_cut
-from medfaith.tasks.scoring import Scorer, counted, counts_of, metric, under_each
+from medfaith.tasks.scoring import Scorer, collect_counts, counted, metric, repeat_record
 
 
 def b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: the answer as the model gave it."""
-    return _readings(resps, docs, _as_given)
+    """Read the model's own answers. A filter of lm-eval.
+
+    Args:
+        resps: The generations of each row.
+        docs: The documents of the rows.
+    """
+    return _read_answers(resps, docs, _keep_choice)
 
 
 def m1(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: QCCV-Neg as published (section 4; Appendix B.2)."""
-    return _readings(resps, docs, _m1)
+    """Apply QCCV-Neg as published (section 4; Appendix B.2). A filter of lm-eval.
+
+    Args:
+        resps: The generations of each row.
+        docs: The documents of the rows.
+    """
+    return _read_answers(resps, docs, _apply_m1)
 
 
 def m1_slot_agnostic(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: the published trigger, with the replacement found by concept and not by place (Appendix E.4)."""
-    return _readings(resps, docs, partial(_verified, trigger="original", replacement="slot_agnostic"))
+    """Apply the published trigger, and find the replacement by concept (Appendix E.4). A filter of lm-eval.
+
+    Args:
+        resps: The generations of each row.
+        docs: The documents of the rows.
+    """
+    return _read_answers(resps, docs, partial(_verify, trigger="original", replacement="slot_agnostic"))
 
 
 def m1_extended(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: QCCV-Neg with the paraphrase-aware trigger and the slot-agnostic replacement (Appendix I)."""
-    return _readings(resps, docs, partial(_verified, trigger="extended", replacement="slot_agnostic"))
+    """Apply QCCV-Neg with the paraphrase-aware trigger and slot-agnostic replacement (Appendix I). A filter of lm-eval.
+
+    Args:
+        resps: The generations of each row.
+        docs: The documents of the rows.
+    """
+    return _read_answers(resps, docs, partial(_verify, trigger="extended", replacement="slot_agnostic"))
 
 
 def m2(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: QCCV-Neg as published, then the location repair (section 4; Appendix D.3). It gives both reasons."""
-    return _readings(resps, docs, _m2)
+    """Apply QCCV-Neg as published, then the location repair (section 4; Appendix D.3). A filter of lm-eval.
+
+    The reason of a reading joins the reasons of both verifiers.
+
+    Args:
+        resps: The generations of each row.
+        docs: The documents of the rows.
+    """
+    return _read_answers(resps, docs, _apply_m2)
 
 
 def packet_b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: the answer outside the packet."""
-    return _readings(resps, docs, _as_given, parse=_packet_baseline)
+    """Read the answers outside the packets. A filter of lm-eval.
+
+    Args:
+        resps: The generations of each row.
+        docs: The documents of the rows.
+    """
+    return _read_answers(resps, docs, _keep_choice, parse=_read_baseline)
 
 
 def packet_m1(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: QCCV-Neg as published, on the answer outside the packet."""
-    return _readings(resps, docs, _m1, parse=_packet_baseline)
+    """Apply QCCV-Neg as published to the answers outside the packets. A filter of lm-eval.
+
+    Args:
+        resps: The generations of each row.
+        docs: The documents of the rows.
+    """
+    return _read_answers(resps, docs, _apply_m1, parse=_read_baseline)
 
 
 def y0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
-    """Filter: the confidence fallback to the packet's answer (section 4; Appendix B.2)."""
-    return _distinct(resps, docs, _y0)
+    """Apply the confidence fallback to the answers of the packets (section 4; Appendix B.2). A filter of lm-eval.
+
+    Args:
+        resps: The generations of each row.
+        docs: The documents of the rows.
+    """
+    return _read_distinct(resps, docs, _read_y0)
 
 
 @lru_cache(maxsize=2**15)
-def _parsed(text: str, options: tuple[str, ...], question: str, cut: bool) -> Answer:
-    """`parse_answer`: lm-eval runs one filter after the other, each over the same answers."""
+def _parse_cached(text: str, options: tuple[str, ...], question: str, cut: bool) -> Answer:
+    """Parse an answer, with a cache: lm-eval runs one filter after the other over the same answers."""
     return parse_answer(text, options, question, cut=cut)
 
 
-def _readings(
+def _read_answers(
     resps: Sequence[Sequence[str]],
     docs: Sequence[dict],
     repair: Callable[[str, Sequence[str], Answer], tuple[int | None, str]],
-    parse: Callable[[str, tuple[str, ...], str, bool], Answer] = _parsed,
+    parse: Callable[[str, tuple[str, ...], str, bool], Answer] = _parse_cached,
 ) -> list[str]:
-    """Readings of a repair: from question, options and answer to the choice after it and its reason."""
+    """Read all answers and apply a repair, which returns the new choice and its reason."""
 
-    def read(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
+    def read_row(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
         answer = parse(text, tuple(options), question, cut)
-        return _reading(answer, *repair(question, options, answer))
+        return _build_reading(answer, *repair(question, options, answer))
 
-    return _distinct(resps, docs, read)
+    return _read_distinct(resps, docs, read_row)
 
 
-def _distinct(
+def _read_distinct(
     resps: Sequence[Sequence[str]],
     docs: Sequence[dict],
-    read: Callable[[str, str, Sequence[str], bool], dict[str, Any]],
+    read_row: Callable[[str, str, Sequence[str], bool], dict[str, Any]],
 ) -> list[str]:
-    """What a filter hands on for each row, as JSON in lm-eval's sample log: the choice and how it came about.
-
-    Short answers to the same question and options recur by the thousand, so each distinct combination is read once.
-    """
-    known: dict[tuple, str] = {}
-    readings = []
+    """Return the reading of each row as JSON for lm-eval's sample log. Each distinct combination is read once."""
+    readings_by_input: dict[tuple, str] = {}
+    row_readings = []
     for resp, doc in zip(resps, docs, strict=True):
-        given = resp[0], doc["question"], tuple(doc["options"]), is_cut(doc)
-        if given not in known:
-            known[given] = json.dumps(read(*given))
-        readings.append(known[given])
-    return readings
+        inputs = resp[0], doc["question"], tuple(doc["options"]), is_cut(doc)
+        if inputs not in readings_by_input:
+            readings_by_input[inputs] = json.dumps(read_row(*inputs))
+        row_readings.append(readings_by_input[inputs])
+    return row_readings
 
 
-def _reading(answer: Answer, choice: int | None, verifier: str) -> dict[str, Any]:
-    """outcome, reason and evidence are those of reading the answer, `before` is the choice that was read."""
+def _build_reading(answer: Answer, choice: int | None, verifier: str) -> dict[str, Any]:
+    """Build a reading: `before` is the choice of the answer, `choice` the choice after the verifier."""
     return {
         "choice": choice,
         "before": answer.choice,
@@ -117,52 +156,58 @@ def _reading(answer: Answer, choice: int | None, verifier: str) -> dict[str, Any
     }
 
 
-def _as_given(question: str, options: Sequence[str], answer: Answer) -> tuple[int | None, str]:
+def _keep_choice(question: str, options: Sequence[str], answer: Answer) -> tuple[int | None, str]:
+    """Keep the choice of the answer."""
     return answer.choice, "not_applied"
 
 
-def _verified(
+def _verify(
     question: str, options: Sequence[str], answer: Answer, *, trigger: str, replacement: str
 ) -> tuple[int | None, str]:
     verdict = verify_answer(question, options, answer, trigger=trigger, replacement=replacement)
     return verdict.choice, verdict.reason
 
 
-_m1 = partial(_verified, trigger="original", replacement="slot0")
+_apply_m1 = partial(_verify, trigger="original", replacement="slot0")
 
 
-def _m2(question: str, options: Sequence[str], answer: Answer) -> tuple[int | None, str]:
-    choice, reason = _m1(question, options, answer)
+def _apply_m2(question: str, options: Sequence[str], answer: Answer) -> tuple[int | None, str]:
+    choice, reason = _apply_m1(question, options, answer)
     verdict = verify_location(question, options, choice)
     if verdict.fired and is_from_prose(answer.evidence):
         return choice, f"{reason}/read_from_prose"
     return verdict.choice, f"{reason}/{verdict.reason}"
 
 
-def _packet_baseline(text: str, options: Sequence[str], _: str, cut: bool) -> Answer:
+def _read_baseline(text: str, options: Sequence[str], _: str, cut: bool) -> Answer:
     return read_packet(text, options, cut=cut).baseline.answer
 
 
-def _y0(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
+def _read_y0(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
     response = read_packet(text, options, cut=cut)
     verdict = fall_back(response)
-    return _reading(response.baseline.answer, verdict.choice, verdict.reason)
+    return _build_reading(response.baseline.answer, verdict.choice, verdict.reason)
 
 
 @lru_cache(maxsize=2**10)
-def _read(reading: str) -> Mapping[str, Any]:
-    """What a filter handed on. There are few different ones, and many rows of each."""
+def _parse_reading(reading: str) -> Mapping[str, Any]:
+    """Parse the reading of a filter, with a cache: many rows have the same reading."""
     return json.loads(reading)
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Per-row values of the metrics that a row has.
+    """Compute the metric values of a row. Metrics that do not apply to the row are missing.
 
-    Reversals are errors of the presence side, contradictions of the absence side (`polarity.errors`); a row that can
-    have neither, as in the positive-only control, has no value of them. Errors read from sentences count apart.
-    `always_a_accuracy` is what always answering A would score: it tells the layout.
+    Reversals are errors on presence questions, contradictions are errors on absence questions (`polarity.errors`). A
+    row that can have neither, as in the positive-only control, has no value for them. Errors that were read from
+    sentences have their own counts. `always_a_accuracy` is the score of always answering A, and depends on the layout
+    alone.
+
+    Args:
+        doc: The document.
+        results: The reading of a filter.
     """
-    reading = _read(results[0])
+    reading = _parse_reading(results[0])
     choice, before, answer = reading["choice"], reading["before"], doc["answer"]
     values = with_interval("accuracy", choice == answer, doc["study_id"]) | {
         "parse_failure_rate": float(reading["outcome"] == UNREAD),
@@ -170,12 +215,12 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
         "always_a_accuracy": float(answer == 0),
         "n_improved": int(before != answer and choice == answer),
         "n_worsened": int(before == answer and choice != answer),
-        **counts_of(doc),
+        **collect_counts(doc),
     }
-    asked = {name: doc[name] for name in ("polarity", "negated", "answer")}
+    question = {name: doc[name] for name in ("polarity", "negated", "answer")}
     for kind in ASKED:
-        if can_err(kind, **asked):
-            error, from_prose = bool(is_error(kind, choice, **asked)), bool(is_from_prose(reading["evidence"]))
+        if can_err(kind, **question):
+            error, from_prose = bool(is_error(kind, choice, **question)), bool(is_from_prose(reading["evidence"]))
             values |= with_interval(f"{kind}_rate", error and not from_prose, doc["study_id"]) | {
                 f"n_{kind}s": int(error and not from_prose),
                 f"{kind}_rate_from_prose": float(error and from_prose),
@@ -185,37 +230,55 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
 
 
 def with_interval(name: str, holds: bool, study: str) -> dict[str, Any]:
-    """Per-row values of a rate and of the two ends of its interval."""
+    """Return a row's values for a rate and for both ends of its interval.
+
+    Args:
+        name: The metric.
+        holds: Whether the row counts.
+        study: The id of the study, the unit of resampling.
+    """
     value = float(holds)
-    return {name: value} | under_each((f"{name}_ci_low", f"{name}_ci_high"), {"value": value, "study_id": study})
+    return {name: value} | repeat_record((f"{name}_ci_low", f"{name}_ci_high"), {"value": value, "study_id": study})
 
 
 def rate(name: str, *, higher: bool) -> list[dict[str, Any]]:
-    """The metrics of `with_interval`: lm-eval's mean, for the sake of its standard error, and the ends of an interval.
+    """Build the metrics of `with_interval`: lm-eval's mean, which has a standard error, and both ends of an interval.
 
-    The interval is a 95% percentile bootstrap of the mean that resamples whole studies (Appendix C.2); near 0 and 1
-    it is Wilson's (`bootstrap_mean`).
+    The interval is a 95% percentile bootstrap of the mean that resamples whole studies (Appendix C.2). Near 0 and 1 it
+    is Wilson's (`bootstrap_mean`).
+
+    Args:
+        name: The metric.
+        higher: Whether higher is better.
     """
     ends = (f"{name}_ci_low", f"{name}_ci_high")
 
-    def figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    def compute_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         values, studies = ([record[column] for record in records] for column in ("value", "study_id"))
         interval = bootstrap_mean(values, groups=studies, bounds=(0, 1))
         return dict(zip(ends, (interval.low, interval.high), strict=True))
 
-    interval = Scorer(figures, ends, lower=() if higher else ends, counts=())
+    interval = Scorer(compute_figures, ends, lower=() if higher else ends, counts=())
     return [metric(name, "mean", higher=higher), *interval.metric_list]
 
 
 def total(items: Sequence[int]) -> int:
-    """Aggregation: the sum."""
+    """Sum the values. An aggregation of lm-eval.
+
+    Args:
+        items: The values of all rows.
+    """
     return sum(items)
 
 
 def from_prose(kind: str) -> list[dict[str, Any]]:
-    """The metrics of the errors that were read from sentences."""
-    rate_of, n = f"{kind}_rate_from_prose", f"n_{kind}s_from_prose"
-    return [metric(rate_of, "mean", higher=False), metric(n, total, higher=False)]
+    """Build the metrics of errors that were read from sentences.
+
+    Args:
+        kind: The kind of error.
+    """
+    rate_name, count_name = f"{kind}_rate_from_prose", f"n_{kind}s_from_prose"
+    return [metric(rate_name, "mean", higher=False), metric(count_name, total, higher=False)]
 
 
 metrics = [

@@ -1,7 +1,8 @@
 """Three-shot in-context learning (Appendix G): exemplars from a pool of another source, sampled for each row.
 
-lm-eval sends no few-shot images of its own, so an exemplar is text in the prompt: question, options and the right
-letter. Its images can be put among the row's: the paper does not say whether its exemplars came with theirs.
+lm-eval sends no few-shot images of its own. An exemplar is therefore text in the prompt: the question, the options and
+the right letter. Its images can be added to the images of the row. The paper does not say whether its exemplars have
+images.
 """
 
 from __future__ import annotations
@@ -28,45 +29,61 @@ def load(
     images: str = "all",
     **options: Any,
 ) -> dict[str, datasets.Dataset]:
-    """`rows.load` with the column `exemplars`, drawn from the split `train` of the pool.
+    """Load rows with the column `exemplars`, sampled from the split `train` of the pool.
 
-    exemplar_images: put the exemplars' images before the row's own in `images`, and placeholders before their texts.
+    Args:
+        pool_repository: The repository of the pool.
+        pool_config: The config of the pool.
+        data: As in `rows.load`.
+        exemplar_images: Put the exemplars' images before the row's own in `images`, and placeholders before their
+            texts.
+        images: As in `rows.load`.
+        options: Further arguments of `rows.load`.
     """
     pool = row_store.read(pool_repository, pool_config, "train", data, images).to_list()
 
-    def with_exemplars(evaluated: datasets.Dataset) -> datasets.Dataset:
-        chosen = [exemplars(row_id, pool) for row_id in evaluated["id"]]
-        texts = [[text(shot, with_images=exemplar_images) for shot in shots] for shots in chosen]
+    def add_exemplars(evaluated: datasets.Dataset) -> datasets.Dataset:
+        exemplars_by_row = [sample_exemplars(row_id, pool) for row_id in evaluated["id"]]
+        texts = [[format_exemplar(shot, with_images=exemplar_images) for shot in shots] for shots in exemplars_by_row]
         if exemplar_images:
-            own = evaluated["images"]
-            shown = [
-                [image for row in shots for image in row["images"]] + of_row
-                for shots, of_row in zip(chosen, own, strict=True)
+            images_by_row = evaluated["images"]
+            all_images = [
+                [image for row in shots for image in row["images"]] + own_images
+                for shots, own_images in zip(exemplars_by_row, images_by_row, strict=True)
             ]
             feature = evaluated.features["images"]
-            evaluated = evaluated.remove_columns("images").add_column("images", shown, feature=feature)
+            evaluated = evaluated.remove_columns("images").add_column("images", all_images, feature=feature)
         return evaluated.add_column("exemplars", texts)
 
-    return rows.load(data=data, facts=facts, reword=reword, extend=with_exemplars, images=images, **options)
+    return rows.load(data=data, facts=facts, reword=reword, extend=add_exemplars, images=images, **options)
 
 
-def exemplars(
+def sample_exemplars(
     row_id: str, pool: Sequence[dict[str, Any]], *, shots: int = SHOTS, seed: int = SEED
 ) -> list[dict[str, Any]]:
-    """`shots` rows of the pool for one row: the first by a hash of seed, row and pool id, of two findings if it can.
+    """Sample exemplars for one row: the first by a hash of seed, row id and pool id, about two findings if possible.
 
-    pool: rows with id and finding.
+    Args:
+        row_id: The id of the row.
+        pool: Rows with id and finding.
+        shots: The number of exemplars.
+        seed: The seed of the hash.
     """
     order = sorted(pool, key=lambda row: blake2b(f"{seed}:{row_id}:{row['id']}".encode(), digest_size=8).digest())
-    chosen = order[:shots]
-    if len({row["finding"] for row in chosen}) == 1:
-        other = next((row for row in order if row["finding"] != chosen[0]["finding"]), None)
-        chosen = [*chosen[:-1], other] if other else chosen
-    return chosen
+    sampled = order[:shots]
+    if len({row["finding"] for row in sampled}) == 1:
+        alternative = next((row for row in order if row["finding"] != sampled[0]["finding"]), None)
+        sampled = [*sampled[:-1], alternative] if alternative else sampled
+    return sampled
 
 
-def text(row: dict[str, Any], *, with_images: bool = False) -> str:
-    """A pool row as an answered question; with_images: a line of placeholders, one an image, in front."""
+def format_exemplar(row: dict[str, Any], *, with_images: bool = False) -> str:
+    """Format a pool row as an answered question.
+
+    Args:
+        row: The row.
+        with_images: Whether to add a line of image placeholders in front.
+    """
     letters = string.ascii_uppercase
     options = [f"{letter}. {option}" for letter, option in zip(letters, row["options"], strict=False)]
     images = ["<image>" * len(row["images"])] if with_images else []

@@ -1,7 +1,7 @@
-"""What a model is asked: all images of the study, the question, the options with letters, and how to answer.
+"""Prompts of CXR-ContraBench: all images of the study, the question, the options with letters, and an instruction.
 
-The paper prints the steps of its chain-of-thought scaffolds (Figure 7) and describes the others; sentences around them
-are ours.
+The paper prints the steps of its chain-of-thought scaffolds (Figure 7) and describes the others. The sentences around
+the steps are ours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PACKET_INSTRUCTION = (
     "it is about, the answer that follows from these and the image, and how likely that answer is to be right."
 )
 STEPS = {
-    # absence_step takes for granted that the question asks for an absent finding, polarity_step asks.
+    # absence_step assumes that the question asks for an absent finding. polarity_step asks about it.
     "absence": (
         "Does the question ask for an ABSENT / NOT PRESENT finding?",
         "Which option names the finding concept itself?",
@@ -43,24 +43,36 @@ DECISIONS = {
 
 
 def b0(doc: dict[str, Any]) -> str:
-    """B0: full-context multiple choice (section 5.1)."""
-    return "\n".join([_images(doc), *_question(doc), INSTRUCTION])
+    """Format B0: full-context multiple choice (section 5.1).
+
+    Args:
+        doc: The document.
+    """
+    return "\n".join([_format_images(doc), *_format_question(doc), INSTRUCTION])
 
 
 def instruct(doc: dict[str, Any]) -> str:
-    """B0-Instruct: a polarity instruction in front of B0 (Appendix F)."""
-    return "\n".join([_images(doc), POLARITY_INSTRUCTION, "", *_question(doc), INSTRUCTION])
+    """Format B0-Instruct: a polarity instruction in front of B0 (Appendix F).
+
+    Args:
+        doc: The document.
+    """
+    return "\n".join([_format_images(doc), POLARITY_INSTRUCTION, "", *_format_question(doc), INSTRUCTION])
 
 
 def cot(doc: dict[str, Any]) -> str:
-    """CoT-B0: `absence_step` on absence questions, `polarity_step` on the others (Appendix B.4, Figure 7)."""
+    """Format CoT-B0: `absence_step` for absence questions, `polarity_step` for others (Appendix B.4, Figure 7).
+
+    Args:
+        doc: The document.
+    """
     side = "absence" if doc["polarity"] == "absence" else "presence"
     steps = [f"{number}. {step}" for number, step in enumerate(STEPS[side], start=1)]
-    letters = "/".join(_letters(doc))
+    letters = "/".join(_get_letters(doc))
     return "\n".join(
         [
-            _images(doc),
-            *_question(doc),
+            _format_images(doc),
+            *_format_question(doc),
             "",
             "Reason step by step before you answer:",
             *steps,
@@ -71,44 +83,59 @@ def cot(doc: dict[str, Any]) -> str:
 
 
 def three_shot(doc: dict[str, Any]) -> str:
-    """Three answered questions as text, then B0, whose images stand with it (Appendix G)."""
+    """Format three answered questions as text, then B0 with its images (Appendix G).
+
+    Args:
+        doc: The document, with `exemplars`.
+    """
     return "\n\n".join([*doc["exemplars"], b0(doc)])
 
 
 def three_shot_images(doc: dict[str, Any]) -> str:
-    """Three answered questions, each after its own images, then B0: `doc["images"]` has theirs before the row's own."""
-    shown = sum(exemplar.count("<image>") for exemplar in doc["exemplars"])
-    own = "<image>" * (len(doc["images"]) - shown)
-    return "\n\n".join([*doc["exemplars"], "\n".join([own, *_question(doc), INSTRUCTION])])
+    """Format three answered questions, each after its own images, then B0.
+
+    Args:
+        doc: The document. Its `images` hold the exemplars' images before the row's own.
+    """
+    n_exemplar_images = sum(exemplar.count("<image>") for exemplar in doc["exemplars"])
+    placeholders = "<image>" * (len(doc["images"]) - n_exemplar_images)
+    return "\n\n".join([*doc["exemplars"], "\n".join([placeholders, *_format_question(doc), INSTRUCTION])])
 
 
 def packet(doc: dict[str, Any]) -> str:
-    """Packet-B0: a direct answer, a structured packet with an answer of its own, and the confidence of both (for Y0).
+    """Format Packet-B0: a direct answer, a structured packet with another answer, and the confidence of both (for Y0).
 
-    The paper prints neither the packet's fields nor its prompt (section 4, Appendix B.2): these are ours.
+    The paper prints neither the packet's fields nor its prompt (section 4, Appendix B.2): both are ours.
+
+    Args:
+        doc: The document.
     """
-    letter, confidence = f"<{'/'.join(_letters(doc))}>", "<0 to 1>"
+    letter, confidence = f"<{'/'.join(_get_letters(doc))}>", "<0 to 1>"
     shape = (
         f'{{"answer": "{letter}", "confidence": {confidence}, "packet": {{"question_asks_for": "<presence, absence or '
         f'other>", "finding": "<text>", "location": "<text or empty>", "answer": "{letter}", '
         f'"confidence": {confidence}}}}}'
     )
-    return "\n".join([_images(doc), *_question(doc), "", PACKET_INSTRUCTION, shape])
+    return "\n".join([_format_images(doc), *_format_question(doc), "", PACKET_INSTRUCTION, shape])
 
 
 def target(doc: dict[str, Any]) -> str:
-    """The letter of the gold option."""
+    """Return the letter of the gold option.
+
+    Args:
+        doc: The document.
+    """
     return string.ascii_uppercase[doc["answer"]]
 
 
-def _images(doc: dict[str, Any]) -> str:
+def _format_images(doc: dict[str, Any]) -> str:
     return "<image>" * len(doc["images"])
 
 
-def _question(doc: dict[str, Any]) -> list[str]:
-    options = [f"{letter}. {option}" for letter, option in zip(_letters(doc), doc["options"], strict=True)]
+def _format_question(doc: dict[str, Any]) -> list[str]:
+    options = [f"{letter}. {option}" for letter, option in zip(_get_letters(doc), doc["options"], strict=True)]
     return [doc["question"], *options]
 
 
-def _letters(doc: dict[str, Any]) -> str:
+def _get_letters(doc: dict[str, Any]) -> str:
     return string.ascii_uppercase[: len(doc["options"])]

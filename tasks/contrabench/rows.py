@@ -1,4 +1,4 @@
-"""Rows of CXR-ContraBench as lm-eval documents, with what controls may know of them."""
+"""Rows of CXR-ContraBench as lm-eval documents, and the facts about them that controls may use."""
 
 from __future__ import annotations
 
@@ -12,28 +12,44 @@ from medfaith.tasks.controls import Facts
 
 
 def load(repository: str, **options: Any) -> dict[str, datasets.Dataset]:
-    """`rows.load`, with `facts` and `reword`."""
+    """Load rows with `rows.load`, with `facts` and `reword`.
+
+    Args:
+        repository: As in `rows.load`.
+        options: Further arguments of `rows.load`.
+    """
     return rows.load(repository, facts=facts, reword=reword, **options)
 
 
 def facts(doc: Mapping[str, Any]) -> Facts:
-    """What is right for a study are the findings that rows of the task ask it for; the other positive options compete.
+    """Return the facts about a row that a control may use.
 
-    Of a question that a source words itself (ReXVQA), nothing is known about other images.
+    The right answers for a study are the findings that rows of the task ask about; the other positive options compete.
+    If a source words its questions itself (ReXVQA), nothing is known about other images.
+
+    Args:
+        doc: The document.
     """
     options = [option.casefold() for option in doc["options"]]
-    others = [text for place, text in enumerate(options) if place not in (doc["answer"], doc["negated"])]
-    asked = "" if doc["negation_form"] == "source" else doc["polarity"]
+    alternatives = [text for place, text in enumerate(options) if place not in (doc["answer"], doc["negated"])]
+    question = "" if doc["negation_form"] == "source" else doc["polarity"]
     present = doc["answer"] != doc["negated"]
-    return Facts(doc["study_id"].split("/")[0], asked, options[doc["answer"]], others, present=present)
+    return Facts(doc["study_id"].split("/")[0], question, options[doc["answer"]], alternatives, present=present)
 
 
 def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any] | None:
-    """The question in a wording, and the options in another order, so that the row is in no layout but a shuffled one.
+    """Return the question in a wording, and the options in another order. The layout is therefore always shuffled.
 
-    Exemplars before the question stay as they are. ReXVQA words its questions itself.
+    Exemplars before the question stay unchanged. ReXVQA words its questions itself.
+
+    Args:
+        doc: The document.
+        number: The number of the wording.
+
+    Returns:
+        The changed columns, or None for ReXVQA.
     """
     if doc["negation_form"] == "source":
         return None
     question = wordings.question("cxr-contrabench", doc["polarity"], number)
-    return {"question": question, "question_form": "", "layout": "shuffled", **wordings.reorder(doc, number)}
+    return {"question": question, "question_form": "", "layout": "shuffled", **wordings.shuffle_options(doc, number)}

@@ -1,7 +1,7 @@
-"""Controls: the same rows and questions with an image that says less, or something else.
+"""Controls: the same rows and questions with an image that shows less, or something else.
 
-What a model still answers rightly without the image, it does not owe to the image. A control changes the images of a
-task's rows when they are opened; rows, order and prompts stay, so that answers pair by the row's id.
+A right answer without the image does not depend on the image. A control changes the images of a task's rows when they
+are opened. Rows, order and prompts stay the same, and answers pair by the id of the row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ...loaders.errors import InputError
 
-CONTROLS = {  # name -> what the model sees
+CONTROLS = {  # name -> description of the image
     "none": "no image, only the question",
     "blank": "an even image of the image's mean colour",
     "noise": "the image's own pixels in another order",
@@ -29,18 +29,18 @@ CONTROLS = {  # name -> what the model sees
     "cropped": "the image without a few per cent at each side; what is right stays",
     "recoded": "the image rescaled by 3% and back, and saved as JPEG; what is right stays",
 }
-EDITS = ("occluded", "transplanted", "blurred")  # of a region; each is there with ELSEWHERE, too
-ELSEWHERE = "_elsewhere"  # ends the name of an edit of a region that is not asked about
-DOSES = (25, 50, 75)  # per cent of the region that are edited; a name without a dose means all of it
-BLIND = ("none", "blank", "noise")  # nothing of what is asked can be seen
+EDITS = ("occluded", "transplanted", "blurred")  # edits of the target; each also exists with ELSEWHERE
+ELSEWHERE = "_elsewhere"  # suffix of an edit of a region other than the target
+DOSES = (25, 50, 75)  # edited percentage of the region; without a dose, all of it is edited
+BLIND = ("none", "blank", "noise")  # the target cannot be seen
 DONORS = ("other", "other_same")
-HARMLESS = ("cropped", "recoded")  # what is right stays, and so should the answer
+HARMLESS = ("cropped", "recoded")  # the right answer stays the same, and the model's answer should, too
 REGIONS = (*(f"{edit}{place}" for edit in EDITS for place in ("", ELSEWHERE)), "only_target")
-TISSUE = ("transplanted", f"transplanted{ELSEWHERE}")  # takes another image beside the row's own
-TARGET = "target"  # column with the region of what is asked about (RLE); a sample log does not keep it
+TISSUE = ("transplanted", f"transplanted{ELSEWHERE}")  # needs a second image
+TARGET = "target"  # column with the region that the question is about (RLE); a sample log omits it
 _FULL = 100  # per cent
 _DOSED = f"; {', '.join(EDITS)}, with or without {ELSEWHERE}, also with {', '.join(f'@{dose}' for dose in DOSES)}"
-_BENCHMARKS = {  # which benchmarks' rows hold what a control needs
+_BENCHMARKS = {  # benchmark -> supported controls
     "cxr-contrabench": (*BLIND, *DONORS, *HARMLESS),
     "heal-medvqa": tuple(CONTROLS),
     "surgxbench": tuple(CONTROLS),
@@ -49,23 +49,31 @@ _BENCHMARKS = {  # which benchmarks' rows hold what a control needs
 
 
 def described() -> dict[str, tuple[str, str]]:
-    """Control -> what the model sees, and the benchmarks that support it. Doses are not listed."""
+    """Describe each control without doses.
+
+    Returns:
+        Control -> its image, and the benchmarks that support it.
+    """
     return {
         name: (text, ", ".join(benchmark for benchmark, names in _BENCHMARKS.items() if name in names))
         for name, text in CONTROLS.items()
     }
 
 
-def about_doses() -> str:
-    """What a dose is, as a sentence."""
+def describe_doses() -> str:
+    """Explain doses in one sentence."""
     doses = ", ".join(f"@{dose}" for dose in DOSES)
     return f"{', '.join(EDITS)}, with or without {ELSEWHERE}, take a dose: {doses} edit this percentage of the region."
 
 
 def split_dose(control: str) -> tuple[str, int]:
-    """The name of a control without its dose, and the dose in per cent of the region.
+    """Split a control into its name and its dose in per cent of the region.
 
-    Raises InputError for a control or a dose that there is not.
+    Args:
+        control: The control.
+
+    Raises:
+        InputError: The control or the dose is unknown.
 
     >>> split_dose("occluded@50"), split_dose("blank")
     (('occluded', 50), ('blank', 100))
@@ -76,29 +84,46 @@ def split_dose(control: str) -> tuple[str, int]:
     if not at:
         return name, _FULL
     if not has_dose(name):
-        found = f"is {control!r}, and {name} has no dose"
-        raise InputError("option control", found, expected=f"{name}, or an edit of a region{_DOSED}")
+        problem = f"is {control!r}, and {name} has no dose"
+        raise InputError("option control", problem, expected=f"{name}, or an edit of a region{_DOSED}")
     if dose not in map(str, DOSES):
-        found, all_of_it = f"is {control!r}", f"or {name}, which edits all of the region"
-        expected = f"{', '.join(f'{name}@{one}' for one in DOSES)}, {all_of_it}"
-        raise InputError("option control", found, expected=expected)
+        problem, without_dose = f"is {control!r}", f"or {name}, which edits all of the region"
+        expected = f"{', '.join(f'{name}@{option}' for option in DOSES)}, {without_dose}"
+        raise InputError("option control", problem, expected=expected)
     return name, int(dose)
 
 
 def has_dose(name: str) -> bool:
-    """Whether a control, named without a dose, edits a region of which a part can be left."""
+    """Return whether a control edits a region, and therefore may have a dose.
+
+    Args:
+        name: The control without a dose.
+    """
     return name.removesuffix(ELSEWHERE) in EDITS
 
 
 def needs_region(control: str | None) -> bool:
-    """Whether rows must say where what is asked about lies. Raises InputError as `split_dose` does."""
+    """Return whether rows need the region that the question is about.
+
+    Args:
+        control: The control, or None.
+
+    Raises:
+        InputError: As in `split_dose`.
+    """
     return control is not None and split_dose(control)[0] in REGIONS
 
 
-def elsewhere_of(control: str) -> str:
-    """The same edit of a region that is not asked about, with the same dose. Raises InputError if it has none.
+def get_elsewhere_edit(control: str) -> str:
+    """Return the same edit of a region other than the target, with the same dose.
 
-    >>> elsewhere_of("occluded@50")
+    Args:
+        control: An edit of the target.
+
+    Raises:
+        InputError: The control has no such edit.
+
+    >>> get_elsewhere_edit("occluded@50")
     'occluded_elsewhere@50'
     """
     name, dose = split_dose(control)
@@ -110,18 +135,29 @@ def elsewhere_of(control: str) -> str:
 
 
 def in_order(controls: Iterable[str]) -> list[str]:
-    """Controls as they are listed, each followed by its doses from the largest to the smallest."""
+    """Sort controls in the order of CONTROLS, each followed by its doses from the largest to the smallest.
+
+    Args:
+        controls: The controls.
+    """
     names = list(CONTROLS)
 
-    def place(control: str) -> tuple[int, int]:
+    def compute_key(control: str) -> tuple[int, int]:
         name, dose = split_dose(control)
         return names.index(name), -dose
 
-    return sorted(controls, key=place)
+    return sorted(controls, key=compute_key)
 
 
 def read_control(text: str) -> str:
-    """What argparse reads a control with; its error says which there are."""
+    """Parse a control for argparse.
+
+    Args:
+        text: The argument.
+
+    Raises:
+        argparse.ArgumentTypeError: The control is unknown. The message lists all controls.
+    """
     try:
         split_dose(text)
     except InputError as error:
@@ -130,11 +166,15 @@ def read_control(text: str) -> str:
 
 
 class UnsupportedControlError(InputError):
-    """The rows of a task do not hold what a control needs, or the model cannot be asked so."""
+    """The rows of a task do not support a control, or the model cannot answer under it."""
 
 
 def needs_an_image(model: str) -> InputError:
-    """The error of a model that is asked without an image and takes one with every question. model: how to call it."""
+    """Build the error for the control `none` and a model that needs an image with every question.
+
+    Args:
+        model: The name of the model in the message.
+    """
     return UnsupportedControlError(
         "option control=none",
         f"{model} cannot answer without an image",
@@ -143,17 +183,24 @@ def needs_an_image(model: str) -> InputError:
 
 
 class Facts(NamedTuple):
-    """What a control may know of a row.
+    """The facts about a row that a control may use.
 
-    patient: whose image it is. asked, answer: rows with the same `asked` have comparable answers; `asked` is "" where
-    no other image can be said to have an answer. alternatives: the answers that are offered beside the right one; None:
-    any other. mirrored: the `asked` of the same question about the other side of the body, "" where it names no side.
-    present: whether the image shows what is asked about.
+    Tissue without the target comes from one of three places. If the region is an anatomy, every image has it, and the
+    tissue comes from a row whose target is absent. If there are findings, the tissue comes from the same place of an
+    image in which no row shows one of the findings. Otherwise it comes from the same place of an image without a region
+    there.
 
-    Tissue without what is asked about comes from one of three places. anatomical: the region is an anatomy, which every
-    image has; the tissue is that of a row where what is asked about is absent. findings: what the question names in the
-    region, and shown: what the row says that its image shows; the tissue is that at the same place of an image of which
-    no row shows one of the findings. Neither: it is that at the same place of an image that has no region there.
+    Attributes:
+        patient: The patient of the image.
+        asked: A key of the question. Rows with the same key have comparable answers. It is "" if the answer for another
+            image is unknown.
+        answer: The right answer.
+        alternatives: The other answers that are offered; None for any.
+        mirrored: The key of the same question about the other side of the body; "" if the question names no side.
+        present: Whether the image shows the target.
+        anatomical: Whether the region is an anatomy.
+        findings: The findings in the region that the question names.
+        shown: The findings that the image shows, according to the row.
     """
 
     patient: str

@@ -1,4 +1,4 @@
-"""Changes after which what is right stays right: a crop, with which boxes and regions move, and a recoded image."""
+"""Changes that keep the right answer: a crop, which moves boxes and regions, and a recoded image."""
 
 from __future__ import annotations
 
@@ -10,30 +10,47 @@ import numpy as np
 from PIL import Image
 
 from ...loaders import rle
-from .donors import number_of
+from .donors import hash_id
 
-CUT, SHIFT = 0.04, 0.03  # of a side: what is cut off at each end, and how much more at one and less at the other
+CUT, SHIFT = 0.04, 0.03  # shares of a side: mean cut at each end, and largest shift of the window
 SMALLER, QUALITY = 0.97, 75  # scale, and quality of the JPEG
-KEPT = 0.5  # of each box and region that must stay in view
-_BOXES, _MASKS = ("boxes", "described"), ("region", "target", "motion")  # columns that say where things are
+MIN_VISIBLE = 0.5  # share of each box and region that must stay in view
+_BOXES, _MASKS = ("boxes", "described"), ("region", "target", "motion")  # columns with boxes and masks
 
 
-def window_of(size: tuple[int, int], row_id: str) -> rle.Box:
-    """(x, y, width, height) of what a crop keeps of an image of (width, height), where the row's id has moved it."""
-    moves = np.random.default_rng(number_of(row_id)).uniform(CUT - SHIFT, CUT + SHIFT, 2)
+def compute_window(size: tuple[int, int], row_id: str) -> rle.Box:
+    """Compute the window of a crop. Its position depends on the id of the row.
+
+    Args:
+        size: (width, height) of the image.
+        row_id: The id of the row.
+
+    Returns:
+        (x, y, width, height) in pixels.
+    """
+    moves = np.random.default_rng(hash_id(row_id)).uniform(CUT - SHIFT, CUT + SHIFT, 2)
     x, y = (int(move * side) for move, side in zip(moves, size, strict=True))
     width, height = (max(1, round((1 - 2 * CUT) * side)) for side in size)
     return x, y, width, height
 
 
 def crop(image: Image.Image, row_id: str) -> Image.Image:
-    """The window of an image, at the image's size."""
-    x, y, width, height = window_of(image.size, row_id)
+    """Crop an image, and resize the crop to the size of the image.
+
+    Args:
+        image: The image.
+        row_id: The id of the row.
+    """
+    x, y, width, height = compute_window(image.size, row_id)
     return image.resize(image.size, Image.Resampling.BICUBIC, box=(x, y, x + width, y + height))
 
 
 def recode(image: Image.Image) -> Image.Image:
-    """The image made a little smaller, enlarged again, and saved as JPEG with half of the resolution in colour."""
+    """Shrink an image slightly, enlarge it again, and encode it as JPEG with half of the resolution in colour.
+
+    Args:
+        image: The image.
+    """
     smaller = tuple(max(1, round(SMALLER * side)) for side in image.size)
     rescaled = image.convert("RGB").resize(smaller, Image.Resampling.BICUBIC)  # pyright: ignore[reportArgumentType]
     data = io.BytesIO()
@@ -43,9 +60,16 @@ def recode(image: Image.Image) -> Image.Image:
 
 
 def crop_row(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The row with its boxes and masks where a crop moves them; None where one of them leaves the image by half.
+    """Move the boxes and masks of a row with the crop.
 
-    Raises KeyError for a row with boxes but without `width` and `height`.
+    Args:
+        row: The row.
+
+    Returns:
+        The changed row, or None if less than half of a box or region stays in view.
+
+    Raises:
+        KeyError: The row has boxes but no `width` and `height`.
     """
     moved = dict(row)
     for name in _MASKS:
@@ -55,32 +79,37 @@ def crop_row(row: Mapping[str, Any]) -> dict[str, Any] | None:
                 return None
     for name in _BOXES:
         if row.get(name):
-            moved[name] = [_moved(box, (row["width"], row["height"]), row["id"]) for box in row[name]]
+            moved[name] = [_crop_box(box, (row["width"], row["height"]), row["id"]) for box in row[name]]
             if any(box["xywh"][2] <= 0 or box["xywh"][3] <= 0 for box in moved[name]):
                 return None
     return moved
 
 
 def crop_mask(mask: Mapping[str, Any], row_id: str) -> rle.Rle:
-    """A mask where a crop moves it."""
+    """Move a mask with the crop.
+
+    Args:
+        mask: The mask.
+        row_id: The id of the row.
+    """
     height, width = rle.size_of(mask)
-    return rle.scaled(rle.cropped(mask, window_of((width, height), row_id)), (height, width))
+    return rle.scaled(rle.cropped(mask, compute_window((width, height), row_id)), (height, width))
 
 
 def _is_lost(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     enlarged = (1 - 2 * CUT) ** -2
-    return rle.area(after) < KEPT * enlarged * rle.area(before)
+    return rle.area(after) < MIN_VISIBLE * enlarged * rle.area(before)
 
 
-def _moved(box: Mapping[str, Any], size: tuple[int, int], row_id: str) -> dict[str, Any]:
-    """The box in the crop's pixels; without extent where less than KEPT of it stays in view."""
-    x, y, width, height = window_of(size, row_id)
+def _crop_box(box: Mapping[str, Any], size: tuple[int, int], row_id: str) -> dict[str, Any]:
+    """Move a box to the pixels of the crop. It has no extent if less than MIN_VISIBLE of it stays in view."""
+    x, y, width, height = compute_window(size, row_id)
     left, top, wide, high = box["xywh"]
     columns, lines = (
-        np.clip([start - first, start + length - first], 0, seen)
-        for start, length, first, seen in ((left, wide, x, width), (top, high, y, height))
+        np.clip([start - origin, start + length - origin], 0, limit)
+        for start, length, origin, limit in ((left, wide, x, width), (top, high, y, height))
     )
-    kept = (columns[1] - columns[0]) * (lines[1] - lines[0]) >= KEPT * wide * high
+    is_visible = (columns[1] - columns[0]) * (lines[1] - lines[0]) >= MIN_VISIBLE * wide * high
     scale = np.array([size[0] / width, size[1] / height])
     corner, extent = np.array([columns[0], lines[0]]) * scale, np.array([np.ptp(columns), np.ptp(lines)]) * scale
-    return {**box, "xywh": [*map(float, corner), *map(float, extent if kept else 0 * extent)]}
+    return {**box, "xywh": [*map(float, corner), *map(float, extent if is_visible else 0 * extent)]}

@@ -1,4 +1,4 @@
-"""Between lm-eval and HEAL-MedVQA: each response is read once, and all rows of a task are scored together."""
+"""lm-eval's metrics for HEAL-MedVQA. Each response is read once, and all rows of a task are scored together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_label
 from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt.score import score_outcomes as tpt_scores
 from medfaith.evaluate_metrics.vpt.score import score_outcomes as vpt_scores
-from medfaith.tasks.heal.localization import localized, read_reply
+from medfaith.tasks.heal.localization import read_reply, score_localization
 from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.scoring import Scorer
 
@@ -24,67 +24,89 @@ PAIRED = ("n_pairs", "n_changed", "n_true_positives", *UNANSWERED)
 
 
 def closed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Per-row values of a closed question."""
+    """Compute the values of a closed question.
+
+    Args:
+        doc: The document.
+        results: The response.
+    """
     answer, reply = doc["options"][doc["answer"]].casefold(), read_reply(results[0])
-    said = read_yes_no(reply.text, doc["question"], cut=is_cut(doc))
-    record = {"said": said, "answer": answer, "image_id": doc["image_id"]}
-    return CLOSED.values(doc, record | localized(doc, reply))
+    reading = read_yes_no(reply.text, doc["question"], cut=is_cut(doc))
+    record = {"said": reading, "answer": answer, "image_id": doc["image_id"]}
+    return CLOSED.values(doc, record | score_localization(doc, reply))
 
 
 def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Per-row values of an open question, its labels read by the deterministic extractor."""
+    """Compute the values of an open question. The deterministic extractor reads the labels of the response.
+
+    Args:
+        doc: The document.
+        results: The response.
+    """
     reply = read_reply(results[0])
-    said = extract_labels(reply.text, cut=is_cut(doc))
-    record = {"outcome": said.outcome, "labels": sorted(said.labels)}
+    extraction = extract_labels(reply.text, cut=is_cut(doc))
+    record = {"outcome": extraction.outcome, "labels": sorted(extraction.labels)}
     record |= {name: doc[name] for name in ("diseases", "image_id")}
-    return OPEN.values(doc, record | localized(doc, reply))
+    return OPEN.values(doc, record | score_localization(doc, reply))
 
 
 def tpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Per-row values of an original or of a question with another anatomy or disease."""
-    return TPT.values(doc, _paired(doc, results))
+    """Compute the values of an original question, or of a question with another anatomy or disease.
+
+    Args:
+        doc: The document.
+        results: The response.
+    """
+    return TPT.values(doc, _build_paired_record(doc, results))
 
 
 def vpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Per-row values of an original or of the same question about an edited image."""
-    return VPT.values(doc, _paired(doc, results))
+    """Compute the values of an original question, or of the same question about an edited image.
+
+    Args:
+        doc: The document.
+        results: The response.
+    """
+    return VPT.values(doc, _build_paired_record(doc, results))
 
 
-def _paired(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    said = read_yes_no(read_reply(results[0]).text, doc["question"], cut=is_cut(doc))
-    return {"said": said, **{name: doc[name] for name in ("original_id", "kind", "image_id")}}
+def _build_paired_record(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    reading = read_yes_no(read_reply(results[0]).text, doc["question"], cut=is_cut(doc))
+    return {"said": reading, **{name: doc[name] for name in ("original_id", "kind", "image_id")}}
 
 
-def _closed_figures(records: Records) -> dict[str, float]:
-    said, answers, images = ([record[name] for record in records] for name in ("said", "answer", "image_id"))
-    return closed_scores(said, answers, groups=images)
+def _compute_closed_figures(records: Records) -> dict[str, float]:
+    readings, answers, images = ([record[name] for record in records] for name in ("said", "answer", "image_id"))
+    return closed_scores(readings, answers, groups=images)
 
 
-def _open_figures(records: Records) -> dict[str, float]:
-    said = [Extraction(frozenset(record["labels"]), record["outcome"]) for record in records]
+def _compute_open_figures(records: Records) -> dict[str, float]:
+    extractions = [Extraction(frozenset(record["labels"]), record["outcome"]) for record in records]
     diseases, images = ([record[name] for record in records] for name in ("diseases", "image_id"))
-    return open_scores(said, diseases, groups=images)
+    return open_scores(extractions, diseases, groups=images)
 
 
-def _paired_figures(score: Callable[..., dict[str, Any]], records: Records) -> dict[str, float]:
+def _compute_paired_figures(score: Callable[..., dict[str, Any]], records: Records) -> dict[str, float]:
     return score([record["said"] for record in records], records)
 
 
 CLOSED = Scorer(
-    _closed_figures,
+    _compute_closed_figures,
     (*(f"yes_no_{name}" for name in F1), "yes_no_accuracy", "n_closed_unparsed", "n_closed_declined"),
     lower=("n_closed_unparsed", "n_closed_declined"),
 )
 OPEN = Scorer(
-    _open_figures,
+    _compute_open_figures,
     (*(f"open_{name}" for name in F1), "open_exact_match", "n_open_unreadable", "n_open_declined"),
     lower=("n_open_unreadable", "n_open_declined"),
 )
 TPT = Scorer(
-    partial(_paired_figures, tpt_scores),
+    partial(_compute_paired_figures, tpt_scores),
     (*(f"tpt{kind}{end}" for kind in ("", "_anatomy", "_disease") for end in INTERVAL), *PAIRED),
     lower=UNANSWERED,
 )
-VPT = Scorer(partial(_paired_figures, vpt_scores), (*(f"vpt{end}" for end in INTERVAL), *PAIRED), lower=UNANSWERED)
+VPT = Scorer(
+    partial(_compute_paired_figures, vpt_scores), (*(f"vpt{end}" for end in INTERVAL), *PAIRED), lower=UNANSWERED
+)
 
-closed_metrics, open_metrics, tpt_metrics, vpt_metrics = (of.metric_list for of in (CLOSED, OPEN, TPT, VPT))
+closed_metrics, open_metrics, tpt_metrics, vpt_metrics = (scorer.metric_list for scorer in (CLOSED, OPEN, TPT, VPT))

@@ -1,12 +1,12 @@
-"""Where a model localizes what it is asked about (HEAL-MedVQA, appendix C): Dice of its region and the anatomy's mask.
+"""Localization of the anatomy in a question (HEAL-MedVQA, appendix C): Dice of the model's region and the mask.
 
 A model localizes if its reply is a JSON object of its answer (`text`) and one of these:
 
     region     a mask of the image's size, {"size": [height, width], "counts": COCO's compressed text}
-    heatmaps   the reference under which it keeps a heatmap of the answer (explain.store)
+    heatmaps   the reference under which the model keeps a heatmap of the answer (explain.store)
 
-The region of a heatmap is its top 20%, where it is above 0 (attention_alignment.regions). The region of an answer in
-words is not guessed: each family of models writes coordinates in a way of its own.
+The region of a heatmap is its top 20%, where it is above 0 (attention_alignment.regions). No region is read from an
+answer in words, because each family of models has its own format of coordinates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from medfaith.tasks.explain.store import ATTENTION
 
 
 class Reply(NamedTuple):
-    """text: the answer. region, heatmaps: where it looks, as above; None: not given."""
+    """The parts of a model's reply.
+
+    Attributes:
+        text: The answer.
+        region: The mask of the region, or None.
+        heatmaps: The reference of the heatmaps, or None.
+    """
 
     text: str
     region: Mapping[str, Any] | None = None
@@ -31,7 +37,10 @@ class Reply(NamedTuple):
 
 
 def read_reply(response: str) -> Reply:
-    """The parts of a reply. Any other text, of other JSON too, is an answer as it stands.
+    """Read the parts of a reply. Any other text, also other JSON, is an unchanged answer.
+
+    Args:
+        response: The reply of the model.
 
     >>> read_reply('{"text": "Yes.", "heatmaps": "a/b"}')
     Reply(text='Yes.', region=None, heatmaps='a/b')
@@ -41,37 +50,43 @@ def read_reply(response: str) -> Reply:
     if not response.lstrip().startswith("{"):
         return Reply(response)
     try:
-        given = json.loads(response)
+        fields = json.loads(response)
     except (ValueError, RecursionError):
         return Reply(response)
-    texts = [given.get(name) for name in given if name != "region"]
-    localizes = set(given) in ({"text", "region"}, {"text", "heatmaps"}) and all(isinstance(t, str) for t in texts)
-    if not localizes or not isinstance(given.get("region", {}), dict):
+    texts = [fields.get(name) for name in fields if name != "region"]
+    localizes = set(fields) in ({"text", "region"}, {"text", "heatmaps"}) and all(isinstance(t, str) for t in texts)
+    if not localizes or not isinstance(fields.get("region", {}), dict):
         return Reply(response)
-    return Reply(**given)
+    return Reply(**fields)
 
 
-def localized(doc: Mapping[str, Any], reply: Reply) -> dict[str, float]:
-    """{"dice": Dice of the model's region and the anatomy's}; {} where the model does not localize.
+def score_localization(doc: Mapping[str, Any], reply: Reply) -> dict[str, float]:
+    """Compute the Dice of the model's region and the anatomy's mask.
 
-    NaN where the heatmap has no region (no value above the others, or none was made of this answer), or where the mask
-    cannot be read or has another size than the image. An empty mask scores 0.
+    An empty mask scores 0.
 
-    doc: a question with the mask of its `region` and, if the model keeps heatmaps, their reader (`heatmaps`).
+    Args:
+        doc: A question with the mask of its `region` and, if the model keeps heatmaps, their reader (`heatmaps`).
+        reply: The reply of the model.
+
+    Returns:
+        {"dice": value}, or {} if the model does not localize. The value is NaN if the heatmap is missing from this
+        answer or has no region (no value above the others), and if the mask cannot be read or has another size than the
+        image.
 
     Raises:
-        InputError: the heatmap is missing or is of an image of another size (explain.reader).
+        InputError: The stored heatmap is missing, or has another image size (explain.reader).
     """
     region = reply.region
     if reply.heatmaps is not None:
         maps, _ = doc["heatmaps"].read(reply.heatmaps, doc["id"], tuple(doc["region"]["size"]))
-        found = attention_region(maps[ATTENTION][None])[0] if ATTENTION in maps else None
-        if found is None or not found.any():
+        top_region = attention_region(maps[ATTENTION][None])[0] if ATTENTION in maps else None
+        if top_region is None or not top_region.any():
             return {"dice": math.nan}
-        region = rle.encode(found)
+        region = rle.encode(top_region)
     if region is None:
         return {}
     try:
         return {"dice": score_predictions([region], [doc["region"]], ids=[doc["id"]])["dice"]}
-    except (TypeError, ValueError):  # no mask, or one of another size
+    except (TypeError, ValueError):  # the mask is invalid, or has another size
         return {"dice": math.nan}

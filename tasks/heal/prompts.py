@@ -1,4 +1,4 @@
-"""What a model is asked: the image, the question, and how to answer. The paper prints no prompt of its evaluation."""
+"""The prompt of HEAL-MedVQA: image, question and instruction. The paper prints no prompt of its evaluation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ INSTRUCTIONS = {
 
 
 def prompt(doc: dict[str, Any]) -> str:
-    """The image and the question (section 3.2), with one sentence on the form of the answer."""
+    """Format the image and the question (section 3.2), with one sentence on the form of the answer.
+
+    Args:
+        doc: The document.
+    """
     return f"{'<image>' * len(doc['images'])}{doc['question']} {INSTRUCTIONS[doc['question_type']]}"
 
 
 def target(doc: dict[str, Any]) -> str:
-    """The right answer in words."""
+    """Return the right answer in words.
+
+    Args:
+        doc: The document.
+    """
     return doc["options"][doc["answer"]]

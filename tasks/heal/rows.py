@@ -1,4 +1,4 @@
-"""Rows of HEAL-MedVQA as lm-eval documents: one kind of question, or originals beside their perturbed partners."""
+"""Rows of HEAL-MedVQA as lm-eval documents: one kind of question, or originals with their perturbed partners."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from medfaith.tasks.unlogged_fields import UnloggedMask
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
 DOCUMENT = {
     "id": _TEXT,
-    "image_id": _TEXT,  # what intervals draw
+    "image_id": _TEXT,  # the unit of resampling
     "original_id": _TEXT,
-    "kind": _TEXT,  # of the question, or of the perturbation
+    "kind": _TEXT,  # the kind of question or perturbation
     "question_type": _TEXT,
     "question": _TEXT,
     "anatomy": _TEXT,
     "diseases": datasets.List(_TEXT),
-    "topic": _TEXT,  # the question without its wording: the anatomy, and the disease that is asked for
-    # Replies that a reference model may give, as words, the index of the right one and that of the denial.
+    "topic": _TEXT,  # the question without its wording: the anatomy, and the disease of a closed question
+    # Replies of reference models in words, the index of the right reply, and the index of the denial.
     "options": datasets.List(_TEXT),
     "answer": _INDEX,
     "negated": _INDEX,
     "reply_in_words": datasets.Value("bool"),
 }
-EDIT = ("region", "donor", "donor_region")  # columns of a VPT row, the arguments of `TRANSPLANT`
+EDIT = ("region", "donor", "donor_region")  # columns of a VPT row: the arguments of `TRANSPLANT`
 CLOSED_OPTIONS = ["Yes", "No"]
 NORMAL = "No abnormality"
 
@@ -46,54 +46,56 @@ NORMAL = "No abnormality"
 def load(
     repository: str, config: str, ask: str, heatmaps: str | None = None, **options: Any
 ) -> dict[str, datasets.Dataset]:
-    """`rows.load` of one config.
+    """Load rows of one config with `rows.load`.
 
     Args:
-        ask: "closed" or "open" questions; "tpt" or "vpt": positive questions and their partners of `<config>_<ask>`,
-            each partner behind its original. A positive question without a partner is left out.
-        heatmaps: the folder in which the model keeps heatmaps of its answers to closed questions (its `store=`).
+        repository: As in `rows.load`.
+        config: The config of the questions.
+        ask: "closed" or "open" for questions of this type. "tpt" or "vpt" for positive questions, each followed by its
+            partners from `<config>_<ask>`. A positive question without a partner is left out.
+        heatmaps: The folder in which the model keeps heatmaps of its answers to closed questions (its `store=`).
+        options: Further arguments of `rows.load`.
     """
     single = ask in ("closed", "open")
     shared = {"heatmaps": HeatmapReader(heatmaps)} if heatmaps and ask == "closed" else {}
 
-    def documents(questions: datasets.Dataset) -> datasets.Dataset:
-        asked = [_document(row) for row in cast(Iterable[dict[str, Any]], questions)]
-        regions = {(doc["image_id"], doc["anatomy"]): doc[TARGET] for doc in asked}
+    def build_documents(questions: datasets.Dataset) -> datasets.Dataset:
+        all_docs = [_build_document(row) for row in cast(Iterable[dict[str, Any]], questions)]
+        regions = {(doc["image_id"], doc["anatomy"]): doc[TARGET] for doc in all_docs}
         features = DOCUMENT | {
             "images": datasets.List(questions.features["image"]),
             TARGET: questions.features["region"],
         }
         if single:
-            chosen = [doc for doc in asked if doc["question_type"] == ask]
+            docs = [doc for doc in all_docs if doc["question_type"] == ask]
         else:
             partners = row_store.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
-            perturb = _swapped if ask == "tpt" else _edited
-            chosen = _with_partners(asked, cast(Iterable[dict[str, Any]], partners), perturb)
+            perturb = _build_swapped if ask == "tpt" else _build_edited
+            docs = _add_partners(all_docs, cast(Iterable[dict[str, Any]], partners), perturb)
             if ask == "vpt":
                 features |= {"edit": {name: partners.features[name] for name in EDIT}}
-                chosen = [{"edit": None} | doc for doc in chosen]
-        # Of a swapped anatomy it is that of another question about the image, if there is one.
+                docs = [{"edit": None} | doc for doc in docs]
+        # The region of a swapped anatomy comes from another question about the image, if there is one.
         features |= {"region": questions.features["region"]}
-        chosen = [
-            doc | dict.fromkeys(("region", TARGET), regions.get((doc["image_id"], doc["anatomy"]))) for doc in chosen
-        ]
-        if not chosen:
+        docs = [doc | dict.fromkeys(("region", TARGET), regions.get((doc["image_id"], doc["anatomy"]))) for doc in docs]
+        if not docs:
             where, action = f"{repository}, config {config!r}", "choose another task or source"
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
-        return datasets.Dataset.from_list(chosen, features=datasets.Features(features))
+        return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
-    how = {"extend": documents, "edit": TRANSPLANT, "facts": facts, "reword": reword}
-    return rows.load(repository, config=config, attach=partial(_attach, shared), **how, **options)
-
-
-def _attach(shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
-    same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
-    return batch | same | {"region": [UnloggedMask(mask) if mask else None for mask in batch["region"]]}
+    adapters = {"extend": build_documents, "edit": TRANSPLANT, "facts": facts, "reword": reword}
+    return rows.load(repository, config=config, attach=partial(_attach_columns, shared), **adapters, **options)
 
 
-def _document(row: Mapping[str, Any]) -> dict[str, Any]:
+def _attach_columns(shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
+    """Add the columns that all rows share, and masks that logs leave out; no closure, see `rows._Opening`."""
+    columns = {name: [value] * len(batch["id"]) for name, value in shared.items()}
+    return batch | columns | {"region": [UnloggedMask(mask) if mask else None for mask in batch["region"]]}
+
+
+def _build_document(row: Mapping[str, Any]) -> dict[str, Any]:
     closed = row["question_type"] == "closed"
-    options, answer = (CLOSED_OPTIONS, row["answer"]) if closed else _open_options(row["diseases"])
+    options, answer = (CLOSED_OPTIONS, row["answer"]) if closed else _list_open_options(row["diseases"])
     return {
         "id": row["id"],
         "images": [row["image"]],
@@ -104,7 +106,7 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
         "question": row["question"],
         "anatomy": row["anatomy"],
         "diseases": row["diseases"],
-        "topic": _topic(row["anatomy"], row["diseases"] if closed else []),
+        "topic": _join_topic(row["anatomy"], row["diseases"] if closed else []),
         "options": options,
         "answer": options.index(answer),
         "negated": options.index("No" if closed else NORMAL),
@@ -114,81 +116,95 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def facts(doc: Mapping[str, Any]) -> Facts:
-    """What is asked about is a disease, or any, at an anatomy.
+    """Return the facts about a row that a control may use: a disease, or any disease, at an anatomy.
 
-    VinDr-CXR does not say which images are of one patient: each image counts as one there.
+    VinDr-CXR does not say which images belong to one patient. Each of its images counts as one patient.
+
+    Args:
+        doc: The document.
     """
     reference, closed = doc["images"][0], doc["question_type"] == "closed"
     key = reference["key"].split("/")
     patient = key[2] if reference["source"] == "mimic_cxr" and len(key) > 2 else reference["key"]
-    mirrored = _topic(_other_side(doc["anatomy"]), doc["diseases"]) if closed and _other_side(doc["anatomy"]) else ""
-    asked = doc["topic"] if closed else f"open/{doc['anatomy']}"
+    mirrored = _join_topic(_swap_side(doc["anatomy"]), doc["diseases"]) if closed and _swap_side(doc["anatomy"]) else ""
+    question = doc["topic"] if closed else f"open/{doc['anatomy']}"
     present = doc["answer"] != doc["negated"]
-    return Facts(patient, asked, doc["options"][doc["answer"]], mirrored=mirrored, present=present, anatomical=True)
+    return Facts(patient, question, doc["options"][doc["answer"]], mirrored=mirrored, present=present, anatomical=True)
 
 
 def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The question in a wording. Originals and their perturbed partners are asked alike."""
-    words = {"anatomy": doc["anatomy"]}
+    """Return the question in a wording. Originals and their perturbed partners have the same wording.
+
+    Args:
+        doc: The document.
+        number: The number of the wording.
+    """
+    fields = {"anatomy": doc["anatomy"]}
     if doc["question_type"] == "closed":
-        words["disease"] = wordings.in_text("heal-medvqa", doc["diseases"][0])
-    return {"question": wordings.question("heal-medvqa", doc["question_type"], number, **words)}
+        fields["disease"] = wordings.in_text("heal-medvqa", doc["diseases"][0])
+    return {"question": wordings.question("heal-medvqa", doc["question_type"], number, **fields)}
 
 
-def _other_side(anatomy: str) -> str:
-    """`left upper lung` -> `right upper lung`; "" for what has no side."""
-    words = anatomy.split()
-    swapped = [{"left": "right", "right": "left"}.get(word, word) for word in words]
-    return " ".join(swapped) if swapped != words else ""
+def _swap_side(anatomy: str) -> str:
+    """Swap left and right in an anatomy: `left upper lung` -> `right upper lung`; "" for an anatomy without a side."""
+    words_of_name = anatomy.split()
+    swapped = [{"left": "right", "right": "left"}.get(word, word) for word in words_of_name]
+    return " ".join(swapped) if swapped != words_of_name else ""
 
 
-def _topic(anatomy: str, diseases: list[str]) -> str:
+def _join_topic(anatomy: str, diseases: list[str]) -> str:
     return "/".join([anatomy, *diseases])
 
 
-def _open_options(diseases: list[str]) -> tuple[list[str], str]:
-    """No abnormality, each class, and the gold diseases together where they are several; and which is right."""
+def _list_open_options(diseases: list[str]) -> tuple[list[str], str]:
+    """List the options and the right one: no abnormality, each class, and several gold diseases as one option."""
     gold = ", ".join(diseases) if diseases else NORMAL
     return [*dict.fromkeys((NORMAL, *CLASSES, gold))], gold
 
 
-def _with_partners(
-    asked: list[dict[str, Any]],
+def _add_partners(
+    originals: list[dict[str, Any]],
     partners: Iterable[Mapping[str, Any]],
     perturb: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    of_original: dict[str, list[Mapping[str, Any]]] = {}
+    """Put the perturbed partners after each original. Originals without partners are left out."""
+    partners_by_original: dict[str, list[Mapping[str, Any]]] = {}
     for partner in partners:
-        of_original.setdefault(partner["original_id"], []).append(partner)
-    chosen = []
-    for doc in asked:
-        if doc["id"] in of_original:
-            chosen.append(doc | {"kind": "original"})
+        partners_by_original.setdefault(partner["original_id"], []).append(partner)
+    pairs = []
+    for doc in originals:
+        if doc["id"] in partners_by_original:
+            pairs.append(doc | {"kind": "original"})
             denied = {"answer": CLOSED_OPTIONS.index("No")}
-            chosen += [perturb(doc, p) | denied | {"id": p["id"]} for p in of_original[doc["id"]]]
-    return chosen
+            pairs += [perturb(doc, p) | denied | {"id": p["id"]} for p in partners_by_original[doc["id"]]]
+    return pairs
 
 
-def _swapped(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
-    changed = {"kind": partner["kind"], "question": partner["question"], "anatomy": partner["anatomy"]}
+def _build_swapped(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn a document into its partner with another anatomy or disease."""
+    changes = {"kind": partner["kind"], "question": partner["question"], "anatomy": partner["anatomy"]}
     diseases = [partner["disease"]]
-    return doc | changed | {"diseases": diseases, "topic": _topic(partner["anatomy"], diseases)}
+    return doc | changes | {"diseases": diseases, "topic": _join_topic(partner["anatomy"], diseases)}
 
 
-def _edited(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
+def _build_edited(doc: dict[str, Any], partner: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn a document into its partner with an edited image."""
     return doc | {"kind": "region", "edit": {name: partner[name] for name in EDIT}}
 
 
-def _transplanted(edit: Mapping[str, Any], image: Image.Image, open_image: Opener) -> Image.Image:
-    """The image with the region of the donor in the place of its own."""
+def _apply_transplant(edit: Mapping[str, Any], image: Image.Image, open_image: Opener) -> Image.Image:
+    """Replace the region of the image by the donor's region."""
     donor = open_image(edit["donor"])
     return Image.fromarray(transplant(np.asarray(image), edit["region"], np.asarray(donor), edit["donor_region"]))
 
 
 def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
-    """Raises ImageError where an image or its donor has another size than its mask.
+    """Require that a row's image and its donor have the sizes of their masks.
 
-    A resized copy would else stop the run at its first edited image, after hours.
+    Without this check, a resized copy would stop the run at its first edited image, possibly after hours.
+
+    Raises:
+        ImageError: An image has another size.
     """
     edit = row["edit"]
     for reference, region in ((row["images"][0], edit["region"]), (edit["donor"], edit["donor_region"])):
@@ -205,8 +221,8 @@ def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
             )
 
 
-def _donor(edit: Mapping[str, Any]) -> list[rows.Reference]:
+def _list_donors(edit: Mapping[str, Any]) -> list[rows.Reference]:
     return [edit["donor"]]
 
 
-TRANSPLANT = rows.Edit(references=_donor, check=_check_sizes, apply=_transplanted)
+TRANSPLANT = rows.Edit(references=_list_donors, check=_check_sizes, apply=_apply_transplant)

@@ -20,7 +20,7 @@ from medfaith.loaders.phantom import frontal
 from medfaith.loaders.phantom.surgery import DEEDS
 from medfaith.loaders.progress import Progress
 from medfaith.tasks.controls import TARGET, TISSUE, paint
-from medfaith.tasks.controls.rows import place_elsewhere, target_of_boxes
+from medfaith.tasks.controls.rows import find_place_elsewhere, merge_boxes
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
 from medfaith.tasks.models import frame_maps, phantom_sight, sentence_maps
@@ -190,7 +190,7 @@ class LooksElsewhere(Looks):
         region = doc.get("region")
         if region is None and "boxes" not in doc:
             return super().see(doc, images)
-        region = region if region is not None else target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))
+        region = region if region is not None else merge_boxes(doc["boxes"], (doc["height"], doc["width"]))
         if str(doc.get("control")).startswith(TISSUE[1]):
             return None
         place = _elsewhere(doc["id"], region)
@@ -236,8 +236,8 @@ def _elsewhere(row_id: str, region: Any) -> np.ndarray | None:
     """Where `occluded_elsewhere` paints in a row, bool (h, w); None where it cannot."""
     if region is None or not rle.area(region):
         return None
-    place = place_elsewhere({"id": row_id, TARGET: region})
-    return paint.moved(rle.decode(region), **place) if place else None
+    place = find_place_elsewhere({"id": row_id, TARGET: region})
+    return paint.shift_mask(rle.decode(region), **place) if place else None
 
 
 def _enlarged(region: np.ndarray, image: Image.Image) -> np.ndarray:

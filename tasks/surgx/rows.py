@@ -1,4 +1,4 @@
-"""Rows of SurgXBench as lm-eval documents: what is in the frame, and a handle to the heatmaps of a model's answer."""
+"""Rows of SurgXBench as lm-eval documents: the content of the frame, and a reader for the heatmaps of an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medfaith.loaders import cholec80_boxes
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.tasks import rows, wordings
 from medfaith.tasks.controls import TARGET, Facts, needs_region
-from medfaith.tasks.controls.rows import MASK, target_of_boxes
+from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, LISTS, QUESTIONS
 from medfaith.tasks.unlogged_fields import Unlogged, UnloggedMask
@@ -21,16 +21,16 @@ _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
 DOCUMENT = {
     "id": _TEXT,
     "image_id": _TEXT,
-    "video": _INDEX,  # what intervals draw
+    "video": _INDEX,  # the unit of resampling
     "frame": _INDEX,
     "width": _INDEX,
     "height": _INDEX,
     "ask": _TEXT,
     "question": _TEXT,
-    "gold": datasets.List(_TEXT),  # of `classes`
-    "top_k": _INDEX,  # how many classes a model that scores them predicts; 0: by the percentile rule
+    "gold": datasets.List(_TEXT),  # true `classes`
+    "top_k": _INDEX,  # number of predictions of a model that scores classes; 0: the percentile rule
     "occlude": datasets.Value("bool"),
-    # Of `options`, the replies that a reference model may give as words: the right one and the denial.
+    # Indices into `options`, the replies of reference models in words: the right reply and the denial.
     "answer": _INDEX,
     "negated": _INDEX,
     "reply_in_words": datasets.Value("bool"),
@@ -44,23 +44,25 @@ TOP_K = {"instruments": 0, "triplets": 5}  # appendix C.1
 def load(
     repository: str, config: str, ask: str, heatmaps: str | None = None, occlude: bool = False, **options: Any
 ) -> dict[str, datasets.Dataset]:
-    """`rows.load` of one config.
+    """Load rows of one config with `rows.load`.
 
     Args:
+        repository: As in `rows.load`.
+        config: The config of the frames.
         ask: "instruments" or "triplets".
-        heatmaps: the folder in which the model keeps its heatmaps (its `store=`); without one, nothing is said about
-            where it looks.
-        occlude: ask a model that can for its scores of the frame without the region that it looked at (4.3.2).
+        heatmaps: The folder in which the model keeps its heatmaps (its `store=`). Without it, heatmaps are not scored.
+        occlude: Request the scores of the frame without the model's own region, from a model that supports it (4.3.2).
+        options: Further arguments of `rows.load`.
     """
 
-    def documents(frames: datasets.Dataset) -> datasets.Dataset:
+    def build_documents(frames: datasets.Dataset) -> datasets.Dataset:
         features = DOCUMENT | {"images": datasets.List(frames.features["image"]), "boxes": frames.features["boxes"]}
         if ask == "triplets":
             features["motion"] = frames.features["motion"]
-        docs = [_document(row, ask, occlude) for row in cast(Iterable[dict[str, Any]], frames)]
+        docs = [_build_document(row, ask, occlude) for row in cast(Iterable[dict[str, Any]], frames)]
         if needs_region(options.get("control")):
             features[TARGET] = MASK
-            docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
+            docs = [doc | {TARGET: merge_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
     shared = {
@@ -69,22 +71,23 @@ def load(
         "heatmaps": HeatmapReader(heatmaps),
     }
 
-    how = {"extend": documents, "attach": partial(_attach, ask, shared), "facts": facts, "reword": reword}
-    return rows.load(repository, config=config, **how, **options)
+    adapters = {"extend": build_documents, "attach": partial(_attach_columns, ask, shared)}
+    return rows.load(repository, config=config, **adapters, facts=facts, reword=reword, **options)
 
 
-def _attach(ask: str, shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
-    same = {name: [value] * len(batch["id"]) for name, value in shared.items()}
+def _attach_columns(ask: str, shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
+    """Add the columns that all rows share, masks and options; no closure, see `rows._Opening`."""
+    columns = {name: [value] * len(batch["id"]) for name, value in shared.items()}
     if "motion" in batch:
-        same["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]
-    return batch | same | {"options": [Unlogged(_options(ask, gold)) for gold in batch["gold"]]}
+        columns["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]
+    return batch | columns | {"options": [Unlogged(_list_options(ask, gold)) for gold in batch["gold"]]}
 
 
-def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]:
+def _build_document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]:
     gold = (
         row["instruments"]
         if ask == "instruments"
-        else [",".join(triplet[part] for part in ("instrument", "verb", "target")) for triplet in row["triplets"]]
+        else [",".join(triplet[field] for field in ("instrument", "verb", "target")) for triplet in row["triplets"]]
     )
     doc = {
         **{name: row[name] for name in ("id", "video", "frame", "width", "height", "boxes")},
@@ -95,7 +98,7 @@ def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]
         "gold": gold,
         "top_k": TOP_K[ask],
         "occlude": occlude,
-        "answer": _options(ask, gold).index(_said(ask, gold)),
+        "answer": _list_options(ask, gold).index(_format_answer(ask, gold)),
         "negated": 0,
         "reply_in_words": True,
         "topic": ask,
@@ -104,20 +107,29 @@ def _document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]
 
 
 def facts(doc: Mapping[str, Any]) -> Facts:
-    """Each video is a patient."""
+    """Return the facts about a row that a control may use. Each video is a patient.
+
+    Args:
+        doc: The document.
+    """
     return Facts(str(doc["video"]), doc["ask"], "\n".join(sorted(doc["gold"])), present=bool(doc["gold"]))
 
 
 def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The question in a wording, with the lists of the original one."""
+    """Return the question in a wording, with the lists of the original question.
+
+    Args:
+        doc: The document.
+        number: The number of the wording.
+    """
     return {"question": wordings.question("surgxbench", doc["ask"], number, **LISTS)}
 
 
-def _said(ask: str, gold: Sequence[str]) -> str:
-    """The right answer in words."""
+def _format_answer(ask: str, gold: Sequence[str]) -> str:
+    """Format the right answer in words."""
     return "\n".join(gold) if gold else NONE[ask]
 
 
-def _options(ask: str, gold: Sequence[str]) -> list[str]:
-    """That nothing is there, each class, and the gold classes together where they are several."""
-    return [*dict.fromkeys((NONE[ask], *CLASSES[ask], _said(ask, gold)))]
+def _list_options(ask: str, gold: Sequence[str]) -> list[str]:
+    """List the options: the denial, each class, and the gold classes together if there are several."""
+    return [*dict.fromkeys((NONE[ask], *CLASSES[ask], _format_answer(ask, gold)))]

@@ -1,8 +1,8 @@
-"""Wordings: the same rows with their questions paraphrased, and with the options of a choice in another order.
+"""Wordings: the same rows with paraphrased questions, and with the options of a choice in another order.
 
-A model that reads the image gives the same answer in every wording. Each benchmark that asks in words has a file of
-paraphrases by kind of question, `<benchmark>.toml`. Wording 0 is the question as it is. A benchmark without a file asks
-what its source says: That's the Wrong Lung! asks about a sentence, which is the text itself.
+A model that reads the image gives the same answer in every wording. Each benchmark with questions has a file of
+paraphrases by kind of question, `<benchmark>.toml`. Wording 0 is the original question. That's the Wrong Lung! has no
+file, because its questions quote sentences of the source.
 """
 
 from __future__ import annotations
@@ -18,46 +18,57 @@ from ...loaders.errors import InputError
 
 
 class UnsupportedWordingError(InputError):
-    """The questions of a task have no paraphrases, or not as many."""
+    """The questions of a task have no paraphrases, or fewer than requested."""
 
 
 def benchmarks() -> list[str]:
-    """The benchmarks that have wordings."""
+    """List the benchmarks that have wordings."""
     return sorted(path.stem for path in Path(__file__).parent.glob("*.toml"))
 
 
 @cache
-def _content(benchmark: str) -> Mapping[str, Any]:
+def _load_content(benchmark: str) -> Mapping[str, Any]:
     if benchmark not in benchmarks():
         return {}
     return tomllib.loads(Path(__file__).with_name(f"{benchmark}.toml").read_text(encoding="utf-8"))
 
 
 def wordings(benchmark: str) -> Mapping[str, Sequence[str]]:
-    """The paraphrases by kind of question, as templates; empty for a benchmark without any."""
-    return {kind: texts for kind, texts in _content(benchmark).items() if isinstance(texts, list)}
+    """Return the paraphrases by kind of question, as templates.
+
+    Args:
+        benchmark: The benchmark. A benchmark without paraphrases gives an empty mapping.
+    """
+    return {kind: texts for kind, texts in _load_content(benchmark).items() if isinstance(texts, list)}
 
 
 def in_text(benchmark: str, name: str) -> str:
-    """The name of a class as a question says it.
+    """Return the name of a class in running text.
+
+    Args:
+        benchmark: The benchmark.
+        name: The class.
 
     >>> in_text("heal-medvqa", "Pleural effusion"), in_text("heal-medvqa", "Nodule/Mass")
     ('pleural effusion', 'a nodule or mass')
     """
-    return _content(benchmark).get("in_text", {}).get(name, name.lower())
+    return _load_content(benchmark).get("in_text", {}).get(name, name.lower())
 
 
-def n_wordings(benchmark: str) -> int:
-    """How many wordings a benchmark has beside the question as it is; 0: it has none.
+def count_wordings(benchmark: str) -> int:
+    """Count the wordings of a benchmark without the original question; 0 if it has none.
 
-    >>> n_wordings("heal-medvqa"), n_wordings("wrong-lung")
+    Args:
+        benchmark: The benchmark.
+
+    >>> count_wordings("heal-medvqa"), count_wordings("wrong-lung")
     (5, 0)
     """
     return min(map(len, wordings(benchmark).values()), default=0)
 
 
 def described() -> list[tuple[str, str, int, str]]:
-    """Every paraphrase: benchmark, kind of question, number, text."""
+    """List every paraphrase: benchmark, kind of question, number, text."""
     return [
         (benchmark, kind, number, text)
         for benchmark in benchmarks()
@@ -66,52 +77,76 @@ def described() -> list[tuple[str, str, int, str]]:
     ]
 
 
-def question(benchmark: str, kind: str, number: int, **words: str) -> str:
-    """A question of this kind in a wording. words: what the places in braces stand for.
+def question(benchmark: str, kind: str, number: int, **fields: str) -> str:
+    """Format a question in a wording.
+
+    Args:
+        benchmark: The benchmark.
+        kind: The kind of question.
+        number: The number of the wording, from 1.
+        fields: The values of the fields in braces.
 
     >>> question("heal-medvqa", "closed", 1, anatomy="aorta", disease="calcification")
     'Do you see calcification in the aorta?'
     """
-    return wordings(benchmark)[kind][number - 1].format(**words)
+    return wordings(benchmark)[kind][number - 1].format(**fields)
 
 
-def redraw_order(row_id: str, number: int, options: Sequence[str]) -> list[int]:
-    """The places of a row's options in the order of a wording, as a hash of both draws it.
+def shuffle_indices(row_id: str, number: int, options: Sequence[str]) -> list[int]:
+    """Shuffle the indices of a row's options for a wording, by a hash of the row id and the number.
 
-    The texts never stand as they did before, unless all are equal: an order that leaves them so is drawn again.
+    The texts never have their original order, unless all are equal: an order that keeps them is drawn again.
 
-    >>> redraw_order("row", 1, ["Edema", "No edema"])
+    Args:
+        row_id: The id of the row.
+        number: The number of the wording.
+        options: The texts of the options.
+
+    >>> shuffle_indices("row", 1, ["Edema", "No edema"])
     [1, 0]
     """
-    places = list(range(len(options)))
+    indices = list(range(len(options)))
     if len(set(options)) < 2:
-        return places
-    order, attempt = places, 0
-    while [options[place] for place in order] == list(options):
+        return indices
+    order, attempt = indices, 0
+    while [options[index] for index in order] == list(options):
         start, attempt = f"wording:{number}:{attempt}:{row_id}:", attempt + 1
-        drawn = [blake2b(f"{start}{place}".encode(), digest_size=8).digest() for place in places]
-        order = sorted(places, key=drawn.__getitem__)
+        digests = [blake2b(f"{start}{index}".encode(), digest_size=8).digest() for index in indices]
+        order = sorted(indices, key=digests.__getitem__)
     return order
 
 
-def reorder(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A row's options in the order of a wording, with the indices into them."""
-    order = redraw_order(doc["id"], number, doc["options"])
+def shuffle_options(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return a row's options in the order of a wording, with the new indices of answer, negated and counterpart.
+
+    Args:
+        doc: The document.
+        number: The number of the wording.
+    """
+    order = shuffle_indices(doc["id"], number, doc["options"])
     moved = {name: order.index(doc[name]) if doc[name] >= 0 else -1 for name in ("answer", "negated", "counterpart")}
     return {"options": [doc["options"][place] for place in order], **moved}
 
 
 def require_wording(number: Any, repository: str) -> None:
-    """Raises InputError for what is no number of a wording, UnsupportedWordingError for one that a benchmark lacks.
+    """Require that a benchmark has a wording.
 
-    repository: `<benchmark>-<source>`.
+    Args:
+        number: The number of the wording; 0 for the original questions.
+        repository: `<benchmark>-<source>`.
+
+    Raises:
+        InputError: The number is invalid.
+        UnsupportedWordingError: The benchmark has fewer wordings.
     """
     if type(number) is not int or number < 0:
         raise InputError("option wording", f"is {number!r}", expected="a whole number, 0 for the questions as they are")
     benchmark = repository.rpartition("-")[0]
-    known = n_wordings(benchmark)
-    if number > known:
-        found = f"{benchmark} has {known or 'no'} wordings" + ("" if known else ": it asks the words of its source")
-        expected = ", ".join(f"1 to {n_wordings(name)} of {name}" for name in benchmarks())
+    n_available = count_wordings(benchmark)
+    if number > n_available:
+        problem = f"{benchmark} has {n_available or 'no'} wordings" + (
+            "" if n_available else ": it asks the words of its source"
+        )
+        expected = ", ".join(f"1 to {count_wordings(name)} of {name}" for name in benchmarks())
         action = "choose another wording or other tasks; medfaith tasks --wordings prints all wordings"
-        raise UnsupportedWordingError(f"option wording={number}", found, expected=expected, action=action)
+        raise UnsupportedWordingError(f"option wording={number}", problem, expected=expected, action=action)

@@ -1,1 +1,1 @@
-"""That's the Wrong Lung! for lm-eval: does attention lie where a sentence says, and follow when it changes?"""
+"""That's the Wrong Lung! for lm-eval: whether attention follows the location in a sentence and its changes."""

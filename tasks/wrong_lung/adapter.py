@@ -1,6 +1,6 @@
-"""Between lm-eval and That's the Wrong Lung!: the attention of each answer is scored once, then all rows together.
+"""lm-eval's metrics for That's the Wrong Lung! The attention of each answer is scored once, then all rows together.
 
-The record of an answer, logged under the first metric of its task, is what `medfaith report` makes its tables from.
+The record of an answer, logged under the first metric of its task, is the input of `medfaith report`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from medfaith.tasks.scoring import SKIPPED, Scorer
 
 Records = Sequence[Mapping[str, Any]]
 
-SCORING = {"upsampling": UPSAMPLINGS, "precision_ties": TIES}  # what a run may choose; by default the first
-COUNTS = (SKIPPED, "n_rows_left_out")  # of the task; every row repeats them
-ATTENTION = "attention"  # name of the one map of a row in the heatmap store
+SCORING = {"upsampling": UPSAMPLINGS, "precision_ties": TIES}  # options of a run; the first value is the default
+COUNTS = (SKIPPED, "n_rows_left_out")  # counts of the task, which every row repeats
+ATTENTION = "attention"  # name of a row's only map in the heatmap store
 ENDS = ("", "_ci_low", "_ci_high")
 SUBSETS = {"": "all", "_abnormal": "abnormal", "_one_lung": "one_lung", "_mdrb": "mdrb"}  # ending of a metric -> rows
 RANKED = ("auroc", "average_precision")
@@ -35,7 +35,13 @@ STATES = ("n_scored", "n_without_map", "n_degenerate")
 
 
 class Reply(NamedTuple):
-    """heatmaps: where the model keeps its attention; local, overall: how similar it finds image and sentence."""
+    """The parts of an aligning model's reply.
+
+    Attributes:
+        heatmaps: The reference of the stored attention.
+        local: The local similarity of image and sentence.
+        overall: The global similarity of image and sentence.
+    """
 
     heatmaps: str | None = None
     local: float | None = None
@@ -43,7 +49,10 @@ class Reply(NamedTuple):
 
 
 def read_reply(text: str) -> Reply:
-    """The JSON object of a model that aligns; an answer in words has neither attention nor similarity.
+    """Read the JSON object of a model that aligns. An answer in words has neither attention nor similarity.
+
+    Args:
+        text: The reply.
 
     >>> read_reply('{"heatmaps": "a/b", "local": 0.5, "global": null}')
     Reply(heatmaps='a/b', local=0.5, overall=None)
@@ -51,38 +60,55 @@ def read_reply(text: str) -> Reply:
     Reply(heatmaps=None, local=None, overall=None)
     """
     try:
-        given = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         return Reply()
-    if not isinstance(given, dict):
+    if not isinstance(fields, dict):
         return Reply()
-    heatmaps = given.get("heatmaps")
-    return Reply(heatmaps if isinstance(heatmaps, str) else None, _number(given, "local"), _number(given, "global"))
+    heatmaps = fields.get("heatmaps")
+    return Reply(
+        heatmaps if isinstance(heatmaps, str) else None, _read_number(fields, "local"), _read_number(fields, "global")
+    )
 
 
-def _number(given: Mapping[str, Any], name: str) -> float | None:
-    value = given.get(name)
+def _read_number(fields: Mapping[str, Any], name: str) -> float | None:
+    value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
 
 
 def gold_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Per-row values of a sentence."""
-    return GOLD.values(doc, _row(doc, results))
+    """Compute the values of a sentence.
+
+    Args:
+        doc: The document.
+        results: The reply.
+    """
+    return GOLD.values(doc, _build_record(doc, results))
 
 
 def perturbed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Per-row values of an original or of its perturbed partner."""
-    return PERTURBED.values(doc, _row(doc, results))
+    """Compute the values of an original sentence or of its perturbed partner.
+
+    Args:
+        doc: The document.
+        results: The reply.
+    """
+    return PERTURBED.values(doc, _build_record(doc, results))
 
 
 def random_sentences_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """As `perturbed_results`, with the attention itself, two of which the divergence compares."""
-    return RANDOM_SENTENCES.values(doc, _row(doc, results, keep=True))
+    """Compute the values of `perturbed_results`, with the attention itself, which the divergence compares.
+
+    Args:
+        doc: The document.
+        results: The reply.
+    """
+    return RANDOM_SENTENCES.values(doc, _build_record(doc, results, keep_attention=True))
 
 
-def _row(doc: Mapping[str, Any], results: Sequence[str], *, keep: bool = False) -> dict[str, Any]:
+def _build_record(doc: Mapping[str, Any], results: Sequence[str], *, keep_attention: bool = False) -> dict[str, Any]:
     reply = read_reply(results[0])
     size = (doc["height"], doc["width"])
     grid, window = None, None
@@ -90,8 +116,8 @@ def _row(doc: Mapping[str, Any], results: Sequence[str], *, keep: bool = False) 
         entry = doc["heatmaps"].entry(reply.heatmaps, doc["id"], size)
         grid, window = entry.maps.get(ATTENTION), entry.geometry.window
     boxes = [box["xywh"] for box in doc["boxes"]]
-    how = {name: doc[name] for name in SCORING}
-    scored = score_row(grid, window, size, boxes, **how, name=doc["id"])
+    options = {name: doc[name] for name in SCORING}
+    scored = score_row(grid, window, size, boxes, **options, name=doc["id"])
     row = {
         "id": doc["id"],
         "original_id": doc["original_id"],
@@ -101,109 +127,131 @@ def _row(doc: Mapping[str, Any], results: Sequence[str], *, keep: bool = False) 
         "state": scored.pop("state"),
         "values": scored | {"local": reply.local, "global": reply.overall},
     }
-    if keep:
+    if keep_attention:
         row[ATTENTION] = packed(grid) if grid is not None else None
     return row
 
 
 def packed(grid: np.ndarray) -> dict[str, Any]:
-    """A grid (h, w) in a form for JSON: its shape, and its float32 numbers compressed, in base64."""
+    """Encode a grid for JSON: its shape, and its compressed float32 numbers in base64.
+
+    Args:
+        grid: An array (h, w).
+    """
     numbers = np.ascontiguousarray(grid, dtype="<f4")
     return {"shape": list(numbers.shape), "float32": base64.b64encode(zlib.compress(numbers.tobytes())).decode()}
 
 
-def unpacked(kept: Mapping[str, Any]) -> np.ndarray:
-    """The grid of `packed`, float32. Raises ValueError for more numbers than `limits.MASK_PIXELS` or another shape."""
-    n = math.prod(kept["shape"])
+def unpacked(encoded: Mapping[str, Any]) -> np.ndarray:
+    """Decode the grid of `packed`.
+
+    Args:
+        encoded: The result of `packed`.
+
+    Returns:
+        A float32 array (h, w).
+
+    Raises:
+        ValueError: The grid has more numbers than `limits.MASK_PIXELS`, or another shape.
+    """
+    n = math.prod(encoded["shape"])
     if n > limits.MASK_PIXELS:
         raise ValueError(f"a grid of {n:,} numbers")
-    numbers = zlib.decompressobj().decompress(base64.b64decode(kept["float32"]), 4 * n + 1)  # more are not of it
-    return np.frombuffer(numbers, dtype="<f4").reshape(kept["shape"])
+    numbers = zlib.decompressobj().decompress(
+        base64.b64decode(encoded["float32"]), 4 * n + 1
+    )  # further bytes are not decoded
+    return np.frombuffer(numbers, dtype="<f4").reshape(encoded["shape"])
 
 
-def with_divergence(rows: Records) -> list[dict[str, Any]]:
-    """The rows without their attention; those of a pair that both have it with its divergence, `kl` (B.6)."""
-    of_pair = {
+def add_divergence(rows: Records) -> list[dict[str, Any]]:
+    """Replace the attention of the rows by the divergence `kl` of each pair (B.6), None if one has no attention.
+
+    Args:
+        rows: The records of originals and partners.
+    """
+    divergences = {
         row["id"]: symmetric_kl(unpacked(original[ATTENTION]), unpacked(row[ATTENTION]))
         for row, original in pairs(rows)
         if original is not None and row.get(ATTENTION) and original.get(ATTENTION)
     }
     return [
         {key: value for key, value in row.items() if key != ATTENTION}
-        | {"values": row["values"] | {"kl": of_pair.get(row["id"])}}
+        | {"values": row["values"] | {"kl": divergences.get(row["id"])}}
         for row in rows
     ]
 
 
-def _gold_figures(rows: Records) -> dict[str, float]:
-    return _by_subset(RANKED, lambda subset: summarise(_only(rows, RANKED), subset)) | summarise(
-        _only(rows, (*RANKED, *OTHERS))
+def _compute_gold_figures(rows: Records) -> dict[str, float]:
+    return _compute_by_subset(RANKED, lambda subset: summarise(_select_values(rows, RANKED), subset)) | summarise(
+        _select_values(rows, (*RANKED, *OTHERS))
     )
 
 
-def _perturbed_figures(rows: Records) -> dict[str, float]:
-    changed = summarise(_only([row for row in rows if row["perturbation"] is not None], RANKED))
-    known = [(row, original) for row, original in pairs(rows) if original is not None]
-    undefined = [pair for pair in known if any(one["values"]["auroc"] is None for one in pair)]
+def _compute_perturbed_figures(rows: Records) -> dict[str, float]:
+    changed = summarise(_select_values([row for row in rows if row["perturbation"] is not None], RANKED))
+    complete = [(row, original) for row, original in pairs(rows) if original is not None]
+    undefined = [pair for pair in complete if any(record["values"]["auroc"] is None for record in pair)]
     return {
-        **_of_pairs(rows, RANKED, [f"delta_{name}" for name in RANKED]),
+        **_compute_pair_figures(rows, RANKED, [f"delta_{name}" for name in RANKED]),
         **{name: changed[name] for name in RANKED},
-        **{name: count for name, count in summarise(_only(rows, ())).items() if name in STATES},
-        "n_pairs": len(known),
+        **{name: count for name, count in summarise(_select_values(rows, ())).items() if name in STATES},
+        "n_pairs": len(complete),
         "n_undefined": len(undefined),
     }
 
 
-def _random_sentences_figures(rows: Records) -> dict[str, float]:
+def _compute_random_sentences_figures(rows: Records) -> dict[str, float]:
     right = candidate_accuracy(rows)
     return {
-        **_perturbed_figures(rows),
-        **_by_subset(ACCURACIES, right.__getitem__),
-        **_of_pairs(with_divergence(rows), ("kl",), ("kl",)),
+        **_compute_perturbed_figures(rows),
+        **_compute_by_subset(ACCURACIES, right.__getitem__),
+        **_compute_pair_figures(add_divergence(rows), ("kl",), ("kl",)),
     }
 
 
-def _of_pairs(rows: Records, values: Collection[str], names: Sequence[str]) -> dict[str, float]:
-    """Figures of `deltas` over the one perturbation of a task; NaN where a limit cuts off the first pair."""
-    found = next(iter(deltas(_only(rows, values)).values()), {})
+def _compute_pair_figures(rows: Records, values: Collection[str], names: Sequence[str]) -> dict[str, float]:
+    """Compute figures of `deltas` over the only perturbation of a task; NaN if a limit cuts off the first pair."""
+    figures = next(iter(deltas(_select_values(rows, values)).values()), {})
     undefined = {f"{name}{end}": float("nan") for name in names for end in ENDS}
-    return _by_subset(names, lambda subset: undefined | found.get(subset, {}))
+    return _compute_by_subset(names, lambda subset: undefined | figures.get(subset, {}))
 
 
-def _by_subset(names: Sequence[str], score: Callable[[str], Mapping[str, float]]) -> dict[str, float]:
-    """The named figures of all rows and of each subset, with both ends of their intervals."""
-    found = {ending: score(subset) for ending, subset in SUBSETS.items()}
-    return {f"{name}{of}{end}": found[of][f"{name}{end}"] for name in names for of in SUBSETS for end in ENDS}
+def _compute_by_subset(names: Sequence[str], score: Callable[[str], Mapping[str, float]]) -> dict[str, float]:
+    """Compute the named figures of all rows and of each subset, with both ends of their intervals."""
+    figures = {ending: score(subset) for ending, subset in SUBSETS.items()}
+    return {
+        f"{name}{suffix}{end}": figures[suffix][f"{name}{end}"] for name in names for suffix in SUBSETS for end in ENDS
+    }
 
 
-def _only(rows: Records, names: Collection[str]) -> list[dict[str, Any]]:
-    """The rows with these values alone: intervals of the others would take time."""
+def _select_values(rows: Records, names: Collection[str]) -> list[dict[str, Any]]:
+    """Keep only the named values of the rows: intervals of other values would take time."""
     return [{**row, "values": {name: row["values"].get(name) for name in names}} for row in rows]
 
 
-def _names(metrics: Sequence[str]) -> list[str]:
-    return [f"{name}{of}{end}" for name in metrics for of in SUBSETS for end in ENDS]
+def _list_names(metrics: Sequence[str]) -> list[str]:
+    return [f"{name}{ending}{end}" for name in metrics for ending in SUBSETS for end in ENDS]
 
 
 ACCURACIES = ("local_accuracy", "global_accuracy")
-_DELTAS = _names([f"delta_{name}" for name in RANKED])
+_DELTAS = _list_names([f"delta_{name}" for name in RANKED])
 _PAIRED = (*_DELTAS, *RANKED, "n_pairs", "n_undefined", *STATES)
 _LOST = ("n_without_map", "n_degenerate")
 
 GOLD = Scorer(
-    _gold_figures,
-    (*_names(RANKED), *OTHERS, *STATES),
+    _compute_gold_figures,
+    (*_list_names(RANKED), *OTHERS, *STATES),
     lower=("entropy", "no_attn", *_LOST),
     counts=COUNTS,
 )
-PERTURBED = Scorer(_perturbed_figures, _PAIRED, lower=(*_DELTAS, "n_undefined", *_LOST), counts=COUNTS)
+PERTURBED = Scorer(_compute_perturbed_figures, _PAIRED, lower=(*_DELTAS, "n_undefined", *_LOST), counts=COUNTS)
 RANDOM_SENTENCES = Scorer(
-    _random_sentences_figures,
-    (*_PAIRED, *_names((*ACCURACIES, "kl"))),
+    _compute_random_sentences_figures,
+    (*_PAIRED, *_list_names((*ACCURACIES, "kl"))),
     lower=PERTURBED.lower,
     counts=COUNTS,
 )
 
 gold_metrics, perturbed_metrics, random_sentences_metrics = (
-    of.metric_list for of in (GOLD, PERTURBED, RANDOM_SENTENCES)
+    scorer.metric_list for scorer in (GOLD, PERTURBED, RANDOM_SENTENCES)
 )

@@ -1,4 +1,4 @@
-"""The patients that a trained model has not seen. Only their rows show what it does with new images."""
+"""Held-out patients: patients that a trained model has not seen. Only their rows show how it treats new images."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ EXPECTED = "the FILE.ckpt.json that medfaith train writes"
 
 
 def read_seen(path: str | Path) -> frozenset[str]:
-    """The gold patients that a training run's model was trained on or stopped by, or one that it started from.
+    """Read the gold patients of a model's training and validation, including the model that it started from.
+
+    Args:
+        path: The record of the training.
+
+    Returns:
+        The ids of the patients.
 
     Raises:
-        InputError: a file that is missing or no such record; or the one of another checkpoint than the one beside it.
+        InputError: The file is missing or invalid, or belongs to another checkpoint than the one next to it.
     """
     try:
         record = json_text.parse(limits.read_bytes(Path(path).expanduser(), limits.JSON_BYTES))
@@ -25,48 +31,58 @@ def read_seen(path: str | Path) -> frozenset[str]:
         raise InputError(path, f"cannot be read ({error.strerror})", expected=EXPECTED) from None
     except ValueError as error:
         raise InputError(path, f"is no JSON ({str(error)[:100]})", expected=EXPECTED) from None
-    seen = record.get("seen") if isinstance(record, dict) else None
-    if not isinstance(seen, list) or not all(isinstance(one, str) for one in seen):
+    patients = record.get("seen") if isinstance(record, dict) else None
+    if not isinstance(patients, list) or not all(isinstance(patient, str) for patient in patients):
         raise InputError(path, "has no list of patients", column="seen", expected=EXPECTED)
     _check_belongs(Path(path).expanduser(), record)
-    return frozenset(seen)
+    return frozenset(patients)
 
 
 def _check_belongs(path: Path, record: dict[str, Any]) -> None:
-    """Raises InputError where another checkpoint lies beside the record than the one that it was written for."""
+    """Require that the checkpoint next to the record, if there is one, is the checkpoint of the record.
+
+    Raises:
+        InputError: The checkpoint is another one.
+    """
     checkpoint = path.with_name(path.name.removesuffix(".json"))
     belongs = "checkpoint" not in record or checkpoint == path or not checkpoint.is_file()
     if not (belongs or record["checkpoint"] == digest_of(checkpoint)):
-        found = f"is the record of another checkpoint than {checkpoint}, as a training leaves it that is killed"
-        raise InputError(path, found, action="train again, or put the two files there that belong together")
+        problem = f"is the record of another checkpoint than {checkpoint}, as a training leaves it that is killed"
+        raise InputError(path, problem, action="train again, or put the two files there that belong together")
 
 
 def digest_of(checkpoint: Path) -> str:
-    """The SHA-256 of the file."""
+    """Compute the SHA-256 of a file.
+
+    Args:
+        checkpoint: The file.
+    """
     with checkpoint.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def of_patients(docs: Sequence[dict[str, Any]], path: str | Path, *, whole: bool) -> list[dict[str, Any]]:
-    """The documents of the patients that the model of the record at `path` has not seen.
+def select_held_out(docs: Sequence[dict[str, Any]], path: str | Path, *, complete: bool) -> list[dict[str, Any]]:
+    """Select the documents of patients that a model has not seen.
 
     Args:
-        whole: whether the documents are of all of gold's patients; a perturbed config may be of a few.
+        docs: The documents.
+        path: The record of the model's training.
+        complete: Whether the documents include all gold patients. A perturbed config may have only some.
 
     Raises:
-        InputError: as `read_seen`; or the model has seen no patient of gold at all, all patients of the documents, or,
-            where the documents are the whole, none of their patients.
+        InputError: As in `read_seen`; or the model has seen no gold patient at all, or all patients of the documents;
+            or, if `complete`, none of their patients.
     """
-    seen = read_seen(path)
-    if not seen:
-        found = "is of a model that has seen none of gold's patients"
-        raise InputError(path, found, action="leave the option patients out: every row is of a held-out patient")
-    kept = [doc for doc in docs if doc["patient_id"] not in seen]
-    found = None
-    if not kept:
-        found = "lists all patients of the data"
-    elif whole and len(kept) == len(docs):
-        found = f"none of its {len(seen)} patients has a row in the data"
-    if found:
-        raise InputError(path, found, column="seen", action="name the build that the model was trained on")
-    return kept
+    seen_patients = read_seen(path)
+    if not seen_patients:
+        problem = "is of a model that has seen none of gold's patients"
+        raise InputError(path, problem, action="leave the option patients out: every row is of a held-out patient")
+    held_out = [doc for doc in docs if doc["patient_id"] not in seen_patients]
+    problem = None
+    if not held_out:
+        problem = "lists all patients of the data"
+    elif complete and len(held_out) == len(docs):
+        problem = f"none of its {len(seen_patients)} patients has a row in the data"
+    if problem:
+        raise InputError(path, problem, column="seen", action="name the build that the model was trained on")
+    return held_out

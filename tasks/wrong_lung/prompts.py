@@ -1,4 +1,4 @@
-"""What models that answer in words are asked. The paper asks none: its models take a sentence as it is."""
+"""The prompt of That's the Wrong Lung! for models that answer in words. The paper's models take the sentence alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ QUESTION = 'Does this chest X-ray show what this sentence says? "{sentence}" Ans
 
 
 def prompt(doc: dict[str, Any]) -> str:
-    """The image and the question."""
+    """Format the image and the question.
+
+    Args:
+        doc: The document.
+    """
     return f"{'<image>' * len(doc['images'])}{doc['question']}"
 
 
 def target(doc: dict[str, Any]) -> str:
-    """That the sentence is true. No metric compares it: of a changed sentence nobody knows."""
+    """Return the answer that the sentence is true. No metric uses it: the truth of a changed sentence is unknown.
+
+    Args:
+        doc: The document.
+    """
     return doc["options"][doc["answer"]]

@@ -1,4 +1,4 @@
-"""Sentences of Chest ImaGenome as lm-eval documents, alone or each in front of its perturbed partner."""
+"""Sentences of Chest ImaGenome as lm-eval documents, alone or followed by their perturbed partners."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import datasets
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import row_store, rows
 from medfaith.tasks.controls import TARGET, Facts, needs_region
-from medfaith.tasks.controls.rows import MASK, target_of_boxes
+from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.wrong_lung.adapter import SCORING
-from medfaith.tasks.wrong_lung.held_out_patients import of_patients
+from medfaith.tasks.wrong_lung.held_out_patients import select_held_out
 from medfaith.tasks.wrong_lung.prompts import QUESTION
 
 GOLD = "gold"
-ORIGINALS = {"synthetic_swapped_conditions": "synthetic"}  # of the others they are in GOLD
+ORIGINALS = {"synthetic_swapped_conditions": "synthetic"}  # perturbed config -> config of its originals; default GOLD
 SUBSETS = ("abnormal", "one_lung", "mdrb")
 _TEXT, _INDEX, _FLAG = datasets.Value("string"), datasets.Value("int32"), datasets.Value("bool")
 DOCUMENT = {
     "id": _TEXT,
-    "original_id": _TEXT,  # of an original: null
+    "original_id": _TEXT,  # null for an original
     "perturbation": _TEXT,
-    "patient_id": _TEXT,  # what intervals draw
+    "patient_id": _TEXT,  # the unit of resampling
     "study_id": _TEXT,
     "image_id": _TEXT,
     "width": _INDEX,
@@ -33,14 +33,14 @@ DOCUMENT = {
     "sentence": _TEXT,
     "subsets": dict.fromkeys(SUBSETS, _FLAG),
     "question": _TEXT,
-    # Of `options`, the replies that a reference model may give as words.
+    # The replies of reference models in words, and the indices of the right reply and the denial.
     "options": datasets.List(_TEXT),
     "answer": _INDEX,
     "negated": _INDEX,
     "reply_in_words": _FLAG,
     "topic": _TEXT,
     **dict.fromkeys(SCORING, _TEXT),
-    "n_rows_left_out": _INDEX,  # of the task, for the sake of `patients`; every row repeats it
+    "n_rows_left_out": _INDEX,  # number of rows that `patients` excludes from the task; every row repeats it
 }
 SHARED = ("id", "patient_id", "study_id", "width", "height", "sentence", "subsets", "boxes", "labels")
 
@@ -54,18 +54,23 @@ def load(
     patients: str | None = None,
     **options: Any,
 ) -> dict[str, datasets.Dataset]:
-    """`rows.load` of one config: its sentences, or, of a perturbed config, each perturbed row behind its original.
+    """Load rows of one config with `rows.load`: sentences, or, for a perturbed config, each original with its partner.
 
     Args:
-        heatmaps: the folder in which the model keeps its attention (its `store=`).
-        upsampling: of the attention on the view: "bilinear", as the paper says, or "nearest", as its code does.
-        precision_ties: whether precision counts pixels that are tied with its threshold: "included", as the paper's
-            code does, or "excluded".
-        patients: the record that training writes beside a checkpoint: ask about those only that it has not seen.
+        repository: As in `rows.load`.
+        config: The config of the sentences.
+        heatmaps: The folder in which the model keeps its attention (its `store=`).
+        upsampling: The upsampling of the attention to the view: "bilinear", as in the paper, or "nearest", as in its
+            code.
+        precision_ties: Whether precision counts pixels that are tied with its threshold: "included", as in the paper's
+            code, or "excluded".
+        patients: The record that training writes next to a checkpoint. Only patients that the model has not seen are
+            used.
+        options: Further arguments of `rows.load`.
 
     Raises:
-        InputError: a perturbed row whose original is not there, a word that is not in SCORING, or as `of_patients`; for
-            gold, a record none of whose patients is in the data.
+        InputError: The original of a perturbed row is missing, a value is not in SCORING, or as in `select_held_out`.
+            For gold: no patient of the record is in the data.
     """
     scoring = {"upsampling": upsampling, "precision_ties": precision_ties}
     for name, value in scoring.items():
@@ -75,46 +80,47 @@ def load(
         repository, ORIGINALS.get(config, GOLD), options["split"], options.get("data")
     )  # fmt: skip
 
-    def documents(asked: datasets.Dataset) -> datasets.Dataset:
-        features = DOCUMENT | {"images": datasets.List(asked.features["image"])}
-        features |= dict.fromkeys(("boxes", "described"), asked.features["boxes"])
-        features["labels"] = asked.features["labels"]
-        wanted = cast(Iterable[dict[str, Any]], asked)
+    def build_documents(stored: datasets.Dataset) -> datasets.Dataset:
+        features = DOCUMENT | {"images": datasets.List(stored.features["image"])}
+        features |= dict.fromkeys(("boxes", "described"), stored.features["boxes"])
+        features["labels"] = stored.features["labels"]
+        sentences = cast(Iterable[dict[str, Any]], stored)
         if originals is None:
-            docs = [_original(row) for row in wanted]
+            docs = [_build_original(row) for row in sentences]
         else:
-            of_id = {row["id"]: row for row in cast(Iterable[dict[str, Any]], originals)}
-            docs = [doc for row in wanted for doc in _pair(row, of_id, f"{repository}, config {config!r}")]
-        asked_of = docs if patients is None else of_patients(docs, patients, whole=config == GOLD)
-        of_run = {**scoring, "n_rows_left_out": len(docs) - len(asked_of)}
-        docs = [doc | of_run for doc in asked_of]
+            by_id = {row["id"]: row for row in cast(Iterable[dict[str, Any]], originals)}
+            docs = [doc for row in sentences for doc in _build_pair(row, by_id, f"{repository}, config {config!r}")]
+        selected = docs if patients is None else select_held_out(docs, patients, complete=config == GOLD)
+        run_columns = {**scoring, "n_rows_left_out": len(docs) - len(selected)}
+        docs = [doc | run_columns for doc in selected]
         if needs_region(options.get("control")):
             features[TARGET] = MASK
-            docs = [doc | {TARGET: target_of_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
+            docs = [doc | {TARGET: merge_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
-    attach = partial(_attach, HeatmapReader(heatmaps))
-    return rows.load(repository, config=config, extend=documents, attach=attach, facts=facts, **options)
+    attach = partial(_attach_heatmaps, HeatmapReader(heatmaps))
+    return rows.load(repository, config=config, extend=build_documents, attach=attach, facts=facts, **options)
 
 
-def _attach(shared: HeatmapReader, batch: dict[str, list]) -> dict[str, list]:
-    return batch | {"heatmaps": [shared] * len(batch["id"])}
+def _attach_heatmaps(reader: HeatmapReader, batch: dict[str, list]) -> dict[str, list]:
+    """Add the reader of heatmaps to each row; no closure, see `rows._Opening`."""
+    return batch | {"heatmaps": [reader] * len(batch["id"])}
 
 
-def _pair(row: Mapping[str, Any], originals: Mapping[str, Mapping[str, Any]], where: str) -> list[dict[str, Any]]:
+def _build_pair(row: Mapping[str, Any], originals: Mapping[str, Mapping[str, Any]], where: str) -> list[dict[str, Any]]:
     original = originals.get(row["original_id"])
     if original is None:
-        found = f"is a perturbation of {row['original_id']!r}, which is not there"
-        raise InputError(where, found, row=row["id"], action="build both configs in one run")
+        problem = f"is a perturbation of {row['original_id']!r}, which is not there"
+        raise InputError(where, problem, row=row["id"], action="build both configs in one run")
     changed = {name: row[name] for name in ("original_id", "perturbation", "described")}
-    return [_original(original), _document(row) | changed]
+    return [_build_original(original), _build_document(row) | changed]
 
 
-def _original(row: Mapping[str, Any]) -> dict[str, Any]:
-    return _document(row) | {"original_id": None, "perturbation": None, "described": row["boxes"]}
+def _build_original(row: Mapping[str, Any]) -> dict[str, Any]:
+    return _build_document(row) | {"original_id": None, "perturbation": None, "described": row["boxes"]}
 
 
-def _document(row: Mapping[str, Any]) -> dict[str, Any]:
+def _build_document(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: row[name] for name in SHARED},
         "images": [row["image"]],
@@ -129,11 +135,15 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def facts(doc: Mapping[str, Any]) -> Facts:
-    """An image of another patient has the same right answer where the sentence speaks of the same anatomies."""
+    """Return the facts about a row that a control may use. Sentences about the same anatomies have the same answer.
+
+    Args:
+        doc: The document.
+    """
     anatomies = sorted({box["label"] for box in doc["boxes"]})
-    findings, shown = (
+    findings, present_findings = (
         [f"{label['name']} at {anatomy}" for label in labels for anatomy in anatomies]
         for labels in (doc["labels"], [label for label in doc["labels"] if label["context"] == "yes"])
     )
-    how = {"present": bool(shown), "findings": findings, "shown": shown}
-    return Facts(doc["patient_id"], "sentence", "\n".join(anatomies), **how)
+    options = {"present": bool(present_findings), "findings": findings, "shown": present_findings}
+    return Facts(doc["patient_id"], "sentence", "\n".join(anatomies), **options)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import cohen_kappa_score
 
-from medfaith.annotate.agreement import agreement, model_scores, ordinal_alpha
+from medfaith.annotate.agreement import agreement, compute_model_scores, compute_ordinal_alpha
 from medfaith.annotate.answers import open_answers, read_files
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.reading.agreement import cohen_kappa
@@ -40,12 +40,12 @@ def test_alpha_is_the_krippendorff_packages(ratings):
         expected = krippendorff.alpha(
             reliability_data=ratings, value_domain=[1, 2, 3, 4, 5], level_of_measurement="ordinal"
         )
-    assert ordinal_alpha(ratings) == pytest.approx(expected, nan_ok=True)
+    assert compute_ordinal_alpha(ratings) == pytest.approx(expected, nan_ok=True)
 
 
 def test_agreement_of_nobody_is_undefined():
     assert math.isnan(cohen_kappa([], []))
-    assert math.isnan(ordinal_alpha(np.zeros((2, 0))))
+    assert math.isnan(compute_ordinal_alpha(np.zeros((2, 0))))
 
 
 def answered(points, annotator="ann", **changes):
@@ -56,7 +56,7 @@ def answered(points, annotator="ann", **changes):
 
 
 def test_means_of_report_sentences_and_of_custom_prompts_apart():
-    found = model_scores([*answered([1, 2, 5], model="b"), *answered([4], model="a"),
+    found = compute_model_scores([*answered([1, 2, 5], model="b"), *answered([4], model="a"),
                           *answered([3, 3], model="a", row_id=None, custom=True)], seed=1)  # fmt: skip
     assert [(of.model, of.custom, of.n, of.n_instances, of.n_annotators) for of in found] == [
         ("a", False, 1, 1, 1), ("b", False, 3, 3, 1), ("a", True, 2, 2, 1),
@@ -69,7 +69,7 @@ def test_means_of_report_sentences_and_of_custom_prompts_apart():
 
 def test_intervals_draw_patients():
     of = [*answered([1, 1, 5, 5], patient_id="p"), *answered([2, 3], "other", patient_id="q")]
-    (found,) = model_scores(of, seed=7)
+    (found,) = compute_model_scores(of, seed=7)
     assert found.means["recall"] == bootstrap_mean([1, 1, 5, 5, 2, 3], groups=list("ppppqq"), seed=7)
     assert found.n_annotators == 2
 

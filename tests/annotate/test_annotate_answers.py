@@ -35,8 +35,8 @@ def test_what_is_written_is_read_and_added_to(tmp_path):
     write(path, judgement(1))
     with open_answers(path) as (answers, notes):
         assert answers.choices == {("ann", "image0"): choice}
-        assert answers.judged("ann", judgement(0).item) == judgement(0)
-        assert answers.judged("other", judgement(0).item) is None
+        assert answers.get_judgement("ann", judgement(0).item) == judgement(0)
+        assert answers.get_judgement("other", judgement(0).item) is None
         assert notes == []
     assert read_judgements(path) == ([judgement(0), judgement(1)], [])
     assert [json.loads(line)["kind"] for line in path.read_text().splitlines()] == ["choice", "judgement", "judgement"]
@@ -135,7 +135,7 @@ def test_a_line_that_the_disk_does_not_take_leaves_nothing_behind(tmp_path):
         with no_file_above(len(content) + 20), pytest.raises(OSError, match=r"No space|too large"):
             answers.judge(judgement(1))
         assert path.read_bytes() == content
-        assert answers.judged("ann", judgement(1).item) is None
+        assert answers.get_judgement("ann", judgement(1).item) is None
         answers.judge(judgement(2))
     assert read_judgements(path) == ([judgement(0), judgement(2)], [])
 

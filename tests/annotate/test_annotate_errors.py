@@ -14,7 +14,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from medfaith.annotate.answers import open_answers, read_errors
 from medfaith.annotate.errors import ErrorSession, failures
-from medfaith.annotate.errors_case import case_html
+from medfaith.annotate.errors_case import format_case
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
 from medfaith.report.page.cases import cases
@@ -57,12 +57,12 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
     with open_answers(out) as (answers, _):
         session = session_of(logs, answers)
         for place, (category, fix) in enumerate([("reversal", "rule")] * 4 + [("distractor", "image")] * 2):
-            assert session.next() == place
+            assert session.find_next() == place
             session.judge(place, category, fix, 1.5)
         session.judge(0, "unread", "nothing", 1)  # takes the place of the first
     with open_answers(out) as (answers, _):
         session = session_of(logs, answers)
-        assert (session.n_done, session.next(), session.judged(0).category) == (6, 6, "unread")
+        assert (session.n_done, session.find_next(), session.get_judgement(0).category) == (6, 6, "unread")
     assert len(out.read_text().splitlines()) == 7
     assert len(read_errors([out, out])) == 6
     rows = {row[0]: row[1:] for row in rows_of(write_report([logs], annotations=[out]), TABLE)}
@@ -126,7 +126,7 @@ def test_what_a_model_says_is_a_text_on_the_page(tmp_path: Path):
     evil = "<b>\x1b[31m\u202ered"
     write_log(tmp_path, evil, [(row, evil) for row, _ in answered("chexpert_presence", 4, 1, 1)])
     with open_answers(tmp_path / "out.jsonl") as (answers, _):
-        case = case_html(session_of(tmp_path, answers, n=1), 0, ())
+        case = format_case(session_of(tmp_path, answers, n=1), 0, ())
     assert case.count("&lt;b&gt;␛[31m⟨U+202E⟩red") == 2
 
 

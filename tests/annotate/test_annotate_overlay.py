@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from medfaith.annotate.overlay import CORNER, SCALE, colours, nowhere, outlined, overlay, picture, png
+from medfaith.annotate.overlay import CORNER, SCALE, colours, draw_boxes, nowhere, overlay, picture, png
 from medfaith.evaluate_metrics.localization.input_view import SIDE, mask, window
 from medfaith.tasks.explain.geometry import Geometry
 
@@ -84,7 +84,7 @@ def test_boxes_are_drawn_around_what_they_hold(size):
     height, width = size
     box = (width // 4, height // 4, width // 3, height // 3)
     plain = Image.new("RGB", (FULL, FULL))
-    changed = np.asarray(outlined(plain, [box], size)).max(axis=-1) > 0
+    changed = np.asarray(draw_boxes(plain, [box], size)).max(axis=-1) > 0
     assert not np.asarray(plain).any()
     inside = mask([box], size)
     middle = []

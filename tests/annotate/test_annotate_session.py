@@ -12,7 +12,7 @@ from PIL import Image
 
 from medfaith.annotate import session_setup
 from medfaith.annotate.answers import open_answers, read_judgements
-from medfaith.annotate.overlay import outlined, overlay, picture
+from medfaith.annotate.overlay import draw_boxes, overlay, picture
 from medfaith.annotate.session import Place, Session
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
@@ -38,14 +38,14 @@ def test_all_the_way_with_a_stop_after_every_answer(scene, tmp_path):
     path, seen = tmp_path / "a.jsonl", []
     while True:
         with at_work(scene, path) as session:
-            where = session.next()
+            where = session.find_next()
             if where is None:
                 break
             seen.append(where)
             if where.alias is None:
                 session.choose(where.instance, where.instance)
             else:
-                session.judge(where.alias, session.prompt(where), [1, 2, 3 + where.instance], 1.26)
+                session.judge(where.alias, session.build_prompt(where), [1, 2, 3 + where.instance], 1.26)
     assert seen == [Place(n, alias) for n in (0, 1) for alias in (None, "Model A", "Model B")]
     found, _ = read_judgements(path)
     plan = scene.plan()
@@ -64,7 +64,7 @@ def test_the_first_choice_stands(scene, tmp_path):
     with at_work(scene, tmp_path / "a.jsonl") as session:
         session.choose(0, 1)
         session.choose(0, 0)
-        chosen = session.chosen(0)
+        chosen = session.get_choice(0)
         assert chosen is not None
         assert chosen.text == SENTENCES[1]
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 1
@@ -72,32 +72,32 @@ def test_the_first_choice_stands(scene, tmp_path):
 
 def test_going_back_and_answering_again(scene, tmp_path):
     with at_work(scene, tmp_path / "a.jsonl") as session:
-        assert session.before(session.next()) is None
+        assert session.find_previous(session.find_next()) is None
         for _ in range(2):
-            where = session.next()
+            where = session.find_next()
             session.choose(where.instance, 0)
             for alias in ("Model A", "Model B"):
-                session.judge(alias, session.prompt(Place(where.instance, alias)), [1, 1, 1], 0)
-        steps, where = [], session.next()
+                session.judge(alias, session.build_prompt(Place(where.instance, alias)), [1, 1, 1], 0)
+        steps, where = [], session.find_next()
         for _ in range(4):
-            where = session.before(where)
+            where = session.find_previous(where)
             steps.append(where)
         assert steps == [Place(n, alias) for n in (1, 0) for alias in ("Model B", "Model A")]
-        assert session.before(where) is None
-        session.judge("Model B", session.prompt(steps[2]), [5, 5, 5], 0)
-        assert session.judged(steps[2]).recall == 5
-        assert session.judged(steps[3]).recall == 1
-        assert (session.next(), session.n_done) == (None, 2)
+        assert session.find_previous(where) is None
+        session.judge("Model B", session.build_prompt(steps[2]), [5, 5, 5], 0)
+        assert session.get_judgement(steps[2]).recall == 5
+        assert session.get_judgement(steps[3]).recall == 1
+        assert (session.find_next(), session.n_done) == (None, 2)
     assert len(read_judgements(tmp_path / "a.jsonl")[0]) == 4
 
 
 def test_annotators_see_the_same_images_and_answer_for_themselves(scene, tmp_path):
     for annotator in ("ann", "other"):
         with at_work(scene, tmp_path / "a.jsonl", annotator=annotator) as session:
-            assert session.next() == Place(0, None)
+            assert session.find_next() == Place(0, None)
             assert session.plan.instances == scene.plan().instances
             session.choose(0, 0)
-            session.judge("Model A", session.prompt(Place(0, "Model A")), [1, 1, 1], 0)
+            session.judge("Model A", session.build_prompt(Place(0, "Model A")), [1, 1, 1], 0)
     assert [one.annotator for one in read_judgements(tmp_path / "a.jsonl")[0]] == ["ann", "other"]
 
 
@@ -107,13 +107,13 @@ def test_what_is_shown_is_the_models_own(scene, tmp_path, boxes):
         session.choose(0, 1)
         instance = session.plan.instances[0]
         plain = picture(open_image(instance.image, scene.roots))
-        for alias, model in session.aliases(session.prompt(Place(0, "Model A"))).items():
-            shown = session.show(alias, session.prompt(Place(0, alias)), boxes)
+        for alias, model in session.aliases(session.build_prompt(Place(0, "Model A"))).items():
+            shown = session.show(alias, session.build_prompt(Place(0, alias)), boxes)
             row = instance.sentences[1]
             entry = open_store(scene.heatmaps).read(scene.references[model][row.row_id], row.row_id)
             expected = overlay(plain, entry.maps["attention"], entry.geometry)
             if boxes:
-                expected = outlined(expected, row.boxes, instance.size)
+                expected = draw_boxes(expected, row.boxes, instance.size)
             assert shown.heatmap.tobytes() == expected.tobytes()
             assert (shown.plain.tobytes() == plain.tobytes()) != boxes
             assert shown.nowhere == pytest.approx(0.4 * MODELS.index(model), abs=1e-3)
@@ -137,22 +137,22 @@ class Aligner:
 def test_custom_prompts_go_to_the_live_models_and_apart_into_the_file(scene, tmp_path):
     live = {"left": Aligner(0), "right": Aligner(1)}
     with at_work(scene, tmp_path / "a.jsonl", live) as session:
-        prompt = session.own(1, "  A   nodule on the left. ")
+        prompt = session.build_own_prompt(1, "  A   nodule on the left. ")
         assert prompt == (1, None, "A nodule on the left.", ())
         for alias, model in session.aliases(prompt).items():
-            assert session.judged(Place(1, alias), prompt) is None
+            assert session.get_judgement(Place(1, alias), prompt) is None
             shown = np.asarray(session.show(alias, prompt, boxes=False).heatmap, float)
             session.show(alias, prompt, boxes=False)
             plain = np.asarray(session.plain(1), float)
             across = np.abs(shown - plain)[:600].sum(axis=(0, 2))
             assert (across[:300].sum() > across[-300:].sum()) == (model == "left")
             session.judge(alias, prompt, [1, 2, 3], 0.0)
-            assert session.judged(Place(1, alias), prompt).model == model
-        assert session.next() == Place(0, None)  # the report's sentences are still to be judged
+            assert session.get_judgement(Place(1, alias), prompt).model == model
+        assert session.find_next() == Place(0, None)  # the report's sentences are still to be judged
         size = session.plan.instances[1].size
         assert live["left"].asked == [((size[1], size[0]), "A nodule on the left.")]  # once
         with pytest.raises(InputError, match="has no word"):
-            session.own(0, " \n")
+            session.build_own_prompt(0, " \n")
     found, _ = read_judgements(tmp_path / "a.jsonl")
     assert {(one.model, one.custom, one.row_id, one.heatmaps) for one in found} == {
         ("left", True, None, None), ("right", True, None, None),
@@ -162,7 +162,7 @@ def test_custom_prompts_go_to_the_live_models_and_apart_into_the_file(scene, tmp
 def test_a_live_model_with_broken_weights(scene, tmp_path):
     broken = {"left": Aligner(0, float("nan"))}
     with at_work(scene, tmp_path / "a.jsonl", broken) as session, pytest.raises(MedfaithError, match="no number"):
-        session.show("Model A", session.own(0, "A nodule."), boxes=False)
+        session.show("Model A", session.build_own_prompt(0, "A nodule."), boxes=False)
 
 
 def test_an_image_of_another_size_than_its_rows(scene, tmp_path):

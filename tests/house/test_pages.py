@@ -27,7 +27,7 @@ from click import UsageError
 from medfaith import cli, task_list
 from medfaith.tasks import include_path
 from medfaith.tasks.listing import listed, scoring_models
-from medfaith.tasks.run import task_names
+from medfaith.tasks.run import list_task_names
 from tests import __main__ as checks
 from tests.house.parsers import of_job, options
 from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
@@ -227,7 +227,7 @@ def _parse_lm_eval(words: list[str]) -> None:
     known = {"data", "roots", "skip_missing_images", "heatmaps", "patients", "upsampling", "precision_ties"}
     assert set(arguments.metadata) <= known
     assert set(arguments.tasks if isinstance(arguments.tasks, list) else arguments.tasks.split(",")) <= set(
-        task_names()
+        list_task_names()
     )
 
 
@@ -250,7 +250,7 @@ def _parse_inspect(job: str, words: list[str]) -> None:
     assert given <= set(inspect.signature(function).parameters), parsed.params
     for word in words:
         if word.startswith("name="):
-            assert word.removeprefix("name=") in task_names()
+            assert word.removeprefix("name=") in list_task_names()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from medfaith.cli import main
 from medfaith.report.pictures import DPI, PIXELS
-from medfaith.tasks.run import answer, load_tasks, reference_model
+from medfaith.tasks.run import answer, build_reference_model, load_tasks
 from tests.browser import browser
 from tests.builders.files import root_words
 
@@ -51,7 +51,7 @@ def scene(
         given |= {"heatmaps": str(store)} if task in LOOKED_AT else {}
         loaded = load_tasks(task, given)
         kept = {"heatmap": "box", "store": str(store)} if task in LOOKED_AT else {}
-        model = replace(reference_model("oracle", **kept), options={"limit": 4})
+        model = replace(build_reference_model("oracle", **kept), options={"limit": 4})
         answer(loaded, model, folder / "logs" / f"{task}_{control}")
         shown[task, control or "image"] = loaded["tasks"][task].test_docs()
     command = ["report", str(folder / "logs"), "--data", str(folder / "data"), *root_words(roots)]

@@ -197,12 +197,12 @@ def annotate(wanted: session_setup.Wanted, out: Path) -> None:
     random = np.random.default_rng(wanted.seed)
     with open_answers(out) as (answers, _):
         session, _ = session_setup.prepare(wanted, answers, {})
-        while (place := session.next()) is not None:
+        while (place := session.find_next()) is not None:
             if place.alias is None:
                 sentences = session.plan.instances[place.instance].sentences
                 session.choose(place.instance, int(random.integers(len(sentences))))
             else:
-                session.judge(place.alias, session.prompt(place), random.integers(1, 6, size=3).tolist(), 1.0)
+                session.judge(place.alias, session.build_prompt(place), random.integers(1, 6, size=3).tolist(), 1.0)
 
 
 @pytest.mark.usefixtures("tables_only")

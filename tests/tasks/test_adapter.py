@@ -67,15 +67,15 @@ POOL = [
 
 def test_exemplars_are_of_two_findings_and_depend_on_the_row_alone():
     for row_id in (f"row{i}" for i in range(20)):
-        drawn = fewshot.exemplars(row_id, POOL)
-        assert drawn == fewshot.exemplars(row_id, POOL[::-1])
+        drawn = fewshot.sample_exemplars(row_id, POOL)
+        assert drawn == fewshot.sample_exemplars(row_id, POOL[::-1])
         assert len(drawn) == 3
         assert {row["finding"] for row in drawn} == {"edema", "nodule"}
-        assert all(fewshot.text(row).endswith("Answer: A") for row in drawn)
+        assert all(fewshot.format_exemplar(row).endswith("Answer: A") for row in drawn)
 
 
 def test_three_shot_sends_text_before_the_question_and_images_with_it():
-    doc = document() | {"exemplars": [fewshot.text(row) for row in fewshot.exemplars("x", POOL)]}
+    doc = document() | {"exemplars": [fewshot.format_exemplar(row) for row in fewshot.sample_exemplars("x", POOL)]}
     text = prompts.three_shot(doc)
     assert text.endswith(prompts.b0(doc))
     assert text.count("Answer: ") == 3
@@ -199,7 +199,7 @@ def test_the_location_repair_leaves_sentences_alone():
     doc = document() | {"question": "Which finding is seen in the left lung?"}
     doc["options"] = ["Right pleural effusion", "Left pleural effusion", "Cardiomegaly"]
     for evidence, choice, reason in (("letter", 1, "fired"), ("prose", 0, "read_from_prose")):
-        found = adapter._m2(doc["question"], doc["options"], Answer(0, "answered", evidence=evidence))
+        found = adapter._apply_m2(doc["question"], doc["options"], Answer(0, "answered", evidence=evidence))
         assert found == (choice, f"no_negated_option/{reason}")
 
 
@@ -212,9 +212,9 @@ def test_the_reader_is_told_of_a_cut_answer(monkeypatch, name, outcome):
             module, "parse_answer",
             lambda *given, cut=False: told.append(cut) or Answer(None, "unread", reason="cut"),
         )  # fmt: skip
-    adapter._parsed.cache_clear()
+    adapter._parse_cached.cache_clear()
     (read,) = getattr(adapter, name)([["Let me see. The"]], [document() | {"answer_outcome": outcome}])
-    adapter._parsed.cache_clear()
+    adapter._parse_cached.cache_clear()
     assert told == [outcome == "cut"]
     assert json.loads(read)["reason"] == "cut"
 

@@ -20,7 +20,7 @@ from medfaith import tasks
 from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
 from medfaith.task_list import WIDTH
 from medfaith.tasks.listing import listed
-from medfaith.tasks.run import _all_ours, _own_task_files, _quick_collections, task_names
+from medfaith.tasks.run import _all_ours, _own_task_files, _quick_collections, list_task_names
 
 YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
@@ -34,7 +34,7 @@ def configs() -> dict[Path, dict[str, Any]]:
 def test_lm_eval_lists_every_yaml(configs):
     """A broken YAML is skipped at DEBUG level, so the listing has to be compared."""
     tags = {f"medfaith_{benchmark}_all" for benchmark in ("contrabench", "heal", "surgx", "wrong_lung")}
-    assert {config.get("group", config["task"]) for config in configs.values()} | tags == set(task_names())
+    assert {config.get("group", config["task"]) for config in configs.values()} | tags == set(list_task_names())
 
 
 def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(configs):

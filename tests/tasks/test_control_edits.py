@@ -19,7 +19,17 @@ from medfaith.cli import main
 from medfaith.loaders import rle
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.tasks.contrabench import rows as contrabench
-from medfaith.tasks.controls import CONTROLS, DOSES, EDITS, ELSEWHERE, TARGET, elsewhere_of, in_order, paint, split_dose
+from medfaith.tasks.controls import (
+    CONTROLS,
+    DOSES,
+    EDITS,
+    ELSEWHERE,
+    TARGET,
+    get_elsewhere_edit,
+    in_order,
+    paint,
+    split_dose,
+)
 from medfaith.tasks.controls import UnsupportedControlError as Unsupported
 from medfaith.tasks.controls.donors import DONOR
 from medfaith.tasks.controls.harmless import crop, crop_row, recode
@@ -71,9 +81,12 @@ def test_a_name_or_dose_that_there_is_not_ends_with_what_there_is(control, capsy
 
 
 def test_the_place_elsewhere_keeps_the_dose_and_doses_stand_behind_their_edit():
-    assert [elsewhere_of(one) for one in ("occluded", "blurred@75")] == ["occluded_elsewhere", "blurred_elsewhere@75"]
+    assert [get_elsewhere_edit(one) for one in ("occluded", "blurred@75")] == [
+        "occluded_elsewhere",
+        "blurred_elsewhere@75",
+    ]
     with pytest.raises(InputError):
-        elsewhere_of("blank")
+        get_elsewhere_edit("blank")
     assert in_order(["blurred", "occluded@25", "none", "occluded", "occluded@75"]) == [
         "none", "occluded", "occluded@75", "occluded@25", "blurred",
     ]  # fmt: skip
@@ -87,21 +100,21 @@ def test_parts_are_nested_have_their_share_and_move_with_the_region(seed, start)
     for _ in range(int(drawn.integers(1, 4))):
         top, left = int(drawn.integers(30)), int(drawn.integers(40))
         mask[top : top + int(drawn.integers(15, 25)), left : left + int(drawn.integers(15, 25))] = True
-    parts = [mask & paint.sector(mask, dose / 100, start) for dose in DOSES]
+    parts = [mask & paint.compute_sector(mask, dose / 100, start) for dose in DOSES]
     for part, dose in zip(parts, DOSES, strict=True):
         assert abs(part.sum() / mask.sum() - dose / 100) < 0.02
     assert all((small <= large).all() for small, large in itertools.pairwise(parts))
     for place in ({"dx": 7, "dy": 11, "mirror": False}, {"dx": 0, "dy": 0, "mirror": True}):
-        moved = paint.moved(mask, **place)
-        part = moved & paint.sector(moved, 0.5, start, mirror=place["mirror"])
-        assert (part == paint.moved(parts[1], **place)).all()
+        moved = paint.shift_mask(mask, **place)
+        part = moved & paint.compute_sector(moved, 0.5, start, mirror=place["mirror"])
+        assert (part == paint.shift_mask(parts[1], **place)).all()
 
 
 def test_over_all_rows_each_pixel_is_removed_as_often_as_the_dose_says():
     mask = np.zeros((24, 20), bool)
     mask[3:20, 4:16] = True
     for dose in DOSES:
-        often = np.mean([paint.sector(mask, dose / 100, start) for start in np.arange(200) / 200], axis=0)[mask]
+        often = np.mean([paint.compute_sector(mask, dose / 100, start) for start in np.arange(200) / 200], axis=0)[mask]
         assert abs(often.mean() - dose / 100) < 0.01
         assert np.abs(often - dose / 100).max() < 0.04
 
@@ -117,7 +130,7 @@ def test_an_edit_changes_its_part_of_the_place_alone_and_again_in_the_same_way(e
         for n in range(0, 12, 4):
             image = np.asarray(plain[docs[100][n]["id"]]["images"][0].convert("RGB")).astype(int)
             region = rle.decode(raw[n][TARGET])
-            there = paint.moved(region, **raw[n][PLACE])
+            there = paint.shift_mask(region, **raw[n][PLACE])
             assert bool((there & region).any()) is not bool(place)
             shown = {dose: np.asarray(of[n]["images"][0]).astype(int) for dose, of in docs.items()}
             assert (shown[100] == np.asarray(docs[100][n]["images"][0])).all()
@@ -154,7 +167,7 @@ def test_tissue_of_frames_has_no_tool_and_that_of_sentences_no_such_finding(load
         assert len(docs) > 10
         for raw in docs:
             donor = boxes[raw[DONOR]["image"]["key"]]
-            there = paint.moved(rle.decode(raw[TARGET]), **raw[PLACE])
+            there = paint.shift_mask(rle.decode(raw[TARGET]), **raw[PLACE])
             tools = rle.from_boxes(np.array([box["xywh"] for box in donor["boxes"]], float), there.shape)
             assert donor["video"] != raw["video"]
             assert not any((there & rle.decode(tool)).any() for tool in tools)

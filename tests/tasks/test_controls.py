@@ -22,7 +22,7 @@ from medfaith.loaders.errors import ImageError, InputError
 from medfaith.report.write import write_report
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.controls import CONTROLS, Facts, described, paint
-from medfaith.tasks.controls.rows import change, controlled, place_elsewhere
+from medfaith.tasks.controls.rows import change, controlled, find_place_elsewhere
 from medfaith.tasks.heal import rows as heal
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
@@ -36,11 +36,11 @@ HOLE[10:20, 30:45] = True
 
 
 def test_pixels_of_blank_noise_and_only_the_target():
-    assert (paint.blank(SCENE) == np.rint(SCENE.mean((0, 1)))).all()
-    shuffled = paint.noise(SCENE, 1)
+    assert (paint.fill_mean(SCENE) == np.rint(SCENE.mean((0, 1)))).all()
+    shuffled = paint.shuffle_pixels(SCENE, 1)
     assert not (shuffled == SCENE).all()
     assert sorted(map(tuple, shuffled.reshape(-1, 3))) == sorted(map(tuple, SCENE.reshape(-1, 3)))
-    shown = paint.only(SCENE, HOLE)
+    shown = paint.keep_region(SCENE, HOLE)
     assert (shown[HOLE] == SCENE[HOLE]).all()
     assert len(np.unique(shown[~HOLE], axis=0)) == 1
 
@@ -50,15 +50,15 @@ def test_paint_continues_what_surrounds_it_and_changes_nothing_far_away():
     ramp = np.repeat(np.linspace(0, 200, 60).astype(np.uint8)[None, :, None], 40, 0).repeat(3, 2)
     marked = ramp.copy()
     marked[HOLE] = 255
-    painted = paint.occluded(marked, HOLE, 1)
+    painted = paint.fill_region(marked, HOLE, 1)
     assert np.abs(painted.astype(int) - ramp)[12:18, 32:43].max() < 12
     far = np.ones_like(HOLE)
     far[7:23, 27:48] = False
     assert (painted[far] == marked[far]).all()
     other = ramp.copy()
     other[HOLE] = 0
-    assert (paint.occluded(other, HOLE, 1)[HOLE] == painted[HOLE]).all()
-    assert (paint.occluded(ramp, np.ones_like(HOLE), 1) == paint.blank(ramp)).all()
+    assert (paint.fill_region(other, HOLE, 1)[HOLE] == painted[HOLE]).all()
+    assert (paint.fill_region(ramp, np.ones_like(HOLE), 1) == paint.fill_mean(ramp)).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -69,9 +69,9 @@ def test_the_other_place_never_touches_the_target(seed, height, width):
     for _ in range(int(drawn.integers(1, 4))):
         top, left = int(drawn.integers(height - 8)), int(drawn.integers(width - 8))
         mask[top : top + int(drawn.integers(2, 9)), left : left + int(drawn.integers(2, 9))] = True
-    place = place_elsewhere({"id": str(seed), "target": rle.encode(mask)})
+    place = find_place_elsewhere({"id": str(seed), "target": rle.encode(mask)})
     if place is not None:
-        there = paint.moved(mask, **place)
+        there = paint.shift_mask(mask, **place)
         assert there.sum() == mask.sum()
         assert not (there & mask).any()
 

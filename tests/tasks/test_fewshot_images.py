@@ -48,7 +48,7 @@ def wanted(doc: dict[str, Any], data: Path, roots: dict[str, Path]) -> tuple[str
     source, config = POOLS[doc["polarity"]]
     pool = rows_of(data / f"cxr-contrabench-{source}", config, "train")
     parts, opened = [], []
-    for asked in [*fewshot.exemplars(row["id"], pool), row]:
+    for asked in [*fewshot.sample_exemplars(row["id"], pool), row]:
         options = [f"{letter}. {option}" for letter, option in zip("ABCD", asked["options"], strict=False)]
         end = "Answer with the letter of the correct option." if asked is row else f"Answer: {'ABCD'[asked['answer']]}"
         parts.append("\n".join(["<image>" * len(asked["images"]), asked["question"], *options, end]))

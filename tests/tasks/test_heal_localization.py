@@ -15,7 +15,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import ATTENTION, HeatmapStore, digest_of
-from medfaith.tasks.heal.localization import Reply, localized, read_reply
+from medfaith.tasks.heal.localization import Reply, read_reply, score_localization
 
 SIZE = (20, 30)
 ANATOMY = np.zeros(SIZE, dtype=bool)
@@ -71,7 +71,7 @@ def test_what_is_no_reply_with_a_region_is_an_answer_as_it_stands(response, repl
 )
 def test_a_mask(region, dice):
     expected = {} if dice is None else {"dice": pytest.approx(dice, nan_ok=True)}
-    assert localized(document(), Reply("Yes", region)) == expected
+    assert score_localization(document(), Reply("Yes", region)) == expected
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def dice_of(store: HeatmapStore, maps: dict[str, np.ndarray], window: tuple[floa
     geometry = Geometry(SIZE, window)  # pyright: ignore[reportArgumentType]
     store.write(document()["id"], SHOWN, maps, geometry)
     doc = document(heatmaps=HeatmapReader(str(store.folder)))
-    return localized(doc, Reply("Yes", heatmaps=store.reference(SHOWN)))["dice"]
+    return score_localization(doc, Reply("Yes", heatmaps=store.reference(SHOWN)))["dice"]
 
 
 def test_a_heatmap_gives_its_top_fifth(store):
@@ -111,4 +111,4 @@ def test_a_heatmap_without_a_region(store, maps):
 def test_a_heatmap_that_is_not_there_is_named(tmp_path):
     doc = document(heatmaps=HeatmapReader(str(tmp_path)))
     with pytest.raises(InputError, match="no heatmaps of the model"):
-        localized(doc, read_reply(json.dumps({"text": "Yes", "heatmaps": f"{SHOWN}/{SHOWN}"})))
+        score_localization(doc, read_reply(json.dumps({"text": "Yes", "heatmaps": f"{SHOWN}/{SHOWN}"})))

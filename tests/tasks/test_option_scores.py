@@ -92,7 +92,7 @@ def test_figures_are_of_the_rows_that_have_the_value():
         record | {"study_id": "s2", "gap": 6.0, "concept_difference": 4.0},
         record | {"gap": 9.0, "concept_difference": 9.0, "subsets": []},
     ]
-    found = option_scores.gap_figures(rows)
+    found = option_scores.compute_gap_figures(rows)
     assert (found["mean_gap_safe"], found["median_gap_safe"], found["n_safe"]) == (3, 2, 3)
     assert (found["mean_concept_difference_safe"], found["n_concept_difference_safe"]) == (3, 2)
     interval = bootstrap_mean([1, 2, 6], groups=["s1", "s1", "s2"])

@@ -26,7 +26,7 @@ from medfaith.tasks.index import task_index
 from medfaith.tasks.listing import listed
 from medfaith.tasks.logged_figures import aggregations
 from medfaith.tasks.row_store import read
-from medfaith.tasks.shards import Shard, patients_of, positions
+from medfaith.tasks.shards import Shard, list_patients, positions
 from tests.tasks.evaluating import load, samples_of
 from tests.tasks.server_scene import serving
 from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask, forged
@@ -238,7 +238,7 @@ def test_pairs_and_what_intervals_draw_are_of_one_patient(task, cluster, scenes)
     (benchmark,) = (name for name in BENCHMARKS if f"medfaith_{name}" in task)
     (loaded,) = load([task], Path(scenes(benchmark)[1]))["tasks"].values()
     rows = loaded.eval_docs.with_format(None)
-    patient = dict(zip(rows["id"], patients_of(loaded), strict=True))
+    patient = dict(zip(rows["id"], list_patients(loaded), strict=True))
     of_cluster: dict[str, set[str]] = {}
     for row in rows:
         of_cluster.setdefault(row[cluster], set()).add(patient[row["id"]])

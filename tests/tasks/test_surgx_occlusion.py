@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders import images
 from medfaith.tasks.explain.geometry import to_frame
 from medfaith.tasks.explain.store import open_store
-from medfaith.tasks.surgx.occlusion import occlusion_scores
+from medfaith.tasks.surgx.occlusion import compute_occlusion_scores
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS
 from tests.tasks.evaluating import baseline, evaluate, load
 from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
@@ -37,7 +37,7 @@ def test_frames_that_lose_their_match_and_the_drop_of_the_others():
         row(43, ["a"], change(9, None, None)),
         row(43, ["a"], None),
     ]
-    scores = occlusion_scores(rows)
+    scores = compute_occlusion_scores(rows)
     assert {name: scores[name] for name in ("n_covered", "n_lost", "n_without_region")} == {
         "n_covered": 3, "n_lost": 1, "n_without_region": 1,
     }  # fmt: skip
@@ -47,7 +47,7 @@ def test_frames_that_lose_their_match_and_the_drop_of_the_others():
 
 
 def test_without_a_right_prediction_nothing_is_defined():
-    scores = occlusion_scores([row(42, ["a"], None)])
+    scores = compute_occlusion_scores([row(42, ["a"], None)])
     assert math.isnan(scores["lost"])
     assert math.isnan(scores["similarity_drop"])
     assert scores["n_covered"] == 0

@@ -43,12 +43,12 @@ from medfaith.tasks.surgx.prompts import LISTS, QUESTIONS
 from medfaith.tasks.wordings import (
     UnsupportedWordingError,
     benchmarks,
+    count_wordings,
     described,
     in_text,
-    n_wordings,
     question,
-    redraw_order,
-    reorder,
+    shuffle_indices,
+    shuffle_options,
     wordings,
 )
 from medfaith.tasks.wrong_lung import rows as wrong_lung
@@ -76,16 +76,16 @@ def test_every_kind_of_question_has_as_many_wordings_and_only_a_benchmark_of_sen
     assert {*benchmarks()} == {*BENCHMARKS} - {"wrong-lung"}
     assert {(benchmark, kind) for benchmark in benchmarks() for kind in wordings(benchmark)} == {*ORIGINALS}
     for benchmark in benchmarks():
-        assert {len(texts) for texts in wordings(benchmark).values()} == {n_wordings(benchmark)}
-        assert n_wordings(benchmark) >= 4
-    assert n_wordings("wrong-lung") == 0
+        assert {len(texts) for texts in wordings(benchmark).values()} == {count_wordings(benchmark)}
+        assert count_wordings(benchmark) >= 4
+    assert count_wordings("wrong-lung") == 0
 
 
 @pytest.mark.parametrize(("benchmark", "kind"), ORIGINALS)
 def test_every_paraphrase_is_a_sentence_of_its_own_for_every_name_of_the_vocabulary(benchmark, kind):
     for of in WORDS[benchmark]:
         texts = [text.format(**of) for text in ORIGINALS[benchmark, kind]]
-        texts += [question(benchmark, kind, number, **of) for number in range(1, n_wordings(benchmark) + 1)]
+        texts += [question(benchmark, kind, number, **of) for number in range(1, count_wordings(benchmark) + 1)]
         assert len({" ".join(words(text).split()) for text in texts}) == len(texts)
         for text in texts:
             assert not re.search(r"[{}]|\s\s|\b(\w+) \1\b|\b(?:an?|the) (?:an?|the)\b", text), text
@@ -150,7 +150,7 @@ def test_choices_and_verifiers_take_a_paraphrase_as_the_original(polarity):
 
 def test_lists_and_the_form_of_the_answer_stay_in_questions_about_surgery():
     form = QUESTIONS["triplets"][QUESTIONS["triplets"].index("Answer with") :]
-    for number in range(1, n_wordings("surgxbench") + 1):
+    for number in range(1, count_wordings("surgxbench") + 1):
         assert question("surgxbench", "instruments", number, **LISTS).endswith(LISTS["instruments"])
         assert question("surgxbench", "triplets", number, **LISTS).endswith(form)
         assert LISTS["abilities"] in question("surgxbench", "triplets", number, **LISTS)
@@ -158,20 +158,20 @@ def test_lists_and_the_form_of_the_answer_stay_in_questions_about_surgery():
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6), st.integers(1, 9), st.text(max_size=4), st.data())
 def test_an_order_is_a_permutation_that_moves_texts_and_indices_together(options, number, row_id, data):
-    order = redraw_order(row_id, number, options)
+    order = shuffle_indices(row_id, number, options)
     assert sorted(order) == list(range(len(options)))
-    assert order == redraw_order(row_id, number, options)
+    assert order == shuffle_indices(row_id, number, options)
     assert ([options[place] for place in order] == options) is (len(set(options)) == 1)
     index = st.integers(0, len(options) - 1)
     doc = {"id": row_id, "options": options, "answer": data.draw(index), "negated": -1, "counterpart": data.draw(index)}
-    moved = reorder(doc, number)
+    moved = shuffle_options(doc, number)
     assert moved["negated"] == -1
     for name in ("answer", "counterpart"):
         assert order[moved[name]] == doc[name]
 
 
 def test_orders_favour_no_place():
-    drawn = [redraw_order(f"row {n}", number, "abc").index(0) for n in range(400) for number in (1, 2)]
+    drawn = [shuffle_indices(f"row {n}", number, "abc").index(0) for n in range(400) for number in (1, 2)]
     shares = [drawn.count(place) / len(drawn) for place in range(3)]  # of the five orders that are not the first
     assert shares == pytest.approx([1 / 5, 2 / 5, 2 / 5], abs=0.05)
 

@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from medfaith.loaders import progress
-from medfaith.training.checkpoints import ShowProgress, last_whole, trainer_arguments
+from medfaith.training.checkpoints import ShowProgress, build_trainer_arguments, find_last_complete
 from medfaith.training.settings import Settings
 
 
@@ -27,7 +27,7 @@ def test_a_training_says_how_far_it_is_and_goes_on_from_there(tmp_path, monkeypa
 
     def lines(steps: int, start: str | None) -> list[str]:
         given = Settings(lr=0.1, steps=steps, batch=1, accumulate=1, save_every=2, log_every=1)
-        arguments = trainer_arguments(tmp_path, given, device="cpu")
+        arguments = build_trainer_arguments(tmp_path, given, device="cpu")
         trainer = transformers.Trainer(Line(), arguments, train_dataset=pairs, callbacks=[ShowProgress()])
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train(resume_from_checkpoint=start)
@@ -36,4 +36,4 @@ def test_a_training_says_how_far_it_is_and_goes_on_from_there(tmp_path, monkeypa
         return [line.partition("%")[0] for line in written.err.splitlines() if line.startswith("training: ")]
 
     assert lines(2, None) == ["training: 1 of 2 (50", "training: 2 of 2 (100"]
-    assert lines(4, last_whole(tmp_path)) == ["training: 3 of 4 (75", "training: 4 of 4 (100"]
+    assert lines(4, find_last_complete(tmp_path)) == ["training: 3 of 4 (75", "training: 4 of 4 (100"]

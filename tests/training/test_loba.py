@@ -212,7 +212,7 @@ def test_a_killed_training_ends_as_one_that_was_not(names, examples, tmp_path, m
     resumed = run(tmp_path / "killed")
     assert resumed == whole
     assert json.loads((tmp_path / "killed" / "record.json").read_text()) == whole
-    assert whole["rows"] == {"n": len(examples), "sha256": train.digest(examples.ids)}
+    assert whole["rows"] == {"n": len(examples), "sha256": train.compute_digest(examples.ids)}
     assert (whole["model"], whole["sam"], whole["data"], whole["weight"]) == ("vlm", "sam", "phantom", 1.0)
     assert [log["step"] for log in whole["losses"]] == [1, 2, 3, 4, 5]
     assert not checkpoints.exists()
@@ -232,7 +232,7 @@ def test_a_killed_training_ends_as_one_that_was_not(names, examples, tmp_path, m
 def test_a_region_that_does_not_fit_is_refused(region, message):
     doc = {"id": "r1", "region": region, "images": [Image.new("RGB", (7, 4))]}
     with pytest.raises(InputError, match=message):
-        rows.example(doc)
+        rows.build_example(doc)
 
 
 def test_a_build_with_a_row_without_a_mask_is_refused(phantom_heal_build, phantom_heal_roots, tmp_path):

@@ -1,4 +1,4 @@
-"""`medfaith train loba`: the arguments. What runs needs torch."""
+"""The arguments of `medfaith train loba`. The training needs torch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,25 @@ from typing import Any
 from medfaith import build
 from medfaith.tasks.decoding.titles import SAM
 
-from ..options import add_rows, add_settings, add_shape, check_out, not_installed, number, settings_of, shape_of, told
+from ..options import (
+    add_rows,
+    add_settings,
+    add_shape,
+    build_install_error,
+    build_number_parser,
+    check_out,
+    format_summary,
+    read_lora,
+    read_settings,
+)
 
 
 def add_loba(recipes: Any) -> None:
-    """Adds `loba` to the recipes of `medfaith train`."""
+    """Add `loba` to the recipes of `medfaith train`.
+
+    Args:
+        recipes: The subparsers of `medfaith train`.
+    """
     job = recipes.add_parser(
         "loba",
         help="train a vision-language model to localize before it answers (HEAL-MedVQA, section 4.1)",
@@ -32,8 +46,8 @@ def add_loba(recipes: Any) -> None:
         help="folder or Hub name of the SAM whose mask decoder learns (default: %(default)s, which is MedSAM)",
     )  # fmt: skip
     job.add_argument(
-        "--weight", type=number("a number, 0 or more", lambda value: value >= 0), default=1.0,
-        help="lambda, what the masks count beside the text; the paper prints none (default: %(default)s)",
+        "--weight", type=build_number_parser("a number, 0 or more", lambda value: value >= 0), default=1.0,
+        help="lambda, the weight of the losses of masks; the paper prints none (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--train-encoder", action="store_true",
@@ -50,12 +64,12 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         from .run import run
         from .train import Options
     except ImportError as error:
-        raise not_installed(error) from error
+        raise build_install_error(error) from error
     record = run(
         arguments.pretrained, arguments.sam, arguments.data, build.roots(arguments), arguments.out,
-        source=arguments.source, limit=arguments.limit, lora=shape_of(arguments),
-        options=Options(**settings_of(arguments), weight=arguments.weight), dtype=arguments.dtype,
+        source=arguments.source, limit=arguments.limit, lora=read_lora(arguments),
+        options=Options(**read_settings(arguments), weight=arguments.weight), dtype=arguments.dtype,
         device=arguments.device, frozen_encoder=not arguments.train_encoder,
     )  # fmt: skip
-    print(told(arguments.out, record))
+    print(format_summary(arguments.out, record))
     return 0

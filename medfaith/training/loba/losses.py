@@ -9,7 +9,14 @@ from torch.nn import functional
 
 
 class Loss(NamedTuple):
-    """Equation 4 and its parts, scalars. text: the cross entropy of the answer's tokens (equation 2)."""
+    """The loss of equation 4 and its parts, all scalars.
+
+    Attributes:
+        total: The loss.
+        text: The cross entropy of the answer's tokens (equation 2).
+        bce: The binary cross entropy of the mask.
+        dice: The Dice loss of the mask.
+    """
 
     total: torch.Tensor
     text: torch.Tensor
@@ -18,26 +25,39 @@ class Loss(NamedTuple):
 
 
 def objective(text: torch.Tensor, logits: torch.Tensor, masks: torch.Tensor, weight: float) -> Loss:
-    """text + weight * (BCE + Dice): equations 3 and 4. The paper does not print its weight, lambda.
+    """Compute equations 3 and 4: text + weight * (BCE + Dice). The paper does not print its weight, lambda.
 
     Args:
-        text: scalar. logits: (n, h, w). masks: (n, h, w), 0 or 1.
+        text: A scalar, the cross entropy of the text.
+        logits: (n, h, w), the predicted masks.
+        masks: (n, h, w), 0 or 1.
+        weight: The weight of the mask losses.
     """
     bce, dice = bce_loss(logits, masks), dice_loss(logits, masks)
     return Loss(text + weight * (bce + dice), text, bce, dice)
 
 
 def bce_loss(logits: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
-    """The mean over all pixels of the cross entropy between sigmoid(logits) and masks, both (n, h, w), in nats."""
+    """Compute the mean binary cross entropy over all pixels, in nats.
+
+    Args:
+        logits: (n, h, w), the predicted masks.
+        masks: (n, h, w), 0 or 1.
+    """
     return functional.binary_cross_entropy_with_logits(logits, masks.to(logits.dtype))
 
 
 def dice_loss(logits: torch.Tensor, masks: torch.Tensor, smooth: float = 1.0) -> torch.Tensor:
-    """The mean over n of 1 - (2 I + smooth) / (P + G + smooth), from 0 to 1.
+    """Compute the mean over n of 1 - (2 I + smooth) / (P + G + smooth), from 0 to 1.
 
-    I, P and G are the sums over the pixels of p * g, p and g, where p = sigmoid(logits) and g = masks, both (n, h, w).
-    smooth is in pixels. With 1 an empty mask has a loss that falls to 0 with the prediction: P / (P + 1). With 0,
-    where the formula is the plain one, it is 1 for each prediction and teaches nothing.
+    I, P and G are the sums over the pixels of p * g, p and g, with p = sigmoid(logits) and g = masks. With `smooth` 1,
+    the loss of an empty mask falls to 0 with the prediction: P / (P + 1). With 0, the plain formula, it is 1 for every
+    prediction and teaches nothing.
+
+    Args:
+        logits: (n, h, w), the predicted masks.
+        masks: (n, h, w), 0 or 1.
+        smooth: The smoothing term, in pixels.
 
     >>> nothing, empty = torch.full((1, 2, 2), -50.0), torch.zeros(1, 2, 2)
     >>> round(float(dice_loss(nothing, empty)), 4), round(float(dice_loss(-nothing, empty)), 4)

@@ -1,4 +1,4 @@
-"""What `medfaith train loba` runs."""
+"""The run of `medfaith train loba`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from medfaith.eval import builds_in
 from medfaith.tasks.decoding.loba.model import start
 
-from ..device import chosen
+from ..device import select_device
 from ..settings import Lora
 from .rows import Examples
 from .train import Options, train
@@ -21,16 +21,30 @@ def run(
     limit: int | None = None, lora: Lora, options: Options, dtype: str = "auto", device: str = "",
     frozen_encoder: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
-    """Trains, writes `out`, and returns the record (`train.train`). Rows and device are looked for before the weights.
+    """Train a LobA, write `out`, and return the record. Rows and device are checked before the weights are loaded.
+
+    Args:
+        pretrained: The folder or Hub name of the vision-language model.
+        sam: The folder or Hub name of the SAM.
+        data: As in `tasks.rows.load`.
+        roots: As in `tasks.rows.load`.
+        out: The output folder.
+        source: "vindr" or "mimic".
+        limit: The number of rows, taken at equal steps; None for all.
+        lora: The settings of LoRA.
+        options: The options of the training.
+        dtype: The type of the weights.
+        device: "cpu", "cuda", or "" for a GPU if there is one.
+        frozen_encoder: Whether SAM's image encoder keeps its weights.
 
     Raises:
-        InputError: as `rows.Examples`, `model.start`, `train.train`; or a GPU that is not there.
+        InputError: As in `rows.Examples`, `model.start` and `train.train`; or the GPU is missing.
     """
-    place = chosen(device)
+    device_name = select_device(device)
     rows = Examples(data, source, "train", roots, limit)
     loba = start(pretrained, sam, **asdict(lora), frozen_encoder=frozen_encoder, seed=options.seed, dtype=dtype)
-    about = {
+    record_fields = {
         "data": rows.repository, "build": builds_in(data).get(rows.repository), "dtype": dtype, **asdict(lora),
         "frozen_encoder": frozen_encoder,
     }  # fmt: skip
-    return train(loba.to(place), rows, out, options, about)
+    return train(loba.to(device_name), rows, out, options, record_fields)

@@ -1,1 +1,1 @@
-"""LoRA fine-tuning of vision-language models, as the baselines of HEAL-MedVQA and of CXR-ContraBench's Appendix H."""
+"""LoRA fine-tuning of vision-language models, as for the baselines of HEAL-MedVQA and CXR-ContraBench (Appendix H)."""

@@ -1,4 +1,4 @@
-"""`medfaith train lora`: the arguments. What runs is in run.py, which needs torch."""
+"""The arguments of `medfaith train lora`. The training is in run.py, which needs torch."""
 
 from __future__ import annotations
 
@@ -8,34 +8,47 @@ from typing import Any
 
 from medfaith import build
 
-from ..options import add_rows, add_settings, add_shape, check_out, not_installed, settings_of, shape_of, told
+from ..options import (
+    add_rows,
+    add_settings,
+    add_shape,
+    build_install_error,
+    check_out,
+    format_summary,
+    read_lora,
+    read_settings,
+)
 from ..settings import Settings
 
 BENCHMARKS = ("heal", "contrabench")
 
 
 def add_lora(recipes: Any) -> None:
-    """Adds `lora` and `full` to the recipes of `medfaith train`."""
-    _add(
+    """Add `lora` and `full` to the recipes of `medfaith train`.
+
+    Args:
+        recipes: The subparsers of `medfaith train`.
+    """
+    _add_recipe(
         recipes, "lora", "LoRA",
         "Then run medfaith eval --model medfaith-hf-vlm --model_args pretrained=MODEL,peft=trained ...",
     )  # fmt: skip
-    _add(
+    _add_recipe(
         recipes, "full", "all weights",
         "Then run medfaith eval --model medfaith-hf-vlm --model_args pretrained=trained ...",
     )  # fmt: skip
 
 
-def _add(recipes: Any, name: str, what: str, then: str) -> None:
+def _add_recipe(recipes: Any, name: str, weights: str, next_step: str) -> None:
     job = recipes.add_parser(
         name,
-        help=f"fine-tune any open vision-language model ({what}) on a benchmark's training rows",
-        description=f"Fine-tunes a vision-language model ({what}), as the papers do with their baselines (LoRA): on "
+        help=f"fine-tune any open vision-language model ({weights}) on a benchmark's training rows",
+        description=f"Fine-tunes a vision-language model ({weights}), as the papers do with their baselines (LoRA): on "
         "the training rows of HEAL-MedVQA (section 5), or on the balanced set of CXR-ContraBench (Appendix H). It asks "
         "as the tasks ask, and learns the right answer. The command writes what was trained, and a record of what it "
         "has seen, into FOLDER. A command that was killed goes on from its last checkpoint when it is run again.",
         epilog=f"Example: medfaith train {name} --benchmark heal --pretrained MODEL --data medfaith-data --root "
-        f"vindr_cxr=PATH --out trained. {then}",
+        f"vindr_cxr=PATH --out trained. {next_step}",
     )
     job.add_argument("--benchmark", required=True, choices=BENCHMARKS, help="whose training rows the model learns from")
     add_rows(job)
@@ -50,12 +63,12 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     try:
         from .run import run
     except ImportError as error:
-        raise not_installed(error) from error
+        raise build_install_error(error) from error
     record = run(
         arguments.benchmark, arguments.pretrained, arguments.data, build.roots(arguments), arguments.out,
-        source=arguments.source, limit=arguments.limit, settings=Settings(**settings_of(arguments)),
-        dtype=arguments.dtype, lora=shape_of(arguments) if hasattr(arguments, "rank") else None,
+        source=arguments.source, limit=arguments.limit, settings=Settings(**read_settings(arguments)),
+        dtype=arguments.dtype, lora=read_lora(arguments) if hasattr(arguments, "rank") else None,
         device=arguments.device,
     )  # fmt: skip
-    print(told(arguments.out, record))
+    print(format_summary(arguments.out, record))
     return 0

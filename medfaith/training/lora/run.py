@@ -1,4 +1,4 @@
-"""What `medfaith train lora` runs."""
+"""The run of `medfaith train lora`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from medfaith.eval import builds_in
 from medfaith.tasks.models.contrastive_encoders import short_name
 from medfaith.tasks.models.trainable import load_vlm
 
-from ..device import chosen
+from ..device import select_device
 from ..settings import Lora, Settings
 from .rows import examples
 from .train import adapted, train
@@ -21,20 +21,31 @@ def run(
     benchmark: str, pretrained: str, data: str, roots: Mapping[str, Path], out: Path, *, source: str = "vindr",
     limit: int | None = None, settings: Settings, lora: Lora | None, dtype: str = "auto", device: str = "",
 ) -> dict[str, Any]:  # fmt: skip
-    """Trains, writes `out`, and returns the record (`train.train`). Rows and device are looked for before the weights.
+    """Fine-tune a model, write `out`, and return the record. Rows and device are checked before the weights are loaded.
 
-    lora: None trains all weights.
+    Args:
+        benchmark: As in `rows.examples`.
+        pretrained: The folder or Hub name of the model.
+        data: As in `rows.examples`.
+        roots: As in `rows.examples`.
+        out: The output folder.
+        source: As in `rows.examples`.
+        limit: As in `rows.examples`.
+        settings: The settings of the training.
+        lora: The settings of LoRA; None to train all weights.
+        dtype: The type of the weights.
+        device: "cpu", "cuda", or "" for a GPU if there is one.
 
     Raises:
-        InputError: as `rows.examples`, `load_vlm`, `train.train`; or a GPU that is not there.
+        InputError: As in `rows.examples`, `load_vlm` and `train.train`; or the GPU is missing.
     """
-    place = chosen(device)
+    device_name = select_device(device)
     rows = examples(benchmark, data, roots, source, limit)
     model, processor = load_vlm(pretrained, dtype)
     build = builds_in(data).get(rows.repository)
-    about = {
+    record_fields = {
         "benchmark": benchmark, "data": rows.repository, "build": build, "model": short_name(pretrained),
         "dtype": dtype, **(asdict(lora) if lora else {}),
     }  # fmt: skip
-    learning = adapted(model, lora, settings.seed) if lora else model
-    return train(learning, processor, rows, out, settings, about, place)
+    trainable = adapted(model, lora, settings.seed) if lora else model
+    return train(trainable, processor, rows, out, settings, record_fields, device_name)
