@@ -117,7 +117,7 @@ def number_sentences(texts: Sequence[str]) -> list[tuple[str, int]]:
     Args:
         texts: The sentences.
 
-    >>> numbered(["No edema.", "Clear.", "No edema."])[2]
+    >>> number_sentences(["No edema.", "Clear.", "No edema."])[2]
     ('No edema. (place 2 of 2 in this report)', 2)
     """
     counts: Counter[str] = Counter()
