@@ -9,7 +9,7 @@ import numpy as np
 
 from .frames import boxes_of, each_frame, stacked
 from .regions import attention_region, shares_inside
-from .spread import by_group, n_cut_at_zero, spread
+from .spread import n_cut_at_zero, spread, sum_by_group
 
 __all__ = ["attention_alignment", "attention_region", "score_frame", "score_predictions", "summarise"]
 
@@ -125,7 +125,7 @@ def summarise(
     """
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
     result = _summary(records, options)
-    result["per_instrument"] = {label: _summary(of, options) for label, of in by_group(records, "label").items()}
+    result["per_instrument"] = {label: _summary(of, options) for label, of in sum_by_group(records, "label").items()}
     return result
 
 

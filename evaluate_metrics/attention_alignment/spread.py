@@ -37,7 +37,7 @@ def spread(name: str, values: Sequence[float], groups: Sequence[str], **options:
     }
 
 
-def by_group(records: Sequence[Mapping[str, Any]], key: str) -> dict[Any, list[Mapping[str, Any]]]:
+def sum_by_group(records: Sequence[Mapping[str, Any]], key: str) -> dict[Any, list[Mapping[str, Any]]]:
     """The records by what they have under a key, in order of the keys."""
     found: dict[Any, list[Mapping[str, Any]]] = {}
     for record in records:

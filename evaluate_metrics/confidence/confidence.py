@@ -42,6 +42,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class Confidence(evaluate.Metric):
+    """The metric `confidence`: the mean of numbers with its interval, and the difference from a baseline."""
+
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,

@@ -11,7 +11,7 @@ import numpy as np
 
 from medfaith.compare.answers import Answers, all_answers
 from medfaith.evaluate_metrics.confidence.image_use import Condition, ImageUse, measure_image_use
-from medfaith.evaluate_metrics.confidence.paired import Difference, paired_difference
+from medfaith.evaluate_metrics.confidence.paired import Difference, compute_paired_difference
 from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, measure_place_effect
 from medfaith.evaluate_metrics.confidence.reliance import FEWEST, Reliance, Share, reliance, share
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
@@ -128,7 +128,7 @@ class Audited(NamedTuple):
         """Compare a condition with the image, on the rows that have both scores; of one task, or of all."""
         of = self._of(task)
         before, after = self.scores(IMAGE)[of], self.scores(condition)[of]
-        return paired_difference(after, before, groups=self.groups[of], seed=SEED)
+        return compute_paired_difference(after, before, groups=self.groups[of], seed=SEED)
 
     def _of(self, task: str | None) -> np.ndarray:
         return np.array([task is None or row[0] == task for row in self.rows])

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from medfaith.evaluate_metrics.confidence.paired import Difference, holm
-from medfaith.evaluate_metrics.confidence.reliance import ALPHA, Share, exceeding_p, share
+from medfaith.evaluate_metrics.confidence.paired import Difference, apply_holm
+from medfaith.evaluate_metrics.confidence.reliance import ALPHA, Share, compute_exceeding_p, share
 from medfaith.report.tables import SEED
 
 from .figures import Audited, Shown, blind_guesses
@@ -78,12 +78,14 @@ def compare_wordings(found: Audited, margin: float) -> Wordings | None:
     scores = {IMAGE: float(np.nanmean(own.answered)) if (~np.isnan(own.answered)).any() else math.nan}
     scores |= {name: of.after for name, of in under.items()}
     p_values = [
-        exceeding_p(own.answered, found.shown[name].answered, margin, groups=found.groups, seed=SEED,
+        compute_exceeding_p(own.answered, found.shown[name].answered, margin, groups=found.groups, seed=SEED,
                     alternative="greater") for name in names
     ]  # fmt: skip
     order = sorted(scores, key=lambda name: (math.isnan(scores[name]), scores[name]))
     known = [name for name in order if not math.isnan(scores[name])] or order
-    return Wordings(scores, under, known[0], known[-1], float(np.min(holm(p_values))), _by_wording(own, found, names))
+    return Wordings(
+        scores, under, known[0], known[-1], float(np.min(apply_holm(p_values))), _by_wording(own, found, names)
+    )
 
 
 def _by_wording(own: Shown, found: Audited, names: list[str]) -> Share:
