@@ -44,6 +44,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class AttentionAlignment(evaluate.Metric):
+    """The metric `attention_alignment`: the share of a heatmap's attention region on the instruments."""
+
     def _info(self):
         numbers = datasets.List(datasets.Value("float64"))
         heatmap = datasets.List(datasets.List(datasets.Value("float32")))

@@ -51,6 +51,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class IVT(evaluate.Metric):
+    """The metric `ivt`: F1 of surgical instruments, or average precision of action triplets."""
+
     def _info(self):
         text, texts = datasets.Value("string"), datasets.List(datasets.Value("string"))
         if self.config_name == "triplets":
@@ -82,12 +84,12 @@ class IVT(evaluate.Metric):
         confidence_level=0.95,
         per_sample=False,
     ):
-        how = {
+        options = {
             "n_resamples": n_resamples,
             "seed": seed,
             "confidence_level": confidence_level,
             "per_sample": per_sample,
         }
         if self.config_name == "triplets":
-            return score_triplets(predictions, references, k=k, ignore_null=ignore_null, **how)
-        return score_instruments(predictions, references, classes=classes, **how)
+            return score_triplets(predictions, references, k=k, ignore_null=ignore_null, **options)
+        return score_instruments(predictions, references, classes=classes, **options)

@@ -49,6 +49,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class Localization(evaluate.Metric):
+    """The metric `localization`: attention of sentences compared with boxes, and its change under perturbation."""
+
     def _info(self):
         text, flag, number = datasets.Value("string"), datasets.Value("bool"), datasets.Value("float64")
         numbers = datasets.List(number)
@@ -80,7 +82,7 @@ class Localization(evaluate.Metric):
         )
 
     def _enforce_nested_string_type(self, schema, obj):
-        # evaluate checks the types of the first row alone; what is missing there has none.
+        # evaluate checks the types in the first row only; a missing value there has no type.
         if obj is not None:
             super()._enforce_nested_string_type(schema, obj)
 

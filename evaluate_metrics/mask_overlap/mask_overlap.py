@@ -34,6 +34,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class MaskOverlap(evaluate.Metric):
+    """The metric `mask_overlap`: Dice and IoU of segmentation masks."""
+
     def _info(self):
         mask = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
         return evaluate.MetricInfo(
@@ -44,7 +46,7 @@ class MaskOverlap(evaluate.Metric):
         )
 
     def _enforce_nested_string_type(self, schema, obj):
-        # evaluate checks the types of the first row alone; a mask that is missing there has none.
+        # evaluate checks the types in the first row only; a missing mask there has no type.
         if obj is not None or not isinstance(schema, dict):
             super()._enforce_nested_string_type(schema, obj)
 

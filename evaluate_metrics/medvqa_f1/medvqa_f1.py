@@ -43,6 +43,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class MedVQAF1(evaluate.Metric):
+    """The metric `medvqa_f1`: F1 of yes/no answers and of the diseases that open-ended answers name."""
+
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,

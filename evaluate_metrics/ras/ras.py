@@ -48,6 +48,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class RAS(evaluate.Metric):
+    """The metric `ras`: the share of a heatmap's attention region on moving tissue or the instrument."""
+
     def _info(self):
         numbers = datasets.List(datasets.Value("float64"))
         texts = datasets.List(datasets.Value("string"))
@@ -72,7 +74,7 @@ class RAS(evaluate.Metric):
         )
 
     def _enforce_nested_string_type(self, schema, obj):
-        # evaluate checks the types of the first row alone; a mask that is missing there has none.
+        # evaluate checks the types in the first row only; a missing mask there has no type.
         if obj is not None or not isinstance(schema, dict):
             super()._enforce_nested_string_type(schema, obj)
 

@@ -42,6 +42,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class TPT(evaluate.Metric):
+    """The metric `tpt`: the share of Yes answers that change to No when the question is perturbed."""
+
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from medfaith.evaluate_metrics.attention_alignment.regions import attention_region
+from medfaith.evaluate_metrics.attention_alignment.regions import find_attention_region
 from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
 from medfaith.loaders import rle
 from medfaith.tasks.explain.store import ATTENTION
@@ -65,7 +65,7 @@ def localized(doc: Mapping[str, Any], reply: Reply) -> dict[str, float]:
     region = reply.region
     if reply.heatmaps is not None:
         maps, _ = doc["heatmaps"].read(reply.heatmaps, doc["id"], tuple(doc["region"]["size"]))
-        found = attention_region(maps[ATTENTION][None])[0] if ATTENTION in maps else None
+        found = find_attention_region(maps[ATTENTION][None])[0] if ATTENTION in maps else None
         if found is None or not found.any():
             return {"dice": math.nan}
         region = rle.encode(found)
