@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .frames import merge_maps, score_frames, select_boxes
-from .regions import compute_shares_inside
+from .regions import compute_shares_inside, find_attention_region
 from .spread import count_cut_at_zero, group_records, spread
 
 __all__ = ["attention_alignment", "find_attention_region", "score_frame", "score_predictions", "summarise"]

@@ -160,8 +160,11 @@ def compute_symmetric_kl(grid: Any, other_grid: Any, *, kl_no_attn: bool = False
         ValueError: Different shapes, or see `distribution`.
 
     >>> round(compute_symmetric_kl([[0.75, 0.25]], [[0.25, 0.75]]), 4)
-    0.5493 >>> round(compute_symmetric_kl([[0.5, 0.25]], [[0.25, 0.5]]), 4), round(compute_symmetric_kl([[0.5]],
-    [[0.25]], kl_no_attn=True), 4) (0.1733, 0.1373)
+    0.5493
+    >>> round(compute_symmetric_kl([[0.5, 0.25]], [[0.25, 0.5]]), 4)
+    0.1733
+    >>> round(compute_symmetric_kl([[0.5]], [[0.25]], kl_no_attn=True), 4)
+    0.1373
     """
     if np.shape(grid) != np.shape(other_grid):
         raise ValueError(f"attention of shapes {np.shape(grid)} and {np.shape(other_grid)}; expected the same cells")

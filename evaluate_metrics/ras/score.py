@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..attention_alignment.frames import merge_maps, score_frames, select_boxes
-from ..attention_alignment.regions import compute_shares_inside
+from ..attention_alignment.regions import compute_shares_inside, find_attention_region
 from ..attention_alignment.spread import count_cut_at_zero, spread
 from ..confidence.score import bootstrap_mean
 from ..mask_overlap.masks import decode_mask
