@@ -11,7 +11,7 @@ from ..confidence.score import bootstrap_mean
 from ..reading.outcome import ANSWERED, DECLINED, UNREAD
 from ..reading.surgery import read_instruments, read_reply
 from ..reading.surgical_names import INSTRUMENTS, TRIPLETS
-from .triplets import average_precision, build_class_name, require_table, top_k, triplet_ap
+from .triplets import average_precision, class_name, require_table, top_k, triplet_ap
 
 __all__ = [
     "average_precision",
@@ -217,7 +217,7 @@ def score_triplets(
         for video, mean in zip(per_video, ap.video_means, strict=True):
             per_video[video][f"ap_{component}"] = float(mean)
         per_class[component] = {
-            build_class_name(component, class_id): float(class_ap)
+            class_name(component, class_id): float(class_ap)
             for class_id, class_ap in zip(ap.class_ids, ap.per_class, strict=True)
         }
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}

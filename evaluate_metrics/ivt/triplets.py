@@ -149,7 +149,7 @@ def top_k(scores: np.ndarray | Sequence[Sequence[float]], k: int = 5) -> np.ndar
     return np.argsort(-table, axis=1, kind="stable")[:, :k]
 
 
-def build_class_name(component: str, number: int) -> str:
+def class_name(component: str, number: int) -> str:
     """Build the text of a class; for example, class 12 of "iv" is "bipolar,dissect".
 
     Args:
