@@ -40,6 +40,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class Polarity(evaluate.Metric):
+    """The metric `polarity`: accuracy, reversals and contradictions of multiple-choice answers."""
+
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
@@ -61,15 +63,15 @@ class Polarity(evaluate.Metric):
             ),
         )
 
-    def add(self, *, prediction=None, reference=None, **others):
-        """Add one row; a bad reference is refused before it is stored, which would turn 0.5 and True into integers."""
+    def add(self, *, prediction=None, reference=None, **options):
+        """Add one row; reject an invalid reference before it is stored, which would turn 0.5 and True into integers."""
         check_references([] if reference is None else [reference])
-        super().add(prediction=prediction, reference=reference, **others)
+        super().add(prediction=prediction, reference=reference, **options)
 
-    def add_batch(self, *, predictions=None, references=None, **others):
-        """Add rows, checked as by `add`."""
+    def add_batch(self, *, predictions=None, references=None, **options):
+        """Add rows, with the checks of `add`."""
         check_references([] if references is None else references)
-        super().add_batch(predictions=predictions, references=references, **others)
+        super().add_batch(predictions=predictions, references=references, **options)
 
     def _compute(self, predictions, references, **options):
         return score_predictions(predictions, references, **options)
