@@ -51,7 +51,7 @@ def split_disjoint(rectangles: Sequence[Rectangle]) -> list[Rectangle]:
     Returns:
         Disjoint rectangles.
 
-    >>> disjoint([(0, 0, 4, 4), (2, 1, 6, 3)])
+    >>> split_disjoint([(0, 0, 4, 4), (2, 1, 6, 3)])
     [(0, 0, 4, 4), (4, 1, 6, 3)]
     """
     disjoint_rectangles: list[Rectangle] = []

@@ -256,7 +256,7 @@ def apply_holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     Returns:
         Shape (m,), the adjusted p-values.
 
-    >>> holm([0.01, 0.04, 0.03]).tolist()
+    >>> apply_holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
     raw_p = np.asarray(p_values, dtype=float)
@@ -339,7 +339,7 @@ def compute_detectable_difference(
     Returns:
         The minimum detectable difference.
 
-    >>> round(detectable(-0.05, 0.05), 4)
+    >>> round(compute_detectable_difference(-0.05, 0.05), 4)
     0.0715
     """
     z = compute_normal_quantile(confidence_level)

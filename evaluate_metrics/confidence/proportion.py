@@ -23,7 +23,7 @@ def compute_wilson_interval(mean: float, n: float, confidence_level: float = 0.9
     Returns:
         low and high; NaN if n is not above 0.
 
-    >>> tuple(round(bound, 3) for bound in wilson(1.0, 10))
+    >>> tuple(round(bound, 3) for bound in compute_wilson_interval(1.0, 10))
     (0.722, 1.0)
     """
     if not n > 0:

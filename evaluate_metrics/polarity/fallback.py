@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..reading.choice import Answer, parse_answer
 from ..reading.outcome import EVIDENCE
-from ..reading.reasoning import answer_part
+from ..reading.reasoning import extract_answer
 from .verifier import Verdict
 
 BASELINE_BELOW = 0.80
@@ -110,7 +110,7 @@ def read_packet(text: str | None, options: Sequence[str], *, cut: bool = False) 
     >>> read_packet("B", options).outcome
     'none'
     """
-    text = answer_part(text or "")
+    text = extract_answer(text or "")
     responses = [
         _build_response(statement, options)
         for statement in _iterate_objects(text)

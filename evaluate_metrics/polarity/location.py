@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ..reading.options import option_texts
+from ..reading.options import strip_option_letters
 from ..reading.words import words
 from .verifier import Verdict
 
@@ -106,7 +106,7 @@ def verify_location(question: str, options: Sequence[str], choice: int | None) -
     """
     if choice is None or not 0 <= choice < len(options):
         return Verdict(choice, False, "no_prediction")
-    texts = [words(text) for text in option_texts(options)]
+    texts = [words(text) for text in strip_option_letters(options)]
     asked_poles = _find_asked_poles(words(question))
     conflicts = {axis for axis, pole in asked_poles.items() if _find_poles(texts[choice], axis) == {_OPPOSITE[pole]}}
     matches = [index for index, text in enumerate(texts) if _can_match(text, asked_poles, conflicts)]

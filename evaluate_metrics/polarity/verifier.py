@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..reading.choice import Answer
 from ..reading.negation import RULES, Polarity, Rules
-from ..reading.options import option_texts
+from ..reading.options import strip_option_letters
 from ..reading.words import words
 from .errors import is_from_prose
 
@@ -80,7 +80,7 @@ def verify(
         raise ValueError(f"trigger {trigger!r}: expected one of {', '.join(RULES)}")
     if replacement not in {"slot0", "slot_agnostic"}:
         raise ValueError(f"replacement {replacement!r}: expected slot0 or slot_agnostic")
-    texts = [words(text) for text in option_texts(options)]
+    texts = [words(text) for text in strip_option_letters(options)]
     rules = RULES[trigger]
     polarity = rules.polarity(words(question))
     refusal = _find_refusal(rules, polarity, texts, choice)
