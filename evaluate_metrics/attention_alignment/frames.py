@@ -36,7 +36,7 @@ def to_frame(grid: Any, size: Size, window: Sequence[float], name: str = "heatma
     """
     cells = _require_heatmap(grid, name)
     if not np.isfinite(cells).all():
-        raise ValueError(f"{name}: a heatmap with NaN or infinity; expected a finite number a cell")
+        raise ValueError(f"{name}: a heatmap with NaN or infinity; expected a finite number per cell")
     if len(window) != 4 or not all(map(math.isfinite, window)) or min(window[2:]) <= 0:
         raise ValueError(f"{name}: window {list(window)}; expected [x, y, width, height], finite, of a positive size")
     x, y, w, h = window

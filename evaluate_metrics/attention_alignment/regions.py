@@ -285,4 +285,4 @@ def _is_tensor(array: Any) -> bool:
 
 def _require_finite(is_finite: bool, name: str) -> None:
     if not is_finite:
-        raise ValueError(f"{name}: a heatmap with NaN or infinity; expected a finite number a pixel")
+        raise ValueError(f"{name}: a heatmap with NaN or infinity; expected a finite number per pixel")

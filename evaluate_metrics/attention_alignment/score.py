@@ -79,7 +79,9 @@ def score_frame(
         ValueError: See `attention_alignment`; a class predicted twice, or another number of maps than labels.
     """
     if len(set(labels)) != len(labels) or len(maps) != len(labels):
-        raise ValueError(f"{name}: {len(maps)} maps for the labels {list(labels)}; expected one for each, each once")
+        raise ValueError(
+            f"{name}: {len(maps)} maps for the labels {list(labels)}; expected one map for each label, each once"
+        )
     records = [
         {
             "video": video,

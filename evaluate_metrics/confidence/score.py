@@ -264,7 +264,7 @@ def check_level(confidence_level: float) -> None:
         ValueError: The level is out of range.
     """
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, as 0.95")
+        raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, for example 0.95")
 
 
 def compute_percentiles(means: np.ndarray, confidence_level: float) -> tuple[float, float]:
@@ -381,7 +381,7 @@ def _shuffle_differences(
 def _require_vector(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
     vector = np.asarray(values, dtype=float)
     if vector.ndim != 1:
-        raise ValueError(f"{name}: shape {vector.shape}; expected one number an example, shape (n,)")
+        raise ValueError(f"{name}: shape {vector.shape}; expected one number per example, shape (n,)")
     if np.isinf(vector).any():
         raise ValueError(f"{name}, row {int(np.argmax(np.isinf(vector))) + 1}: infinite; expected a number or NaN")
     return vector
@@ -392,13 +392,13 @@ def _require_labels(groups: Sequence | np.ndarray | None, n: int) -> np.ndarray 
         return None
     labels = np.asarray(groups)
     if labels.shape != (n,):
-        raise ValueError(f"groups: shape {labels.shape}; expected one label a value, shape ({n},)")
+        raise ValueError(f"groups: shape {labels.shape}; expected one label per value, shape ({n},)")
     return labels
 
 
 def _require_bounds(values: np.ndarray, bounds: Sequence[float]) -> None:
     if len(bounds) != 2 or not bounds[0] < bounds[1]:
-        raise ValueError(f"bounds {bounds}: expected the lowest and the highest number, as (0, 1)")
+        raise ValueError(f"bounds {bounds}: expected the lowest and the highest number, for example (0, 1)")
     lowest, highest = bounds[0] - _ROUNDING, bounds[1] + _ROUNDING
     if len(values) and (values.min() < lowest or values.max() > highest):
         ends = f"{values.min():g} to {values.max():g}"

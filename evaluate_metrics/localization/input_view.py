@@ -148,7 +148,7 @@ def _require_grid(grid: Any) -> np.ndarray:
     if cells.ndim != 2 or not cells.size:
         raise ValueError(f"a grid of shape {cells.shape}; expected (height, width)")
     if not np.isfinite(cells).all():
-        raise ValueError("a grid with NaN or infinity; expected a finite number a cell")
+        raise ValueError("a grid with NaN or infinity; expected a finite number per cell")
     return cells
 
 

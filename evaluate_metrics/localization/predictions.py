@@ -82,7 +82,7 @@ def _score_pair(
     original_id, perturbation = reference["original_id"], reference["perturbation"]
     if (original_id is None) != (perturbation is None) or perturbation in {ORIGINAL, PER_SAMPLE}:
         raise ValueError(
-            f"{name}: original_id {original_id!r} and perturbation {perturbation!r}; expected both, or neither of an "
+            f"{name}: original_id {original_id!r} and perturbation {perturbation!r}; expected both, or neither for an "
             f"original, and no perturbation named {ORIGINAL} or {PER_SAMPLE}"
         )
     size = tuple(reference["size"])

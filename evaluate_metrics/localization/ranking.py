@@ -77,7 +77,7 @@ def _build_sort_keys(map_scores: np.ndarray, inside: np.ndarray, row: int) -> np
     """
     values = map_scores.astype(np.float64)
     if not np.isfinite(values).all():
-        raise ValueError(f"map {row + 1}: a score that is NaN or infinite; expected a finite number a pixel")
+        raise ValueError(f"map {row + 1}: a score that is NaN or infinite; expected a finite number per pixel")
     if values.size and values.min() < 0:
         values = np.unique(values, return_inverse=True)[1].astype(np.float64)  # ranks instead; ties stay ties
     keys = values.view(np.uint64)

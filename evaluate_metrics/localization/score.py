@@ -61,7 +61,9 @@ def score_row(
         if grid is None:
             return values | {"state": WITHOUT_MAP}
         if window is None:
-            raise ValueError("attention without a window; expected [x, y, width, height], what of the image it covers")
+            raise ValueError(
+                "attention without a window; expected [x, y, width, height], the part of the image that it covers"
+            )
         shares = distribution(grid)
         values |= {"entropy": _compute_entropy(shares), "no_attn": float(shares[-1])}
         if not shares[:-1].any():

@@ -21,13 +21,13 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: list of dict, one mask a sample, with size ([height, width]) and counts (str); None for no mask.
-    references: list of dict, the true masks, none missing.
+    predictions: list of dict, one mask per sample, with size ([height, width]) and counts (str); None for no mask.
+    references: list of dict, the true masks, all present.
     ids: list of str, names of the samples, for errors.
-    per_sample: return each sample's dice and iou too.
+    per_sample: whether to return each sample's dice and iou too.
 
 Returns:
-    dict of dice and iou (unrounded means over the samples where they are defined, else NaN) and the counts (n_...)
+    dict of dice and iou (unrounded means over the samples where they are defined, otherwise NaN) and the counts (n_...)
     behind them; per_sample on request.
 """
 

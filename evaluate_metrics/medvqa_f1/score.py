@@ -268,5 +268,5 @@ def _require_labels(name: str, row: int, labels: Collection[str], known_labels: 
     if unknown:
         raise ValueError(
             f"{name}, row {row + 1}, column 'diseases': {unknown[0]!r}; expected labels of the vocabulary "
-            f"({len(known_labels)} labels, spelled as there)"
+            f"({len(known_labels)} labels, in its spelling)"
         )

@@ -69,7 +69,7 @@ def stack_options(ids: ArrayLike, options: ArrayLike, values: ArrayLike) -> tupl
     if (counts > 1).any():
         question, option = row_options[:, counts.argmax()]
         raise ValueError(
-            f"{names[order][question]}: two records of option {option}; select those of one task and one run"
+            f"{names[order][question]}: two records of option {option}; select the records of one task and one run"
         )
     stacked[row, options] = values
     return names[order], stacked

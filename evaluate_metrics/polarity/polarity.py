@@ -7,8 +7,8 @@ from medfaith.evaluate_metrics.polarity.score import check_references, score_pre
 
 _DESCRIPTION = """
 Polarity of multiple-choice answers about findings: accuracy, presence questions answered with the negated option
-(reversals), absence questions answered with it (contradictions), unread and declined responses, and the same after the
-deterministic verifier QCCV-Neg of CXR-ContraBench.
+(reversals), absence questions answered with it (contradictions), unread and declined responses, and the same
+scores after the deterministic verifier QCCV-Neg of CXR-ContraBench.
 """
 
 _CITATION = """
@@ -24,17 +24,17 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: list of str, one response a question: a letter, an option's text, or sentences.
-    references: list of dict, one a question, with question (str), options (list of str), answer, negated and
-        counterpart (0-based index into options; -1 where there is no negated option or no counterpart), polarity
+    predictions: list of str, one response per question: a letter, an option's text, or sentences.
+    references: list of dict, one per question, with question (str), options (list of str), answer, negated and
+        counterpart (0-based index into options; -1 without a negated option or a counterpart), polarity
         ("presence", "absence" or "other") and finding (str).
     trigger: "original" (default; published literal words) or "extended" (paraphrase-aware).
     replacement: "slot0" (default; published) or "slot_agnostic".
     verify_prose: whether the verifier also replaces choices that were read from sentences (False).
-    per_sample: return each question's reading and verdict too.
+    per_sample: whether to return each question's reading and verdict too.
 
 Returns:
-    dict of unrounded fractions and the counts (n_...) behind them, by_finding, and per_sample on request.
+    dict of unrounded fractions and their counts (n_...), by_finding, and per_sample on request.
 """
 
 

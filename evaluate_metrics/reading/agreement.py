@@ -104,7 +104,7 @@ def agreement(ours: Sequence[Extraction], theirs: Sequence[Extraction], vocabula
 
 def _require_same_length(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
     if len(ours) != len(theirs):
-        raise ValueError(f"{len(ours)} and {len(theirs)} readings: give both of the same answers")
+        raise ValueError(f"{len(ours)} and {len(theirs)} readings: give two readings of the same answers")
 
 
 def _count_readings(ours: Sequence[bool], theirs: Sequence[bool]) -> Figures:

@@ -42,7 +42,7 @@ def replies(
         ValueError: A cache without a model's name, or a file that is not a cache.
     """
     if cache is not None and not model:
-        raise ValueError("cache: name the model too; without it one model would be given another's replies")
+        raise ValueError("cache: name the model too; without it one model would get the replies of another")
     keys = [None if prompt is None else _hash_prompt(model, prompt) for prompt in prompts]
     prompts_by_key = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key and prompt}
     replies_by_key: dict[str, str] = {}
