@@ -133,9 +133,8 @@ def _find_bound_and_area(values: np.ndarray, sample: np.ndarray, top_fraction: f
     if sample[rank * len(sample) // len(values)] <= 0:
         _require_finite(_is_finite(values), name)
         n_positive = int(np.count_nonzero(values > 0))
-        if (
-            n_positive < len(values) - rank
-        ):  # the value at `rank` is not positive: all positive values exceed the quantile
+        # The value at `rank` is not positive: all positive values exceed the quantile.
+        if n_positive < len(values) - rank:
             return (0, n_positive) if n_positive else (np.inf, 0)
     first_rank, enclosed = _find_enclosed(values, sample, rank, name)
     lower, upper = enclosed[rank - first_rank], enclosed[min(rank - first_rank + 1, len(enclosed) - 1)]

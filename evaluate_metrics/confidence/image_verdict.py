@@ -217,9 +217,8 @@ def _choose_robustness_verdict(use: ImageUse, p_uses: float, p_recalls: float) -
 def _is_below_margin(use: ImageUse) -> bool:
     """Whether the interval of (a), or each interval of (b), is entirely below minus the margin."""
     upper_bounds = [blind.comparison.difference.high for blind in use.blind.values() if blind.n]
-    return _get_other_test(use).difference.high < -use.margin or bool(
-        np.max(upper_bounds) < -use.margin
-    )  # False if a bound is NaN
+    # False if a bound is NaN.
+    return _get_other_test(use).difference.high < -use.margin or bool(np.max(upper_bounds) < -use.margin)
 
 
 def _describe_open(use: ImageUse, p_value: float) -> ImageVerdict:

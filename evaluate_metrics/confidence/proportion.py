@@ -31,9 +31,8 @@ def compute_wilson_interval(mean: float, n: float, confidence_level: float = 0.9
     z_squared = compute_normal_quantile(confidence_level) ** 2
     center = (mean + z_squared / (2 * n)) / (1 + z_squared / n)
     half_width = math.sqrt(z_squared * (mean * (1 - mean) / n + z_squared / (4 * n**2))) / (1 + z_squared / n)
-    return min(mean, max(0.0, center - half_width)), max(
-        mean, min(1.0, center + half_width)
-    )  # the mean stays inside despite rounding
+    # The mean stays inside despite rounding.
+    return min(mean, max(0.0, center - half_width)), max(mean, min(1.0, center + half_width))
 
 
 def compute_effective_n(values: np.ndarray, labels: np.ndarray | None) -> float:

@@ -3,23 +3,25 @@
 Reasoning is removed first (`reasoning`), then markup (`markup`), then a list that only repeats all options. The first
 of these stages with a result decides:
 
-1. "text": the full answer is one option's text; 2. "marked": a JSON field that names an answer, or the last box of
-LaTeX; 3. "listed": a list gives each option a truth value or a probability, and one of them is true or the highest; 4.
-"final", then "answer": "Final answer: ...", "The answer is ...", each together with a single letter on the last line;
-5. "ticked": the option on the line with a tick; 6. "opening": the letter at the beginning of the answer; 7. "chosen":
-"I choose ...", "the most likely diagnosis is ...", "... is the correct option"; 8. "lettered": a letter next to its own
-option's text, within a sentence; 9. "stated": "It is ...", and "... is ..." with a word of the question as its subject;
-10. "beginning": the option's text at the beginning of the answer; 11. "conclusion": the last sentence that begins with
-"Therefore" or a similar word and names one option; 12. "mentions": every letter, and every option that clauses assert.
-If the question asks for absent findings, the option
-    that they deny;
+1. "text": the full answer is one option's text;
+2. "marked": a JSON field that names an answer, or the last box of LaTeX;
+3. "listed": a list gives each option a truth value or a probability, and one of them is true or the highest;
+4. "final", then "answer": "Final answer: ...", "The answer is ...", each with a single letter on the last line;
+5. "ticked": the option on the line with a tick;
+6. "opening": the letter at the beginning of the answer;
+7. "chosen": "I choose ...", "the most likely diagnosis is ...", "... is the correct option";
+8. "lettered": a letter next to its own option's text, within a sentence;
+9. "stated": "It is ...", and "... is ..." with a word of the question as its subject;
+10. "beginning": the option's text at the beginning of the answer;
+11. "conclusion": the last sentence that begins with "Therefore" or a similar word and names one option;
+12. "mentions": every letter, and every option that clauses assert; for absent findings, the option that they deny;
 13. "yes or no": if the options are yes and no, sentences that state or deny the finding of the question (`yes_no`).
 
 From stage 9 on, only clauses that assert or deny count (`clauses`). Prose chooses a negated option ("No edema") only if
 a clause denies its finding and no clause asserts it. Two different options within the deciding stage, or a letter next
-to another option's text, are ambiguous, and so is an option that is only denied or compared. A hedged choice ("I think
-B", "could be B") is a choice. In a reasoning without an end, an answer is read only if it states exactly one option,
-without a doubt. The last line of a truncated text never decides.
+to another option's text, are ambiguous. An option that is only denied or compared is ambiguous, too. A hedged choice
+("I think B", "could be B") is a choice. In a reasoning without an end, an answer is read only if it states exactly one
+option, without a doubt. The last line of a truncated text never decides.
 """
 
 from __future__ import annotations
@@ -387,12 +389,11 @@ def _read_mentions(text: str, choices: Options, *, is_absence: bool) -> Named:
     places = set() if is_absence else reading.asserted or negated_places  # asserted options precede negated ones
     if NO.search(text) and not places <= negated_places:
         return Named({CONFLICT}, "prose")  # "No, edema" denies and names
+    # A part that ends with a question mark loses its last sentence, the question.
     sentences = [
         sentence_text
         for text_part in _PART.findall(text)
-        for sentence_text in SENTENCE_END.split(text_part)[
-            : -2 if text_part.endswith("?") else None
-        ]  # without the question
+        for sentence_text in SENTENCE_END.split(text_part)[: -2 if text_part.endswith("?") else None]
         if classify(plain(sentence_text)) not in ("decline", "ask", "general")
         and not (_CONDITION.search(sentence_text) or _EXCLUDED.search(sentence_text))
     ]

@@ -15,9 +15,8 @@ from .outcome import Evidence
 from .words import words
 
 SENTENCE_END = re.compile(r"(?:(?<![^\w][A-Z])(?<!\A[A-Z])(?<!\bvs)[.](?=\s|$)|[;!?\n])+")
-NO = re.compile(
-    r"\b(no)\s?(?:[,:;.!—–]|-\s)(?=\s?\w)", re.IGNORECASE
-)  # the reply "No, ...", not the "No" of "No edema"
+# The reply "No, ...", not the "No" of "No edema"
+NO = re.compile(r"\b(no)\s?(?:[,:;.!—–]|-\s)(?=\s?\w)", re.IGNORECASE)
 # After these words comes a reason or a comparison, which chooses nothing.
 _REASON = re.compile(r"\b(?:because|since|as|due|given)\b", re.IGNORECASE)
 COMPARED = re.compile(r",? ?\b(?:whereas|while|although|though)\b", re.IGNORECASE)

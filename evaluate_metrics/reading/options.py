@@ -24,9 +24,8 @@ _REPLY = re.compile(r"\s*(?:no|yes)\s*,", re.IGNORECASE)  # the "No" of "No, nor
 _BARE_DENIAL = re.compile(r"(?:none|no|not|yes|neither|nothing|absent|negative)(?: of (?:the above|these|them))?")
 
 
-_SIDE = re.compile(
-    r"left|right|both|same|bilateral"
-)  # words that are too common in sentences to choose an option everywhere
+# Words that are too common in sentences to choose an option everywhere.
+_SIDE = re.compile(r"left|right|both|same|bilateral")
 
 
 class ProseReading(NamedTuple):

@@ -328,9 +328,8 @@ def _read_health(clause: Clause, target: Target) -> Iterator[Saying]:
     if organs and target.organs and not organs & target.organs:
         return
     spans = _find_content_spans(clause_text, target)
-    is_one_side = (
-        len(_find_region(_WORD.findall(clause_text), _SIDES)) == 1 and not target.sides
-    )  # "The right lung is clear"
+    # "The right lung is clear"
+    is_one_side = len(_find_region(_WORD.findall(clause_text), _SIDES)) == 1 and not target.sides
     is_other_sense = _OTHER_CLEAR.search(clause_text)  # "a clear answer"
     for standing in _find_clause_standings(clause, spans) if not is_other_sense else ():
         if standing == "denied" or (standing == "asserted" and not is_one_side):

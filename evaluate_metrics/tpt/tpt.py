@@ -6,8 +6,8 @@ import evaluate
 from medfaith.evaluate_metrics.tpt.score import score_predictions
 
 _DESCRIPTION = """
-Textual Perturbation Test of HEAL-MedVQA: the share of questions that a model rightly answers Yes whose answer changes to No
-when the question names another, absent anatomy or disease.
+Textual Perturbation Test of HEAL-MedVQA: the share of questions that a model rightly answers Yes whose answer changes
+to No when the question names another, absent anatomy or disease.
 """
 
 _CITATION = """

@@ -6,8 +6,8 @@ import evaluate
 from medfaith.evaluate_metrics.vpt.score import score_predictions
 
 _DESCRIPTION = """
-Visual Perturbation Test of HEAL-MedVQA: the share of questions that a model rightly answers Yes whose answer changes to No
-when the region of the question is replaced by the same region of another image, without the disease.
+Visual Perturbation Test of HEAL-MedVQA: the share of questions that a model rightly answers Yes whose answer changes
+to No when the region of the question is replaced by the same region of another image, without the disease.
 """
 
 _CITATION = """
