@@ -175,7 +175,7 @@ def is_truncated(text: str) -> bool:
     Returns:
         True if its end is unfinished.
 
-    >>> is_truncated("It is C.\\n- A: no\\n- B"), is_truncated("It is\\n\\nC"), is_truncated("Yes.</think><answ")
+    >>> is_truncated("It is C.\n- A: no\n- B"), is_truncated("It is\n\nC"), is_truncated("Yes.</think><answ")
     (True, False, True)
     """
     return _find_finished_end(text) < len(text)
@@ -235,7 +235,7 @@ def _find_turn_end(text: str, start: int, end: int) -> int:
 
 
 def _find_tagged(text: str, span: Span) -> Span:
-    """Find the span from the first to the last answer in tags; a tag may miss its partner."""
+    """Find the span from the first to the last answer in tags; a tag may be unpaired."""
     begins = [match.end() for match in _ANSWER_BEGIN.finditer(text, span.start, span.end)]
     ends = [match.start() for match in _ANSWER_END.finditer(text, span.start, span.end)]
     if begins:

@@ -229,7 +229,7 @@ def read_triplets(text: str | None, *, cut: bool = False) -> TripletReading:
     Returns:
         The reading.
 
-    >>> reading = read_triplets("1. grasper retracts gallbladder\\n2. hook, dissect, cystic plate\\n3. hook cut liver")
+    >>> reading = read_triplets("1. grasper retracts gallbladder\n2. hook, dissect, cystic plate\n3. hook cut liver")
     >>> reading.names
     ('grasper,retract,gallbladder', 'hook,dissect,cystic_plate', 'hook,cut,liver')
     >>> reading.illegal, reading.mentions[0].start, reading.mentions[0].end
