@@ -104,7 +104,7 @@ def read_regions(text: str, kind: str, size: tuple[int, int], shown: tuple[int, 
         raise ValueError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}")
     form = KINDS[kind]
     if form.scale is None and shown is None:
-        raise ValueError(f"{kind} uses pixels of the image that the model received; give the size of that image")
+        raise ValueError(f"{kind} uses pixels of the image that the model received: give its size")
     extent = (form.scale, form.scale) if form.scale is not None else (shown or size)[::-1]
     shapes = []
     for raw in form.raw(text[:LONGEST]):
