@@ -21,7 +21,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from medfaith.evaluate_metrics.confidence.paired import paired_difference
+from medfaith.evaluate_metrics.confidence.paired import compute_paired_difference
 from medfaith.evaluate_metrics.confidence.reliance import reliance, share, verdicts
 
 SIZES = (60, 200, 1000)
@@ -63,7 +63,7 @@ def coverage(n: int, means: list[float], shared: float, graded: bool, clustered:
     for repetition in range(repetitions):
         groups = patients(rng, n) if clustered else np.arange(n)
         after, before = answers(rng, groups, means, shared, graded)
-        found = paired_difference(after, before, groups=groups, seed=repetition)
+        found = compute_paired_difference(after, before, groups=groups, seed=repetition)
         held += found.low <= means[0] - means[1] <= found.high
         length += found.high - found.low
         if not graded:

@@ -25,7 +25,7 @@ from joblib import Parallel, delayed
 
 from medfaith.evaluate_metrics.confidence.image_use import Condition, ImageUse, measure_image_use
 from medfaith.evaluate_metrics.confidence.image_verdict import MOST_UNANSWERED, judge_findings, judge_image_use
-from medfaith.evaluate_metrics.confidence.paired import wilson
+from medfaith.evaluate_metrics.confidence.paired import compute_wilson_interval
 from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, judge_place, measure_place_effect
 from medfaith.evaluate_metrics.confidence.reliance import reliance, verdicts
 from medfaith.evaluate_metrics.confidence.score import permutation_test
@@ -188,7 +188,7 @@ def share_wrong(names: Sequence[str], wrong: frozenset[str]) -> tuple[str, float
     counts = Counter(name for name in names if name in wrong)
     worst, count = counts.most_common(1)[0] if counts else ("", 0)
     share = count / len(names)
-    return worst, share, wilson(share, len(names), 0.9)[1]
+    return worst, share, compute_wilson_interval(share, len(names), 0.9)[1]
 
 
 def simulate_verdicts(

@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 
-from medfaith.evaluate_metrics.confidence.paired import paired_difference
+from medfaith.evaluate_metrics.confidence.paired import compute_paired_difference
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 
 ROWS, CLUSTERS, RESAMPLES, PLAIN_RESAMPLES = 135_754, 59_173, 2000, 20
@@ -36,7 +36,7 @@ def ours(values: np.ndarray, groups: np.ndarray | None) -> None:
 def paired(values: np.ndarray, groups: np.ndarray | None) -> None:
     """Values beside others that agree with four in five of them."""
     others = np.where(np.random.default_rng(1).random(ROWS) < 0.8, values, values[::-1])
-    paired_difference(np.clip(values, 0, 1), np.clip(others, 0, 1), groups=groups, n_resamples=RESAMPLES)
+    compute_paired_difference(np.clip(values, 0, 1), np.clip(others, 0, 1), groups=groups, n_resamples=RESAMPLES)
 
 
 def plain(values: np.ndarray, groups: np.ndarray | None) -> None:

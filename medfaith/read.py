@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from medfaith import extractor
 from medfaith.evaluate_metrics.reading import language_model
-from medfaith.evaluate_metrics.reading.agreement import closed_agreement
+from medfaith.evaluate_metrics.reading.agreement import compare_closed_readings
 from medfaith.evaluate_metrics.reading.choice import parse_answer
 from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED, EVIDENCE, UNREAD
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
@@ -320,7 +320,7 @@ def _count_group(results: Sequence[Result]) -> dict[str, Any]:
     theirs = [(result.row, result.model_read) for result in results if result.model_read is not None]
     if not theirs:
         return counted
-    agreed = closed_agreement([result.read for result in results], [reading for _, reading in theirs])
+    agreed = compare_closed_readings([result.read for result in results], [reading for _, reading in theirs])
     comparable = len({row.kind for row, _ in theirs}) == 1 and not math.isnan(agreed["kappa"])
     model = _count_verdicts(_judge_reading(row, reading) for row, reading in theirs)
     return counted | {"model": model, "kappa": agreed["kappa"] if comparable else None}

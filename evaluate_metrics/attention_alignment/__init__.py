@@ -1,1 +1,1 @@
-"""Does a model's attention lie on the instruments (SurgXBench: AA and AC)?"""
+"""Share of a model's attention on the instruments (SurgXBench: AA and AC)."""

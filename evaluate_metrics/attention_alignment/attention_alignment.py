@@ -6,8 +6,8 @@ import evaluate
 from medfaith.evaluate_metrics.attention_alignment.score import score_predictions
 
 _DESCRIPTION = """
-Attention alignment of SurgXBench: of the top 20 % of a heatmap, how much lies on the instrument that the model predicts
-(AA), and how much on any instrument (AC)? For true positive and false positive predictions, and per instrument.
+Attention alignment of SurgXBench: the share of a heatmap's top 20 % on the instrument that the model
+predicts (AA), and on any instrument (AC), for true positive and false positive predictions, and per instrument.
 """
 
 _CITATION = """
@@ -23,27 +23,29 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: list of dict, one a frame, with labels (list of str, the predicted classes) and maps (one heatmap for
-        each label, rows of numbers; None where the model gave none).
-    references: list of dict, one a frame, with video (str), size ([height, width]), boxes (list of dict of label and
-        xywh, in pixels) and window: None where the maps have the frame's size, else [x, y, width, height], the part of
-        the frame in pixels that the coarser maps cover.
+    predictions: list of dict, one per frame, with labels (list of str, the predicted classes) and maps (one heatmap for
+        each label, rows of numbers; None if the model gave none).
+    references: list of dict, one per frame, with video (str), size ([height, width]), boxes (list of dict of label and
+        xywh, in pixels) and window: None if the maps have the frame's size, otherwise [x, y, width, height], the part
+        of the frame in pixels that the coarser maps cover.
     top_fraction: share of a map's pixels that make its attention region (0.2).
     n_resamples: number of bootstrap resamples of videos (2000).
     seed: seed of the resampling (42).
-    confidence_level: of the intervals, between 0 and 1 (0.95).
+    confidence_level: level of the intervals, between 0 and 1 (0.95).
     ids: list of str, names of the frames, for errors.
-    per_sample: return each prediction's values too.
+    per_sample: whether to return each prediction's values too.
 
 Returns:
     dict of tp_aa, tp_ac and fp_ac (means in [0, 1], NaN without any), each with _ci_low, _ci_high, _q1, _median, _q3,
-    _whisker_low and _whisker_high, the counts (n_...) behind them, and per_instrument with the same for each class;
+    _whisker_low and _whisker_high, their counts (n_...), and per_instrument with the same for each class;
     per_sample on request.
 """
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class AttentionAlignment(evaluate.Metric):
+    """The metric `attention_alignment`: the share of a heatmap's attention region on the instruments."""
+
     def _info(self):
         numbers = datasets.List(datasets.Value("float64"))
         heatmap = datasets.List(datasets.List(datasets.Value("float32")))

@@ -23,13 +23,13 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: list of float, one number an example (1.0 for a correct answer); NaN or None where undefined.
-    groups: list of labels, one an example; whole groups are resampled.
+    predictions: list of float, one number per example (1.0 for a correct answer); NaN or None where undefined.
+    groups: list of labels, one per example; whole groups are resampled.
     baseline: list of float, another system's numbers on the same examples.
     n_resamples: number of bootstrap resamples (2000).
     n_permutations: number of random permutations (10000).
     seed: seed of both (42).
-    confidence_level: of the intervals, between 0 and 1 (0.95).
+    confidence_level: level of the intervals, between 0 and 1 (0.95).
     alternative: "two-sided" (default), "greater" (predictions above baseline) or "less".
     permutation: "paired" (default) or "independent".
     bounds: (0, 1) if the predictions are shares or scores: near 0 and 1 the interval of their mean is then Wilson's.
@@ -42,6 +42,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class Confidence(evaluate.Metric):
+    """The metric `confidence`: the mean of numbers with its interval, and the difference from a baseline."""
+
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,

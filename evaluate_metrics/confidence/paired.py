@@ -1,6 +1,6 @@
-"""Two systems on the same examples: their difference, how sure it is, and what could have been found.
+"""Two systems on the same examples: their difference, its interval, and the minimum detectable difference.
 
-All functions that take rows resample or count whole groups (patient, study, video) as `score` does.
+All functions that take rows resample or count whole groups (patient, study, video), like `score`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .proportion import FEW, by_group, effective_n, normal_quantile, student_quantile, wilson
-from .score import check_level, known_pairs, percentiles, resampled_means
+from .proportion import (
+    FEW,
+    compute_effective_n,
+    compute_normal_quantile,
+    compute_student_quantile,
+    compute_wilson_interval,
+    sum_by_group,
+)
+from .score import check_level, compute_percentiles, resample_means, select_known_pairs
 
 POWER = 0.8
 
 
 class Difference(NamedTuple):
-    """Means of two systems over the n pairs where both are known, and mean(after) - mean(before) in [low, high].
+    """The means of two systems over the pairs with both numbers, and their difference; NaN where undefined.
 
-    way: "bootstrap" or "wilson". n_nan: pairs left out; n_groups: units that are resampled; n_differ: those of them in
-    which the two systems' sums differ. NaN where undefined.
+    Attributes:
+        before: Mean of the first system.
+        after: Mean of the second system.
+        difference: mean(after) - mean(before).
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        way: Method of the interval, "bootstrap" or "wilson".
+        n: Number of pairs used.
+        n_nan: Number of pairs left out because a number is NaN.
+        n_groups: Number of units that are resampled.
+        n_differ: Number of units in which the two systems' sums differ.
     """
 
     before: float
@@ -38,7 +54,7 @@ class Difference(NamedTuple):
     n_differ: int
 
 
-def paired_difference(
+def compute_paired_difference(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
     *,
@@ -47,29 +63,32 @@ def paired_difference(
     seed: int = 42,
     confidence_level: float = 0.95,
 ) -> Difference:
-    """Interval of mean(after) - mean(before): bootstrap percentiles, or Wilson's scores where few groups differ.
+    """Compute the interval of mean(after) - mean(before): bootstrap, or Wilson's scores if few groups differ.
 
     Args:
-        after, before: shape (n,), two systems' numbers in [0, 1] on the same examples; pairs with a NaN are left out.
-        groups: shape (n,), one label an example; whole groups are resampled.
-        n_resamples, seed, confidence_level: see `score.bootstrap_mean`.
+        after: Shape (n,), the second system's numbers in [0, 1]; pairs with a NaN are left out.
+        before: Shape (n,), the first system's numbers on the same examples.
+        groups: Shape (n,), one label per example; whole groups are resampled.
+        n_resamples: See `score.bootstrap_mean`.
+        seed: See `score.bootstrap_mean`.
+        confidence_level: See `score.bootstrap_mean`.
 
     Returns:
-        the difference. Its interval is the expanded percentile one (`expanded_level`). With fewer than FEW groups that
-        differ, or that do not differ wholly, it is Newcombe's, which has a width where all groups agree
-        (`wilson_difference`), and is wider than need be for numbers between 0 and 1. low and high are NaN with fewer
-        than two groups.
+        The difference. Its interval is the expanded percentile one (`compute_expanded_level`). It is Newcombe's
+        (`compute_wilson_difference`) if fewer than FEW groups differ, or differ less than fully. Newcombe's has a width
+        even if all groups agree, and is too wide for numbers between 0 and 1. low and high are NaN with fewer than two
+        groups.
 
     Raises:
-        ValueError: see `score.permutation_test`; or a number outside [0, 1].
+        ValueError: See `score.permutation_test`; or a number outside [0, 1].
 
-    >>> found = paired_difference([1, 1, 1, 0], [1, 0, 1, 0])
-    >>> found.difference, found.n_differ, found.way
+    >>> result = compute_paired_difference([1, 1, 1, 0], [1, 0, 1, 0])
+    >>> result.difference, result.n_differ, result.way
     (0.25, 1, 'wilson')
     """
     check_level(confidence_level)
-    after, before, labels, n_nan = known_pairs(after, before, groups)
-    way, interval = difference_interval(after, before, labels, n_resamples, seed)
+    after, before, labels, n_nan = select_known_pairs(after, before, groups)
+    way, interval = choose_difference_interval(after, before, labels, n_resamples, seed)
     return describe_difference(after, before, labels, n_nan, way, interval(confidence_level))
 
 
@@ -81,14 +100,28 @@ def describe_difference(
     way: str,
     interval: tuple[float, float],
 ) -> Difference:
-    """Put a difference together from its known pairs and its interval (`difference_interval`)."""
-    sums, _ = by_group(after - before, labels)
+    """Build a difference from its known pairs and its interval (`choose_difference_interval`).
+
+    Args:
+        after: Shape (n,), the second system's numbers without NaN.
+        before: Shape (n,), the first system's numbers.
+        labels: Shape (n,), the group of each pair, or None.
+        n_nan: Number of pairs left out.
+        way: Method of the interval.
+        interval: low and high.
+
+    Returns:
+        The difference.
+    """
+    sums, _ = sum_by_group(after - before, labels)
     difference = float(np.mean(after - before)) if len(after) else math.nan
-    first, second = (float(values.mean()) if len(values) else math.nan for values in (before, after))
-    return Difference(first, second, difference, *interval, way, len(after), n_nan, len(sums), _n_differ(sums))
+    mean_before, mean_after = (float(values.mean()) if len(values) else math.nan for values in (before, after))
+    return Difference(
+        mean_before, mean_after, difference, *interval, way, len(after), n_nan, len(sums), _count_differing(sums)
+    )
 
 
-def equivalence_p(
+def compute_equivalence_p(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
     margin: float,
@@ -97,25 +130,32 @@ def equivalence_p(
     n_resamples: int = 2000,
     seed: int = 42,
 ) -> float:
-    """The p-value of two one-sided tests that the difference lies within the margin (Schuirmann 1987).
+    """Compute the p-value of two one-sided tests for a difference within the margin (Schuirmann 1987).
 
-    It is the smallest alpha at which `paired_difference` lies within the margin at `equivalence_level(alpha=alpha)`,
-    rounded up to a grid of 1%, and at least 1 / (1 + n_resamples).
+    It is the smallest alpha at which `compute_paired_difference` is within the margin at
+    `compute_equivalence_level(alpha=alpha)`, rounded up to a grid of 1%, and at least 1 / (1 + n_resamples).
 
     Args:
-        margin: in the unit of the numbers; the rest as `paired_difference` takes it.
+        after: See `compute_paired_difference`.
+        before: See `compute_paired_difference`.
+        margin: Equivalence margin, in the unit of the numbers.
+        groups: See `compute_paired_difference`.
+        n_resamples: See `compute_paired_difference`.
+        seed: See `compute_paired_difference`.
 
     Returns:
-        the p-value, 1 where the difference lies outside the margin; NaN with fewer than two groups.
+        The p-value, 1 if the difference is outside the margin; NaN with fewer than two groups.
 
-    >>> equivalence_p([1, 0] * 100, [1, 0] * 100, 0.05) < 0.01
+    >>> compute_equivalence_p([1, 0] * 100, [1, 0] * 100, 0.05) < 0.01
     True
     """
-    how = {"groups": groups, "n_resamples": n_resamples, "seed": seed}
-    return _inverted(after, before, equivalence_level, lambda low, high: -margin < low and high < margin, **how)
+    options = {"groups": groups, "n_resamples": n_resamples, "seed": seed}
+    return _find_smallest_alpha(
+        after, before, compute_equivalence_level, lambda low, high: -margin < low and high < margin, **options
+    )
 
 
-def superiority_p(
+def compute_superiority_p(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
     margin: float = 0.0,
@@ -124,19 +164,30 @@ def superiority_p(
     n_resamples: int = 2000,
     seed: int = 42,
 ) -> float:
-    """The p-value of "mean(after) is above mean(before) by no more than the margin".
+    """Compute the p-value of "mean(after) is above mean(before) by no more than the margin".
 
-    It is the smallest alpha at which `paired_difference` lies above the margin at the level 1 - alpha, on the grid of
-    `equivalence_p`; so it is two-sided, that is at half its level for this side. Arguments and result as there.
+    It is the smallest alpha at which `compute_paired_difference` is above the margin at the level 1 - alpha, on the
+    grid of `compute_equivalence_p`. It is therefore two-sided: half its level applies to this side.
 
-    >>> superiority_p([1] * 20, [0] * 20, 0.05) < 0.001
+    Args:
+        after: See `compute_paired_difference`.
+        before: See `compute_paired_difference`.
+        margin: The margin, in the unit of the numbers.
+        groups: See `compute_paired_difference`.
+        n_resamples: See `compute_paired_difference`.
+        seed: See `compute_paired_difference`.
+
+    Returns:
+        The p-value, 1 if the difference is not above the margin; NaN with fewer than two groups.
+
+    >>> compute_superiority_p([1] * 20, [0] * 20, 0.05) < 0.001
     True
     """
-    how = {"groups": groups, "n_resamples": n_resamples, "seed": seed}
-    return _inverted(after, before, lambda *, alpha: 1 - alpha, lambda low, high: low > margin, **how)
+    options = {"groups": groups, "n_resamples": n_resamples, "seed": seed}
+    return _find_smallest_alpha(after, before, lambda *, alpha: 1 - alpha, lambda low, high: low > margin, **options)
 
 
-def _inverted(
+def _find_smallest_alpha(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
     level: Callable[..., float],
@@ -146,137 +197,204 @@ def _inverted(
     n_resamples: int,
     seed: int,
 ) -> float:
-    """The smallest alpha at which something holds of low and high, the interval of the level that alpha gives."""
-    after, before, labels, _ = known_pairs(after, before, groups)
-    _, interval = difference_interval(after, before, labels, n_resamples, seed)
+    """Find the smallest alpha whose interval, at the level `level(alpha=alpha)`, satisfies `holds`."""
+    after, before, labels, _ = select_known_pairs(after, before, groups)
+    _, interval = choose_difference_interval(after, before, labels, n_resamples, seed)
     if math.isnan(interval(0.95)[0]):
         return math.nan
     smallest = 1 / (1 + n_resamples)
     alphas = np.geomspace(smallest, 0.5, 1 + math.ceil(math.log(0.5 / smallest) / math.log(1.01)))
-    first = bisect_left(alphas, True, key=lambda alpha: holds(*interval(level(alpha=alpha))))
-    return float(alphas[first]) if first < len(alphas) else 1.0
+    index = bisect_left(alphas, True, key=lambda alpha: holds(*interval(level(alpha=alpha))))
+    return float(alphas[index]) if index < len(alphas) else 1.0
 
 
-def wilson_difference(
+def compute_wilson_difference(
     after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, confidence_level: float = 0.95
 ) -> tuple[float, float]:
-    """Newcombe's interval of a paired difference (Statistics in Medicine 17, 1998, method 10).
+    """Compute Newcombe's interval of a paired difference (Statistics in Medicine 17, 1998, method 10).
 
     It joins the two means' Wilson intervals by their correlation. Numbers between 0 and 1 vary less than zeros and ones
-    of the same mean, so that it is wide for them. In groups, n is the effective one (`proportion.effective_n`).
+    of the same mean, so the interval is too wide for them. With groups, n is the effective one
+    (`proportion.compute_effective_n`).
 
     Args:
-        after, before: shape (n,), numbers in [0, 1] without NaN; labels: shape (n,), groups, or None.
+        after: Shape (n,), the second system's numbers in [0, 1] without NaN.
+        before: Shape (n,), the first system's numbers.
+        labels: Shape (n,), the group of each pair, or None.
+        confidence_level: Level of the interval.
 
     Returns:
         low and high; NaN with fewer than two groups.
     """
-    n = effective_n(after - before, labels)
+    n = compute_effective_n(after - before, labels)
     if not n > 0:
         return math.nan, math.nan
-    p, q = float(after.mean()), float(before.mean())
-    (p_low, p_high), (q_low, q_high) = (wilson(mean, n, confidence_level) for mean in (p, q))
-    together = float(np.mean(after * before)) - p * q
-    if together > 0:  # the continuity correction of method 10
-        together = max(0.0, together - 1 / (2 * n))
-    spread = math.sqrt(max(0.0, p * (1 - p) * q * (1 - q)))
-    phi = together / spread if spread else 0.0
+    mean_after, mean_before = float(after.mean()), float(before.mean())
+    (after_low, after_high), (before_low, before_high) = (
+        compute_wilson_interval(mean, n, confidence_level) for mean in (mean_after, mean_before)
+    )
+    covariance = float(np.mean(after * before)) - mean_after * mean_before
+    if covariance > 0:  # the continuity correction of method 10
+        covariance = max(0.0, covariance - 1 / (2 * n))
+    spread = math.sqrt(max(0.0, mean_after * (1 - mean_after) * mean_before * (1 - mean_before)))
+    phi = covariance / spread if spread else 0.0
 
-    def joined(one: float, other: float) -> float:
-        return math.sqrt(max(0.0, one**2 - 2 * phi * one * other + other**2))
+    def join_distances(distance: float, other_distance: float) -> float:
+        return math.sqrt(max(0.0, distance**2 - 2 * phi * distance * other_distance + other_distance**2))
 
-    return p - q - joined(p - p_low, q_high - q), p - q + joined(p_high - p, q - q_low)
+    return mean_after - mean_before - join_distances(
+        mean_after - after_low, before_high - mean_before
+    ), mean_after - mean_before + join_distances(after_high - mean_after, mean_before - before_low)
 
 
-def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """p-values of one family, adjusted by Holm's step-down method (1979); NaN stays and counts as no test. Shape (m,).
+def apply_holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Adjust the p-values of one family by Holm's step-down method (1979).
 
-    >>> holm([0.01, 0.04, 0.03]).tolist()
+    Args:
+        p_values: Shape (m,); NaN stays NaN and does not count as a test.
+
+    Returns:
+        Shape (m,), the adjusted p-values.
+
+    >>> apply_holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    p = np.asarray(p_values, dtype=float)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    adjusted = np.full(p.shape, np.nan)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
+    raw_p = np.asarray(p_values, dtype=float)
+    known_index = np.flatnonzero(~np.isnan(raw_p))
+    order = known_index[np.argsort(raw_p[known_index], kind="stable")]
+    adjusted = np.full(raw_p.shape, np.nan)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(raw_p[order] * np.arange(len(order), 0, -1)))
     return adjusted
 
 
-def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Adjust p-values of one family for the false discovery rate under any dependence (Annals of Statistics 29, 2001).
+def apply_benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Adjust the p-values of one family for the false discovery rate under any dependence.
 
-    NaN stays and counts as no test. Shape (m,).
+    The method is that of Benjamini and Yekutieli (Annals of Statistics 29, 2001).
 
-    >>> benjamini_yekutieli([0.01, 0.02, float("nan")]).tolist()
+    Args:
+        p_values: Shape (m,); NaN stays NaN and does not count as a test.
+
+    Returns:
+        Shape (m,), the adjusted p-values.
+
+    >>> apply_benjamini_yekutieli([0.01, 0.02, float("nan")]).tolist()
     [0.03, 0.03, nan]
     """
-    p = np.asarray(p_values, dtype=float)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(-p[known], kind="stable")]  # the largest first
+    raw_p = np.asarray(p_values, dtype=float)
+    known_index = np.flatnonzero(~np.isnan(raw_p))
+    order = known_index[np.argsort(-raw_p[known_index], kind="stable")]  # the largest first
     ranks = np.arange(len(order), 0, -1)
-    adjusted = np.full(p.shape, np.nan)
-    adjusted[order] = np.minimum(1, np.minimum.accumulate(p[order] * len(order) * np.sum(1 / ranks) / ranks))
+    adjusted = np.full(raw_p.shape, np.nan)
+    adjusted[order] = np.minimum(1, np.minimum.accumulate(raw_p[order] * len(order) * np.sum(1 / ranks) / ranks))
     return adjusted
 
 
-def equivalence_level(n_tests: int = 1, alpha: float = 0.05) -> float:
-    """Confidence level of the interval that has to lie within the margin for two systems to count as equal.
+def compute_equivalence_level(n_tests: int = 1, alpha: float = 0.05) -> float:
+    """Compute the level of the interval that must be within the margin for two systems to count as equal.
 
-    That is the pair of one-sided tests at level alpha (Schuirmann 1987), by Bonferroni where there are several.
+    It is the pair of one-sided tests at level alpha (Schuirmann 1987), with Bonferroni's correction for several tests.
 
-    >>> equivalence_level()
+    Args:
+        n_tests: Number of tests.
+        alpha: Level of each one-sided test.
+
+    Returns:
+        The confidence level.
+
+    >>> compute_equivalence_level()
     0.9
     """
     return 1 - 2 * alpha / n_tests
 
 
-def expanded_level(confidence_level: float, n_groups: int) -> float:
-    """Level of the bootstrap's percentiles that hold the mean as often as Student's interval of n_groups does.
+def compute_expanded_level(confidence_level: float, n_groups: int) -> float:
+    """Compute the level of bootstrap percentiles that cover the mean as often as Student's interval of n_groups.
 
-    Percentiles alone are as narrow as the normal distribution with the variance of the sample (Hesterberg, American
-    Statistician 69, 2015, section 5.3); that tells below about 100 groups.
+    Plain percentiles are as narrow as the normal distribution with the variance of the sample (Hesterberg, American
+    Statistician 69, 2015, section 5.3), which matters below about 100 groups.
+
+    Args:
+        confidence_level: The nominal level.
+        n_groups: Number of groups, at least 2.
+
+    Returns:
+        The level of the percentiles.
     """
-    student = student_quantile(confidence_level, n_groups - 1) * math.sqrt(n_groups / (n_groups - 1))
+    student = compute_student_quantile(confidence_level, n_groups - 1) * math.sqrt(n_groups / (n_groups - 1))
     return 2 * NormalDist().cdf(student) - 1
 
 
-def detectable(low: float, high: float, confidence_level: float = 0.95, power: float = POWER) -> float:
-    """The smallest true difference that a two-sided test finds with this power, from the width of the interval.
+def compute_detectable_difference(
+    low: float, high: float, confidence_level: float = 0.95, power: float = POWER
+) -> float:
+    """Compute the smallest true difference that a two-sided test detects, from the width of the interval.
 
-    >>> round(detectable(-0.05, 0.05), 4)
+    Args:
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        confidence_level: Level of the interval.
+        power: Probability of a detection.
+
+    Returns:
+        The minimum detectable difference.
+
+    >>> round(compute_detectable_difference(-0.05, 0.05), 4)
     0.0715
     """
-    z = normal_quantile(confidence_level)
+    z = compute_normal_quantile(confidence_level)
     return (high - low) / 2 * (1 + NormalDist().inv_cdf(power) / z)
 
 
-def enough(n: int, found: float, wanted: float) -> float:
-    """How many examples would find a difference `wanted` as surely as n of them find one of `found`; NaN if undefined.
+def enough(n: int, detectable_difference: float, target_difference: float) -> float:
+    """Compute the number of examples that would detect a smaller difference with the same power.
+
+    Args:
+        n: The present number of examples.
+        detectable_difference: The difference that they detect.
+        target_difference: The difference to detect.
+
+    Returns:
+        The number of examples; NaN if undefined.
 
     >>> enough(100, 0.1, 0.05)
     400
     """
-    return math.nan if math.isnan(found) or wanted <= 0 else math.ceil(round(n * (found / wanted) ** 2, 6))
+    return (
+        math.nan
+        if math.isnan(detectable_difference) or target_difference <= 0
+        else math.ceil(round(n * (detectable_difference / target_difference) ** 2, 6))
+    )
 
 
-def difference_interval(
+def choose_difference_interval(
     after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, n_resamples: int, seed: int
 ) -> tuple[str, Callable[[float], tuple[float, float]]]:
     """Choose the method for the interval of a paired difference.
 
+    Args:
+        after: Shape (n,), the second system's numbers in [0, 1] without NaN.
+        before: Shape (n,), the first system's numbers.
+        labels: Shape (n,), the group of each pair, or None.
+        n_resamples: Number of resamples.
+        seed: Seed of the generator.
+
     Returns:
-        The method's name, and a function from a confidence level to low and high; see `paired_difference`.
+        The method's name, and a function from a confidence level to low and high; see `compute_paired_difference`.
+
+    Raises:
+        ValueError: A number outside [0, 1].
     """
     for name, values in (("after", after), ("before", before)):
         if len(values) and (values.min() < 0 or values.max() > 1):
             raise ValueError(f"{name}: {values.min():g} to {values.max():g}; expected numbers in [0, 1]")
-    sums, sizes = by_group(after - before, labels)
-    if min(_n_differ(sums - bound * sizes) for bound in (-1, 0, 1)) < FEW:
-        return "wilson", lambda level: wilson_difference(after, before, labels, level)
-    means = np.sort(resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed)))
-    return "bootstrap", lambda level: percentiles(means, expanded_level(level, len(sums)))
+    sums, sizes = sum_by_group(after - before, labels)
+    if min(_count_differing(sums - bound * sizes) for bound in (-1, 0, 1)) < FEW:
+        return "wilson", lambda level: compute_wilson_difference(after, before, labels, level)
+    means = np.sort(resample_means(sums, sizes, n_resamples, np.random.default_rng(seed)))
+    return "bootstrap", lambda level: compute_percentiles(means, compute_expanded_level(level, len(sums)))
 
 
-def _n_differ(sums: np.ndarray) -> int:
-    """Groups whose two sums differ by more than rounding."""
+def _count_differing(sums: np.ndarray) -> int:
+    """Count groups whose two sums differ by more than rounding."""
     return int(np.sum(np.abs(sums) > 1e-12))

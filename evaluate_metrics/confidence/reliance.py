@@ -1,7 +1,7 @@
-"""Does a score rest on something? The score with it beside the scores of controls that take it away.
+"""Whether a score depends on the image: the score with the image next to the scores of blind controls.
 
-`medfaith audit` takes the image away (docs/audit.md); the same functions serve a control that takes away a place in
-the image. They resample and exchange whole groups (patient, study, video), as `score` and `paired` do.
+`medfaith audit` removes the image (docs/audit.md). The same functions serve a control that removes a region of the
+image. They resample and exchange whole groups (patient, study, video), like `score` and `paired`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,32 @@ import numpy as np
 
 from .paired import (
     Difference,
-    detectable,
+    apply_holm,
+    compute_detectable_difference,
+    compute_equivalence_p,
+    compute_paired_difference,
+    compute_superiority_p,
     enough,
-    equivalence_p,
-    holm,
-    paired_difference,
-    superiority_p,
 )
-from .proportion import FEW, by_group, effective_n, wilson
-from .score import known_pairs, permutation_test
+from .proportion import FEW, compute_effective_n, compute_wilson_interval, sum_by_group
+from .score import permutation_test, select_known_pairs
 
 ALPHA = 0.05
-FEWEST = 5  # groups that can show that a score rests on something
+FEWEST = 5  # smallest number of groups that can show a dependence
 Name = Literal["uses", "no use", "harmed", "open", "undefined"]
 
 
 class Share(NamedTuple):
-    """value = n_hits / n with its interval [low, high]; NaN where undefined. n_groups: n without groups."""
+    """A share with its interval; NaN where undefined.
+
+    Attributes:
+        value: n_hits / n.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        n_hits: Number of hits.
+        n: Number of values.
+        n_groups: Number of groups; n without groups.
+    """
 
     value: float
     low: float
@@ -41,19 +50,21 @@ class Share(NamedTuple):
 
 
 class Reliance(NamedTuple):
-    """What the image adds to the score of one benchmark.
+    """The gain that the image adds to the score of one benchmark.
 
-    best: the blind control that leaves least to the image, on the rows for which both have a value.
-    found: the score with the image less that of `best`, with its 95% interval.
-    p_above: that the image adds no more than the margin to some blind control (`exceeding_p`; the largest of all).
-    p_below: that the image takes away no more than the margin from some blind control (the same).
-    p_equal: that image and `best` differ by the margin or more (`paired.equivalence_p`), times the blind controls,
-        since the data chose `best` (Bonferroni). Where not one row differs under any control, nothing is known of how
-        rows of a group go together, and they count singly: (1 - margin) ** n is the chance of that if the share
-        `margin` of all rows differed. That speaks of these groups, not of other ones.
-    could_find: the difference from `best` that this many rows show four times in five.
-    n_enough: rows that would settle it four times in five. That is for a difference of the margin, or, where that could
-        be found already, for the distance of the difference from the margin.
+    Attributes:
+        best: The blind control with the smallest gain of the image, on the rows with both values.
+        found: The score with the image minus the score under `best`, with its 95% interval.
+        p_above: P-value of "the image adds no more than the margin to some blind control" (`compute_exceeding_p`; the
+            largest over the controls).
+        p_below: P-value of "the image takes no more than the margin from some blind control" (likewise).
+        p_equal: P-value of "the image and `best` differ by the margin or more" (`paired.compute_equivalence_p`), times
+            the number of blind controls, because the data chose `best` (Bonferroni). If no row differs under any
+            control, the correlation of rows within a group is unknown and rows count singly: (1 - margin) ** n is the
+            probability of that if the share `margin` of all rows differed. The result then holds for these groups only.
+        could_find: The minimum difference from `best` that this number of rows detects with a power of 0.8.
+        n_enough: Rows that would settle the test with a power of 0.8. The difference to detect is the margin or, if the
+            rows could detect the margin already, the distance of the difference from the margin.
     """
 
     best: str
@@ -66,7 +77,12 @@ class Reliance(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """name: what can be said. p_holm: the corrected p-value that says it; of "open", the smallest of the three."""
+    """The verdict on one benchmark.
+
+    Attributes:
+        name: The verdict.
+        p_holm: The corrected p-value of the verdict; the smallest of the three for "open".
+    """
 
     name: Name
     p_holm: float
@@ -77,31 +93,33 @@ def share(
     groups: Sequence | np.ndarray | None = None,
     confidence_level: float = 0.95,
 ) -> Share:
-    """A proportion with Wilson's score interval.
+    """Compute a proportion with Wilson's score interval.
 
-    In groups, n is the effective one (`proportion.effective_n`).
+    With groups, n is the effective one (`proportion.compute_effective_n`).
 
     Args:
-        hits: shape (n,), 1 or 0; NaN is left out. groups: shape (n,), one label a value.
+        hits: Shape (n,), 1 or 0; NaN is left out.
+        groups: Shape (n,), one label per value.
+        confidence_level: Level of the interval.
 
     Returns:
-        the share; low and high are NaN with fewer than two groups.
+        The share; low and high are NaN with fewer than two groups.
 
     Raises:
-        ValueError: arrays of another shape, or another number.
+        ValueError: Arrays of another shape, or another number.
 
     >>> share([1, 1, 1, 0]).value
     0.75
     """
-    known, _, labels, _ = known_pairs(hits, hits, groups)
-    if not np.isin(known, (0, 1)).all():
-        raise ValueError(f"hits: {known[~np.isin(known, (0, 1))][0]:g}; expected 1 or 0, or NaN")
-    n_groups = len(by_group(known, labels)[0])
-    if not len(known):
+    known_hits, _, labels, _ = select_known_pairs(hits, hits, groups)
+    if not np.isin(known_hits, (0, 1)).all():
+        raise ValueError(f"hits: {known_hits[~np.isin(known_hits, (0, 1))][0]:g}; expected 1 or 0, or NaN")
+    n_groups = len(sum_by_group(known_hits, labels)[0])
+    if not len(known_hits):
         return Share(math.nan, math.nan, math.nan, 0, 0, 0)
-    value = float(known.mean())
-    low, high = wilson(value, effective_n(known, labels), confidence_level)
-    return Share(value, low, high, int(known.sum()), len(known), n_groups)
+    value = float(known_hits.mean())
+    low, high = compute_wilson_interval(value, compute_effective_n(known_hits, labels), confidence_level)
+    return Share(value, low, high, int(known_hits.sum()), len(known_hits), n_groups)
 
 
 def reliance(
@@ -112,48 +130,64 @@ def reliance(
     groups: Sequence | np.ndarray | None = None,
     seed: int = 42,
 ) -> Reliance:
-    """What the image adds to a score, beside the blind control that needs it least.
+    """Compute the gain of the image over the blind control with the smallest gain.
 
     Args:
-        image: shape (n,), the score of each row with the image, in [0, 1]; NaN where a row has none.
-        blind: the same rows' scores under each blind control. A row without a value is left out of that pair.
-        margin: a smaller difference makes no difference; in the unit of the scores.
-        groups: shape (n,), one label a row. seed: of the resamples and permutations.
+        image: Shape (n,), the score of each row with the image, in [0, 1]; NaN where a row has none.
+        blind: The scores of the same rows under each blind control. A row without a value is left out of that pair.
+        margin: The equivalence margin: a smaller difference does not count; in the unit of the scores.
+        groups: Shape (n,), one label per row.
+        seed: Seed of the resamples and permutations.
 
     Returns:
-        what `verdicts` judges. The p-values are NaN where a pair has fewer than two groups.
+        The gain, which `verdicts` judges. The p-values are NaN if a pair has fewer than two groups.
 
     Raises:
-        ValueError: no blind control, arrays of another shape, or a score outside [0, 1].
+        ValueError: No blind control, arrays of another shape, or a score outside [0, 1].
     """
     if not blind:
         raise ValueError("blind: no control; expected the scores of one or more")
-    how = {"groups": groups, "seed": seed}
-    all_found = {name: paired_difference(image, scores, **how) for name, scores in blind.items()}
-    best = min(all_found, key=lambda name: (math.isnan(all_found[name].difference), all_found[name].difference))
-    found = all_found[best]
-    above = [exceeding_p(image, scores, margin, **how) for scores in blind.values()]
-    below = [exceeding_p(scores, image, margin, **how) for scores in blind.values()]
-    p_equal = float(np.minimum(1, len(blind) * equivalence_p(image, blind[best], margin, **how)))
-    if all(unchanged(image, scores) for scores in blind.values()):
-        p_equal = min(p_equal, (1 - margin) ** found.n)
-    could_find = detectable(found.low, found.high)
-    wanted = abs(abs(found.difference) - margin) if could_find < margin else margin
-    n_enough = enough(found.n, could_find, wanted)
-    return Reliance(best, found, float(np.max(above)), float(np.max(below)), p_equal, could_find, n_enough)
+    options = {"groups": groups, "seed": seed}
+    differences = {name: compute_paired_difference(image, scores, **options) for name, scores in blind.items()}
+    best = min(differences, key=lambda name: (math.isnan(differences[name].difference), differences[name].difference))
+    best_difference = differences[best]
+    p_values_above = [compute_exceeding_p(image, scores, margin, **options) for scores in blind.values()]
+    p_values_below = [compute_exceeding_p(scores, image, margin, **options) for scores in blind.values()]
+    p_equal = float(np.minimum(1, len(blind) * compute_equivalence_p(image, blind[best], margin, **options)))
+    if all(is_unchanged(image, scores) for scores in blind.values()):
+        p_equal = min(p_equal, (1 - margin) ** best_difference.n)
+    could_find = compute_detectable_difference(best_difference.low, best_difference.high)
+    target_difference = abs(abs(best_difference.difference) - margin) if could_find < margin else margin
+    n_enough = enough(best_difference.n, could_find, target_difference)
+    return Reliance(
+        best,
+        best_difference,
+        float(np.max(p_values_above)),
+        float(np.max(p_values_below)),
+        p_equal,
+        could_find,
+        n_enough,
+    )
 
 
-def unchanged(after: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray) -> bool:
-    """Whether every row that has both scores has the same in both.
+def is_unchanged(after: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray) -> bool:
+    """Whether every row with both scores has the same score in both.
 
-    >>> unchanged([1, 0, math.nan], [1, 0, 1])
+    Args:
+        after: Shape (n,), scores; NaN where missing.
+        before: Shape (n,), scores of the same rows.
+
+    Returns:
+        True if no score differs.
+
+    >>> is_unchanged([1, 0, math.nan], [1, 0, 1])
     True
     """
-    after, before, _, _ = known_pairs(after, before, None)
+    after, before, _, _ = select_known_pairs(after, before, None)
     return bool(np.array_equal(after, before))
 
 
-def exceeding_p(
+def compute_exceeding_p(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
     margin: float = 0.0,
@@ -163,58 +197,77 @@ def exceeding_p(
     seed: int = 42,
     alternative: Literal["two-sided", "greater"] = "two-sided",
 ) -> float:
-    """The p-value of "mean(after) is above mean(before) by no more than the margin".
+    """Compute the p-value of "mean(after) is above mean(before) by no more than the margin".
 
-    "two-sided" rejects at half its level, as the intervals do; "greater" at all of it.
+    "two-sided" rejects at half its level, like the intervals; "greater" rejects at its full level.
 
-    It is that of a permutation test of groups. The difference less the margin is not symmetric under this hypothesis,
-    and where it is skewed the plain test fails: 60 rows that each gain a little, of which none happens to show the rare
-    great loss, seem sure. So one more group counts, of the mean size, that speaks wholly against it. With fewer than
-    `FEW` groups that would leave no power, and the interval decides (`paired.superiority_p`): five videos are what
-    some benchmarks have. Fewer than five show nothing, however they agree: a sign test of four cannot.
-    benchmarks/audit_coverage.py has the errors of both.
+    The test is a permutation test of groups. The difference minus the margin is not symmetric under this hypothesis,
+    and the plain test fails if it is skewed: 60 rows that each gain a little, without an example of the rare great
+    loss, seem certain. So one more group counts, of the mean size, that contradicts the difference fully. With fewer
+    than `FEW` groups that would leave no power, and the interval decides (`paired.compute_superiority_p`), because some
+    benchmarks have five videos. Fewer than five groups show nothing even if they agree, as in a sign test of four.
+    benchmarks/audit_coverage.py measures the errors of both.
+
+    Args:
+        after: Shape (n,), scores; NaN where missing.
+        before: Shape (n,), scores of the same rows.
+        margin: The equivalence margin, in the unit of the scores.
+        groups: Shape (n,), one label per row.
+        n_permutations: Number of random permutations.
+        seed: Seed of the generator.
+        alternative: "two-sided" or "greater".
 
     Returns:
-        the p-value, 1 where the difference is not above the margin; NaN with fewer than two groups.
+        The p-value, 1 if the difference is not above the margin; NaN with fewer than two groups.
     """
-    after, before, labels, _ = known_pairs(after, before, groups)
-    sums, sizes = by_group(after - before, labels)
+    after, before, labels, _ = select_known_pairs(after, before, groups)
+    sums, sizes = sum_by_group(after - before, labels)
     if len(sums) < 2:
         return math.nan
     if len(sums) < FEWEST:
         return 1.0
     if len(sums) < FEW:
-        p_value = superiority_p(after, before, margin, groups=labels, seed=seed)
+        p_value = compute_superiority_p(after, before, margin, groups=labels, seed=seed)
         return p_value if alternative == "two-sided" or p_value == 1 else p_value / 2
     size = sizes.mean()
-    excess = np.round(np.append(sums, -size) - margin * np.append(sizes, size), 12)  # equal ones stay equal
+    excess = np.round(np.append(sums, -size) - margin * np.append(sizes, size), 12)  # equal numbers stay equal
     if not excess.sum() > 0:
         return 1.0
-    how = {"n_resamples": n_permutations, "seed": seed, "alternative": alternative}
-    return permutation_test(excess, np.zeros_like(excess), **how).p_value
+    options = {"n_resamples": n_permutations, "seed": seed, "alternative": alternative}
+    return permutation_test(excess, np.zeros_like(excess), **options).p_value
 
 
-def verdicts(found: Sequence[Reliance]) -> list[Verdict]:
-    """What can be said of each benchmark, when all of them are judged together.
+def verdicts(reliances: Sequence[Reliance]) -> list[Verdict]:
+    """Judge all benchmarks together.
 
-    Each of the three kinds of p-values is corrected by Holm's method over the benchmarks. Below 0.05
+    Holm's method corrects each of the three kinds of p-values over the benchmarks. Below 0.05
 
-    - p_above says "uses": the score with the image is above that under every blind control, by more than the margin;
-    - p_below says "harmed": it is below each of them, by more than the margin;
-    - p_equal says "no use": two one-sided tests find it within the margin of the best blind control.
+    - p_above means "uses": the score with the image is above the score under every blind control, by more than the
+      margin;
+    - p_below means "harmed": it is below each of them, by more than the margin;
+    - p_equal means "no use": two one-sided tests show that it is within the margin of the best blind control.
 
-    Where none of them says anything, the verdict is "open". That is never a finding of equality: `Reliance.n_enough`
-    rows would tell. A benchmark of fewer than two groups is "undefined" and counts as no test.
+    If no p-value is below 0.05, the verdict is "open". That is never a finding of equality: `Reliance.n_enough` rows
+    would settle it. A benchmark with fewer than two groups is "undefined" and does not count as a test.
+
+    Args:
+        reliances: The gains of all benchmarks, which form one family of tests.
+
+    Returns:
+        One verdict for each benchmark, in the same order.
     """
     kinds: dict[Name, np.ndarray] = {
-        "uses": holm([one.p_above for one in found]),
-        "harmed": holm([one.p_below for one in found]),
-        "no use": holm([one.p_equal for one in found]),
+        "uses": apply_holm([result.p_above for result in reliances]),
+        "harmed": apply_holm([result.p_below for result in reliances]),
+        "no use": apply_holm([result.p_equal for result in reliances]),
     }
-    return [_verdict({name: float(p[i]) for name, p in kinds.items()}) for i in range(len(found))]
+    return [
+        _choose_verdict({name: float(adjusted[index]) for name, adjusted in kinds.items()})
+        for index in range(len(reliances))
+    ]
 
 
-def _verdict(p_values: Mapping[Name, float]) -> Verdict:
+def _choose_verdict(p_values: Mapping[Name, float]) -> Verdict:
     if any(math.isnan(p) for p in p_values.values()):
         return Verdict("undefined", math.nan)
     name = min(p_values, key=p_values.__getitem__)

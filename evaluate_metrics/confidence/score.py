@@ -1,8 +1,8 @@
 """Intervals and tests for a mean over examples (CXR-ContraBench, Appendix C): bootstrap and permutation.
 
-Both resample whole groups where groups are given (study, patient, video), so that records of one study are not taken
-for independent. Both draw counts of equal contributions instead of single examples where that is the same
-distribution and less work: a resample of 135,754 zeros and ones is two numbers.
+Both resample whole groups (study, patient, video) if groups are given, because records of one study are not
+independent. Both draw counts of equal contributions instead of single examples if that has the same distribution and
+needs less work: a resample of 135,754 zeros and ones is two numbers.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .proportion import FEW, bounded_interval, by_group, is_near_bound
+from .proportion import FEW, compute_bounded_interval, is_near_bound, sum_by_group
 
-_CHUNK = 50_000  # numbers drawn at once: they stay in the cache, and memory stays a few megabytes
-_CELL = 2**10  # units that are drawn from together: they stay in the innermost cache
-_ROUNDING = 1e-9  # by which a share may lie above 1
-_MANY = 32  # a binomial draw costs about as much as so many drawn units
+_CHUNK = 50_000  # numbers in one draw: they fit into the cache, and memory stays at a few megabytes
+_CELL = 2**10  # units in one cell of a draw: they fit into the innermost cache
+_ROUNDING = 1e-9  # tolerance for a share above 1
+_LEAST_MANY = 32  # units whose draws cost about as much as one binomial draw
 
 
 class Interval(NamedTuple):
-    """mean and its interval [low, high]; NaN where undefined.
+    """A mean and its interval [low, high]; NaN where undefined.
 
-    n: values used; n_nan: values left out as NaN; n_groups: resampling units (n without groups).
+    Attributes:
+        mean: The mean of the values.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        n: Number of values used.
+        n_nan: Number of values left out because they are NaN.
+        n_groups: Number of resampling units; n without groups.
     """
 
     mean: float
@@ -35,7 +41,15 @@ class Interval(NamedTuple):
 
 
 class PermutationTest(NamedTuple):
-    """difference: mean(after) - mean(before) over the n examples where both are known; p_value: NaN where undefined."""
+    """The result of a permutation test.
+
+    Attributes:
+        difference: mean(after) - mean(before) over the n examples with both numbers.
+        p_value: P-value of the test; NaN where undefined.
+        n: Number of pairs used.
+        n_nan: Number of pairs left out because a number is NaN.
+        n_groups: Number of units that are exchanged; n without groups.
+    """
 
     difference: float
     p_value: float
@@ -54,53 +68,53 @@ def bootstrap_mean(
     bounds: Sequence[float] | None = None,
     few: int = FEW,
 ) -> Interval:
-    """Percentile bootstrap interval of a mean; Wilson's interval of a share near 0 or 1, if the bounds are known.
+    """Compute the percentile bootstrap interval of a mean, or Wilson's interval of a share near 0 or 1.
 
-    Percentiles have no width where all values are equal, and hold the truth too rarely where few differ
-    (benchmarks/share_coverage.py). With bounds the interval is then Wilson's with the effective n of the groups
-    (`proportion.bounded_interval`). Differences and other unbounded numbers have no bounds.
+    Percentiles have no width if all values are equal, and cover the truth too rarely if few values differ
+    (benchmarks/share_coverage.py). With `bounds` the interval is then Wilson's with the effective n of the groups
+    (`proportion.compute_bounded_interval`). Differences and other unbounded numbers have no bounds.
 
     Args:
-        values: shape (n,), one number an example; NaN (undefined for that example) is left out and counted.
-        groups: shape (n,), one label an example. Whole groups are then drawn with replacement, all their records
-            included, and the mean of a resample is its sum over its size.
-        n_resamples: number of resamples; 2,000 as published.
-        seed: seed of the generator.
-        confidence_level: between 0 and 1.
-        bounds: the lowest and the highest number that a value can be, (0, 1) of shares and scores; None if there are
-            no such numbers.
-        few: groups that differ from the commoner bound, below which values that are all 0 or 1 (all at the bounds) get
-            Wilson's interval; 1: only where none differs, for figures that a paper prints by percentiles.
+        values: Shape (n,), one number per example; NaN (undefined for that example) is left out and counted.
+        groups: Shape (n,), one label per example. Whole groups are then drawn with replacement, and the mean of a
+            resample is its sum divided by its size.
+        n_resamples: Number of resamples; 2,000 in the paper.
+        seed: Seed of the generator.
+        confidence_level: Level of the interval, between 0 and 1.
+        bounds: The lowest and the highest possible value, (0, 1) for shares and scores; None if there are no bounds.
+        few: Wilson's interval is used if all values are at the bounds and fewer groups than this differ from the
+            commoner bound. 1 restricts it to values without any difference, for figures that a paper computes by
+            percentiles.
 
     Returns:
-        the interval; low and high are NaN with fewer than two groups, whose spread no resample can show.
+        The interval. low and high are NaN with fewer than two groups, because a resample cannot show their spread.
 
     Raises:
-        ValueError: arrays of another shape, infinite values, or a parameter out of its range.
+        ValueError: Arrays of another shape, infinite values, or a parameter outside its range.
 
     >>> bootstrap_mean([0, 1, 1, 1, float("nan")]).mean
     0.75
     >>> [round(end, 3) for end in bootstrap_mean([1] * 10, bounds=(0, 1))[:3]]
     [1.0, 0.722, 1.0]
     """
-    values = _vector(values, "values")
-    labels = _labels(groups, len(values))
+    values = _require_vector(values, "values")
+    labels = _require_labels(groups, len(values))
     if n_resamples < 1:
         raise ValueError(f"n_resamples {n_resamples}: expected at least 1")
     check_level(confidence_level)
-    known = ~np.isnan(values)
-    values, labels = values[known], None if labels is None else labels[known]
+    has_value = ~np.isnan(values)
+    values, labels = values[has_value], None if labels is None else labels[has_value]
     if bounds is not None:
-        _check_bounds(values, bounds)
-    sums, sizes = by_group(values, labels)
+        _require_bounds(values, bounds)
+    sums, sizes = sum_by_group(values, labels)
     low = high = float("nan")
     if bounds is not None and len(sums) >= 2 and is_near_bound(values, labels, bounds, few):
-        low, high = bounded_interval(values, labels, bounds, confidence_level)
+        low, high = compute_bounded_interval(values, labels, bounds, confidence_level)
     elif len(sums) >= 2:
-        means = resampled_means(sums, sizes, n_resamples, np.random.default_rng(seed))
-        low, high = percentiles(means, confidence_level)
+        means = resample_means(sums, sizes, n_resamples, np.random.default_rng(seed))
+        low, high = compute_percentiles(means, confidence_level)
     mean = float(sums.sum() / sizes.sum()) if len(sums) else float("nan")
-    return Interval(mean, low, high, len(values), int(np.sum(~known)), len(sums))
+    return Interval(mean, low, high, len(values), int(np.sum(~has_value)), len(sums))
 
 
 def permutation_test(
@@ -113,45 +127,47 @@ def permutation_test(
     alternative: str = "two-sided",
     permutation: str = "paired",
 ) -> PermutationTest:
-    """Permutation test of mean(after) - mean(before).
+    """Run a permutation test of mean(after) - mean(before).
 
     Args:
-        after, before: shape (n,), the two systems' numbers on the same examples; pairs with a NaN are left out.
-        groups: shape (n,), one label an example; a whole group is then exchanged at once. Paired only.
-        n_resamples, seed: number of random permutations, and the seed of the generator.
+        after: Shape (n,), the second system's numbers; pairs with a NaN are left out.
+        before: Shape (n,), the first system's numbers on the same examples.
+        groups: Shape (n,), one label per example; a whole group is then exchanged at once. Paired only.
+        n_resamples: Number of random permutations.
+        seed: Seed of the generator.
         alternative: "two-sided", "greater" (after above before) or "less".
         permutation: "paired" exchanges the two numbers of an example (or of all examples in a group) at random;
             "independent" shuffles all 2n numbers over the two systems, which ignores the pairing.
 
     Returns:
-        the difference and p = (1 + permutations at least as extreme) / (1 + n_resamples).
+        The difference and p = (1 + permutations at least as extreme) / (1 + n_resamples).
 
     Raises:
-        ValueError: arrays of another shape, infinite values, or a parameter out of its range.
+        ValueError: Arrays of another shape, infinite values, or a parameter outside its range.
 
     >>> permutation_test([1, 1, 1, 1], [1, 1, 1, 1]).p_value
     1.0
     """
-    _check_test(n_resamples, alternative, permutation, groups is not None)
-    after, before, labels, n_nan = known_pairs(after, before, groups)
+    _require_test_options(n_resamples, alternative, permutation, groups is not None)
+    after, before, labels, n_nan = select_known_pairs(after, before, groups)
     n = len(after)
-    sums, _ = by_group(after - before, labels)
+    sums, _ = sum_by_group(after - before, labels)
     if not n:
         return PermutationTest(float("nan"), float("nan"), 0, n_nan, 0)
     rng = np.random.default_rng(seed)
     observed = float(sums.sum())
     if permutation == "paired":
-        permuted = _sign_flipped_sums(sums, n_resamples, rng)
+        permuted = _compute_sign_flipped_sums(sums, n_resamples, rng)
     else:
-        permuted = _shuffled_differences(after, before, n_resamples, rng)
-    # Sums of the same numbers in another order differ by rounding; that must not decide a tie.
+        permuted = _shuffle_differences(after, before, n_resamples, rng)
+    # Sums of the same numbers in another order differ by rounding. Rounding must not decide a tie.
     slack = 1e-9 * max(1.0, float(np.abs(after).sum() + np.abs(before).sum()))
-    extreme = {
+    is_extreme = {
         "two-sided": np.abs(permuted) >= abs(observed) - slack,
         "greater": permuted >= observed - slack,
         "less": permuted <= observed + slack,
     }[alternative]
-    p_value = (1 + int(np.sum(extreme))) / (1 + n_resamples)
+    p_value = (1 + int(np.sum(is_extreme))) / (1 + n_resamples)
     return PermutationTest(observed / n, p_value, n, n_nan, len(sums))
 
 
@@ -168,26 +184,37 @@ def score_values(
     permutation: str = "paired",
     bounds: Sequence[float] | None = None,
 ) -> dict[str, float]:
-    """What the metric `confidence` returns: the mean with its interval and, with a baseline, their difference.
+    """Compute the result of the metric `confidence`: the mean with its interval and the difference from a baseline.
 
     Args:
-        predictions: shape (n,), a value an example; None or NaN where it has none. baseline: another model's, in the
-            same order. bounds: of the predictions, not of the difference. The others: of `bootstrap_mean` and
-            `permutation_test`.
+        predictions: Shape (n,), a value per example; None or NaN where it is undefined.
+        groups: See `bootstrap_mean`.
+        baseline: Shape (n,), another model's values on the same examples; None for no comparison.
+        n_resamples: Number of bootstrap resamples.
+        n_permutations: Number of random permutations.
+        seed: Seed of both.
+        confidence_level: Level of the intervals.
+        alternative: See `permutation_test`.
+        permutation: See `permutation_test`.
+        bounds: Bounds of the predictions (not of the difference); see `bootstrap_mean`.
 
-    Raises ValueError: as these.
+    Returns:
+        The fields of `Interval`; with a baseline also difference, difference_low, difference_high, p_value and n_pairs.
+
+    Raises:
+        ValueError: See `bootstrap_mean` and `permutation_test`.
     """
     values = [np.nan if value is None else float(value) for value in predictions]
-    how = {"groups": groups, "n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
-    result = bootstrap_mean(values, bounds=bounds, **how)._asdict()
+    options = {"groups": groups, "n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
+    result = bootstrap_mean(values, bounds=bounds, **options)._asdict()
     if baseline is None:
         return result
-    other = [np.nan if value is None else float(value) for value in baseline]
+    baseline_values = [np.nan if value is None else float(value) for value in baseline]
     test = permutation_test(
-        values, other, groups=groups, n_resamples=n_permutations, seed=seed, alternative=alternative,
+        values, baseline_values, groups=groups, n_resamples=n_permutations, seed=seed, alternative=alternative,
         permutation=permutation,
     )  # fmt: skip
-    interval = bootstrap_mean([a - b for a, b in zip(values, other, strict=True)], **how)
+    interval = bootstrap_mean([a - b for a, b in zip(values, baseline_values, strict=True)], **options)
     return {
         **result,
         "difference": test.difference,
@@ -198,151 +225,192 @@ def score_values(
     }
 
 
-def known_pairs(
+def select_known_pairs(
     after: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray, groups: Sequence | np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, int]:
-    """after, before and groups where both numbers are known, shape (k,), and how many pairs are left out.
+    """Select the pairs with both numbers.
+
+    Args:
+        after: Shape (n,), the second system's numbers.
+        before: Shape (n,), the first system's numbers.
+        groups: Shape (n,), one label per example, or None.
+
+    Returns:
+        The selected after, before and labels (or None), each of shape (k,), and the number of pairs left out.
 
     Raises:
-        ValueError: arrays of another shape, or infinite values.
+        ValueError: Arrays of another shape, or infinite values.
     """
-    after, before = _vector(after, "after"), _vector(before, "before")
+    after, before = _require_vector(after, "after"), _require_vector(before, "before")
     if len(after) != len(before):
         raise ValueError(f"after has {len(after)} numbers and before {len(before)}: give both on the same examples")
-    labels = _labels(groups, len(after))
-    known = ~(np.isnan(after) | np.isnan(before))
-    return after[known], before[known], None if labels is None else labels[known], int(np.sum(~known))
+    labels = _require_labels(groups, len(after))
+    is_complete = ~(np.isnan(after) | np.isnan(before))
+    return (
+        after[is_complete],
+        before[is_complete],
+        None if labels is None else labels[is_complete],
+        int(np.sum(~is_complete)),
+    )
 
 
 def check_level(confidence_level: float) -> None:
+    """Require a confidence level between 0 and 1.
+
+    Args:
+        confidence_level: The level to check.
+
+    Raises:
+        ValueError: The level is out of range.
+    """
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, as 0.95")
+        raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, for example 0.95")
 
 
-def percentiles(means: np.ndarray, confidence_level: float) -> tuple[float, float]:
-    """low and high, between which the middle of the resampled means lies."""
+def compute_percentiles(means: np.ndarray, confidence_level: float) -> tuple[float, float]:
+    """Compute the percentiles that enclose the middle of the resampled means.
+
+    Args:
+        means: Shape (r,), means of the resamples.
+        confidence_level: Share of the means between the two percentiles.
+
+    Returns:
+        low and high.
+    """
     tail = (1 - confidence_level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def resampled_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Means of resamples of groups; sums, sizes: shape (g,), each group's total and number of values."""
+def resample_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw groups with replacement and compute the mean of each resample.
+
+    Args:
+        sums: Shape (g,), the total of each group.
+        sizes: Shape (g,), the number of values of each group.
+        n_resamples: Number of resamples.
+        rng: The generator.
+
+    Returns:
+        Shape (n_resamples,), the means.
+    """
     if np.all(sizes == sizes[0]):
-        return _resampled_totals(sums, n_resamples, rng) / sizes.sum()
-    pairs = sums + 1j * sizes  # one number a group: totals of both are then added up in one go
-    totals = _resampled_totals(pairs, n_resamples, rng)
+        return _draw_resample_totals(sums, n_resamples, rng) / sizes.sum()
+    pairs = sums + 1j * sizes  # one number per group, so that one addition gives both totals
+    totals = _draw_resample_totals(pairs, n_resamples, rng)
     return np.real(totals) / np.imag(totals)
 
 
-def _resampled_totals(units: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Totals of resamples of units, shape (g,), with replacement; the order of the units makes no difference.
+def _draw_resample_totals(units: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Compute totals of resamples of units, shape (g,), with replacement; the order of the units has no effect.
 
-    Units that are equal and many are one cell, and the others lie in cells of 2**k units. How many units are drawn from
-    each cell is multinomial. Which ones, in the second kind of cell, is k random bits each.
+    Equal units that are many form one cell. The other units form cells of 2**k units. The number of units drawn from
+    each cell is multinomial. k random bits choose each unit within a cell of the second kind.
     """
-    kinds, frequency = np.unique(units, return_counts=True)
-    many = frequency >= _MANY
-    others = np.repeat(kinds[~many], frequency[~many])
-    sizes = [_CELL] * (len(others) // _CELL) + [2**k for k in range(16) if len(others) % _CELL >> k & 1]
-    cells = np.split(others, np.cumsum(sizes)[:-1]) if sizes else []
-    share = np.concatenate([frequency[many], sizes]) / len(units)
+    distinct_units, frequency = np.unique(units, return_counts=True)
+    is_many = frequency >= _LEAST_MANY
+    rare_units = np.repeat(distinct_units[~is_many], frequency[~is_many])
+    sizes = [_CELL] * (len(rare_units) // _CELL) + [2**k for k in range(16) if len(rare_units) % _CELL >> k & 1]
+    cells = np.split(rare_units, np.cumsum(sizes)[:-1]) if sizes else []
+    cell_share = np.concatenate([frequency[is_many], sizes]) / len(units)
     totals = np.empty(n_resamples, dtype=units.dtype)
-    step = max(1, 4 * _CHUNK // len(share))
+    step = max(1, 4 * _CHUNK // len(cell_share))
     for start in range(0, n_resamples, step):
-        counts = rng.multinomial(len(units), share, size=min(step, n_resamples - start))
-        part = counts[:, : many.sum()] @ kinds[many]
-        for cell, drawn in zip(cells, counts[:, many.sum() :].T, strict=True):
-            part += _drawn_totals(cell, drawn, rng)
-        totals[start : start + step] = part
+        counts = rng.multinomial(len(units), cell_share, size=min(step, n_resamples - start))
+        step_totals = counts[:, : is_many.sum()] @ distinct_units[is_many]
+        for cell, cell_counts in zip(cells, counts[:, is_many.sum() :].T, strict=True):
+            step_totals += _draw_totals(cell, cell_counts, rng)
+        totals[start : start + step] = step_totals
     return totals
 
 
-def _drawn_totals(cell: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Totals of counts[i] units, each drawn from the cell of 2**k units; counts, totals: shape (r,)."""
+def _draw_totals(cell: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Compute totals of counts[i] units that are drawn from the cell of 2**k units; counts, totals: shape (r,)."""
     totals = np.zeros(len(counts), dtype=cell.dtype)
     step = max(1, _CHUNK // len(cell))
     for start in range(0, len(counts), step):
-        count = counts[start : start + step]
-        bits = rng.integers(2**16, size=count.sum(), dtype=np.uint16) & np.uint16(len(cell) - 1)
-        some = count > 0
-        starts = (np.cumsum(count) - count)[some]
-        totals[start : start + step][some] = np.add.reduceat(cell.take(bits, mode="clip"), starts)
+        step_counts = counts[start : start + step]
+        bits = rng.integers(2**16, size=step_counts.sum(), dtype=np.uint16) & np.uint16(len(cell) - 1)
+        is_drawn = step_counts > 0
+        starts = (np.cumsum(step_counts) - step_counts)[is_drawn]
+        totals[start : start + step][is_drawn] = np.add.reduceat(cell.take(bits, mode="clip"), starts)
     return totals
 
 
-def _sign_flipped_sums(differences: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Sums of differences under random signs: m differences of one size keep their sign Binomial(m, 1/2) times."""
-    size, count = np.unique(np.abs(differences[differences != 0]), return_counts=True)
-    once = count == 1  # such a sign is one random bit, much cheaper than a binomial draw
-    sums = np.full(n_resamples, -(count @ size))
-    step = max(1, _CHUNK // max(1, len(size)))
+def _compute_sign_flipped_sums(differences: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Sum the differences under random signs: m equal sizes keep their sign Binomial(m, 1/2) times."""
+    sizes, counts = np.unique(np.abs(differences[differences != 0]), return_counts=True)
+    is_single = counts == 1  # one random bit decides such a sign, which is much cheaper than a binomial draw
+    sums = np.full(n_resamples, -(counts @ sizes))
+    step = max(1, _CHUNK // max(1, len(sizes)))
     for start in range(0, n_resamples, step):
-        part = sums[start : start + step]
-        kept = _coin_flips(count[~once], len(part), rng)
-        bits = rng.integers(256, size=(len(part), -(-int(once.sum()) // 8)), dtype=np.uint8)
-        part += 2 * (kept @ size[~once] + np.unpackbits(bits, axis=1, count=int(once.sum())) @ size[once])
+        step_sums = sums[start : start + step]
+        n_kept = _draw_coin_flips(counts[~is_single], len(step_sums), rng)
+        bits = rng.integers(256, size=(len(step_sums), -(-int(is_single.sum()) // 8)), dtype=np.uint8)
+        step_sums += 2 * (
+            n_kept @ sizes[~is_single] + np.unpackbits(bits, axis=1, count=int(is_single.sum())) @ sizes[is_single]
+        )
     return sums
 
 
-def _coin_flips(counts: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Binomial(counts, 1/2) draws, shape (n_draws, k): small ones are counted bits, which is ten times as fast."""
+def _draw_coin_flips(counts: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw Binomial(counts, 1/2), shape (n_draws, k); small counts use counted bits, which is ten times as fast."""
     flips = np.empty((n_draws, len(counts)), dtype=np.int64)
     is_small = counts <= 64
-    words = rng.integers(2**64, size=(n_draws, int(is_small.sum())), dtype=np.uint64)
-    flips[:, is_small] = np.bitwise_count(words >> (64 - counts[is_small]).astype(np.uint64))
+    random_bits = rng.integers(2**64, size=(n_draws, int(is_small.sum())), dtype=np.uint64)
+    flips[:, is_small] = np.bitwise_count(random_bits >> (64 - counts[is_small]).astype(np.uint64))
     flips[:, ~is_small] = rng.binomial(counts[~is_small], 0.5, size=(n_draws, int(np.sum(~is_small))))
     return flips
 
 
-def _shuffled_differences(
+def _shuffle_differences(
     after: np.ndarray, before: np.ndarray, n_resamples: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """sum(after) - sum(before) when the pooled numbers are dealt out again: a draw without replacement."""
+    """Compute sum(after) - sum(before) for shuffled pooled numbers, by draws without replacement."""
     pooled = np.concatenate([after, before])
-    kinds, count = np.unique(pooled, return_counts=True)
+    distinct_values, counts = np.unique(pooled, return_counts=True)
     sums = np.empty(n_resamples)
-    step = max(1, _CHUNK // len(kinds))
+    step = max(1, _CHUNK // len(distinct_values))
     for start in range(0, n_resamples, step):
         stop = min(start + step, n_resamples)
-        drawn = rng.multivariate_hypergeometric(count, len(after), size=stop - start, method="marginals")
-        sums[start:stop] = 2 * (drawn @ kinds) - pooled.sum()
+        drawn_counts = rng.multivariate_hypergeometric(counts, len(after), size=stop - start, method="marginals")
+        sums[start:stop] = 2 * (drawn_counts @ distinct_values) - pooled.sum()
     return sums
 
 
-def _vector(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
+def _require_vector(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
     vector = np.asarray(values, dtype=float)
     if vector.ndim != 1:
-        raise ValueError(f"{name}: shape {vector.shape}; expected one number an example, shape (n,)")
+        raise ValueError(f"{name}: shape {vector.shape}; expected one number per example, shape (n,)")
     if np.isinf(vector).any():
         raise ValueError(f"{name}, row {int(np.argmax(np.isinf(vector))) + 1}: infinite; expected a number or NaN")
     return vector
 
 
-def _labels(groups: Sequence | np.ndarray | None, n: int) -> np.ndarray | None:
+def _require_labels(groups: Sequence | np.ndarray | None, n: int) -> np.ndarray | None:
     if groups is None:
         return None
     labels = np.asarray(groups)
     if labels.shape != (n,):
-        raise ValueError(f"groups: shape {labels.shape}; expected one label a value, shape ({n},)")
+        raise ValueError(f"groups: shape {labels.shape}; expected one label per value, shape ({n},)")
     return labels
 
 
-def _check_bounds(values: np.ndarray, bounds: Sequence[float]) -> None:
+def _require_bounds(values: np.ndarray, bounds: Sequence[float]) -> None:
     if len(bounds) != 2 or not bounds[0] < bounds[1]:
-        raise ValueError(f"bounds {bounds}: expected the lowest and the highest number, as (0, 1)")
+        raise ValueError(f"bounds {bounds}: expected the lowest and the highest number, for example (0, 1)")
     lowest, highest = bounds[0] - _ROUNDING, bounds[1] + _ROUNDING
     if len(values) and (values.min() < lowest or values.max() > highest):
         ends = f"{values.min():g} to {values.max():g}"
         raise ValueError(f"values: {ends}; expected numbers from {bounds[0]} to {bounds[1]}")
 
 
-def _check_test(n_resamples: int, alternative: str, permutation: str, grouped: bool) -> None:
+def _require_test_options(n_resamples: int, alternative: str, permutation: str, has_groups: bool) -> None:
     if n_resamples < 1:
         raise ValueError(f"n_resamples {n_resamples}: expected at least 1")
     if alternative not in {"two-sided", "greater", "less"}:
         raise ValueError(f"alternative {alternative!r}: expected two-sided, greater or less")
     if permutation not in {"paired", "independent"}:
         raise ValueError(f"permutation {permutation!r}: expected paired or independent")
-    if grouped and permutation == "independent":
+    if has_groups and permutation == "independent":
         raise ValueError("groups: an independent permutation ignores the pairing and the groups; use paired")

@@ -1,1 +1,1 @@
-"""F1 of surgical instruments, average precision of action triplets, and the reading of answers (SurgXBench)."""
+"""F1 of surgical instruments and average precision of action triplets (SurgXBench)."""

@@ -7,7 +7,7 @@ from medfaith.evaluate_metrics.ivt.score import score_instruments, score_triplet
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 
 _DESCRIPTION = """
-How well are surgical instruments and action triplets (instrument, verb, target) recognised in endoscopic frames? Two
+Recognition of surgical instruments and action triplets (instrument, verb, target) in endoscopic frames. Two
 configurations: "instruments" gives precision, recall and F1 of sets of instruments, "triplets" average precision of
 triplets and of their parts, video by video, and the share of triplets among the five best (SurgXBench).
 """
@@ -31,19 +31,20 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: "instruments": list of str, one answer a frame: text, or a JSON object with predicted (list of str).
-        "triplets": list of lists of 100 numbers, one a triplet in the order of ids.
-    references: list of dict, one a frame, with video (str) and, for "instruments", classes (list of str) or, for
-        "triplets", triplets (list of str as "grasper,retract,gallbladder").
-    classes: "instruments": list of str, the classes that may occur; default: the seven of Cholec80-Boxes.
-    k, ignore_null: "triplets": how many of the best count as predicted (5); leave null triplets out of ap_ivt (False).
+    predictions: "instruments": list of str, one answer per frame: text, or a JSON object with predicted (list of str).
+        "triplets": list of lists of 100 numbers, one per triplet in the order of ids.
+    references: list of dict, one per frame, with video (str) and, for "instruments", classes (list of str) or, for
+        "triplets", triplets (list of str like "grasper,retract,gallbladder").
+    classes: "instruments": list of str, the possible classes; default: the seven of Cholec80-Boxes.
+    k: "triplets": number of the best triplets that count as predicted (5).
+    ignore_null: "triplets": whether to leave null triplets out of ap_ivt (False).
     n_resamples: number of bootstrap resamples of videos (2000).
     seed: seed of the resampling (42).
-    confidence_level: of the intervals, between 0 and 1 (0.95).
-    per_sample: return each frame's reading too.
+    confidence_level: level of the intervals, between 0 and 1 (0.95).
+    per_sample: whether to return each frame's reading too.
 
 Returns:
-    dict of unrounded scores in [0, 1], higher is better, NaN where undefined, and the counts (n_...) behind them:
+    dict of unrounded scores in [0, 1], higher is better, NaN where undefined, and their counts (n_...):
     "instruments": precision, recall, f1, macro_... and per_class; "triplets": ap_i, ap_v, ap_t, ap_iv, ap_it, ap_ivt,
     each also _pooled, coverage, per_video and per_class; per_sample on request.
 """
@@ -51,6 +52,8 @@ Returns:
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class IVT(evaluate.Metric):
+    """The metric `ivt`: F1 of surgical instruments, or average precision of action triplets."""
+
     def _info(self):
         text, texts = datasets.Value("string"), datasets.List(datasets.Value("string"))
         if self.config_name == "triplets":
@@ -82,12 +85,12 @@ class IVT(evaluate.Metric):
         confidence_level=0.95,
         per_sample=False,
     ):
-        how = {
+        options = {
             "n_resamples": n_resamples,
             "seed": seed,
             "confidence_level": confidence_level,
             "per_sample": per_sample,
         }
         if self.config_name == "triplets":
-            return score_triplets(predictions, references, k=k, ignore_null=ignore_null, **how)
-        return score_instruments(predictions, references, classes=classes, **how)
+            return score_triplets(predictions, references, k=k, ignore_null=ignore_null, **options)
+        return score_instruments(predictions, references, classes=classes, **options)

@@ -1,1 +1,1 @@
-"""Does attention lie where the sentence says, and does it follow the text (That's the Wrong Lung!)?"""
+"""Location of a model's attention for a sentence, and its change with the text (That's the Wrong Lung!)."""

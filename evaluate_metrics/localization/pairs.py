@@ -1,8 +1,8 @@
-"""Does attention follow the text: perturbed rows beside their originals (That's the Wrong Lung!, sections 3.1 to 4.2).
+"""The reaction of attention to the text: perturbed rows and their originals (That's the Wrong Lung!, 3.1 to 4.2).
 
-A row is a dict of id, original_id and perturbation (None of an original), cluster (the patient: intervals draw whole
+A row is a dict of id, original_id and perturbation (None for an original), cluster (the patient: intervals draw whole
 patients), subsets ({"abnormal", "one_lung", "mdrb"}: bool), state and values (name -> float, None where undefined), as
-`score.score_row` finds them.
+`score.score_row` computes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .score import METRICS, RANKED, STATES
 
 SIMILARITIES = ("local", "global")
 VALUES = (*METRICS, *SIMILARITIES)
-SHARES = (*RANKED, "no_attn")  # those in [0, 1]
+SHARES = (*RANKED, "no_attn")  # values in [0, 1]
 ALL = "all"
 SUBSETS = (ALL, "abnormal", "one_lung", "mdrb")
 RANDOM_SENTENCES = "random_sentences"
@@ -34,53 +34,57 @@ def summarise(
     seed: int = 42,
     confidence_level: float = 0.95,
 ) -> dict[str, Any]:
-    """The mean of each value over the rows of a subset (Tables 1 to 3, 7 and 10 to 12).
+    """Compute the mean of each value over the rows of a subset (Tables 1 to 3, 7 and 10 to 12).
 
     Args:
-        rows: originals, or the rows of one perturbation.
+        rows: Originals, or the rows of one perturbation.
         subset: "all", "abnormal", "one_lung" or "mdrb".
-        n_resamples, seed, confidence_level: of the bootstrap intervals, which draw whole clusters.
+        n_resamples: Number of bootstrap resamples; they draw whole clusters.
+        seed: Seed of the resampling.
+        confidence_level: Level of the intervals, between 0 and 1.
 
     Returns:
-        of each of VALUES: its name (mean, NaN without any), with _ci_low and _ci_high, and n_<name>, the rows in which
-        it is defined; n_rows, n_clusters and n_<state> for each of `score.STATES`.
+        For each of VALUES its name (mean, NaN without any), with _ci_low and _ci_high, and n_<name>, the number of rows
+        with the value; n_rows, n_clusters and n_<state> for each of `score.STATES`.
 
     Raises:
-        ValueError: another subset, or a parameter out of its range.
+        ValueError: Another subset, or a parameter outside its range.
     """
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
-    chosen = _in(rows, subset)
-    result: dict[str, Any] = {"n_rows": len(chosen), "n_clusters": len({row["cluster"] for row in chosen})}
-    result |= {f"n_{state}": sum(row["state"] == state for row in chosen) for state in STATES}
+    selected = _select_subset(rows, subset)
+    result: dict[str, Any] = {"n_rows": len(selected), "n_clusters": len({row["cluster"] for row in selected})}
+    result |= {f"n_{state}": sum(row["state"] == state for row in selected) for state in STATES}
     for name in VALUES:
-        of_name = options | {"bounds": (0, 1) if name in SHARES else None}
-        result |= _mean(name, [row["values"].get(name) for row in chosen], chosen, of_name)
+        value_options = options | {"bounds": (0, 1) if name in SHARES else None}
+        result |= _compute_mean(name, [row["values"].get(name) for row in selected], selected, value_options)
     return result
 
 
 def deltas(
     rows: Sequence[Row], *, n_resamples: int = 2000, seed: int = 42, confidence_level: float = 0.95
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """What a perturbation changes: perturbed less original, averaged over pairs (Figures 3, 5, 14 and 15; Table 8).
+    """Compute the change under each perturbation: perturbed minus original (Figures 3, 5, 14 and 15; Table 8).
 
     Args:
-        rows: originals and perturbed rows, in any order; a perturbed row's partner is the row with its original_id.
-        n_resamples, seed, confidence_level: see `summarise`.
+        rows: Originals and perturbed rows, in any order. The partner of a perturbed row has the id original_id.
+        n_resamples: Number of bootstrap resamples; they draw whole clusters.
+        seed: Seed of the resampling.
+        confidence_level: Level of the intervals, between 0 and 1.
 
     Returns:
-        perturbation -> subset -> dict of n_pairs, n_unpaired (perturbed rows without their original), and of each of
-        VALUES delta_<name> with _ci_low, _ci_high and n_delta_<name>, the pairs in which both are defined. Where
-        perturbed rows have a value "kl" (`score.symmetric_kl` of the two), its mean in the same way.
+        perturbation -> subset -> dict of n_pairs, n_unpaired (perturbed rows without their original), and for each of
+        VALUES delta_<name> with _ci_low, _ci_high and n_delta_<name>, the pairs with both values. If perturbed rows
+        have a value "kl" (`score.compute_symmetric_kl` of the two), also its mean in the same way.
 
     Raises:
-        ValueError: an id that occurs twice, or a parameter out of its range.
+        ValueError: An id that occurs twice, or a parameter outside its range.
     """
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
-    paired = pairs(rows)
+    all_pairs = pairs(rows)
     result: dict[str, dict[str, dict[str, Any]]] = {}
-    for perturbation in dict.fromkeys(row["perturbation"] for row, _ in paired):
-        of_it = [pair for pair in paired if pair[0]["perturbation"] == perturbation]
-        result[perturbation] = {subset: _deltas(of_it, subset, options) for subset in SUBSETS}
+    for perturbation in dict.fromkeys(row["perturbation"] for row, _ in all_pairs):
+        perturbation_pairs = [pair for pair in all_pairs if pair[0]["perturbation"] == perturbation]
+        result[perturbation] = {subset: _compute_deltas(perturbation_pairs, subset, options) for subset in SUBSETS}
     return result
 
 
@@ -92,93 +96,125 @@ def candidate_accuracy(
     seed: int = 42,
     confidence_level: float = 0.95,
 ) -> dict[str, dict[str, Any]]:
-    """How often an image is more similar to its own sentence than to a random one (section 4.2.4; Tables 4 and 9).
+    """Compute how often an image is more similar to its own sentence than to a random one (4.2.4; Tables 4, 9).
 
     Args:
-        rows: as of `deltas`; local and global among their values.
-        perturbation: whose rows are the other candidates.
-        n_resamples, seed, confidence_level: see `summarise`.
+        rows: See `deltas`; local and global are among their values.
+        perturbation: The perturbation whose rows are the other candidates.
+        n_resamples: Number of bootstrap resamples; they draw whole clusters.
+        seed: Seed of the resampling.
+        confidence_level: Level of the intervals, between 0 and 1.
 
     Returns:
-        subset -> local_accuracy and global_accuracy with _ci_low, _ci_high and n_..., the pairs in which both
-        similarities are known. Of two equal ones, the sentence's own is not the greater.
+        subset -> local_accuracy and global_accuracy with _ci_low, _ci_high and n_..., the number of pairs with both
+        similarities. If both are equal, the sentence's own similarity does not count as greater.
 
     Raises:
-        ValueError: as `deltas`.
+        ValueError: See `deltas`.
     """
     options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
-    known = [(row, original) for row, original in pairs(rows) if original and row["perturbation"] == perturbation]
+    candidate_pairs = [
+        (row, original) for row, original in pairs(rows) if original and row["perturbation"] == perturbation
+    ]
     result: dict[str, dict[str, Any]] = {}
     for subset in SUBSETS:
-        chosen = [pair for pair in known if _is_in(pair[0], subset)]
+        subset_pairs = [pair for pair in candidate_pairs if _is_in(pair[0], subset)]
         result[subset] = {}
         for name in SIMILARITIES:
-            gaps = [_difference(row, original, name) for row, original in chosen]
-            right = [gap if math.isnan(gap) else float(gap < 0) for gap in gaps]
-            of_pairs = [row for row, _ in chosen]
-            result[subset] |= _mean(f"{name}_accuracy", right, of_pairs, options | {"bounds": (0, 1)})
+            gaps = [_compute_difference(row, original, name) for row, original in subset_pairs]
+            is_right = [gap if math.isnan(gap) else float(gap < 0) for gap in gaps]
+            perturbed_rows = [row for row, _ in subset_pairs]
+            result[subset] |= _compute_mean(f"{name}_accuracy", is_right, perturbed_rows, options | {"bounds": (0, 1)})
     return result
 
 
 def correlations(rows: Sequence[Row], names: Sequence[str] = VALUES) -> dict[tuple[str, str], tuple[float, int]]:
-    """Pearson correlation over rows of each two values (section 4.2.5 and B.10).
+    """Compute the Pearson correlation over rows of each two values (sections 4.2.5 and B.10).
+
+    Args:
+        rows: The rows.
+        names: Names of the values.
 
     Returns:
-        (a, b), a before b in `names`, -> r and the number of rows in which both are defined; r is NaN with fewer than
-        two of them, or where one of the values is the same in all.
+        (a, b), a before b in `names`, -> r and the number of rows with both values; r is NaN with fewer than two rows,
+        or if one of the values is constant.
     """
-    table = np.array([[_number(row["values"].get(name)) for name in names] for row in rows]).reshape(-1, len(names))
-    found = {}
-    for first, a in enumerate(names):
-        for second, b in enumerate(names[first + 1 :], start=first + 1):
-            both = table[:, [first, second]]
-            both = both[~np.isnan(both).any(axis=1)]
-            varied = len(both) > 1 and (both != both[0]).any(axis=0).all()
-            r = float(np.corrcoef(both, rowvar=False)[0, 1]) if varied else float("nan")
-            found[a, b] = r, len(both)
-    return found
+    table = np.array([[_convert_missing(row["values"].get(name)) for name in names] for row in rows]).reshape(
+        -1, len(names)
+    )
+    results = {}
+    for column, a in enumerate(names):
+        for other_column, b in enumerate(names[column + 1 :], start=column + 1):
+            values = table[:, [column, other_column]]
+            values = values[~np.isnan(values).any(axis=1)]
+            is_varied = len(values) > 1 and (values != values[0]).any(axis=0).all()
+            r = float(np.corrcoef(values, rowvar=False)[0, 1]) if is_varied else float("nan")
+            results[a, b] = r, len(values)
+    return results
 
 
 def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row | None]]:
-    """Each perturbed row and its original, None where that is not there. Raises ValueError where an id occurs twice."""
-    of_id: dict[str, Row] = {}
+    """Pair each perturbed row with its original.
+
+    Args:
+        rows: Originals and perturbed rows, in any order.
+
+    Returns:
+        Each perturbed row and its original, None if the original is missing.
+
+    Raises:
+        ValueError: An id that occurs twice.
+    """
+    rows_by_id: dict[str, Row] = {}
     for row in rows:
-        if row["id"] in of_id:
+        if row["id"] in rows_by_id:
             raise ValueError(f"{row['id']}: this id occurs twice; expected one row for each id")
-        of_id[row["id"]] = row
-    return [(row, of_id.get(row["original_id"])) for row in rows if row["perturbation"] is not None]
+        rows_by_id[row["id"]] = row
+    return [(row, rows_by_id.get(row["original_id"])) for row in rows if row["perturbation"] is not None]
 
 
-def _deltas(paired: Sequence[tuple[Row, Row | None]], subset: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    chosen = [pair for pair in paired if _is_in(pair[0], subset)]
-    known = [(row, original) for row, original in chosen if original is not None]
-    of = [row for row, _ in known]
-    result: dict[str, Any] = {"n_pairs": len(known), "n_unpaired": len(chosen) - len(known)}
+def _compute_deltas(
+    perturbation_pairs: Sequence[tuple[Row, Row | None]], subset: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    subset_pairs = [pair for pair in perturbation_pairs if _is_in(pair[0], subset)]
+    select_known_pairs = [(row, original) for row, original in subset_pairs if original is not None]
+    perturbed_rows = [row for row, _ in select_known_pairs]
+    result: dict[str, Any] = {
+        "n_pairs": len(select_known_pairs),
+        "n_unpaired": len(subset_pairs) - len(select_known_pairs),
+    }
     for name in VALUES:
-        result |= _mean(f"delta_{name}", [_difference(row, original, name) for row, original in known], of, options)
-    if any("kl" in row["values"] for row in of):
-        result |= _mean("kl", [row["values"].get("kl") for row in of], of, options)
+        result |= _compute_mean(
+            f"delta_{name}",
+            [_compute_difference(row, original, name) for row, original in select_known_pairs],
+            perturbed_rows,
+            options,
+        )
+    if any("kl" in row["values"] for row in perturbed_rows):
+        result |= _compute_mean("kl", [row["values"].get("kl") for row in perturbed_rows], perturbed_rows, options)
     return result
 
 
-def _difference(row: Row, original: Row, name: str) -> float:
-    return _number(row["values"].get(name)) - _number(original["values"].get(name))
+def _compute_difference(row: Row, original: Row, name: str) -> float:
+    return _convert_missing(row["values"].get(name)) - _convert_missing(original["values"].get(name))
 
 
-def _mean(
+def _compute_mean(
     name: str, values: Sequence[float | None], rows: Sequence[Row], options: Mapping[str, Any]
 ) -> dict[str, float | int]:
-    interval = bootstrap_mean([_number(value) for value in values], groups=[row["cluster"] for row in rows], **options)
+    interval = bootstrap_mean(
+        [_convert_missing(value) for value in values], groups=[row["cluster"] for row in rows], **options
+    )
     return {name: interval.mean, f"{name}_ci_low": interval.low, f"{name}_ci_high": interval.high} | {
         f"n_{name}": interval.n
     }
 
 
-def _number(value: float | None) -> float:
+def _convert_missing(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _in(rows: Sequence[Row], subset: str) -> list[Row]:
+def _select_subset(rows: Sequence[Row], subset: str) -> list[Row]:
     if subset not in SUBSETS:
         raise ValueError(f"subset {subset!r}; expected one of {', '.join(SUBSETS)}")
     return [row for row in rows if _is_in(row, subset)]

@@ -1,4 +1,4 @@
-"""Where a sentence's attention lies, and how it is spread (That's the Wrong Lung!, sections 2.3, 4.2.5, B.6, B.8)."""
+"""Location and spread of a sentence's attention (That's the Wrong Lung!, sections 2.3, 4.2.5, B.6, B.8)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ METRICS = (*RANKED, "entropy", "no_attn")
 SCORED, WITHOUT_MAP, DEGENERATE, WITHOUT_BOX = "scored", "without_map", "degenerate", "without_box"
 STATES = (SCORED, WITHOUT_MAP, DEGENERATE, WITHOUT_BOX)
 
-ROUNDING, MOST = 1e-6, 1e-4  # a sum this close below 1 is 1; one further above is none of a distribution
-FLOOR = 2.0**-23  # the least probability in a logarithm: float32's precision, torch's for a Categorical
+ROUNDING, MOST = 1e-6, 1e-4  # tolerances of a sum: this far below 1 it is 1; farther above 1 it is invalid
+FLOOR = 2.0**-23  # smallest probability in a logarithm: float32's precision, as in torch's Categorical
 
 
 def score_row(
@@ -30,25 +30,26 @@ def score_row(
     precision_ties: str = TIES[0],
     name: str = "row",
 ) -> dict[str, Any]:
-    """The values of one sentence.
+    """Score the attention of one sentence.
 
     Args:
-        grid: (h, w), its attention, averaged over its words: at least 0, sum 1 - no_attn; None where there is none.
-        window: [x, y, width, height] in the image's pixels, what the grid covers; None with no grid.
-        size: (height, width) of the image.
-        boxes: k times [x, y, width, height] in the image's pixels, what the sentence is about.
-        upsampling: "bilinear" or "nearest", see `view.scores`.
+        grid: Shape (h, w), the attention averaged over the sentence's words, at least 0 with the sum 1 - no_attn; None
+            for no attention.
+        window: [x, y, width, height] in the image's pixels, the part that the grid covers; None without a grid.
+        size: (height, width) of the image in pixels.
+        boxes: k boxes [x, y, width, height] in the image's pixels, the regions of the sentence.
+        upsampling: "bilinear" or "nearest", see `input_view.scores`.
         precision_ties: "included" or "excluded", see `ranking.localization`.
-        name: of the row, for errors.
+        name: Name of the row, for errors.
 
     Returns:
-        dict of each of METRICS, a float or None where it is undefined, and state: "scored"; "without_map" (no grid:
-        nothing is defined); "degenerate" (a grid of zeros: no pixel is before another, all attention is on none);
-        "without_box" (no box holds a pixel of the view; entropy and no_attn are defined).
+        A dict with a float for each of METRICS, None where undefined, and the state: "scored"; "without_map" (no grid,
+        everything is undefined); "degenerate" (a grid of zeros, which ranks no pixel); "without_box" (no box contains a
+        pixel of the view; entropy and no_attn are defined).
 
     Raises:
-        ValueError: NaN, infinity or a negative number in the grid, a sum above 1, a box or a window that is none; it
-        names the row.
+        ValueError: NaN, infinity or a negative number in the grid, a sum above 1, or an invalid box or window. The
+            message names the row.
 
     >>> row = score_row([[0, 0.5], [0, 0.25]], [16, 16, 224, 224], (256, 256), [[128, 0, 128, 256]])
     >>> row["state"], round(row["auroc"], 4), round(row["iou_30"], 4), round(row["entropy"], 4), row["no_attn"]
@@ -60,31 +61,33 @@ def score_row(
         if grid is None:
             return values | {"state": WITHOUT_MAP}
         if window is None:
-            raise ValueError("attention without a window; expected [x, y, width, height], what of the image it covers")
+            raise ValueError(
+                "attention without a window; expected [x, y, width, height], the part of the image that it covers"
+            )
         shares = distribution(grid)
-        values |= {"entropy": _entropy(shares), "no_attn": float(shares[-1])}
+        values |= {"entropy": _compute_entropy(shares), "no_attn": float(shares[-1])}
         if not shares[:-1].any():
             return values | {"state": DEGENERATE}
         if not inside.any():
             return values | {"state": WITHOUT_BOX}
-        spread = scores(grid, size, window, upsampling)[None]
-        ranked = localization(spread, inside[None], precision_ties=precision_ties)
+        pixel_scores = scores(grid, size, window, upsampling)[None]
+        ranking_values = localization(pixel_scores, inside[None], precision_ties=precision_ties)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    return values | {metric: _known(value[0]) for metric, value in ranked.items()} | {"state": SCORED}
+    return values | {metric: _convert_nan(value[0]) for metric, value in ranking_values.items()} | {"state": SCORED}
 
 
 def distribution(grid: Any) -> np.ndarray:
-    """A grid's cells and, last, what is attended of no cell ("No Attn"): 1 minus their sum.
+    """Compute the shares of a grid's cells and, as the last one, of "No Attn": 1 minus their sum.
 
     Args:
-        grid: (h, w) numbers of at least 0. A sum within 1e-6 below 1 or 1e-4 above it is 1 but for rounding.
+        grid: Shape (h, w), numbers of at least 0. A sum within 1e-6 below 1 or 1e-4 above it counts as 1.
 
     Returns:
-        float64 (h * w + 1,), sum 1.
+        float64, shape (h * w + 1,), with the sum 1.
 
     Raises:
-        ValueError: not (h, w), a number that is negative or not finite, or a larger sum.
+        ValueError: Another shape, a negative or non-finite number, or a larger sum.
 
     >>> distribution([[0.5, 0.25]]).tolist()
     [0.5, 0.25, 0.25]
@@ -100,57 +103,82 @@ def distribution(grid: Any) -> np.ndarray:
     total = float(cells.sum())
     if total > 1 + MOST:
         raise ValueError(f"attention that sums to {total:.6g}; expected 1 less the attention on no region")
-    rest = 1 - total if total < 1 - ROUNDING else 0.0
-    shares = np.append(cells, rest)
+    no_attn_share = 1 - total if total < 1 - ROUNDING else 0.0
+    shares = np.append(cells, no_attn_share)
     return shares / shares.sum()
 
 
 def entropy(grid: Any) -> float:
-    """Entropy in nats over the cells and "No Attn" (Table 10): ln(h * w) at most without, ln(h * w + 1) with it.
+    """Compute the entropy in nats over the cells and "No Attn" (Table 10).
 
-    Raises ValueError as `distribution`.
+    The maximum is ln(h * w) without "No Attn" and ln(h * w + 1) with it.
+
+    Args:
+        grid: See `distribution`.
+
+    Returns:
+        The entropy.
+
+    Raises:
+        ValueError: See `distribution`.
 
     >>> round(entropy(np.full((19, 19), 1 / 361)), 3)
     5.889
     """
-    return _entropy(distribution(grid))
+    return _compute_entropy(distribution(grid))
 
 
 def no_attn(grid: Any) -> float:
-    """The share of attention that is on no cell. Raises ValueError as `distribution`."""
+    """Compute the share of attention outside the cells.
+
+    Args:
+        grid: See `distribution`.
+
+    Returns:
+        The share.
+
+    Raises:
+        ValueError: See `distribution`.
+    """
     return float(distribution(grid)[-1])
 
 
-def symmetric_kl(first: Any, second: Any, *, kl_no_attn: bool = False) -> float:
-    """Half the sum of both Kullback-Leibler divergences, in nats, over the cells (section B.6).
+def compute_symmetric_kl(grid: Any, other_grid: Any, *, kl_no_attn: bool = False) -> float:
+    """Compute half the sum of both Kullback-Leibler divergences, in nats, over the cells (section B.6).
 
-    As in the paper's released code, the cells are not scaled to sum to 1: where a model attends to no region, its share
-    "No Attn" is left out, and the cells keep theirs. It is at least 0 all the same, each cell's part being so. Inside
-    the logarithms a share is at least 2**-23, so that it is finite where a cell is 0 in one of them.
+    The cells are not scaled to sum to 1, as in the paper's code. If a model attends to no region, its share "No Attn"
+    is left out, and the cells keep their shares. The result is still at least 0, because each cell's term is. Inside
+    the logarithms a share is at least 2**-23, so the result is finite if a cell is 0 in one grid.
 
     Args:
-        first, second: (h, w) each, as for `distribution`.
-        kl_no_attn: whether "No Attn" is one share more, which makes both of them distributions.
+        grid: Shape (h, w), see `distribution`.
+        other_grid: Shape (h, w), likewise.
+        kl_no_attn: Whether "No Attn" is one more share, which makes both grids distributions.
+
+    Returns:
+        The divergence.
 
     Raises:
-        ValueError: shapes that differ, or as `distribution`.
+        ValueError: Different shapes, or see `distribution`.
 
-    >>> round(symmetric_kl([[0.75, 0.25]], [[0.25, 0.75]]), 4)
+    >>> round(compute_symmetric_kl([[0.75, 0.25]], [[0.25, 0.75]]), 4)
     0.5493
-    >>> round(symmetric_kl([[0.5, 0.25]], [[0.25, 0.5]]), 4), round(symmetric_kl([[0.5]], [[0.25]], kl_no_attn=True), 4)
-    (0.1733, 0.1373)
+    >>> round(compute_symmetric_kl([[0.5, 0.25]], [[0.25, 0.5]]), 4)
+    0.1733
+    >>> round(compute_symmetric_kl([[0.5]], [[0.25]], kl_no_attn=True), 4)
+    0.1373
     """
-    if np.shape(first) != np.shape(second):
-        raise ValueError(f"attention of shapes {np.shape(first)} and {np.shape(second)}; expected the same cells")
-    shares = slice(None) if kl_no_attn else slice(-1)
-    p, q = distribution(first)[shares], distribution(second)[shares]
+    if np.shape(grid) != np.shape(other_grid):
+        raise ValueError(f"attention of shapes {np.shape(grid)} and {np.shape(other_grid)}; expected the same cells")
+    used_shares = slice(None) if kl_no_attn else slice(-1)
+    p, q = distribution(grid)[used_shares], distribution(other_grid)[used_shares]
     return float(np.sum((p - q) * (np.log(np.maximum(p, FLOOR)) - np.log(np.maximum(q, FLOOR)))) / 2)
 
 
-def _entropy(shares: np.ndarray) -> float:
-    some = shares[shares > 0]
-    return abs(float(np.sum(some * np.log(some))))
+def _compute_entropy(shares: np.ndarray) -> float:
+    positive = shares[shares > 0]
+    return abs(float(np.sum(positive * np.log(positive))))
 
 
-def _known(value: float) -> float | None:
+def _convert_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)

@@ -21,19 +21,21 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: list of dict, one mask a sample, with size ([height, width]) and counts (str); None for no mask.
-    references: list of dict, the true masks, none missing.
+    predictions: list of dict, one mask per sample, with size ([height, width]) and counts (str); None for no mask.
+    references: list of dict, the true masks, all present.
     ids: list of str, names of the samples, for errors.
-    per_sample: return each sample's dice and iou too.
+    per_sample: whether to return each sample's dice and iou too.
 
 Returns:
-    dict of dice and iou (unrounded means over the samples where they are defined, else NaN) and the counts (n_...)
+    dict of dice and iou (unrounded means over the samples where they are defined, otherwise NaN) and the counts (n_...)
     behind them; per_sample on request.
 """
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class MaskOverlap(evaluate.Metric):
+    """The metric `mask_overlap`: Dice and IoU of segmentation masks."""
+
     def _info(self):
         mask = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
         return evaluate.MetricInfo(
@@ -44,7 +46,7 @@ class MaskOverlap(evaluate.Metric):
         )
 
     def _enforce_nested_string_type(self, schema, obj):
-        # evaluate checks the types of the first row alone; a mask that is missing there has none.
+        # evaluate checks the types in the first row only; a missing mask there has no type.
         if obj is not None or not isinstance(schema, dict):
             super()._enforce_nested_string_type(schema, obj)
 

@@ -1,4 +1,4 @@
-"""A mask in COCO's compressed run-length encoding: {"size": [height, width], "counts": its runs down the columns}."""
+"""A mask in COCO's compressed run-length encoding: {"size": [height, width], "counts": its column-wise runs}."""
 
 from __future__ import annotations
 
@@ -8,29 +8,42 @@ from typing import Any
 import numpy as np
 from pycocotools import mask as coco
 
-_LOWEST, _BITS, _MORE, _SIGN = 48, 5, 0x20, 0x10  # COCO's text form: five bits a character, from "0" on
+_LOWEST, _BITS, _MORE, _SIGN = 48, 5, 0x20, 0x10  # COCO's text form: five bits per character, beginning with "0"
 
 
-def decoded(mask: Mapping[str, Any], size: tuple[int, int], name: str) -> np.ndarray:
-    """The pixels of a mask.
+def decode_mask(mask: Mapping[str, Any], size: tuple[int, int], name: str) -> np.ndarray:
+    """Decode the pixels of a mask.
 
     Args:
-        mask: its encoding. size: (height, width) that it must have. name: of the mask, for errors.
+        mask: The encoded mask.
+        size: The required (height, width).
+        name: Name of the mask, for errors.
 
     Returns:
-        bool (height, width).
+        Bool, shape (height, width).
 
     Raises:
-        ValueError: another size, or as `checked`.
+        ValueError: Another size, or see `require_mask`.
     """
-    given = checked(mask, name)
-    if tuple(given["size"]) != tuple(size):
-        raise ValueError(f"{name}: size {given['size']}; expected that of the frame, {list(size)}")
-    return coco.decode(given).astype(bool)
+    encoded = require_mask(mask, name)
+    if tuple(encoded["size"]) != tuple(size):
+        raise ValueError(f"{name}: size {encoded['size']}; expected that of the frame, {list(size)}")
+    return coco.decode(encoded).astype(bool)
 
 
-def checked(mask: Mapping[str, Any] | None, name: str) -> Any:
-    """The mask as pycocotools takes it. Raises ValueError where it is no such encoding: pycocotools checks nothing."""
+def require_mask(mask: Mapping[str, Any] | None, name: str) -> Any:
+    """Require a valid encoding, because pycocotools checks nothing.
+
+    Args:
+        mask: The encoded mask.
+        name: Name of the mask, for errors.
+
+    Returns:
+        The mask in the form that pycocotools takes.
+
+    Raises:
+        ValueError: The encoding is invalid.
+    """
     if mask is None or mask.get("size") is None:
         raise ValueError(f"{name}: {mask}; expected a mask of size [height, width] and counts")
     size, counts = mask["size"], mask.get("counts")
@@ -46,7 +59,7 @@ def checked(mask: Mapping[str, Any] | None, name: str) -> Any:
 
 
 def _runs(counts: str, name: str) -> list[int]:
-    """Run lengths of COCO's text form; from the fourth on it gives a run as the difference to the last but one."""
+    """Read the run lengths of COCO's text form; from the fourth on it stores the difference to the last run but one."""
     runs: list[int] = []
     value = shift = 0
     for character in counts:

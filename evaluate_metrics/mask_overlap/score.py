@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pycocotools import mask as coco
 
-from .masks import checked
+from .masks import require_mask
 
 
 def score_predictions(
@@ -18,22 +18,22 @@ def score_predictions(
     ids: Sequence[str] | None = None,
     per_sample: bool = False,
 ) -> dict[str, Any]:
-    """Overlap of each predicted mask with its reference.
+    """Compute the overlap of each predicted mask with its reference.
 
     Args:
-        predictions: n masks {"size": [height, width], "counts": str}; None where the model gave none, which is scored
+        predictions: n masks {"size": [height, width], "counts": str}; None if the model gave no mask, which is scored
             as an empty mask and counted.
-        references: n masks, none missing.
-        ids: n names of the samples, for errors; default: their rows.
-        per_sample: whether to return each pair's dice and iou too.
+        references: n masks, all present.
+        ids: n names of the samples, for errors; by default their rows.
+        per_sample: Whether to return each pair's dice and iou too.
 
     Returns:
-        dice and iou, unrounded means over the n_valid pairs where they are defined (NaN without any): 2 I / (A + B) and
-        I / (A + B - I) with the areas A, B and I of the masks and their intersection. Two empty masks have neither;
-        they are left out and counted (n_both_empty). One empty mask scores 0. On request "per_sample": n dicts.
+        dice and iou, unrounded means over the n_valid pairs with both defined (NaN without any): 2 I / (A + B) and I /
+        (A + B - I) with the areas A, B and I of the masks and their intersection. Two empty masks are undefined; they
+        are left out and counted (n_both_empty). One empty mask scores 0. On request "per_sample": n dicts.
 
     Raises:
-        ValueError: lengths differ, two sizes differ, or a mask that is no such encoding; it names the sample.
+        ValueError: Different lengths, two different sizes, or an invalid encoding. The message names the sample.
     """
     for name, column in (("predictions", predictions), ("ids", ids)):
         if column is not None and len(column) != len(references):
@@ -41,19 +41,19 @@ def score_predictions(
     areas = np.zeros((len(references), 3))
     for row, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         name = f"row {row + 1}" if ids is None else str(ids[row])
-        areas[row] = _areas(prediction, reference, name)
-    both, ours, theirs = areas.T
+        areas[row] = _compute_areas(prediction, reference, name)
+    intersection, predicted, true = areas.T
     with np.errstate(invalid="ignore"):
-        dice, iou = 2 * both / (ours + theirs), both / (ours + theirs - both)
-    valid = ours + theirs > 0
+        dice, iou = 2 * intersection / (predicted + true), intersection / (predicted + true - intersection)
+    is_valid = predicted + true > 0
     result: dict[str, Any] = {
-        "dice": float(np.mean(dice[valid])) if valid.any() else float("nan"),
-        "iou": float(np.mean(iou[valid])) if valid.any() else float("nan"),
+        "dice": float(np.mean(dice[is_valid])) if is_valid.any() else float("nan"),
+        "iou": float(np.mean(iou[is_valid])) if is_valid.any() else float("nan"),
         "n": len(references),
-        "n_valid": int(valid.sum()),
-        "n_both_empty": int(np.sum(~valid)),
-        "n_empty_predictions": int(np.sum(ours == 0)),
-        "n_empty_references": int(np.sum(theirs == 0)),
+        "n_valid": int(is_valid.sum()),
+        "n_both_empty": int(np.sum(~is_valid)),
+        "n_empty_predictions": int(np.sum(predicted == 0)),
+        "n_empty_references": int(np.sum(true == 0)),
         "n_without_prediction": sum(prediction is None for prediction in predictions),
     }
     if per_sample:
@@ -61,12 +61,20 @@ def score_predictions(
     return result
 
 
-def _areas(prediction: Mapping[str, Any] | None, reference: Mapping[str, Any], name: str) -> tuple[int, int, int]:
-    """Pixels of the intersection, of the prediction and of the reference."""
-    theirs = checked(reference, f"{name}, reference")
+def _compute_areas(
+    prediction: Mapping[str, Any] | None, reference: Mapping[str, Any], name: str
+) -> tuple[int, int, int]:
+    """Compute the pixels of the intersection, of the prediction and of the reference."""
+    true_mask = require_mask(reference, f"{name}, reference")
     if prediction is None:
-        return 0, 0, int(coco.area(theirs))
-    ours = checked(prediction, f"{name}, prediction")
-    if ours["size"] != theirs["size"]:
-        raise ValueError(f"{name}: the prediction has size {ours['size']} and the reference {theirs['size']}")
-    return int(coco.area(coco.merge([ours, theirs], intersect=True))), int(coco.area(ours)), int(coco.area(theirs))
+        return 0, 0, int(coco.area(true_mask))
+    predicted_mask = require_mask(prediction, f"{name}, prediction")
+    if predicted_mask["size"] != true_mask["size"]:
+        raise ValueError(
+            f"{name}: the prediction has size {predicted_mask['size']} and the reference {true_mask['size']}"
+        )
+    return (
+        int(coco.area(coco.merge([predicted_mask, true_mask], intersect=True))),
+        int(coco.area(predicted_mask)),
+        int(coco.area(true_mask)),
+    )

@@ -25,24 +25,26 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: list of str, one response a question.
-    references: list of dict, one a question, with question_type ("closed" or "open"), answer (closed: "Yes" or "No"),
+    predictions: list of str, one response per question.
+    references: list of dict, one per question, with question_type ("closed" or "open"), answer (closed: "Yes" or "No"),
         diseases (open: list of str, empty for a normal region) and image_id (str).
-    labels: list, one a question, of the labels that another extractor read (None: unread), instead of the words.
-    vocabulary: list of str, the labels that may occur; default: the 22 local findings of VinDr-CXR.
+    labels: list, one per question, the labels that another extractor read (None: unread), instead of reading by words.
+    vocabulary: list of str, the possible labels; default: the 22 local findings of VinDr-CXR.
     n_resamples: number of bootstrap resamples of images (2000).
     seed: seed of the resampling (42).
-    confidence_level: of the intervals, between 0 and 1 (0.95).
-    per_sample: return each response's reading too.
+    confidence_level: level of the intervals, between 0 and 1 (0.95).
+    per_sample: whether to return each response's reading too.
 
 Returns:
-    dict of unrounded scores (yes_no_..., open_...; NaN where undefined) and the counts (n_...) behind them; per_sample
+    dict of unrounded scores (yes_no_..., open_...; NaN where undefined) and their counts (n_...); per_sample
     on request.
 """
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class MedVQAF1(evaluate.Metric):
+    """The metric `medvqa_f1`: F1 of yes/no answers and of the diseases that open-ended answers name."""
+
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,

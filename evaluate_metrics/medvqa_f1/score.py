@@ -26,52 +26,59 @@ def score_predictions(
     confidence_level: float = 0.95,
     per_sample: bool = False,
 ) -> dict[str, Any]:
-    """Read and score the answers to closed and open-ended questions, which may stand mixed.
+    """Read and score the answers to closed and open-ended questions, in any order.
 
     Args:
         predictions: n responses.
         references: n dicts of question_type ("closed" or "open"), answer (closed: "Yes" or "No"), diseases (open: the
-            labels, none for a normal region) and image_id.
-        labels: n label collections that another extractor read from open-ended responses (None: unread); the
-            entries of closed questions are ignored. Without it `diseases.extract_labels` reads them.
-        questions: n questions; with them a sentence counts only where it speaks of what was asked.
-        vocabulary: the labels that may occur.
-        n_resamples, seed, confidence_level: of the bootstrap intervals of the two F1, which draw whole images.
-        per_sample: whether to return each response's reading as well.
+            labels, empty for a normal region) and image_id.
+        labels: n label collections that another extractor read from open-ended responses (None: unread); the entries of
+            closed questions are ignored. By default `diseases.extract_labels` reads the responses.
+        questions: n questions; with them a sentence counts only if it is about the question.
+        vocabulary: The possible labels.
+        n_resamples: Number of bootstrap resamples; they draw whole images.
+        seed: Seed of the resampling.
+        confidence_level: Level of the intervals, between 0 and 1.
+        per_sample: Whether to return each response's reading as well.
 
     Returns:
-        the keys of `closed_scores` and `open_scores`; on request "per_sample": n dicts of question_type, outcome,
-        labels (sorted; None for closed) and correct (an open answer is correct if its labels are exactly the gold's).
+        The keys of `closed_scores` and `open_scores`; on request "per_sample": n dicts of question_type, outcome,
+        labels (sorted; None for closed) and correct (an open answer is correct if its labels equal the gold labels).
 
     Raises:
-        ValueError: lengths differ, or a row whose question_type, answer or label is unknown.
+        ValueError: Different lengths, or a row with an unknown question_type, answer or label.
     """
-    known = frozenset(vocabulary)
-    _check(references, known, predictions=predictions, labels=labels, questions=questions)
-    closed = [row for row, reference in enumerate(references) if reference["question_type"] == "closed"]
-    opened = [row for row, reference in enumerate(references) if reference["question_type"] == "open"]
+    known_labels = frozenset(vocabulary)
+    _require_references(references, known_labels, predictions=predictions, labels=labels, questions=questions)
+    closed_rows = [row for row, reference in enumerate(references) if reference["question_type"] == "closed"]
+    open_rows = [row for row, reference in enumerate(references) if reference["question_type"] == "open"]
     outcomes: dict[int, YesNoOutcome] = {
-        row: read_yes_no(predictions[row], questions[row] if questions is not None else "") for row in closed
+        row: read_yes_no(predictions[row], questions[row] if questions is not None else "") for row in closed_rows
     }
     extractions = {
-        row: extract_labels(predictions[row], vocabulary) if labels is None else _given(row, labels[row], known)
-        for row in opened
+        row: extract_labels(predictions[row], vocabulary)
+        if labels is None
+        else _build_extraction(row, labels[row], known_labels)
+        for row in open_rows
     }
-    how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
-    gold = {row: references[row]["answer"].casefold() for row in closed}
+    options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
+    gold = {row: references[row]["answer"].casefold() for row in closed_rows}
     scores: dict[str, Any] = {
         **closed_scores(
-            list(outcomes.values()), list(gold.values()), groups=[references[row]["image_id"] for row in closed], **how
+            list(outcomes.values()),
+            list(gold.values()),
+            groups=[references[row]["image_id"] for row in closed_rows],
+            **options,
         ),
         **open_scores(
             list(extractions.values()),
-            [references[row]["diseases"] for row in opened],
-            groups=[references[row]["image_id"] for row in opened],
-            **how,
+            [references[row]["diseases"] for row in open_rows],
+            groups=[references[row]["image_id"] for row in open_rows],
+            **options,
         ),
     }
     if per_sample:
-        scores["per_sample"] = _samples(references, outcomes, extractions)
+        scores["per_sample"] = _build_samples(references, outcomes, extractions)
     return scores
 
 
@@ -82,31 +89,35 @@ def closed_scores(
     groups: Sequence[Hashable] | None = None,
     **bootstrap: Any,
 ) -> dict[str, float | int]:
-    """Precision, recall and F1 of yes/no answers, "yes" the positive class.
+    """Compute precision, recall and F1 of yes/no answers, with "yes" as the positive class.
 
-    An answer that is unread or declined is wrong: missed where the gold is yes (it lowers recall), and no false yes.
+    An unread or declined answer is wrong: it is a miss if the gold answer is yes (it lowers recall), and no false yes.
 
     Args:
-        outcomes, answers: n readings (`yes_no.YesNoOutcome`) and n gold answers, "yes" or "no".
-        groups: n labels, the images that the interval of F1 draws; bootstrap: further arguments of `bootstrap_mean`.
+        outcomes: n readings (`yes_no.YesNoOutcome`).
+        answers: n gold answers, "yes" or "no".
+        groups: n labels, the images that the interval of F1 draws.
+        bootstrap: Further arguments of `bootstrap_mean`.
 
     Returns:
-        unrounded scores, NaN where undefined, beside their counts. yes_no_macro_f1 is the mean of the F1 of yes and no.
+        Unrounded scores, NaN where undefined, with their counts. yes_no_macro_f1 is the mean of the F1 of yes and no.
     """
-    said, gold = np.array(outcomes, dtype=str), np.array(answers, dtype=str)
-    scores = {answer: _counts(said == answer, gold == answer) for answer in ("yes", "no")}
+    predicted, gold = np.array(outcomes, dtype=str), np.array(answers, dtype=str)
+    scores = {answer: _count_outcomes(predicted == answer, gold == answer) for answer in ("yes", "no")}
     true_positive, false_positive, false_negative = scores["yes"]
-    unread, declined = said == UNREAD, said == DECLINED
+    is_unread, is_declined = predicted == UNREAD, predicted == DECLINED
     return {
-        **_named("yes_no", true_positive, false_positive, false_negative, groups, bootstrap),
-        "yes_no_macro_f1": float(np.mean([_f1(*(c.sum() for c in scores[answer])) for answer in ("yes", "no")])),
-        "yes_no_accuracy": _share(int(np.sum(said == gold)), len(gold)),
+        **_compute_named_scores("yes_no", true_positive, false_positive, false_negative, groups, bootstrap),
+        "yes_no_macro_f1": float(
+            np.mean([_compute_f1(*(counts.sum() for counts in scores[answer])) for answer in ("yes", "no")])
+        ),
+        "yes_no_accuracy": _compute_share(int(np.sum(predicted == gold)), len(gold)),
         "n_closed": len(gold),
         "n_closed_yes": int(np.sum(gold == "yes")),
-        "n_closed_unparsed": int(np.sum(unread)),
-        "n_closed_unparsed_yes": int(np.sum(unread & (gold == "yes"))),
-        "n_closed_declined": int(np.sum(declined)),
-        "n_closed_declined_yes": int(np.sum(declined & (gold == "yes"))),
+        "n_closed_unparsed": int(np.sum(is_unread)),
+        "n_closed_unparsed_yes": int(np.sum(is_unread & (gold == "yes"))),
+        "n_closed_declined": int(np.sum(is_declined)),
+        "n_closed_declined_yes": int(np.sum(is_declined & (gold == "yes"))),
     }
 
 
@@ -117,59 +128,61 @@ def open_scores(
     groups: Sequence[Hashable] | None = None,
     **bootstrap: Any,
 ) -> dict[str, float | int]:
-    """Multi-label precision, recall and micro F1: true and false positives are counted over all answers and labels.
+    """Compute multi-label precision, recall and micro F1, with positives counted over all answers and labels.
 
-    An answer that is unread or declined names no disease: what its region has is missed. A normal region adds false
+    An unread or declined answer names no disease: the diseases of its region are missed. A normal region adds false
     positives only.
 
     Args:
-        extractions, diseases: n readings and n gold label collections.
-        groups, bootstrap: as for `closed_scores`.
+        extractions: n readings.
+        diseases: n gold label collections.
+        groups: See `closed_scores`.
+        bootstrap: See `closed_scores`.
 
     Returns:
-        unrounded scores, NaN where undefined, beside their counts. open_exact_match is the share of answers, among all
-        n, that were read and whose labels are exactly the gold's.
+        Unrounded scores, NaN where undefined, with their counts. open_exact_match is the share, among all n answers, of
+        read answers with exactly the gold labels.
     """
-    said = [extraction.labels for extraction in extractions]
+    predicted = [extraction.labels for extraction in extractions]
     gold = [frozenset(labels) for labels in diseases]
-    pairs = list(zip(said, gold, strict=True))
+    pairs = list(zip(predicted, gold, strict=True))
     true_positive, false_positive, false_negative = (
-        np.array([len(part) for part in parts], dtype=np.int64)
-        for parts in (
-            [ours & theirs for ours, theirs in pairs],
-            [ours - theirs for ours, theirs in pairs],
-            [theirs - ours for ours, theirs in pairs],
+        np.array([len(label_set) for label_set in label_sets], dtype=np.int64)
+        for label_sets in (
+            [predicted_labels & gold_labels for predicted_labels, gold_labels in pairs],
+            [predicted_labels - gold_labels for predicted_labels, gold_labels in pairs],
+            [gold_labels - predicted_labels for predicted_labels, gold_labels in pairs],
         )
     )
-    exact = sum(_exact(extraction, labels) for extraction, labels in zip(extractions, gold, strict=True))
+    n_exact = sum(_is_exact(extraction, labels) for extraction, labels in zip(extractions, gold, strict=True))
     return {
-        **_named("open", true_positive, false_positive, false_negative, groups, bootstrap),
-        "open_exact_match": _share(exact, len(gold)),
+        **_compute_named_scores("open", true_positive, false_positive, false_negative, groups, bootstrap),
+        "open_exact_match": _compute_share(n_exact, len(gold)),
         "n_open": len(gold),
         "n_open_normal": sum(not labels for labels in gold),
-        "n_open_answered_normal": sum(of.outcome == ANSWERED and not of.labels for of in extractions),
-        "n_open_unreadable": sum(of.outcome == UNREAD for of in extractions),
-        "n_open_declined": sum(of.outcome == DECLINED for of in extractions),
+        "n_open_answered_normal": sum(reading.outcome == ANSWERED and not reading.labels for reading in extractions),
+        "n_open_unreadable": sum(reading.outcome == UNREAD for reading in extractions),
+        "n_open_declined": sum(reading.outcome == DECLINED for reading in extractions),
     }
 
 
-def _samples(
+def _build_samples(
     references: Sequence[Mapping[str, Any]], outcomes: Mapping[int, YesNoOutcome], extractions: Mapping[int, Extraction]
 ) -> list[dict[str, Any]]:
     samples = []
     for row, reference in enumerate(references):
         if row in outcomes:
-            correct = outcomes[row] == reference["answer"].casefold()
-            read = {"outcome": outcomes[row], "labels": None, "correct": correct}
+            is_correct = outcomes[row] == reference["answer"].casefold()
+            reading = {"outcome": outcomes[row], "labels": None, "correct": is_correct}
         else:
             extraction = extractions[row]
-            correct = _exact(extraction, reference["diseases"])
-            read = {"outcome": extraction.outcome, "labels": sorted(extraction.labels), "correct": correct}
-        samples.append({"question_type": reference["question_type"], **read})
+            is_correct = _is_exact(extraction, reference["diseases"])
+            reading = {"outcome": extraction.outcome, "labels": sorted(extraction.labels), "correct": is_correct}
+        samples.append({"question_type": reference["question_type"], **reading})
     return samples
 
 
-def _named(
+def _compute_named_scores(
     name: str,
     true_positive: np.ndarray,
     false_positive: np.ndarray,
@@ -177,10 +190,10 @@ def _named(
     groups: Sequence[Hashable] | None,
     bootstrap: Mapping[str, Any],
 ) -> dict[str, float | int]:
-    """The scores of counts of shape (n,), with the interval of F1.
+    """Compute the scores of counts of shape (n,), with the interval of F1.
 
     F1 = 2 TP / (2 TP + FP + FN) is the mean of two ones for each TP and a zero for each FP and FN, so the bootstrap of
-    a mean serves it. Images without any of the three do not enter it.
+    a mean applies. Images without any of the three do not enter it.
     """
     ones, zeros = 2 * true_positive, false_positive + false_negative
     tp, fp, fn = (int(counts.sum()) for counts in (true_positive, false_positive, false_negative))
@@ -192,9 +205,9 @@ def _named(
         **bootstrap,
     )
     return {
-        f"{name}_precision": _share(tp, tp + fp),
-        f"{name}_recall": _share(tp, tp + fn),
-        f"{name}_f1": _f1(tp, fp, fn),
+        f"{name}_precision": _compute_share(tp, tp + fp),
+        f"{name}_recall": _compute_share(tp, tp + fn),
+        f"{name}_f1": _compute_f1(tp, fp, fn),
         f"{name}_f1_ci_low": interval.low,
         f"{name}_f1_ci_high": interval.high,
         f"n_{name}_true_positives": tp,
@@ -203,53 +216,57 @@ def _named(
     }
 
 
-def _counts(said: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """True positives, false positives and false negatives, 0 or 1 an example."""
-    true, false, missed = (mask.astype(np.int64) for mask in (said & gold, said & ~gold, ~said & gold))
-    return true, false, missed
+def _count_outcomes(predicted: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mark true positives, false positives and false negatives, 0 or 1 per example."""
+    true_positive, false_positive, false_negative = (
+        mask.astype(np.int64) for mask in (predicted & gold, predicted & ~gold, ~predicted & gold)
+    )
+    return true_positive, false_positive, false_negative
 
 
-def _f1(tp: int, fp: int, fn: int) -> float:
-    return _share(2 * tp, 2 * tp + fp + fn)
+def _compute_f1(tp: int, fp: int, fn: int) -> float:
+    return _compute_share(2 * tp, 2 * tp + fp + fn)
 
 
-def _share(count: int, total: int) -> float:
+def _compute_share(count: int, total: int) -> float:
     return float(count / total) if total else float("nan")
 
 
-def _exact(extraction: Extraction, diseases: Collection[str]) -> bool:
+def _is_exact(extraction: Extraction, diseases: Collection[str]) -> bool:
     return extraction.outcome == ANSWERED and extraction.labels == frozenset(diseases)
 
 
-def _given(row: int, labels: Collection[str] | None, known: frozenset[str]) -> Extraction:
+def _build_extraction(row: int, labels: Collection[str] | None, known_labels: frozenset[str]) -> Extraction:
     if labels is None:
         return Extraction(frozenset(), UNREAD)
-    _check_labels("labels", row, labels, known)
+    _require_labels("labels", row, labels, known_labels)
     return Extraction(frozenset(labels), ANSWERED)
 
 
-def _check(references: Sequence[Mapping[str, Any]], known: frozenset[str], **columns: Sequence | None) -> None:
+def _require_references(
+    references: Sequence[Mapping[str, Any]], known_labels: frozenset[str], **columns: Sequence | None
+) -> None:
     for name, column in columns.items():
         if column is not None and len(column) != len(references):
             raise ValueError(f"{len(column)} {name} for {len(references)} references: give one for each")
     for row, reference in enumerate(references):
-        _check_row(row, reference, known)
+        _require_row(row, reference, known_labels)
 
 
-def _check_row(row: int, reference: Mapping[str, Any], known: frozenset[str]) -> None:
+def _require_row(row: int, reference: Mapping[str, Any], known_labels: frozenset[str]) -> None:
     place = f"references, row {row + 1}, column"
     if reference["question_type"] not in {"closed", "open"}:
         raise ValueError(f"{place} 'question_type': {reference['question_type']!r}; expected closed or open")
     if reference["question_type"] == "open":
-        _check_labels("references", row, reference["diseases"], known)
+        _require_labels("references", row, reference["diseases"], known_labels)
     elif (reference["answer"] or "").casefold() not in {"yes", "no"}:
         raise ValueError(f"{place} 'answer': {reference['answer']!r}; expected Yes or No")
 
 
-def _check_labels(name: str, row: int, labels: Collection[str], known: frozenset[str]) -> None:
-    unknown = sorted(set(labels) - known)
+def _require_labels(name: str, row: int, labels: Collection[str], known_labels: frozenset[str]) -> None:
+    unknown = sorted(set(labels) - known_labels)
     if unknown:
         raise ValueError(
             f"{name}, row {row + 1}, column 'diseases': {unknown[0]!r}; expected labels of the vocabulary "
-            f"({len(known)} labels, spelled as there)"
+            f"({len(known_labels)} labels, in its spelling)"
         )

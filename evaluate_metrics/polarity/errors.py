@@ -1,7 +1,7 @@
-"""Reversals and contradictions: the one rule by which the metric, the lm-eval tasks and the report count them.
+"""Reversals and contradictions: the one rule that the metric, the lm-eval tasks and the report use to count them.
 
-A polarity error is a wrong answer that is the negated option: a reversal where the question asks what is present, a
-contradiction where it asks what is absent (CXR-ContraBench, sections 3.1 and 3.2). A right answer is no error, so a
+A polarity error is a wrong answer that is the negated option: a reversal if the question asks for present findings, a
+contradiction if it asks for absent ones (CXR-ContraBench, sections 3.1 and 3.2). A right answer is no error, so a
 question whose right answer is the negated option cannot have one. It counts in no denominator.
 
 All functions work element by element, on one question or on arrays of shape (n,).
@@ -18,18 +18,21 @@ from ..reading.outcome import Evidence
 
 Kind = Literal["reversal", "contradiction"]
 POLARITIES = ("presence", "absence", "other")
-ASKED: dict[Kind, str] = {"reversal": "presence", "contradiction": "absence"}  # the polarity of the question
+ASKED: dict[Kind, str] = {"reversal": "presence", "contradiction": "absence"}  # polarity of the question
 PROSE: Evidence = "prose"
 
 
 def can_err(kind: Kind, *, polarity: ArrayLike, negated: ArrayLike, answer: ArrayLike) -> Any:
-    """Whether an answer to the question can be an error of this kind: it has a negated option, and that is wrong.
+    """Whether an answer to the question can be an error of this kind: its negated option exists and is wrong.
 
     Args:
         kind: "reversal" or "contradiction".
-        polarity: What the question asks for, one of `POLARITIES`.
-        negated: Index of the negated option, -1 where there is none.
+        polarity: The polarity of the question, one of `POLARITIES`.
+        negated: Index of the negated option, -1 without one.
         answer: Index of the right option.
+
+    Returns:
+        Bool, shape (n,) or a single value.
 
     >>> can_err("reversal", polarity=["presence", "presence", "absence"], negated=[1, -1, 1], answer=[0, 0, 0])
     array([ True, False, False])
@@ -42,8 +45,14 @@ def is_error(kind: Kind, choice: ArrayLike, *, polarity: ArrayLike, negated: Arr
     """Whether a choice is an error of this kind.
 
     Args:
-        kind, polarity, negated, answer: See `can_err`.
-        choice: Index of the chosen option, -1 where no option was read.
+        kind: See `can_err`.
+        choice: Index of the chosen option, -1 if no option was read.
+        polarity: See `can_err`.
+        negated: See `can_err`.
+        answer: See `can_err`.
+
+    Returns:
+        Bool, shape (n,) or a single value.
 
     >>> is_error("contradiction", [1, 1, -1], polarity=["absence"] * 3, negated=[1, 1, 1], answer=[0, 1, 0])
     array([ True, False, False])
@@ -55,6 +64,13 @@ def is_error(kind: Kind, choice: ArrayLike, *, polarity: ArrayLike, negated: Arr
 def chose_negated(choice: ArrayLike, *, negated: ArrayLike) -> Any:
     """Whether a choice is the negated option, right or wrong.
 
+    Args:
+        choice: Index of the chosen option, -1 if no option was read.
+        negated: Index of the negated option, -1 without one.
+
+    Returns:
+        Bool, shape (n,) or a single value.
+
     >>> chose_negated([1, -1], negated=[1, -1])
     array([ True, False])
     """
@@ -63,9 +79,16 @@ def chose_negated(choice: ArrayLike, *, negated: ArrayLike) -> Any:
 
 
 def is_from_prose(evidence: ArrayLike) -> Any:
-    """Whether an answer was read from sentences, and neither from a letter nor from an option's text.
+    """Whether an answer was read from sentences, not from a letter or an option's text.
 
-    Errors of these answers are counted apart. Logs of versions before evidence have none: "" is no prose.
+    Errors of these answers have their own counts. Logs of versions before `evidence` have the value "", which is not
+    prose.
+
+    Args:
+        evidence: The source of each reading (`reading.outcome`).
+
+    Returns:
+        Bool, shape (n,) or a single value.
 
     >>> is_from_prose(["letter", "prose", ""])
     array([False,  True, False])

@@ -1,13 +1,13 @@
 """Y0: the confidence fallback of CXR-ContraBench (section 4, Appendices B.2 and D.3), as pure functions.
 
-The paper gives the rule: the answer of a structured packet replaces the baseline answer only when the baseline's
-confidence is below 0.80 and the packet's exceeds it by at least 0.03. It prints neither the packet nor how confidence
-is measured. Here both are stated by the model in one response, a JSON object:
+The paper gives the rule: the answer of a structured packet replaces the baseline answer only if the baseline's
+confidence is below 0.80 and the packet's confidence is higher by at least 0.03. It prints neither the packet nor the
+measurement of confidence. Here the model states both in one response, a JSON object:
 
     {"answer": "B", "confidence": 0.62, "packet": {"question_asks_for": "presence", "finding": "edema",
      "location": "", "answer": "C", "confidence": 0.85}}
 
-The baseline is the answer outside the packet. What cannot be read is an outcome of its own and never leads to a
+The baseline is the answer outside the packet. An unreadable response is an outcome of its own and never leads to a
 replacement.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..reading.choice import Answer, parse_answer
 from ..reading.outcome import EVIDENCE
-from ..reading.reasoning import answer_part
+from ..reading.reasoning import extract_answer
 from .verifier import Verdict
 
 BASELINE_BELOW = 0.80
@@ -44,21 +44,37 @@ REASONS = (
 
 
 class Confidence(NamedTuple):
-    """value: a fraction in [0, 1], None unless outcome is "read"."""
+    """A stated confidence.
+
+    Attributes:
+        value: A fraction in [0, 1]; None unless outcome is "read".
+        outcome: The outcome of reading.
+    """
 
     value: float | None
     outcome: Literal["read", "missing", "unreadable"]
 
 
 class Statement(NamedTuple):
-    """An answer and how sure of it the model says it is."""
+    """An answer and its stated confidence.
+
+    Attributes:
+        answer: The answer.
+        confidence: The confidence.
+    """
 
     answer: Answer
     confidence: Confidence
 
 
 class PacketResponse(NamedTuple):
-    """packet: None unless outcome is "read"; "none" is a response without one, "unreadable" one with a broken one."""
+    """A response with a baseline answer and a packet.
+
+    Attributes:
+        baseline: The statement outside the packet.
+        packet: The statement of the packet; None unless outcome is "read".
+        outcome: "none" for a response without a packet, "unreadable" for a broken packet.
+    """
 
     baseline: Statement
     packet: Statement | None
@@ -68,19 +84,22 @@ class PacketResponse(NamedTuple):
 _MISSING = Confidence(None, "missing")
 _PACKET_KEY = re.compile(r"""["']packet["']\s*:""", re.IGNORECASE)
 _VALUE_OF_A_KEY = re.compile(r"""["']\s*:\s*\Z""")
-_BEFORE = 100  # characters before an object in which its key ends
+_BEFORE = 100  # characters before an object that may contain the end of its key
 _NUMBER = re.compile(r"(?P<number>\d{1,3}(?:\.\d+)?|\.\d+)\s*(?P<percent>%|percent)?", re.IGNORECASE)
 
 
 def read_packet(text: str | None, options: Sequence[str], *, cut: bool = False) -> PacketResponse:
-    """The baseline answer, the packet's answer, and the confidence of each.
+    """Read the baseline answer, the packet's answer, and the confidence of each.
 
     Args:
-        text: the response. The object may stand in a code fence or between sentences, and may be repeated; of two
-            different ones no packet is read, and no baseline unless they agree on it. Without an object, the text in
-            front of any packet is read as an answer.
-        options: the answer set in the order shown, lettered from A.
-        cut: the text is known to be cut, as at a limit of tokens.
+        text: The response. The object may be inside a code fence or between sentences, and may be repeated. If two
+            objects differ, no packet is read, and the baseline only if they agree on it. Without an object, the text
+            before any packet is read as an answer.
+        options: The answer set in the displayed order, lettered from A.
+        cut: Whether the text is known to be truncated, for example by a token limit.
+
+    Returns:
+        The response.
 
     >>> options = ["Edema", "No edema", "Atelectasis"]
     >>> response = read_packet('{"answer": "B", "confidence": "62%", "packet": {"answer": "Atelectasis"}}', options)
@@ -91,22 +110,32 @@ def read_packet(text: str | None, options: Sequence[str], *, cut: bool = False) 
     >>> read_packet("B", options).outcome
     'none'
     """
-    text = answer_part(text or "")
-    read = [_response(found, options) for found in _objects(text) if "answer" in found or "packet" in found]
-    if len({_without_evidence(response) for response in read}) > 1:
-        return PacketResponse(Statement(_only(read), _MISSING), None, "unreadable")
-    if read:
-        return min(read, key=lambda response: _strength(response.baseline.answer))
-    before, *broken = _PACKET_KEY.split(text, maxsplit=1)
-    baseline = Statement(_read(before, options, cut=cut and not broken), _MISSING)
-    return PacketResponse(baseline, None, "unreadable" if broken else "none")
+    text = extract_answer(text or "")
+    responses = [
+        _build_response(statement, options)
+        for statement in _iterate_objects(text)
+        if "answer" in statement or "packet" in statement
+    ]
+    if len({_remove_evidence(response) for response in responses}) > 1:
+        return PacketResponse(Statement(_select_baseline(responses), _MISSING), None, "unreadable")
+    if responses:
+        return min(responses, key=lambda response: _get_strength(response.baseline.answer))
+    before, *packet_texts = _PACKET_KEY.split(text, maxsplit=1)
+    baseline = Statement(_read_answer(before, options, cut=cut and not packet_texts), _MISSING)
+    return PacketResponse(baseline, None, "unreadable" if packet_texts else "none")
 
 
 def read_confidence(stated: Any) -> Confidence:
-    """A confidence as a fraction: 0.85, "0.85", 85, "85" and "85%" are the same.
+    """Read a confidence as a fraction: 0.85, "0.85", 85, "85" and "85%" are equal.
 
-    A number above 1 and up to 10 without a percent sign may count out of ten or out of a hundred: it is unreadable, as
-    are words, true and false, and what lies outside the scale.
+    A number above 1 and up to 10 without a percent sign may have the scale ten or the scale a hundred: it is
+    unreadable, like words, true and false, and numbers outside the scale.
+
+    Args:
+        stated: The stated value.
+
+    Returns:
+        The confidence.
 
     >>> read_confidence("85 %"), read_confidence(8).outcome, read_confidence(None).outcome
     (Confidence(value=0.85, outcome='read'), 'unreadable', 'missing')
@@ -121,16 +150,16 @@ def read_confidence(stated: Any) -> Confidence:
 
 
 def fall_back(response: PacketResponse, *, below: float = BASELINE_BELOW, margin: float = MARGIN) -> Verdict:
-    """The answer after Y0, and why the packet's did or did not replace it.
+    """Apply Y0 to a response.
 
     Args:
-        response: what `read_packet` returns. A baseline answer that could not be read stays unread.
-        below: the baseline is replaced only if its confidence is less than this.
-        margin: the packet's confidence must be at least this much higher.
+        response: The result of `read_packet`. A baseline answer that could not be read stays unread.
+        below: The baseline is replaced only if its confidence is less than this.
+        margin: The packet's confidence must be higher by at least this.
 
     Returns:
-        The verdict with one of `REASONS` of this module. Numbers are compared as they are written: 0.82 exceeds 0.79 by
-        0.03, although the difference of the two floats is less.
+        The verdict with one of `REASONS` of this module. Numbers are compared in their written form: 0.82 exceeds 0.79
+        by 0.03, although the difference of the two floats is less.
 
     >>> response = read_packet('{"answer": "A", "confidence": 0.79, "packet": {"answer": "B", "confidence": 0.82}}',
     ...                        ["Edema", "No edema"])
@@ -138,22 +167,25 @@ def fall_back(response: PacketResponse, *, below: float = BASELINE_BELOW, margin
     Verdict(choice=1, fired=True, reason='fired')
     """
     baseline, packet = response.baseline, response.packet
-    refusal = _unread(response)
+    refusal = _find_unread(response)
     if not refusal and packet is not None:
-        sure, surer = _exact(baseline.confidence.value), _exact(packet.confidence.value)
+        baseline_confidence, packet_confidence = (
+            _parse_exact(baseline.confidence.value),
+            _parse_exact(packet.confidence.value),
+        )
         refusals = (
-            ("baseline_confident", sure >= _exact(below)),
-            ("margin_too_small", surer - sure < _exact(margin)),
+            ("baseline_confident", baseline_confidence >= _parse_exact(below)),
+            ("margin_too_small", packet_confidence - baseline_confidence < _parse_exact(margin)),
             ("same_answer", packet.answer.choice == baseline.answer.choice),
         )
-        refusal = next((reason for reason, refused in refusals if refused), "")
+        refusal = next((reason for reason, is_refused in refusals if is_refused), "")
     if refusal or packet is None:
         return Verdict(baseline.answer.choice, False, refusal)
     return Verdict(packet.answer.choice, True, "fired")
 
 
-def _unread(response: PacketResponse) -> str:
-    """The first thing that the rule needs and that could not be read; "" where all could."""
+def _find_unread(response: PacketResponse) -> str:
+    """Find the first unreadable value that the rule needs; "" if all are readable."""
     baseline, packet, outcome = response
     if baseline.answer.choice is None:
         return "no_prediction"
@@ -166,74 +198,76 @@ def _unread(response: PacketResponse) -> str:
     return "" if packet.confidence.value is not None else f"packet_confidence_{packet.confidence.outcome}"
 
 
-def _exact(number: float | None) -> Decimal:
-    """The number as it is written in its shortest form."""
+def _parse_exact(number: float | None) -> Decimal:
+    """Convert the number to a decimal of its shortest written form."""
     return Decimal(str(number))
 
 
-def _response(found: dict[str, Any], options: Sequence[str]) -> PacketResponse:
-    packet = found.get("packet")
-    baseline = _statement(found, options)
+def _build_response(statement: dict[str, Any], options: Sequence[str]) -> PacketResponse:
+    packet = statement.get("packet")
+    baseline = _build_statement(statement, options)
     if isinstance(packet, dict):
-        return PacketResponse(baseline, _statement(packet, options), "read")
+        return PacketResponse(baseline, _build_statement(packet, options), "read")
     return PacketResponse(baseline, None, "none" if packet is None else "unreadable")
 
 
-def _only(responses: Iterable[PacketResponse]) -> Answer:
-    """The baseline answer that all of them give that give one; an unread one where they give several."""
+def _select_baseline(responses: Iterable[PacketResponse]) -> Answer:
+    """Select the baseline answer on which all responses with an answer agree; an unread one if they differ."""
     answers = [response.baseline.answer for response in responses]
-    given = [answer for answer in answers if answer.reason not in ("none", "empty")]
-    if not given:
+    stated_answers = [answer for answer in answers if answer.reason not in ("none", "empty")]
+    if not stated_answers:
         return Answer(None, "unread", reason="none")
-    if len({(answer.choice, answer.outcome, answer.reason) for answer in given}) > 1:
+    if len({(answer.choice, answer.outcome, answer.reason) for answer in stated_answers}) > 1:
         return Answer(None, "unread", reason="ambiguous")
-    return min(given, key=_strength)
+    return min(stated_answers, key=_get_strength)
 
 
-def _without_evidence(response: PacketResponse) -> PacketResponse:
-    """The response by which two statements of one answer are equal: "B" and "B. No edema" differ in their evidence."""
+def _remove_evidence(response: PacketResponse) -> PacketResponse:
+    """Remove the evidence, because two statements of one answer, "B" and "B. No edema", differ in it."""
     statements = [
-        of and of._replace(answer=of.answer._replace(evidence="")) for of in (response.baseline, response.packet)
+        statement and statement._replace(answer=statement.answer._replace(evidence=""))
+        for statement in (response.baseline, response.packet)
     ]
     return PacketResponse(*statements, response.outcome)  # pyright: ignore
 
 
-def _strength(answer: Answer) -> int:
-    """Sorts answers by what they were read from, the plainest first."""
+def _get_strength(answer: Answer) -> int:
+    """Return a sort key of answers by their source, the plainest first."""
     return EVIDENCE.index(answer.evidence) if answer.evidence else len(EVIDENCE)
 
 
-def _statement(found: dict[str, Any], options: Sequence[str]) -> Statement:
-    answer = found.get("answer")
-    answer = answer if isinstance(answer, str) else None  # 2 may count from 0 or from 1
-    return Statement(_read(answer, options), read_confidence(found.get("confidence")))
+def _build_statement(fields: dict[str, Any], options: Sequence[str]) -> Statement:
+    """Build a statement from an object's answer and confidence."""
+    answer = fields.get("answer")
+    answer = answer if isinstance(answer, str) else None  # the number 2 may count from 0 or from 1
+    return Statement(_read_answer(answer, options), read_confidence(fields.get("confidence")))
 
 
-def _read(text: str | None, options: Sequence[str], *, cut: bool = False) -> Answer:
-    """The answer without the stage that decided, by which two statements of one answer would differ."""
+def _read_answer(text: str | None, options: Sequence[str], *, cut: bool = False) -> Answer:
+    """Read an answer without its stage, by which two statements of one answer would differ."""
     return parse_answer(text, options, cut=cut)._replace(stage="")
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost JSON objects in a text; of a broken one, what is nested in it is not taken for one."""
-    decoder = json.JSONDecoder(object_pairs_hook=_unambiguous, parse_float=Decimal)
+def _iterate_objects(text: str) -> Iterator[dict[str, Any]]:
+    """Iterate over the outermost JSON objects in a text; objects nested in a broken one are skipped."""
+    decoder = json.JSONDecoder(object_pairs_hook=_require_distinct_keys, parse_float=Decimal)
     start = text.find("{")
     while start >= 0:
         end = start + 1
         try:
-            found, end = decoder.raw_decode(text, start)
+            json_object, end = decoder.raw_decode(text, start)
         except (ValueError, InvalidOperation):
-            found = None
-        except RecursionError:  # whatever begins before the first end is nested in it
-            found, end = None, text.find("}", start) + 1 or len(text)
-        if found is not None and not _VALUE_OF_A_KEY.search(text, max(0, start - _BEFORE), start):
-            yield found
+            json_object = None
+        except RecursionError:  # any object that begins before the first end is nested in it
+            json_object, end = None, text.find("}", start) + 1 or len(text)
+        if json_object is not None and not _VALUE_OF_A_KEY.search(text, max(0, start - _BEFORE), start):
+            yield json_object
         start = text.find("{", end)
 
 
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Keys in lower case; an object that has one of them twice says two things."""
-    found = {key.strip().casefold(): value for key, value in pairs}
-    if len(found) < len(pairs):
+def _require_distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Convert keys to lower case; raise ValueError if a key occurs twice."""
+    lower_case = {key.strip().casefold(): value for key, value in pairs}
+    if len(lower_case) < len(pairs):
         raise ValueError("a key occurs twice")
-    return found
+    return lower_case

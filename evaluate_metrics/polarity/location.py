@@ -1,14 +1,14 @@
-"""Location repair, the part of M2 that follows QCCV-Neg (CXR-ContraBench, section 4, Appendix D.3), as a pure function.
+"""Location repair, the part of M2 after QCCV-Neg (CXR-ContraBench, section 4, Appendix D.3), as a pure function.
 
-The paper calls M2 a location-sensitive scaffold for left/right and upper/lower conflicts and prints no rules. Those
-here are ours and conservative: a prediction is replaced only when the question plainly asks about one pole of an axis,
-the predicted option names only the opposite pole, and one other option agrees. It looks at words only, never at an
-image or at the gold answer.
+The paper describes M2 as a location-sensitive scaffold for left/right and upper/lower conflicts and prints no rules.
+These rules are ours and conservative: a prediction is replaced only if the question clearly asks about one pole of an
+axis, the predicted option names only the opposite pole, and one other option agrees. It uses words only, never an image
+or the gold answer.
 
-Side: left, right. Level: upper or superior, lower or inferior. "Both", "bilateral", "middle", "apical", "basal" and the
-like conflict with nothing, but an option that has them may agree too, and then nothing is replaced. Names that hold a
-pole whichever place is meant ("left ventricle", "superior vena cava", "upper limit") and other senses of the words
-("what is left", "the right answer") are no locations.
+Side: left, right. Level: upper or superior, lower or inferior. "Both", "bilateral", "middle", "apical", "basal" and
+similar words conflict with nothing, but an option with them may agree too, and then nothing is replaced. Names that
+contain a pole for any location ("left ventricle", "superior vena cava", "upper limit") and other senses of the words
+("what is left", "the right answer") are not locations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ..reading.options import option_texts
+from ..reading.options import strip_option_letters
 from ..reading.words import words
 from .verifier import Verdict
 
@@ -32,8 +32,8 @@ REASONS = (
 )
 
 _OPPOSITE = {"left": "right", "right": "left", "upper": "lower", "lower": "upper"}
-_NEITHER = "neither"  # stands among the poles of an axis for a place that may be, or is, outside both
-_AXES = (  # of each axis, what its two poles are called, and what blocks it
+_NEITHER = "neither"  # among the poles of an axis: a location that may be, or is, outside both
+_AXES = (  # for each axis the names of its two poles, and the words that block it
     re.compile(
         r"\b(?:(?P<left>left|lt)|(?P<right>right|rt)"
         r"|(?P<neither>both|either|each|bilateral(?:ly)?|bi(?:apical|basal|basilar)|ipsilateral|contralateral))\b"
@@ -51,7 +51,7 @@ _NOT_A_PLACE = re.compile(
     # the heart, its chambers and vessels
     r"(?:left|right) (?:sided )?(?:ventric\w*|atri\w+|auric\w+|heart|cardiac|bundle|coronary|axis)"
     r"|(?:superior|inferior) (?:vena|segments?)"  # a lower lobe has a superior segment
-    # how the image was taken
+    # projections and positions
     r"|(?:left|right) (?:(?:anterior|posterior) )?(?:lateral )?(?:oblique|decubitus|lateral (?:view|projection|film))"
     # correct; remaining; less
     r"|right (?:answer|option|choice|statement|response|diagnosis|finding|description|conclusion|interpretation|one"
@@ -62,14 +62,14 @@ _NOT_A_PLACE = re.compile(
     r"|(?:upper|lower) (?:limits?|bounds?|normal|(?:lung )?volumes?|density|attenuation|intensity|quality|grade|risk)"
     r")\b"
 )
-# A place named by its relation to another, a direction, or the side of the picture and not of the patient.
+# A location by its relation to another one, a direction, or the side of the image instead of the patient.
 _RELATIVE = re.compile(
     r"\b(?:(?:superior|inferior|lower|upper|higher|relative|opposite|due) (?:to|than)|towards?|away|across|cross\w*"
     r"|shift\w*|deviat\w*|displac\w*|rotat\w*|leftwards?|rightwards?|above|below|beneath|between|beyond|opposite|viewer"
     r"|(?:left|right|upper|lower)(?: hand)?(?: (?:side|half|part|edge|corner|margin))? of (?:the|this) "
     r"(?:image|radiograph|film|picture|screen|x ray|chest x ray|view)|(?:image|screen|picture) (?:left|right))\b"
 )
-# A question in which the place that is named need not be the place of the answer.
+# A question whose location need not be the location of the answer.
 _UNSAFE = re.compile(
     r"\b(?:no|not|never|none|neither|nor|without|absent|absence|missing|lacks?|lacking|negative|free|excluded|ruled out"
     r"|except|excluding|excludes?|exclude|besides|apart|addition|additional|other than|rather|instead|unlike|despite"
@@ -84,16 +84,16 @@ _DENIAL = re.compile(
 
 
 def verify_location(question: str, options: Sequence[str], choice: int | None) -> Verdict:
-    """The prediction after the location repair, and why it was or was not replaced.
+    """Apply the location repair to a prediction.
 
-    An option matches if it agrees with every location that the question asks for, on the axes in conflict by name; the
-    one that does takes the prediction's place, unless one of the two denies something and the other does not.
+    An option matches if it agrees with every location that the question asks for, and names the pole on the axes in
+    conflict. The one matching option replaces the prediction, unless only one of the two denies something.
 
     Args:
-        question: the question as asked. One that denies, compares or excludes, asks for the side itself, or asks about
-            a device, which may end elsewhere, has no clear location.
-        options: the answer set in the order shown.
-        choice: the predicted index; None or an index outside the options passes through.
+        question: The question as asked. A question that denies, compares or excludes, asks for the side itself, or asks
+            about a device, which may end elsewhere, has no clear location.
+        options: The answer set in the displayed order.
+        choice: The predicted index; None or an index outside the options passes through.
 
     Returns:
         The verdict with one of `REASONS` of this module.
@@ -106,49 +106,51 @@ def verify_location(question: str, options: Sequence[str], choice: int | None) -
     """
     if choice is None or not 0 <= choice < len(options):
         return Verdict(choice, False, "no_prediction")
-    texts = [words(text) for text in option_texts(options)]
-    asked = _asked(words(question))
-    conflicts = {axis for axis, pole in asked.items() if _poles(texts[choice], axis) == {_OPPOSITE[pole]}}
-    matching = [i for i, text in enumerate(texts) if _may_match(text, asked, conflicts)]
-    first = matching[0] if matching else choice
+    texts = [words(text) for text in strip_option_letters(options)]
+    asked_poles = _find_asked_poles(words(question))
+    conflicts = {axis for axis, pole in asked_poles.items() if _find_poles(texts[choice], axis) == {_OPPOSITE[pole]}}
+    matches = [index for index, text in enumerate(texts) if _can_match(text, asked_poles, conflicts)]
+    match = matches[0] if matches else choice
     refusals = (
-        ("no_location", not _names_a_pole(words(question))),
-        ("location_unclear", not asked),
+        ("no_location", not _has_pole(words(question))),
+        ("location_unclear", not asked_poles),
         ("no_conflict", not conflicts),
-        ("several_matching_options", len(matching) > 1),
-        ("no_matching_option", not _matches(texts[first], asked, conflicts)),
-        ("polarity_changes", bool(_DENIAL.search(texts[first])) != bool(_DENIAL.search(texts[choice]))),
+        ("several_matching_options", len(matches) > 1),
+        ("no_matching_option", not _is_match(texts[match], asked_poles, conflicts)),
+        ("polarity_changes", bool(_DENIAL.search(texts[match])) != bool(_DENIAL.search(texts[choice]))),
     )
-    reason = next((reason for reason, refused in refusals if refused), "fired")
-    return Verdict(first, True, reason) if reason == "fired" else Verdict(choice, False, reason)
+    reason = next((reason for reason, is_refused in refusals if is_refused), "fired")
+    return Verdict(match, True, reason) if reason == "fired" else Verdict(choice, False, reason)
 
 
-def _asked(question: str) -> dict[int, str]:
-    """The pole that the question plainly asks for, by axis."""
+def _find_asked_poles(question: str) -> dict[int, str]:
+    """Find the pole that the question clearly asks for, by axis."""
     if _UNSAFE.search(question):
         return {}
-    named = ((axis, _poles(question, axis)) for axis in range(len(_AXES)))
-    return {axis: next(iter(poles)) for axis, poles in named if len(poles) == 1 and _NEITHER not in poles}
+    poles_by_axis = ((axis, _find_poles(question, axis)) for axis in range(len(_AXES)))
+    return {axis: next(iter(poles)) for axis, poles in poles_by_axis if len(poles) == 1 and _NEITHER not in poles}
 
 
-def _names_a_pole(question: str) -> bool:
-    return any(_poles(question, axis) - {_NEITHER} for axis in range(len(_AXES)))
+def _has_pole(question: str) -> bool:
+    return any(_find_poles(question, axis) - {_NEITHER} for axis in range(len(_AXES)))
 
 
-def _poles(text: str, axis: int) -> set[str]:
-    """The poles of an axis that a text names, with `_NEITHER` for what blocks it."""
+def _find_poles(text: str, axis: int) -> set[str]:
+    """Find the poles of an axis that a text names, with `_NEITHER` for words that block it."""
     text = " ".join(_LOBES.get(word, word) for word in text.split())
-    found = {match.lastgroup or _NEITHER for match in _AXES[axis].finditer(_NOT_A_PLACE.sub(" ", text))}
-    return found | {_NEITHER} if _RELATIVE.search(text) else found
+    poles = {match.lastgroup or _NEITHER for match in _AXES[axis].finditer(_NOT_A_PLACE.sub(" ", text))}
+    return poles | {_NEITHER} if _RELATIVE.search(text) else poles
 
 
-def _may_match(text: str, asked: Mapping[int, str], conflicts: set[int]) -> bool:
-    """Whether an option could be meant: something besides the opposite pole where the prediction is in conflict."""
-    of_axis = ((axis in conflicts, _poles(text, axis), {_OPPOSITE[pole]}) for axis, pole in asked.items())
-    return all(bool(poles - opposite) if conflict else poles != opposite for conflict, poles, opposite in of_axis)
+def _can_match(text: str, asked_poles: Mapping[int, str], conflicts: set[int]) -> bool:
+    """Whether an option could match: it names more than the opposite pole on the axes in conflict."""
+    axis_poles = ((axis in conflicts, _find_poles(text, axis), {_OPPOSITE[pole]}) for axis, pole in asked_poles.items())
+    return all(
+        bool(poles - opposite) if is_conflict else poles != opposite for is_conflict, poles, opposite in axis_poles
+    )
 
 
-def _matches(text: str, asked: Mapping[int, str], conflicts: set[int]) -> bool:
+def _is_match(text: str, asked_poles: Mapping[int, str], conflicts: set[int]) -> bool:
     """Whether an option names the asked pole and no other, and nothing else on the axes without a conflict."""
-    of_axis = ((axis in conflicts, _poles(text, axis), {pole}) for axis, pole in asked.items())
-    return all(poles == pole if conflict else poles <= pole for conflict, poles, pole in of_axis)
+    axis_poles = ((axis in conflicts, _find_poles(text, axis), {pole}) for axis, pole in asked_poles.items())
+    return all(poles == pole if is_conflict else poles <= pole for is_conflict, poles, pole in axis_poles)

@@ -1,7 +1,7 @@
-"""Scores of answer options, and whether they favour the negated wording (CXR-ContraBench, Appendix A).
+"""Scores of answer options, and their preference for the negated wording (CXR-ContraBench, Appendix A).
 
-Needed are log-likelihoods of every option; the metric itself reads answers and does not use this file. Throughout,
-`scores` has shape (n, k): n questions with up to k options, in nats, NaN where a question has fewer. `answer`,
+The functions need log-likelihoods of every option; the metric itself reads answers and does not use this file.
+Throughout, `scores` has shape (n, k): n questions with up to k options, in nats, NaN for missing options. `answer`,
 `negated` and `counterpart` have shape (n,): the index of the gold option, of the option "No X" and of the positive
 option "X", -1 for none.
 """
@@ -15,7 +15,13 @@ from numpy.typing import ArrayLike
 
 
 class Subsets(NamedTuple):
-    """Masks of shape (n,): `safe` and `control` of Appendix A.3, disjoint, both within `gold_positive` (S_gold+)."""
+    """Masks of shape (n,).
+
+    Attributes:
+        gold_positive: Questions whose gold is the positive counterpart (S_gold+).
+        safe: The repairable failures of Appendix A.3, within `gold_positive`.
+        control: Their matched control, within `gold_positive` and disjoint from `safe`.
+    """
 
     gold_positive: np.ndarray
     safe: np.ndarray
@@ -23,9 +29,11 @@ class Subsets(NamedTuple):
 
 
 class StateSimilarity(NamedTuple):
-    """Cosine similarities, shape (n,): of the positive option's state to the negated option's, and to the distractors'.
+    """Cosine similarities of hidden states, shape (n,); NaN without a pair, without distractors or at length 0.
 
-    `distractor` is the mean over the distractors; NaN where there is no pair, no distractor, or a state of length 0.
+    Attributes:
+        negated: Similarity of the positive option's state to the negated option's.
+        distractor: Mean similarity of the positive option's state to the distractors'.
     """
 
     negated: np.ndarray
@@ -33,17 +41,18 @@ class StateSimilarity(NamedTuple):
 
 
 def stack_options(ids: ArrayLike, options: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """One record an option, in any order, to one row a question: what the functions below take.
+    """Stack records of one option each, in any order, to one row per question.
 
     Args:
-        ids: shape (m,), the question of each record; options: shape (m,), the option's index in it.
-        values: shape (m, ...), a score or a hidden state.
+        ids: Shape (m,), the question of each record.
+        options: Shape (m,), the option's index in the question.
+        values: Shape (m, ...), a score or a hidden state.
 
     Returns:
-        the questions in order of their first record, shape (n,), and the values, shape (n, k, ...), NaN where missing.
+        The questions in order of their first record, shape (n,), and the values, shape (n, k, ...), NaN where missing.
 
     Raises:
-        ValueError: arrays of another length, or two records of one option.
+        ValueError: Arrays of another length, or two records of one option.
 
     >>> questions, scores = stack_options(["b", "a", "b"], [1, 0, 0], [6.2, 1.0, 5.3])
     >>> questions.tolist(), scores.tolist()
@@ -52,68 +61,82 @@ def stack_options(ids: ArrayLike, options: ArrayLike, values: ArrayLike) -> tupl
     ids, options, values = np.asarray(ids), np.asarray(options, dtype=np.int64), np.asarray(values, dtype=np.float64)
     if not (ids.shape == options.shape == values.shape[:1]) or (options < 0).any():
         raise ValueError("ids, options and values must have one entry a record, and options start at 0")
-    names, first, row = np.unique(ids, return_index=True, return_inverse=True)
-    order = first.argsort()
+    names, first_index, row = np.unique(ids, return_index=True, return_inverse=True)
+    order = first_index.argsort()
     row = order.argsort()[row]
     stacked = np.full((len(names), options.max(initial=-1) + 1, *values.shape[1:]), np.nan)
-    taken, count = np.unique(np.stack([row, options]), axis=1, return_counts=True)
-    if (count > 1).any():
-        question, option = taken[:, count.argmax()]
+    row_options, counts = np.unique(np.stack([row, options]), axis=1, return_counts=True)
+    if (counts > 1).any():
+        question, option = row_options[:, counts.argmax()]
         raise ValueError(
-            f"{names[order][question]}: two records of option {option}; select those of one task and one run"
+            f"{names[order][question]}: two records of option {option}; select the records of one task and one run"
         )
     stacked[row, options] = values
     return names[order], stacked
 
 
 def predicted(scores: ArrayLike) -> np.ndarray:
-    """Index of the highest score of each question, shape (n,); the lowest index on a tie, -1 where all are NaN.
+    """Find the index of the highest score of each question; the lowest index on a tie.
+
+    Args:
+        scores: Shape (n, k).
+
+    Returns:
+        Shape (n,), -1 if all scores are NaN.
 
     >>> predicted([[5.3, 6.2, 3.8], [1.0, 1.0, float("nan")]])
     array([1, 0])
     """
-    scores = _scores(scores)
-    known = ~np.isnan(scores)
-    best = np.where(known, scores, -np.inf).argmax(axis=1)
-    return np.where(known.any(axis=1), best, -1)
+    scores = _require_scores(scores)
+    is_known = ~np.isnan(scores)
+    best = np.where(is_known, scores, -np.inf).argmax(axis=1)
+    return np.where(is_known.any(axis=1), best, -1)
 
 
 def polarity_gap(scores: ArrayLike, negated: ArrayLike, counterpart: ArrayLike) -> np.ndarray:
-    """How much the negated option outscores its positive counterpart, in nats, shape (n,); NaN where there is no pair.
+    """Compute the score of the negated option minus that for its positive counterpart, in nats.
+
+    Args:
+        scores: Shape (n, k).
+        negated: Shape (n,).
+        counterpart: Shape (n,).
+
+    Returns:
+        Shape (n,); NaN without a pair.
+
+    Raises:
+        ValueError: Arrays of another shape, infinite scores, or an index outside 0..k-1 other than -1.
 
     The example of Appendix A.2, "X", "No X" and a distractor:
 
     >>> polarity_gap([[5.3, 6.2, 3.8]], negated=[1], counterpart=[0]).round(6)
     array([0.9])
-
-    Raises:
-        ValueError: arrays of another shape, infinite scores, or an index outside 0..k-1 other than -1.
     """
-    scores = _scores(scores)
-    negated, counterpart = (_indices(column, scores.shape) for column in (negated, counterpart))
-    return _take(scores, negated) - _take(scores, counterpart)
+    scores = _require_scores(scores)
+    negated, counterpart = (_require_indices(column, scores.shape) for column in (negated, counterpart))
+    return _select_columns(scores, negated) - _select_columns(scores, counterpart)
 
 
 def concept_difference(contexts: ArrayLike, continued: ArrayLike) -> np.ndarray:
-    """How much likelier the finding's words are after the negated context than after the positive one, in nats.
+    """Compute the log-likelihood gain of the finding's words after the negated context over the positive one, in nats.
 
     By the chain rule, log p(words | context) = log p(context words) - log p(context). The paper gives the means of this
-    difference (Appendix A.3) and not its contexts; see `tasks/contrabench/option_scores.py` for those taken here.
+    difference (Appendix A.3) and not its contexts; see `tasks/contrabench/option_scores.py` for our contexts.
 
     Args:
-        contexts: shape (n, 2), log p of the positive and of the negated context ("A.", "B. No"); NaN for none.
-        continued: shape (n, 2), log p of each followed by the words ("A. Edema", "B. No edema").
+        contexts: Shape (n, 2), log p of the positive and of the negated context ("A.", "B. No"); NaN for none.
+        continued: Shape (n, 2), log p of each context followed by the words ("A. Edema", "B. No edema").
 
     Returns:
-        shape (n,); NaN where one of the four is.
+        Shape (n,); NaN if one of the four is NaN.
 
     Raises:
-        ValueError: arrays of another shape, or infinite scores.
+        ValueError: Arrays of another shape, or infinite scores.
 
     >>> concept_difference([[-2.0, -3.0], [-2.0, float("nan")]], [[-2.5, -3.25], [-2.5, -3.0]])
     array([0.25,  nan])
     """
-    contexts, continued = _scores(contexts), _scores(continued)
+    contexts, continued = _require_scores(contexts), _require_scores(continued)
     if contexts.shape[1] != 2 or contexts.shape != continued.shape:
         raise ValueError(f"expected two arrays of shape (n, 2), not {contexts.shape} and {continued.shape}")
     positive, negated = (continued - contexts).T
@@ -128,24 +151,33 @@ def subsets(
     *,
     predictions: ArrayLike | None = None,
 ) -> Subsets:
-    """Which questions are repairable failures, and which are their matched control (Appendix A.1, A.3).
+    """Select the repairable failures, and their matched control (Appendix A.1, A.3).
 
-    gold_positive: a scored pair whose positive counterpart is the gold. Of these, `safe` are predicted as the negated
-    option, so that the verifier recovers the gold, and `control` are predicted right.
+    gold_positive: a scored pair whose positive counterpart is the gold. Among these, `safe` are predicted as the
+    negated option, so the verifier recovers the gold, and `control` are predicted right.
 
     Args:
-        predictions: option indices that a model generated, -1 where unread; without them, the highest score's.
-            Scores may disagree with what was generated; then `safe` gaps can be negative and `control` gaps positive.
+        scores: Shape (n, k).
+        answer: Shape (n,).
+        negated: Shape (n,).
+        counterpart: Shape (n,).
+        predictions: Option indices that a model generated, -1 where unread; by default the highest score's. Scores may
+            disagree with the generated answers; then `safe` gaps can be negative and `control` gaps positive.
+
+    Returns:
+        The masks.
 
     Raises:
-        ValueError: as `polarity_gap`.
+        ValueError: See `polarity_gap`.
     """
-    scores = _scores(scores)
-    answer, negated, counterpart = (_indices(column, scores.shape) for column in (answer, negated, counterpart))
-    chosen = predicted(scores) if predictions is None else _indices(predictions, scores.shape)
-    paired = ~np.isnan(_take(scores, negated) - _take(scores, counterpart)) & (negated != counterpart)
-    gold_positive = paired & (answer == counterpart)
-    return Subsets(gold_positive, gold_positive & (chosen == negated), gold_positive & (chosen == answer))
+    scores = _require_scores(scores)
+    answer, negated, counterpart = (_require_indices(column, scores.shape) for column in (answer, negated, counterpart))
+    choices = predicted(scores) if predictions is None else _require_indices(predictions, scores.shape)
+    has_pair = ~np.isnan(_select_columns(scores, negated) - _select_columns(scores, counterpart)) & (
+        negated != counterpart
+    )
+    gold_positive = has_pair & (answer == counterpart)
+    return Subsets(gold_positive, gold_positive & (choices == negated), gold_positive & (choices == answer))
 
 
 def gap_summary(
@@ -156,45 +188,56 @@ def gap_summary(
     *,
     predictions: ArrayLike | None = None,
 ) -> dict[str, float]:
-    """The polarity gap on the repairable subset and on its control, as in Figure 5A.
+    """Summarize the polarity gap on the repairable subset and on its control (Figure 5A).
 
-    Args: see `subsets`.
+    Args:
+        scores: See `subsets`.
+        answer: See `subsets`.
+        negated: See `subsets`.
+        counterpart: See `subsets`.
+        predictions: See `subsets`.
 
     Returns:
-        n: questions; n_valid: those with a gap (a pair, both scored); n_gold_positive: of these, those whose gold is
+        n: questions; n_valid: questions with a gap (a pair, both scored); n_gold_positive: valid questions whose gold
+            is
         the positive counterpart; and for each of `safe` and `control`: n_<subset>, mean_gap_<subset>,
-        median_gap_<subset> (nats) and share_positive_<subset> (share of gaps above 0), NaN on an empty subset.
+        median_gap_<subset> (nats) and share_positive_<subset> (share of gaps above 0), NaN for an empty subset.
 
     >>> summary = gap_summary([[5.3, 6.2, 3.8], [5.0, 4.0, 3.0]], answer=[0, 0], negated=[1, 1], counterpart=[0, 0])
     >>> summary["n_safe"], round(summary["mean_gap_safe"], 6), summary["mean_gap_control"]
     (1, 0.9, -1.0)
     """
     gaps = polarity_gap(scores, negated, counterpart)
-    parts = subsets(scores, answer, negated, counterpart, predictions=predictions)
+    masks = subsets(scores, answer, negated, counterpart, predictions=predictions)
     summary: dict[str, float] = {
         "n": len(gaps),
         "n_valid": int((~np.isnan(gaps)).sum()),
-        "n_gold_positive": int(parts.gold_positive.sum()),
+        "n_gold_positive": int(masks.gold_positive.sum()),
     }
-    for name, mask in (("safe", parts.safe), ("control", parts.control)):
-        part = gaps[mask]
+    for name, mask in (("safe", masks.safe), ("control", masks.control)):
+        subset_gaps = gaps[mask]
         summary |= {
-            f"n_{name}": len(part),
-            f"mean_gap_{name}": float(part.mean()) if len(part) else float("nan"),
-            f"median_gap_{name}": float(np.median(part)) if len(part) else float("nan"),
-            f"share_positive_{name}": float((part > 0).mean()) if len(part) else float("nan"),
+            f"n_{name}": len(subset_gaps),
+            f"mean_gap_{name}": float(subset_gaps.mean()) if len(subset_gaps) else float("nan"),
+            f"median_gap_{name}": float(np.median(subset_gaps)) if len(subset_gaps) else float("nan"),
+            f"share_positive_{name}": float((subset_gaps > 0).mean()) if len(subset_gaps) else float("nan"),
         }
     return summary
 
 
 def state_similarity(states: ArrayLike, negated: ArrayLike, counterpart: ArrayLike) -> StateSimilarity:
-    """Whether the hidden states of "X" and "No X" are more alike than those of "X" and a distractor (Figure 5B).
+    """Compare the hidden states of "X" and "No X" with those for "X" and a distractor (Figure 5B).
 
     Args:
-        states: shape (n, k, d), one hidden state an option; NaN where a question has fewer than k options.
+        states: Shape (n, k, d), one hidden state per option; NaN for missing options.
+        negated: Shape (n,).
+        counterpart: Shape (n,).
+
+    Returns:
+        The similarities.
 
     Raises:
-        ValueError: arrays of another shape, or an index outside 0..k-1 other than -1.
+        ValueError: Arrays of another shape, or an index outside 0..k-1 other than -1.
 
     >>> state_similarity([[[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]]], negated=[1], counterpart=[0]).negated.round(6)
     array([0.707107])
@@ -202,26 +245,31 @@ def state_similarity(states: ArrayLike, negated: ArrayLike, counterpart: ArrayLi
     states = np.asarray(states, dtype=np.float64)
     if states.ndim != 3:
         raise ValueError(f"states must have shape (n, k, d), not {states.shape}")
-    negated, counterpart = (_indices(column, states.shape[:2]) for column in (negated, counterpart))
+    negated, counterpart = (_require_indices(column, states.shape[:2]) for column in (negated, counterpart))
     lengths = np.linalg.norm(states, axis=2, keepdims=True)
     directions = states / np.where(lengths > 0, lengths, np.nan)
-    similarities = np.einsum("nd,nkd->nk", _take(directions, counterpart), directions)
-    option = np.arange(states.shape[1])
-    distractor = (option != negated[:, None]) & (option != counterpart[:, None]) & ~np.isnan(similarities)
-    # Without a negated option the others are no distractors of a pair.
-    count = np.where(negated >= 0, distractor.sum(axis=1), 0)
-    total = np.where(distractor, similarities, 0.0).sum(axis=1)
-    return StateSimilarity(_take(similarities, negated), np.where(count > 0, total / np.maximum(count, 1), np.nan))
+    similarities = np.einsum("nd,nkd->nk", _select_columns(directions, counterpart), directions)
+    option_index = np.arange(states.shape[1])
+    is_distractor = (
+        (option_index != negated[:, None]) & (option_index != counterpart[:, None]) & ~np.isnan(similarities)
+    )
+    # Without a negated option there is no pair, so the other options are not distractors.
+    n_distractors = np.where(negated >= 0, is_distractor.sum(axis=1), 0)
+    total = np.where(is_distractor, similarities, 0.0).sum(axis=1)
+    return StateSimilarity(
+        _select_columns(similarities, negated),
+        np.where(n_distractors > 0, total / np.maximum(n_distractors, 1), np.nan),
+    )
 
 
-def _take(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """values[i, index[i]] for each i; NaN where the index is -1."""
-    taken = values[np.arange(len(values)), index]
-    taken[index < 0] = np.nan
-    return taken
+def _select_columns(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Select values[i, index[i]] for each i; NaN where the index is -1."""
+    selected = values[np.arange(len(values)), index]
+    selected[index < 0] = np.nan
+    return selected
 
 
-def _scores(scores: ArrayLike) -> np.ndarray:
+def _require_scores(scores: ArrayLike) -> np.ndarray:
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim != 2 or scores.shape[1] == 0:
         raise ValueError(f"scores must have shape (n, k) with k >= 1, not {scores.shape}")
@@ -230,7 +278,7 @@ def _scores(scores: ArrayLike) -> np.ndarray:
     return scores
 
 
-def _indices(column: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+def _require_indices(column: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     column = np.asarray(column)
     if column.shape != shape[:1] or (column.size and column.dtype.kind not in "iu"):
         raise ValueError(f"expected {shape[0]} integers, not {column.dtype} of shape {column.shape}")

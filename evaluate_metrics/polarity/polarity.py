@@ -7,8 +7,8 @@ from medfaith.evaluate_metrics.polarity.score import check_references, score_pre
 
 _DESCRIPTION = """
 Polarity of multiple-choice answers about findings: accuracy, presence questions answered with the negated option
-(reversals), absence questions answered with it (contradictions), unread and declined responses, and the same after the
-deterministic verifier QCCV-Neg of CXR-ContraBench.
+(reversals), absence questions answered with it (contradictions), unread and declined responses, and the same
+scores after the deterministic verifier QCCV-Neg of CXR-ContraBench.
 """
 
 _CITATION = """
@@ -24,22 +24,24 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: list of str, one response a question: a letter, an option's text, or sentences.
-    references: list of dict, one a question, with question (str), options (list of str), answer, negated and
-        counterpart (0-based index into options; -1 where there is no negated option or no counterpart), polarity
+    predictions: list of str, one response per question: a letter, an option's text, or sentences.
+    references: list of dict, one per question, with question (str), options (list of str), answer, negated and
+        counterpart (0-based index into options; -1 without a negated option or a counterpart), polarity
         ("presence", "absence" or "other") and finding (str).
     trigger: "original" (default; published literal words) or "extended" (paraphrase-aware).
     replacement: "slot0" (default; published) or "slot_agnostic".
     verify_prose: whether the verifier also replaces choices that were read from sentences (False).
-    per_sample: return each question's reading and verdict too.
+    per_sample: whether to return each question's reading and verdict too.
 
 Returns:
-    dict of unrounded fractions and the counts (n_...) behind them, by_finding, and per_sample on request.
+    dict of unrounded fractions and their counts (n_...), by_finding, and per_sample on request.
 """
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class Polarity(evaluate.Metric):
+    """The metric `polarity`: accuracy, reversals and contradictions of multiple-choice answers."""
+
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
@@ -61,15 +63,15 @@ class Polarity(evaluate.Metric):
             ),
         )
 
-    def add(self, *, prediction=None, reference=None, **others):
-        """Add one row; a bad reference is refused before it is stored, which would turn 0.5 and True into integers."""
+    def add(self, *, prediction=None, reference=None, **options):
+        """Add one row; reject an invalid reference before it is stored, which would turn 0.5 and True into integers."""
         check_references([] if reference is None else [reference])
-        super().add(prediction=prediction, reference=reference, **others)
+        super().add(prediction=prediction, reference=reference, **options)
 
-    def add_batch(self, *, predictions=None, references=None, **others):
-        """Add rows, checked as by `add`."""
+    def add_batch(self, *, predictions=None, references=None, **options):
+        """Add rows, with the checks of `add`."""
         check_references([] if references is None else references)
-        super().add_batch(predictions=predictions, references=references, **others)
+        super().add_batch(predictions=predictions, references=references, **options)
 
     def _compute(self, predictions, references, **options):
         return score_predictions(predictions, references, **options)

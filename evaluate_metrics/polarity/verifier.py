@@ -1,8 +1,8 @@
 """QCCV-Neg, the deterministic verifier of CXR-ContraBench (section 4 and Appendix B.2), as a pure function.
 
-It replaces a prediction only when four conditions hold: the answer set has exactly one explicitly negated option; the
-prediction is that option; the question is safely about absence or about presence; and the replacement is determined
-without concept ambiguity. It looks at words only, never at an image or at the gold answer.
+It replaces a prediction only if four conditions hold: the answer set has exactly one explicitly negated option; the
+prediction is that option; the question is clearly about absence or about presence; and the replacement is determined
+without ambiguity about the concept. It uses words only, never an image or the gold answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..reading.choice import Answer
 from ..reading.negation import RULES, Polarity, Rules
-from ..reading.options import option_texts
+from ..reading.options import strip_option_letters
 from ..reading.words import words
 from .errors import is_from_prose
 
@@ -31,7 +31,13 @@ REASONS = (
 
 
 class Verdict(NamedTuple):
-    """choice: the index after verification (the given one unless fired); reason: one of `REASONS`."""
+    """The result of a verification.
+
+    Attributes:
+        choice: The index after verification; unchanged unless fired.
+        fired: Whether the verifier replaced the choice.
+        reason: One of `REASONS`.
+    """
 
     choice: int | None
     fired: bool
@@ -46,19 +52,21 @@ def verify(
     trigger: str = "original",
     replacement: str = "slot0",
 ) -> Verdict:
-    """The prediction after QCCV-Neg, and why it was or was not replaced.
+    """Apply QCCV-Neg to a prediction.
 
     Args:
-        question: the question as asked.
-        options: the answer set in the order shown.
-        choice: the predicted index; None or an index outside the options passes through.
+        question: The question as asked.
+        options: The answer set in the displayed order.
+        choice: The predicted index; None or an index outside the options passes through.
         trigger: "original", the published literal words, or "extended", the paraphrase-aware ones (Appendix I).
-        replacement: "slot0" puts the first positive option on absence questions and the concept's positive
-            counterpart on presence questions, as published; "slot_agnostic" puts the counterpart on both
-            (Appendix E.4).
+        replacement: "slot0" takes the first positive option on absence questions and the concept's positive counterpart
+            on presence questions, as published; "slot_agnostic" takes the counterpart on both (Appendix E.4).
+
+    Returns:
+        The prediction after QCCV-Neg, and the reason for or against its replacement.
 
     Raises:
-        ValueError: an unknown trigger or replacement.
+        ValueError: An unknown trigger or replacement.
 
     >>> question = "Which of the following findings is present on this chest X-ray study?"
     >>> verify(question, ["Edema", "No edema", "Atelectasis"], 1)
@@ -72,16 +80,16 @@ def verify(
         raise ValueError(f"trigger {trigger!r}: expected one of {', '.join(RULES)}")
     if replacement not in {"slot0", "slot_agnostic"}:
         raise ValueError(f"replacement {replacement!r}: expected slot0 or slot_agnostic")
-    texts = [words(text) for text in option_texts(options)]
+    texts = [words(text) for text in strip_option_letters(options)]
     rules = RULES[trigger]
     polarity = rules.polarity(words(question))
-    refusal = _refusal(rules, polarity, texts, choice)
+    refusal = _find_refusal(rules, polarity, texts, choice)
     if refusal or choice is None:
         return Verdict(choice, False, refusal)
-    found = _replacements(rules, texts, choice, first=polarity == "absence" and replacement == "slot0")
-    if len(found) != 1:
-        return Verdict(choice, False, "several_counterparts" if found else "no_counterpart")
-    return Verdict(found[0], True, "fired")
+    replacements = _find_replacements(rules, texts, choice, use_first=polarity == "absence" and replacement == "slot0")
+    if len(replacements) != 1:
+        return Verdict(choice, False, "several_counterparts" if replacements else "no_counterpart")
+    return Verdict(replacements[0], True, "fired")
 
 
 def verify_answer(
@@ -93,15 +101,21 @@ def verify_answer(
     replacement: str = "slot0",
     verify_prose: bool = False,
 ) -> Verdict:
-    """`verify` of an answer that was read from a text: it leaves a choice read from sentences as it is.
+    """Apply `verify` to an answer that was read from a text; a choice read from sentences stays unchanged.
 
-    Reading prose can err. A wrong reading that is the negated option must not become a right answer by the verifier.
+    Reading prose can fail. The verifier must not turn a wrong reading that is the negated option into a right answer.
 
     Args:
-        question, options, trigger, replacement: see `verify`.
-        answer: what `parse_answer` returns.
-        verify_prose: whether to replace choices read from sentences, too. Without it the reason of those that would be
+        question: See `verify`.
+        options: See `verify`.
+        answer: The result of `parse_answer`.
+        trigger: See `verify`.
+        replacement: See `verify`.
+        verify_prose: Whether to replace choices read from sentences, too. Without it the reason of those that would be
             replaced is "read_from_prose".
+
+    Returns:
+        The verdict.
 
     >>> question, options = "Which of the following findings is present?", ["Edema", "No edema", "Atelectasis"]
     >>> verify_answer(question, options, Answer(1, "answered", evidence="prose"))
@@ -115,9 +129,9 @@ def verify_answer(
     return verdict
 
 
-def _refusal(rules: Rules, polarity: Polarity | None, texts: list[str], choice: int | None) -> str:
-    """The first condition that does not hold, in the paper's order; "" where all do."""
-    negated = [i for i, text in enumerate(texts) if rules.is_negated(text)]
+def _find_refusal(rules: Rules, polarity: Polarity | None, texts: list[str], choice: int | None) -> str:
+    """Find the first condition that fails, in the paper's order; "" if all hold."""
+    negated = [index for index, text in enumerate(texts) if rules.is_negated(text)]
     refusals = (
         ("no_prediction", choice is None or not 0 <= choice < len(texts)),
         ("no_negated_option", not negated),
@@ -126,18 +140,18 @@ def _refusal(rules: Rules, polarity: Polarity | None, texts: list[str], choice: 
         ("polarity_unclear", polarity is None),
         ("ambiguous_options", rules.is_ambiguous(texts)),
     )
-    return next((reason for reason, refused in refusals if refused), "")
+    return next((reason for reason, is_refused in refusals if is_refused), "")
 
 
-def _replacements(rules: Rules, texts: list[str], negated: int, *, first: bool) -> list[int]:
-    """Options that may stand in for the negated one: the first positive one, or those of its concept."""
-    concept = _key(rules.negated_concept(texts[negated]))
-    positive = [i for i in range(len(texts)) if i != negated]
+def _find_replacements(rules: Rules, texts: list[str], negated: int, *, use_first: bool) -> list[int]:
+    """Find options that can replace the negated one: the first positive one, or those with its concept."""
+    concept = _build_key(rules.negated_concept(texts[negated]))
+    positive = [index for index in range(len(texts)) if index != negated]
     if not concept:
         return []
-    return positive[:1] if first else [i for i in positive if _key(texts[i]) == concept]
+    return positive[:1] if use_first else [index for index in positive if _build_key(texts[index]) == concept]
 
 
-def _key(concept: str) -> str:
-    """What two concepts are compared by: their words without articles."""
+def _build_key(concept: str) -> str:
+    """Build the key that compares two concepts: the words without articles."""
     return " ".join(word for word in concept.split() if word not in {"a", "an", "the"})

@@ -1,1 +1,1 @@
-"""Does a model's attention lie on the interaction of instrument and tissue (SurgXBench: RAS)?"""
+"""Share of a model's attention on the interaction of instrument and tissue (SurgXBench: RAS)."""

@@ -1,1 +1,1 @@
-"""Reads what models answer. No metric of its own: the metrics and the tasks import it."""
+"""Readers of models' answers, which the metrics and the tasks import."""

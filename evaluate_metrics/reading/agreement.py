@@ -1,4 +1,4 @@
-"""How far two readings of the same answers agree."""
+"""Agreement between two readings of the same answers."""
 
 from __future__ import annotations
 
@@ -13,85 +13,107 @@ from .diseases import Extraction
 Figures = dict[str, float | int]
 
 
-def cohen_kappa(
-    first: Sequence[Any] | np.ndarray, second: Sequence[Any] | np.ndarray, *, squared: bool = False
+def compute_cohen_kappa(
+    readings: Sequence[Any] | np.ndarray, other_readings: Sequence[Any] | np.ndarray, *, squared: bool = False
 ) -> float:
-    """Cohen's kappa of two readings, each of shape (n,): 1 less the disagreement as a share of that by chance.
+    """Compute Cohen's kappa of two readings: 1 minus the disagreement relative to that by chance.
 
-    squared: values are numbers, and disagreement grows with the square of their difference (Cohen 1968, Psychological
-    Bulletin 70); else any two different values disagree (Cohen 1960, Educational and Psychological Measurement 20).
-    NaN without items, or where both gave one and the same value to all of them.
+    Args:
+        readings: Shape (n,), the first reading.
+        other_readings: Shape (n,), the second reading.
+        squared: Whether values are numbers and the disagreement is the square of their difference (Cohen 1968,
+            Psychological Bulletin 70); otherwise any two different values disagree (Cohen 1960, Educational and
+            Psychological Measurement 20).
 
-    >>> cohen_kappa(["yes", "no", "no"], ["yes", "no", "yes"])
+    Returns:
+        Kappa; NaN without items, or if both readings have the same constant value.
+
+    >>> compute_cohen_kappa(["yes", "no", "no"], ["yes", "no", "yes"])
     0.4
     """
-    values, codes = np.unique(np.concatenate([np.asarray(first), np.asarray(second)]), return_inverse=True)
-    n = len(first)
+    values, codes = np.unique(np.concatenate([np.asarray(readings), np.asarray(other_readings)]), return_inverse=True)
+    n = len(readings)
     if not n:
         return float("nan")
     distance = (values[:, None] - values[None, :]) ** 2 if squared else 1.0 - np.eye(len(values))
-    of_first, of_second = (np.bincount(part, minlength=len(values)) for part in (codes[:n], codes[n:]))
-    observed, by_chance = distance[codes[:n], codes[n:]].sum() * n, of_first @ distance @ of_second
-    return float(1 - observed / by_chance) if by_chance else float("nan")
+    counts, other_counts = (
+        np.bincount(reading_codes, minlength=len(values)) for reading_codes in (codes[:n], codes[n:])
+    )
+    observed_distance, chance_distance = distance[codes[:n], codes[n:]].sum() * n, counts @ distance @ other_counts
+    return float(1 - observed_distance / chance_distance) if chance_distance else float("nan")
 
 
-def closed_agreement(ours: Sequence[int | str | None], theirs: Sequence[int | str | None]) -> Figures:
-    """Of two readings of n closed answers; None: unread, which is a reading of its own.
+def compare_closed_readings(ours: Sequence[int | str | None], theirs: Sequence[int | str | None]) -> Figures:
+    """Compare two readings of n closed answers.
+
+    Args:
+        ours: n readings; None is unread, which counts as a reading of its own.
+        theirs: n readings of the same answers.
 
     Returns:
-        same: share of answers with the same reading; kappa: of all answers; both NaN where undefined. With the counts
-        of `agreement`.
+        same: share of answers with the same reading; kappa: over all answers; both NaN where undefined. Also the counts
+            of
+        `agreement`.
 
-    >>> closed_agreement([0, None, 1], [0, 1, 1])["n_only_theirs"]
+    >>> compare_closed_readings([0, None, 1], [0, 1, 1])["n_only_theirs"]
     1
     """
-    _check(ours, theirs)
-    first, second = ([str(reading) for reading in side] for side in (ours, theirs))
-    same = [one == other for one, other in zip(first, second, strict=True)]
+    _require_same_length(ours, theirs)
+    our_texts, their_texts = ([str(reading) for reading in readings] for readings in (ours, theirs))
+    is_same = [our_text == their_text for our_text, their_text in zip(our_texts, their_texts, strict=True)]
     return {
-        "same": float(np.mean(same)) if same else float("nan"),
-        "kappa": cohen_kappa(first, second),
-        **_counts([reading is not None for reading in ours], [reading is not None for reading in theirs]),
+        "same": float(np.mean(is_same)) if is_same else float("nan"),
+        "kappa": compute_cohen_kappa(our_texts, their_texts),
+        **_count_readings([reading is not None for reading in ours], [reading is not None for reading in theirs]),
     }
 
 
 def agreement(ours: Sequence[Extraction], theirs: Sequence[Extraction], vocabulary: Sequence[str] = CLASSES) -> Figures:
-    """Of two readings of the diseases in n answers; unread and declined count as no label.
+    """Compare two readings of the diseases in n answers; unread and declined count as no label.
+
+    Args:
+        ours: n readings.
+        theirs: n readings of the same answers.
+        vocabulary: The labels.
 
     Returns:
         exact: share of texts with the same labels; jaccard: labels in both over labels in either, counted over all
-        texts; kappa: over the n times len(vocabulary) decisions whether a label is there; each NaN where undefined (no
-        text; no label at all; chance agreement of 1). With n, n_unread_ours and n_unread_theirs, and n_only_ours and
-        n_only_theirs: answers that only one of them reads.
+            texts;
+        kappa: over the n times len(vocabulary) decisions for a label; each NaN where undefined (no text; no label;
+            chance
+        agreement of 1). Also n, n_unread_ours and n_unread_theirs, and n_only_ours and n_only_theirs: answers that only
+        one of them reads.
     """
-    _check(ours, theirs)
-    first, second = (
-        np.array([[label in extraction.labels for label in vocabulary] for extraction in side], dtype=bool).reshape(
-            len(side), len(vocabulary)
+    _require_same_length(ours, theirs)
+    our_labels, their_labels = (
+        np.array([[label in extraction.labels for label in vocabulary] for extraction in readings], dtype=bool).reshape(
+            len(readings), len(vocabulary)
         )
-        for side in (ours, theirs)
+        for readings in (ours, theirs)
     )
-    either = int(np.sum(first | second))
+    n_either = int(np.sum(our_labels | their_labels))
     return {
-        "exact": float(np.mean(np.all(first == second, axis=1))) if len(ours) else float("nan"),
-        "jaccard": int(np.sum(first & second)) / either if either else float("nan"),
-        "kappa": cohen_kappa(first.ravel(), second.ravel()),
-        **_counts(*([extraction.outcome == "answered" for extraction in side] for side in (ours, theirs))),
+        "exact": float(np.mean(np.all(our_labels == their_labels, axis=1))) if len(ours) else float("nan"),
+        "jaccard": int(np.sum(our_labels & their_labels)) / n_either if n_either else float("nan"),
+        "kappa": compute_cohen_kappa(our_labels.ravel(), their_labels.ravel()),
+        **_count_readings(
+            *([extraction.outcome == "answered" for extraction in readings] for readings in (ours, theirs))
+        ),
     }
 
 
-def _check(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
+def _require_same_length(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
     if len(ours) != len(theirs):
-        raise ValueError(f"{len(ours)} and {len(theirs)} readings: give both of the same answers")
+        raise ValueError(f"{len(ours)} and {len(theirs)} readings: give two readings of the same answers")
 
 
-def _counts(ours: Sequence[bool], theirs: Sequence[bool]) -> Figures:
-    """Of which answers each could read."""
-    both = sum(one and other for one, other in zip(ours, theirs, strict=True))
+def _count_readings(ours: Sequence[bool], theirs: Sequence[bool]) -> Figures:
+    """Count the answers that each reading could read."""
+    n_both = sum(is_ours and is_theirs for is_ours, is_theirs in zip(ours, theirs, strict=True))
     return {
         "n": len(ours),
         "n_unread_ours": len(ours) - sum(ours),
         "n_unread_theirs": len(theirs) - sum(theirs),
-        "n_only_ours": sum(ours) - both,
-        "n_only_theirs": sum(theirs) - both,
+        "n_only_ours": sum(ours) - n_both,
+        "n_only_theirs": sum(theirs) - n_both,
     }

@@ -1,6 +1,6 @@
-"""Asks a language model: one behind an OpenAI-compatible endpoint, or one that transformers loads; keeps its replies.
+"""Clients of language models: an OpenAI-compatible endpoint or a model in transformers, with a cache of replies.
 
-A model is any callable from chat messages to a text. The libraries that a model needs are imported when it is made.
+A model is any callable from chat messages to a text. Each constructor imports the libraries that its model needs.
 """
 
 from __future__ import annotations
@@ -25,32 +25,35 @@ def replies(
     cache: str | Path | None = None,
     progress: Callable[[Sequence[str]], Any] | None = None,
 ) -> list[str]:
-    """The model's reply to each prompt, in order. Equal prompts are asked once; the reply to None is "", unasked.
+    """Collect the model's reply to each prompt, in order; equal prompts are sent once.
 
     Args:
-        prompts: n prompts.
-        complete: asks the model: chat messages in, its reply out.
-        model: its name and version, part of the cache's key.
-        cache: SQLite file of replies by sha256 of model and prompt; it is made, and grows with each reply, so that a
-            stopped run goes on where it was.
-        progress: wraps the prompts' keys while they are asked, as tqdm does.
+        prompts: n prompts; the reply to None is "", without a request.
+        complete: The model: chat messages in, its reply out.
+        model: Its name and version, part of the cache's key.
+        cache: SQLite file of replies by sha256 of model and prompt; it is created if missing, and grows with each
+            reply, so a stopped run continues.
+        progress: Wraps the prompts' keys, like tqdm.
+
+    Returns:
+        n replies.
 
     Raises:
-        ValueError: a cache without a model's name, or a file that is no such cache.
+        ValueError: A cache without a model's name, or a file that is not a cache.
     """
     if cache is not None and not model:
-        raise ValueError("cache: name the model too; without it one model would be given another's replies")
-    keys = [None if prompt is None else _key(model, prompt) for prompt in prompts]
-    asked = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key and prompt}
-    found: dict[str, str] = {}
-    with _kept(cache) as (load, save):
-        for key in progress([*asked]) if progress else asked:
+        raise ValueError("cache: name the model too; without it one model would get the replies of another")
+    keys = [None if prompt is None else _hash_prompt(model, prompt) for prompt in prompts]
+    prompts_by_key = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key and prompt}
+    replies_by_key: dict[str, str] = {}
+    with _open_cache(cache) as (load, save):
+        for key in progress([*prompts_by_key]) if progress else prompts_by_key:
             reply = load(key)
             if reply is None:
-                reply = complete(asked[key])
+                reply = complete(prompts_by_key[key])
                 save(key, reply)
-            found[key] = reply
-    return [found[key] if key else "" for key in keys]
+            replies_by_key[key] = reply
+    return [replies_by_key[key] if key else "" for key in keys]
 
 
 def chat_endpoint(
@@ -63,19 +66,22 @@ def chat_endpoint(
     backoff: float = 1.0,
     timeout: float = 120.0,
 ) -> Complete:
-    """A model behind an OpenAI-compatible endpoint, asked greedily.
+    """Build a client of a model at an OpenAI-compatible endpoint, with greedy decoding.
+
+    The client raises ConnectionError without a connection, for an error status, and for a reply that is not a chat
+    completion.
 
     Args:
-        base_url: up to and with the version, such as http://127.0.0.1:8000/v1
-        model: its name there.
-        api_key: sent as a bearer token, if there is one.
-        max_tokens: of a reply.
-        retries, backoff: how often a lost connection and the statuses 429 and 5xx are tried again, and the seconds of
-            the first pause, which doubles.
-        timeout: seconds to wait for a reply.
+        base_url: The address up to and with the version, such as http://127.0.0.1:8000/v1
+        model: The model's name at the endpoint.
+        api_key: The bearer token, or None.
+        max_tokens: Limit of a reply.
+        retries: Number of retries after a lost connection and after the statuses 429 and 5xx.
+        backoff: Seconds of the first pause between retries, which doubles each time.
+        timeout: Seconds to wait for a reply.
 
-    Raises (the callable):
-        ConnectionError: no connection, a status that says no, or a reply that is no chat completion.
+    Returns:
+        The client.
     """
     import requests
     from requests.adapters import HTTPAdapter
@@ -110,12 +116,15 @@ def chat_endpoint(
 
 
 def transformers_chat(model: str | Path, *, max_new_tokens: int = 256, **pipeline_arguments: Any) -> Complete:
-    """A local model with a chat template, asked greedily through transformers.
+    """Build a client of a local model with a chat template, with greedy decoding through transformers.
 
     Args:
-        model: its name or folder.
-        max_new_tokens: of a reply.
-        pipeline_arguments: of `transformers.pipeline`, such as device_map="auto" or dtype="bfloat16".
+        model: Its name or folder.
+        max_new_tokens: Limit of a reply.
+        pipeline_arguments: Arguments of `transformers.pipeline`, such as device_map="auto" or dtype="bfloat16".
+
+    Returns:
+        The client.
     """
     from transformers import pipeline
 
@@ -128,13 +137,13 @@ def transformers_chat(model: str | Path, *, max_new_tokens: int = 256, **pipelin
     return complete
 
 
-def _key(model: str, prompt: Messages) -> str:
+def _hash_prompt(model: str, prompt: Messages) -> str:
     return hashlib.sha256(json.dumps([model, prompt]).encode()).hexdigest()
 
 
 @contextmanager
-def _kept(cache: str | Path | None) -> Iterator[tuple[Callable[[str], str | None], Callable[[str, str], None]]]:
-    """load(key) and save(key, reply) of a cache file; each save is one transaction."""
+def _open_cache(cache: str | Path | None) -> Iterator[tuple[Callable[[str], str | None], Callable[[str, str], None]]]:
+    """Open a cache file and yield load(key) and save(key, reply); each save is one transaction."""
     if cache is None:
         yield (lambda key: None), (lambda key, reply: None)
         return

@@ -1,27 +1,27 @@
-"""Reads free text as one of a question's options. What cannot be read is an outcome of its own; nothing is guessed.
+"""Reader of free text as one of a question's options. Unreadable text is an outcome of its own; nothing is guessed.
 
-Reasoning is dropped first (`reasoning`), then markup (`markup`), then a list that only repeats all options. Of these
-stages, in this order, the first that says anything decides:
+Reasoning is removed first (`reasoning`), then markup (`markup`), then a list that only repeats all options. The first
+of these stages with a result decides:
 
-1. "text": the whole answer is one option's text;
+1. "text": the full answer is one option's text;
 2. "marked": a JSON field that names an answer, or the last box of LaTeX;
 3. "listed": a list gives each option a truth value or a probability, and one of them is true or the highest;
-4. "final", then "answer": "Final answer: ...", "The answer is ...", each together with a letter alone on the last line;
+4. "final", then "answer": "Final answer: ...", "The answer is ...", each with a single letter on the last line;
 5. "ticked": the option on the line with a tick;
-6. "opening": the letter that the answer begins with;
+6. "opening": the letter at the beginning of the answer;
 7. "chosen": "I choose ...", "the most likely diagnosis is ...", "... is the correct option";
-8. "lettered": a letter beside its own option's text, within a sentence;
-9. "stated": "It is ...", and "... is ..." of what the question asks for;
-10. "beginning": the option's text that the answer begins with;
-11. "conclusion": the last sentence that begins with "Therefore" or the like and names one option;
-12. "mentions": every letter, and every option that clauses assert. Asked for what is absent, the one that they deny;
-13. "yes or no": where the options are yes and no, sentences that state or deny what was asked (`yes_no`).
+8. "lettered": a letter next to its own option's text, within a sentence;
+9. "stated": "It is ...", and "... is ..." with a word of the question as its subject;
+10. "beginning": the option's text at the beginning of the answer;
+11. "conclusion": the last sentence that begins with "Therefore" or a similar word and names one option;
+12. "mentions": every letter, and every option that clauses assert; for absent findings, the option that they deny;
+13. "yes or no": if the options are yes and no, sentences that state or deny the finding of the question (`yes_no`).
 
-From stage 9 on, only clauses that assert or deny count (`clauses`). A negated option ("No edema") is chosen by prose
-only where a clause denies its finding and none asserts it. Two different options within the deciding stage, or a
-letter beside another option's text, are ambiguous, and so is an option that is only mentioned to be denied or compared
-with. A hedged choice ("I think B", "could be B") is the choice. Of a reasoning that never ends, an answer is read only
-where one option is stated and no other, and without a doubt. Of a text that is cut, the last line never decides.
+From stage 9 on, only clauses that assert or deny count (`clauses`). Prose chooses a negated option ("No edema") only if
+a clause denies its finding and no clause asserts it. Two different options within the deciding stage, or a letter next
+to another option's text, are ambiguous. An option that is only denied or compared is ambiguous, too. A hedged choice
+("I think B", "could be B") is a choice. In a reasoning without an end, an answer is read only if it states exactly one
+option, without a doubt. The last line of a truncated text never decides.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from .clauses import plain, split_clauses
 from .cues import classify
-from .letters import index, is_denied_before, letter_places, letters_beside_texts, letters_in
+from .letters import find_letters, find_letters_with_texts, get_letter_index, is_denied_before, iterate_letter_places
 from .markup import CROSS, TICK, readable
 from .naming import (
     COMPARED,
@@ -43,18 +43,18 @@ from .naming import (
     NOTHING,
     SENTENCE_END,
     Named,
-    asserted_in,
-    letter_alone,
-    object_named,
-    opening_letter,
-    together,
+    find_asserted,
+    find_named_options,
+    find_opening_letter,
+    find_single_letter,
+    merge_places,
 )
-from .option_values import highest_valued
+from .option_values import find_highest_valued
 from .options import CONFLICT, MOST, Options
 from .outcome import Evidence, Outcome, Reason
-from .reasoning import LIMIT, answer_span, looks_cut, without_cut
-from .statements import Statement, drop_corrected, fields, statements
-from .words import word_set, words
+from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
+from .statements import Statement, fields, remove_corrected, statements
+from .words import build_word_set, words
 from .yes_no import explain_yes_no
 
 
@@ -64,9 +64,9 @@ class Answer(NamedTuple):
     Attributes:
         choice: Index into the options; None unless the outcome is "answered".
         outcome: "answered", "declined" or "unread".
-        stage: The stage that decided, "" where none did.
-        reason: Why the answer is unread, "" for the other outcomes.
-        evidence: What the choice was read from, "" unless the outcome is "answered".
+        stage: The stage that decided, "" without one.
+        reason: The reason of an unread answer, "" for the other outcomes.
+        evidence: The source of the choice, "" unless the outcome is "answered".
     """
 
     choice: int | None
@@ -83,10 +83,10 @@ _CONTRAST = re.compile(  # "While A shows ..., B ..."
     r"\b[^,]*,",
     re.IGNORECASE,
 )
-_IF = re.compile(r"\bif (?!(?:I|we|you|one|forced|pressed|only)\b)", re.IGNORECASE)
+_CONDITION = re.compile(r"\bif (?!(?:I|we|you|one|forced|pressed|only)\b)", re.IGNORECASE)
 _PART = re.compile(r"[^?\n]+[?\n]?")
 _EXCLUDED = re.compile(r"\b(?:can ?not|can't|not) be (?:excluded|ruled out)\b", re.IGNORECASE)
-_ASIDE = re.compile(  # sentences about other options, or on a condition
+_ASIDE = re.compile(  # sentences about other options, or with a condition
     r"\W*(?:in contrast|by contrast|conversely|on the other hand|if|when|the (?:other|remaining) (?:options?"
     r"|choices?))\b",
     re.IGNORECASE,
@@ -108,14 +108,14 @@ _IS = re.compile(
     re.IGNORECASE,
 )
 _CHOICE_END = re.compile(r"[,(]| (?:and|or|but|because|as|rather)\b")
-_SMALL_WORDS = word_set(
+_SMALL_WORDS = build_word_set(
     """
     a an the is are of in on to this that these those which what who how does do for with by it present seen shown
     following listed
     """
 )
 _ARTICLE = re.compile(r"\W*(?:an?|the) ", re.IGNORECASE)
-_PRAISED = re.compile(  # behind an option: "is the correct one", "fits best"
+_PRAISED = re.compile(  # after an option: "is the correct one", "fits best"
     r"[)\]]?(?:,? (?:and|or) [A-Z]\b){0,6}"
     r"(?: (?!(?:not|n't|than|and|or|but|while|is|are|would|seems?|appears?|best|most)\b)[^\s.;:]{1,30}){0,6}[,)]?"
     r" (?:is|are|would be|seems|seems to be|appears|appears to be|stands out as|remains)"
@@ -133,13 +133,13 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     """Read the option that a model's text chooses.
 
     Args:
-        text: the response: a letter, an option's text, or sentences.
-        options: the answer set in the order shown, lettered from A.
-        question: what was asked. It tells whether a denied option is the answer, and what yes and no would mean.
-        cut: the text is known to be cut, as at a limit of tokens; without it the end of the text tells.
+        text: The response: a letter, an option's text, or sentences.
+        options: The answer set in the displayed order, lettered from A.
+        question: The question. It decides whether a denied option is the answer, and the meaning of yes and no.
+        cut: Whether the text is known to be truncated, for example by a token limit; otherwise its end decides.
 
     Returns:
-        The answer, with its outcome, and with the stage, the reason and the evidence of it.
+        The answer, with its outcome, stage, reason and evidence.
 
     >>> parse_answer("The answer is (B).", ["Edema", "No edema", "Atelectasis"])
     Answer(choice=1, outcome='answered', stage='answer', reason='', evidence='letter')
@@ -150,44 +150,44 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     >>> parse_answer("I cannot tell whether there is edema.", ["Edema", "No edema", "Atelectasis"]).outcome
     'declined'
     """
-    written = text or ""
-    start, end, how = answer_span(written)
-    absence = bool(_ASKS_ABSENCE.search(question))
-    is_cut = cut or looks_cut(written)
-    part, choices = without_cut(written[start:end], cut=cut), _options(tuple(options))
-    clean = choices.without_echo(readable(part)[:LIMIT])
-    if not clean or (how == "open reasoning" and _DOUBT.search(clean)):
+    response = text or ""
+    start, end, span_kind = find_answer_span(response)
+    is_absence = bool(_ASKS_ABSENCE.search(question))
+    is_cut = cut or is_truncated(response)
+    answer_text, choices = remove_unfinished(response[start:end], cut=cut), _get_options(tuple(options))
+    clean = choices.remove_echo(readable(answer_text)[:LIMIT])
+    if not clean or (span_kind == "open reasoning" and _DOUBT.search(clean)):
         return Answer(None, "unread", reason="cut" if is_cut else "none" if clean else "empty")
-    stated = drop_corrected([*fields(part), *statements(clean)], clean)
-    last = NOTHING if is_cut else _last_line(clean, choices)
+    stated = remove_corrected([*fields(answer_text), *statements(clean)], clean)
+    last_line = NOTHING if is_cut else _read_last_line(clean, choices)
     stages: dict[str, Callable[[], Named]] = {
-        "text": lambda: _whole(clean, choices),
-        "marked": lambda: _marked(stated, choices),
-        "listed": lambda: highest_valued(part, choices, absence=absence),
-        "final": lambda: _stated(stated, "final", choices, last),
-        "answer": lambda: _stated(stated, "answer", choices) | last,
-        "ticked": lambda: _ticked(clean, choices),
-        "opening": lambda: _openings(clean, choices),
-        "chosen": lambda: _stated(stated, "chosen", choices) | _praised(clean, choices),
-        "lettered": lambda: _lettered(clean, choices),
-        "stated": lambda: NOTHING if absence else _is_one(clean, choices, question),
-        "beginning": lambda: NOTHING if absence else _opening_text(clean, choices),
-        "conclusion": lambda: _concluded(clean, choices),
-        "mentions": lambda: _mentions(clean, choices, absence=absence),
-        "yes or no": lambda: _yes_or_no(part, choices, question),
+        "text": lambda: _read_full_text(clean, choices),
+        "marked": lambda: _read_marked(stated, choices),
+        "listed": lambda: find_highest_valued(answer_text, choices, absence=is_absence),
+        "final": lambda: _read_statements(stated, "final", choices, last_line),
+        "answer": lambda: _read_statements(stated, "answer", choices) | last_line,
+        "ticked": lambda: _read_ticked(clean, choices),
+        "opening": lambda: _read_openings(clean, choices),
+        "chosen": lambda: _read_statements(stated, "chosen", choices) | _read_praised(clean, choices),
+        "lettered": lambda: _read_lettered(clean, choices),
+        "stated": lambda: NOTHING if is_absence else _read_predicates(clean, choices, question),
+        "beginning": lambda: NOTHING if is_absence else _read_opening_text(clean, choices),
+        "conclusion": lambda: _read_conclusion(clean, choices),
+        "mentions": lambda: _read_mentions(clean, choices, is_absence=is_absence),
+        "yes or no": lambda: _read_yes_or_no(answer_text, choices, question),
     }
-    if how == "open reasoning":
-        found = _any(stages[name]() for name in stages if name not in ("opening", "listed"))
-        return _settle(found._replace(evidence="prose"), choices.n, how)
-    stage, found = "", NOTHING
-    for stage, read in stages.items():  # noqa: B007
-        found = read()
-        if found.places or found.declined:
+    if span_kind == "open reasoning":
+        named_options = _merge_named(stages[name]() for name in stages if name not in ("opening", "listed"))
+        return _build_answer(named_options._replace(evidence="prose"), choices.n, span_kind)
+    stage, named_options = "", NOTHING
+    for stage, read_stage in stages.items():  # noqa: B007
+        named_options = read_stage()
+        if named_options.places or named_options.declined:
             break
-    answer = _settle(found, choices.n, stage)
-    if stage == "mentions" and answer.evidence == "prose" and _declines_between(clean, choices):
+    answer = _build_answer(named_options, choices.n, stage)
+    if stage == "mentions" and answer.evidence == "prose" and _is_declined_between(clean, choices):
         return Answer(None, "declined", "prose")
-    if answer.outcome == "unread" and answer.stage in ("", "mentions", "stated", "conclusion") and _declines(clean):
+    if answer.outcome == "unread" and answer.stage in ("", "mentions", "stated", "conclusion") and _is_declined(clean):
         return Answer(None, "declined", "prose")
     if is_cut and answer.reason in ("none", "ambiguous"):
         return answer._replace(reason="cut")
@@ -195,194 +195,219 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
 
 
 @lru_cache(maxsize=256)
-def _options(options: tuple[str, ...]) -> Options:
+def _get_options(options: tuple[str, ...]) -> Options:
     return Options(options)
 
 
-def _settle(found: Named, n_options: int, stage: str) -> Answer:
-    if not found.places:
-        return Answer(None, "declined", stage) if found.declined else Answer(None, "unread", reason="none")
-    if len(found.places) > 1 or CONFLICT in found.places:
+def _build_answer(named_options: Named, n_options: int, stage: str) -> Answer:
+    if not named_options.places:
+        return Answer(None, "declined", stage) if named_options.declined else Answer(None, "unread", reason="none")
+    if len(named_options.places) > 1 or CONFLICT in named_options.places:
         return Answer(None, "unread", stage, "ambiguous")
-    (choice,) = found.places
+    (choice,) = named_options.places
     if choice >= n_options:
         return Answer(None, "unread", stage, "out_of_range")
-    return Answer(choice, "answered", stage, evidence=found.evidence)
+    return Answer(choice, "answered", stage, evidence=named_options.evidence)
 
 
-def _any(found: Iterator[Named]) -> Named:
-    return reduce(or_, found, NOTHING)
+def _merge_named(named_options: Iterator[Named]) -> Named:
+    return reduce(or_, named_options, NOTHING)
 
 
-def _declines(text: str) -> bool:
-    """Whether a clause says that the answer cannot or will not be told."""
+def _is_declined(text: str) -> bool:
+    """Whether a clause says that it cannot or will not answer."""
     return any(clause.act == "decline" for clause in split_clauses(text))
 
 
-def _declines_between(text: str, choices: Options) -> bool:
-    """Whether a clause cannot tell between two options that it names, which decides against a mere mention of one."""
+def _is_declined_between(text: str, choices: Options) -> bool:
+    """Whether a clause cannot decide between two options that it names, which outweighs a mere mention of one."""
     refusals = [clause.text for clause in split_clauses(text) if clause.act == "decline"]
-    return any(len(choices.names_in(refusal)) > 1 for refusal in refusals)
+    return any(len(choices.find_names(refusal)) > 1 for refusal in refusals)
 
 
-def _whole(text: str, choices: Options) -> Named:
-    """The option whose text, or the beginning of whose text, is all that is said; with a letter behind it, both."""
+def _read_full_text(text: str, choices: Options) -> Named:
+    """Read the option whose text, or its beginning, is the full answer; with a letter after it, both."""
     if NO.search(text) or text.endswith("?"):
         return NOTHING
-    said = words(text)
-    if choices.of(said):
-        return Named(choices.of(said), "text")
-    if len(said) > 1 and said not in ("yes", "no") and choices.beginning_with(said):
-        return Named(choices.beginning_with(said), "text")
-    before, _, letter = said.rpartition(" ")
-    both = choices.of(before) | {index(letter)} if re.fullmatch("[a-z]", letter) and choices.of(before) else set()
-    return Named(both, "letter")
+    answer_words = words(text)
+    if choices.find_options(answer_words):
+        return Named(choices.find_options(answer_words), "text")
+    if len(answer_words) > 1 and answer_words not in ("yes", "no") and choices.find_beginning_with(answer_words):
+        return Named(choices.find_beginning_with(answer_words), "text")
+    text_before_letter, _, letter = answer_words.rpartition(" ")
+    places = (
+        choices.find_options(text_before_letter) | {get_letter_index(letter)}
+        if re.fullmatch("[a-z]", letter) and choices.find_options(text_before_letter)
+        else set()
+    )
+    return Named(places, "letter")
 
 
-def _marked(stated: Sequence[Statement], choices: Options) -> Named:
-    """What the fields of a JSON object say, or the last box: the boxes before it hold results on the way."""
-    in_fields = _any(object_named(one.said, choices, value=True) for one in stated if one.kind == "field")
-    last_boxes = islice((one for one in reversed(stated) if one.kind == "box"), MOST)
-    boxes = (object_named(one.said, choices, value=True) for one in last_boxes)
-    return in_fields if in_fields.places else next((box for box in boxes if box.places), in_fields)
+def _read_marked(stated: Sequence[Statement], choices: Options) -> Named:
+    """Read the fields of a JSON object, or the last box, because earlier boxes contain intermediate results."""
+    named_in_fields = _merge_named(
+        find_named_options(statement.text, choices, value=True) for statement in stated if statement.kind == "field"
+    )
+    last_boxes = islice((statement for statement in reversed(stated) if statement.kind == "box"), MOST)
+    named_in_boxes = (find_named_options(statement.text, choices, value=True) for statement in last_boxes)
+    return (
+        named_in_fields
+        if named_in_fields.places
+        else next((named_options for named_options in named_in_boxes if named_options.places), named_in_fields)
+    )
 
 
-def _stated(stated: Sequence[Statement], kind: str, choices: Options, last: Named = NOTHING) -> Named:
-    """What statements of a kind name; with the letter on the last line where they name anything."""
-    found = _any(object_named(said, choices) for said in {one.said: None for one in stated if one.kind == kind})
-    return found | last if found.places else found
+def _read_statements(stated: Sequence[Statement], kind: str, choices: Options, last_line: Named = NOTHING) -> Named:
+    """Read statements of a kind; add the letter on the last line if they name an option."""
+    named_options = _merge_named(
+        find_named_options(statement_words, choices)
+        for statement_words in {statement.text: None for statement in stated if statement.kind == kind}
+    )
+    return named_options | last_line if named_options.places else named_options
 
 
-def _last_line(text: str, choices: Options) -> Named:
-    """The letter alone on the last line, with what contradicts it: other such lines, or one option chosen before it."""
-    *before, last = text.split("\n")
-    alone = letter_alone(last, choices)
-    if not alone:
+def _read_last_line(text: str, choices: Options) -> Named:
+    """Read the single letter on the last line, with its contradictions: other such lines, or one earlier choice."""
+    *earlier_lines, last_line = text.split("\n")
+    single_letters = find_single_letter(last_line, choices)
+    if not single_letters:
         return NOTHING
-    alone = alone.union(*(letter_alone(line, choices) for line in before[-MOST:]))
-    opened = set[int]().union(*(opening_letter(line, choices) for line in before[-MOST:]))
-    # Several: the options, listed before the choice.
-    return Named(alone | opened if len(opened) == 1 else alone, "letter")
+    single_letters = single_letters.union(*(find_single_letter(line, choices) for line in earlier_lines[-MOST:]))
+    opening_letters = set[int]().union(*(find_opening_letter(line, choices) for line in earlier_lines[-MOST:]))
+    # Several opening letters are a list of the options before the choice.
+    return Named(single_letters | opening_letters if len(opening_letters) == 1 else single_letters, "letter")
 
 
-def _openings(text: str, choices: Options) -> Named:
-    """What the text begins with, and what the lines right below it begin with."""
-    first, *later = text.split("\n")
-    found = opening_letter(first, choices)
-    for line in later if found else ():
-        more = opening_letter(line, choices)
-        if not more:
+def _read_openings(text: str, choices: Options) -> Named:
+    """Read the letters at the beginning of the text and of the lines immediately below."""
+    first_line, *later_lines = text.split("\n")
+    places = find_opening_letter(first_line, choices)
+    for line in later_lines if places else ():
+        next_places = find_opening_letter(line, choices)
+        if not next_places:
             break
-        found = found | more
-    return Named(found, "letter")
+        places = places | next_places
+    return Named(places, "letter")
 
 
-def _ticked(text: str, choices: Options) -> Named:
-    """The option of the line with a tick."""
-    ticked = [line.replace(TICK, "") for line in text.split("\n") if TICK in line and CROSS not in line]
-    letters = [opening_letter(line, choices) for line in ticked[:MOST]]
-    texts = [asserted_in(line, choices) for line, found in zip(ticked, letters, strict=False) if not found]
+def _read_ticked(text: str, choices: Options) -> Named:
+    """Read the option on the line with a tick."""
+    ticked_lines = [line.replace(TICK, "") for line in text.split("\n") if TICK in line and CROSS not in line]
+    letters = [find_opening_letter(line, choices) for line in ticked_lines[:MOST]]
+    texts = [
+        find_asserted(line, choices)
+        for line, letter_places in zip(ticked_lines, letters, strict=False)
+        if not letter_places
+    ]
     return Named(set[int]().union(*letters, *texts), "letter" if any(letters) else "text")
 
 
-def _praised(text: str, choices: Options) -> Named:
-    """Options that a sentence calls the right one."""
-    found, evidence = set[int](), ""
+def _read_praised(text: str, choices: Options) -> Named:
+    """Read the options that a sentence praises as right."""
+    praised_places, evidence = set[int](), ""
     for sentence in SENTENCE_END.split(text):
-        subject = _without_contrast(sentence)
-        if _ASIDE.match(sentence) or _IF.search(sentence) or classify(plain(subject)) == "decline":
+        subject = _remove_contrast(sentence)
+        if _ASIDE.match(sentence) or _CONDITION.search(sentence) or classify(plain(subject)) == "decline":
             continue
-        letters = ((start, end, {place}) for start, end, place in islice(letter_places(subject), MOST))
-        texts = choices.places(subject)
+        letters = ((start, end, {place}) for start, end, place in islice(iterate_letter_places(subject), MOST))
+        texts = choices.find_places(subject)
         for start, end, places in (*letters, *texts):
-            if not places <= found and _PRAISED.match(subject, end) and not is_denied_before(subject, start):
-                found |= places
+            if not places <= praised_places and _PRAISED.match(subject, end) and not is_denied_before(subject, start):
+                praised_places |= places
                 evidence = "text" if (start, end, places) in texts else "letter"
-    return Named(found, evidence)
+    return Named(praised_places, evidence)
 
 
-def _lettered(text: str, choices: Options) -> Named:
-    """The letter that stands beside its own option's text within a sentence that states it."""
-    found = set[int]()
+def _read_lettered(text: str, choices: Options) -> Named:
+    """Read the letter next to its own option's text within a sentence that states it."""
+    places = set[int]()
     for sentence in SENTENCE_END.split(text):
         if not _ASIDE.match(sentence) and classify(plain(sentence)) == "state":
-            found |= letters_beside_texts(_without_contrast(sentence), choices, prefix=True)
-    return Named(found if len(found) == 1 else set(), "letter")
+            places |= find_letters_with_texts(_remove_contrast(sentence), choices, prefix=True)
+    return Named(places if len(places) == 1 else set(), "letter")
 
 
-def _is_one(text: str, choices: Options, question: str) -> Named:
-    """The option that a clause says it is: "It's edema", "the finding is edema" to "Which finding is present?"."""
-    asked = set(words(question).split()) - _SMALL_WORDS
-    found: set[int] = set()
+def _read_predicates(text: str, choices: Options, question: str) -> Named:
+    """Read the option in a predicate: "It's edema", "the finding is edema" for "Which finding is present?"."""
+    question_words = set(words(question).split()) - _SMALL_WORDS
+    places: set[int] = set()
     for clause in split_clauses(text):
-        named: set[int] = set()
+        clause_places: set[int] = set()
         for match in islice(_IS.finditer(clause.text), MOST) if clause.act == "state" else ():
             subject = words(clause.text[max(match.start() - 60, 0) : match.start()]).split()[-6:]
-            if match["it"] or asked & set(subject):
-                named |= choices.starting(_CHOICE_END.split(clause.text[match.end() :][:200], maxsplit=1)[0])
-        found |= named & asserted_in(clause.text, choices) if named else named
-    return Named(found if len(found) == 1 else set(), "text")
+            if match["it"] or question_words & set(subject):
+                clause_places |= choices.find_starting(
+                    _CHOICE_END.split(clause.text[match.end() :][:200], maxsplit=1)[0]
+                )
+        places |= clause_places & find_asserted(clause.text, choices) if clause_places else clause_places
+    return Named(places if len(places) == 1 else set(), "text")
 
 
-def _opening_text(text: str, choices: Options) -> Named:
-    """The option that the first sentence begins with and asserts, and every option that is a sentence by itself."""
-    first, *later = [sentence for sentence in SENTENCE_END.split(text) if sentence.strip()] or [""]
-    if text.lstrip()[len(first.lstrip()) :].startswith("?"):
+def _read_opening_text(text: str, choices: Options) -> Named:
+    """Read the option that begins the first sentence, which asserts it, and options that are full sentences."""
+    first_sentence, *later_sentences = [sentence for sentence in SENTENCE_END.split(text) if sentence.strip()] or [""]
+    if text.lstrip()[len(first_sentence.lstrip()) :].startswith("?"):
         return NOTHING
-    article = _ARTICLE.match(first)
-    begun = choices.starting(first[article.end() :] if article else first)
-    said = choices.read_prose(first) if begun and not NO.search(text) else None
-    asserted = said.asserted | said.negated if said else set()
-    if said is None or len(asserted) != 1 or begun & said.denied or not begun & asserted:
+    article = _ARTICLE.match(first_sentence)
+    initial_places = choices.find_starting(first_sentence[article.end() :] if article else first_sentence)
+    reading = choices.read_prose(first_sentence) if initial_places and not NO.search(text) else None
+    asserted = reading.asserted | reading.negated if reading else set()
+    if reading is None or len(asserted) != 1 or initial_places & reading.denied or not initial_places & asserted:
         return NOTHING
-    return Named(asserted.union(*(choices.of(words(sentence)) for sentence in later[:MOST])), "text")
+    return Named(
+        asserted.union(*(choices.find_options(words(sentence)) for sentence in later_sentences[:MOST])), "text"
+    )
 
 
-def _without_contrast(sentence: str) -> str:
+def _remove_contrast(sentence: str) -> str:
     contrast = _CONTRAST.match(sentence)
     return sentence[contrast.end() :] if contrast else sentence
 
 
-def _concluded(text: str, choices: Options) -> Named:
-    """The one option that the last conclusion with one names."""
+def _read_conclusion(text: str, choices: Options) -> Named:
+    """Read the only option in the last conclusion that names one."""
     for sentence in reversed(SENTENCE_END.split(text)):
         if _CONCLUDES.match(sentence) and not _ASIDE.match(sentence) and classify(plain(sentence)) != "decline":
-            kept = COMPARED.split(_without_contrast(sentence), maxsplit=1)[0]
-            letters = letters_in(kept, choices)
-            found = together(asserted_in(kept, choices), letters, choices)
-            if len(found) == 1:
-                return Named(found, "letter" if letters else "prose")
+            conclusion = COMPARED.split(_remove_contrast(sentence), maxsplit=1)[0]
+            letters = find_letters(conclusion, choices)
+            places = merge_places(find_asserted(conclusion, choices), letters, choices)
+            if len(places) == 1:
+                return Named(places, "letter" if letters else "prose")
     return NOTHING
 
 
-def _mentions(text: str, choices: Options, *, absence: bool) -> Named:
-    """Every option that clauses assert; asked for what is absent, the one that they deny."""
-    said = choices.read_prose(NO.sub(r"\1. ", text))
-    if absence and said.denied:  # what a description asserts is present, and not what was asked for
-        left = said.denied - said.asserted
-        named = {place for _, _, places in choices.places(text) for place in places}
-        return Named(left if len(left) == 1 and not named & said.negated else {CONFLICT}, "prose")
-    negated = {place for place in said.negated if not choices.of(choices.findings[place]) & said.asserted}
-    found = set() if absence else said.asserted or negated  # what is there answers before what is not
-    if NO.search(text) and not found <= negated:
+def _read_mentions(text: str, choices: Options, *, is_absence: bool) -> Named:
+    """Read every option that clauses assert; if the question asks for absent findings, the one that they deny."""
+    reading = choices.read_prose(NO.sub(r"\1. ", text))
+    if is_absence and reading.denied:  # a description asserts present findings, and the question asks for absent ones
+        denied_only = reading.denied - reading.asserted
+        mentioned = {place for _, _, option_places in choices.find_places(text) for place in option_places}
+        return Named(denied_only if len(denied_only) == 1 and not mentioned & reading.negated else {CONFLICT}, "prose")
+    negated_places = {
+        place for place in reading.negated if not choices.find_options(choices.findings[place]) & reading.asserted
+    }
+    places = set() if is_absence else reading.asserted or negated_places  # asserted options precede negated ones
+    if NO.search(text) and not places <= negated_places:
         return Named({CONFLICT}, "prose")  # "No, edema" denies and names
+    # A part that ends with a question mark loses its last sentence, the question.
     sentences = [
-        one
-        for part in _PART.findall(text)
-        for one in SENTENCE_END.split(part)[: -2 if part.endswith("?") else None]  # without the question itself
-        if classify(plain(one)) not in ("decline", "ask", "general") and not (_IF.search(one) or _EXCLUDED.search(one))
+        sentence_text
+        for text_part in _PART.findall(text)
+        for sentence_text in SENTENCE_END.split(text_part)[: -2 if text_part.endswith("?") else None]
+        if classify(plain(sentence_text)) not in ("decline", "ask", "general")
+        and not (_CONDITION.search(sentence_text) or _EXCLUDED.search(sentence_text))
     ]
-    letters = set[int]().union(*(letters_in(sentence, choices) for sentence in sentences))
-    found = together(found, letters, choices)
-    if (said.denied and not found) or (len(found) == 1 and found <= said.denied):
+    letters = set[int]().union(*(find_letters(sentence, choices) for sentence in sentences))
+    places = merge_places(places, letters, choices)
+    if (reading.denied and not places) or (len(places) == 1 and places <= reading.denied):
         return Named({CONFLICT}, "prose")
-    return Named(found, "letter" if letters else "prose")
+    return Named(places, "letter" if letters else "prose")
 
 
-def _yes_or_no(text: str, choices: Options, question: str) -> Named:
+def _read_yes_or_no(text: str, choices: Options, question: str) -> Named:
     if not choices.are_yes_and_no:
         return NOTHING
-    read = explain_yes_no(text, question)
-    if read.answer is None:
-        return Named(set(), declined=read.outcome == "declined")
-    return Named({choices.yes_no.index(read.answer)}, read.evidence)
+    reading = explain_yes_no(text, question)
+    if reading.answer is None:
+        return Named(set(), declined=reading.outcome == "declined")
+    return Named({choices.yes_no.index(reading.answer)}, reading.evidence)

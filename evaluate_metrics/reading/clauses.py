@@ -1,11 +1,11 @@
-"""One pass over an answer: its clauses, and what each of them does.
+"""The clauses of an answer and their acts, found in one pass.
 
-Every reader of prose starts here. A clause asserts or denies, or it does something else (`cues`): it declines, asks or
-announces, defines, or leaves open. Only clauses that assert or deny reach the later stages of a reader; which names
-they assert and which they deny is said in `scope`.
+Every reader of prose starts here. A clause asserts or denies, or it has another act (`cues`): it declines, asks or
+announces, defines, or leaves open. Only clauses that assert or deny reach the later stages of a reader; `scope` finds
+the names that they assert and deny.
 
-Every step keeps the length of the text: what is of no interest becomes blanks, so that a span found here is a span of
-the answer as written, and can be led back to the tokens that wrote it.
+Every step preserves the length of the text: irrelevant parts become blanks. A span in a clause is therefore a span of
+the written answer, and can be mapped to its tokens.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from .cues import HERE, Act, find_cue
-from .reasoning import answer_span
-from .scope import DENIED_BEFORE, NEUTRAL, SEEN, STATES, VERB, Standing, blank, stands_under
+from .reasoning import find_answer_span
+from .scope import DENIED_BEFORE, NEUTRAL, SEEN, STATES, VERB, Standing, fill_blanks, read_heading
 
 
 class Clause(NamedTuple):
-    """A part of an answer that does one thing.
+    """A part of an answer with one act.
 
     Attributes:
         text: A part of `plain(answer)`.
-        start: Where it begins in the answer.
-        act: What it does.
-        denied: It stands under a heading that denies what is listed below it.
+        start: Its start in the answer.
+        act: Its act.
+        denied: Whether a heading above it denies the items below.
     """
 
     text: str
@@ -42,7 +42,8 @@ class Clause(NamedTuple):
 # ---- one spelling
 
 _TAG = re.compile(r"<\|[^|<>]{1,40}\|>|</?[A-Za-z_]{1,20}\s?>")
-_DASH = re.compile(r"(?<=[^\W_])([*_]{0,2})[^\S\n][-–—]+(?=\s)")  # between words; at the start of a line it is a bullet
+# A dash between words; at the beginning of a line it is a bullet.
+_DASH = re.compile(r"(?<=[^\W_])([*_]{0,2})[^\S\n][-–—]+(?=\s)")
 _WRAPPED = re.compile(r"(?<=[{\[,])[^\S\n]*\n\s*(?=[\"{])|\n(?=[^\S\n]*[\]}])")  # JSON over several lines
 _SIGNS = str.maketrans(dict.fromkeys("✔✅☑🗸", "✓") | dict.fromkeys("✘❌❎✖🚫", "✗") | {"。": ".", "、": ","})
 _ABBREVIATION = re.compile(r"\b(?:e\.g\.|i\.e\.),?", re.IGNORECASE)
@@ -62,7 +63,7 @@ _STATUS = re.compile(
     r"\s*(?:not?\s+)?(?:visible|present|seen|absent|missing|identified|detected)(?:\s+(?:tools?|instruments?"
     r"|findings?))?\s*"
 )
-_ITEM_END = re.compile(  # of a JSON or Python list: each item is a sentence
+_ITEM_END = re.compile(  # each item of a JSON or Python list is a sentence
     r"(\"\s*),(?=\s*\"(?!(?:visible|present|seen|detected|in use|used|status)\"\s*:\s?\"?"
     r"(?:true|false|yes|no|null|\d)))"
 )
@@ -79,24 +80,24 @@ _CLAUSE_END = re.compile(
     rf"|(?P<list>,)(?!\s*(?:or|nor|and|{VERB})\b)(?=(?:(?!\b(?:that|which|who)\b)[^,])*\b{VERB}\b)"
     r"|\b(?P<and>and)\s+(?=(?:there|the|its?|i|we|no|this)\b)"
 )
-# "While A is possible, B is there": what such a sentence begins with ends at its comma.
+# "While A is possible, B is there": the first clause of such a sentence ends at its comma.
 _SUBORDINATE = re.compile(
     r"\W*(?:while|although|though|even though|whereas|because|since|given|despite|unlike|(?:compared|in contrast)"
     r" (?:to|with))\b[^,:]*,"
 )
 _COMMA = re.compile(",")
-_BOUND = re.compile(r"\b(?:anything|nothing|all|last) but\b")  # turns to nothing else
-_ANSWERED = re.compile(r"\s*(?:no|nope),")  # "No, ...": a reply
-_LONGEST = 2_000  # characters by which a part is judged; a longer one is noise
+_BOUND = re.compile(r"\b(?:anything|nothing|all|last) but\b")  # phrases that do not begin another statement
+_ANSWERED = re.compile(r"\s*(?:no|nope),")  # the reply "No, ..."
+_LONGEST = 2_000  # characters of a part that decide its act; a longer part is noise
 _LOOKS_FOR = re.compile(r"\bfor\W*\Z")
 _IN_VAIN = re.compile(  # "I looked for edema and found none"
     r"\b(?P<ask>(?:looked|searched|checked) (?:\w+ ){0,4}?for )(?P<name>[^,;]{1,80}?),? (?:and|but) (?:found|saw|see"
     r"|did not"
     r" (?:find|see)|there (?:is|was)) (?:none|nothing|any|one|it)\b"
 )
-_OF_ALL = re.compile(r"\b(?:none of|neither)\b")
+_NONE_OF = re.compile(r"\b(?:none of|neither)\b")
 _SEEN_WORD = re.compile(rf"\b{SEEN}\b")
-# Where a clause may turn from a statement to something else: "an opacity that may be edema", "..., possibly edema".
+# Words after which a clause may have another act: "an opacity that may be edema", "..., possibly edema".
 _TURN = re.compile(
     r"(?P<phrase>,|\band\b|\bor\b|\b(?:concerning|suspicious|worrisome)\b)"
     r"|(?P<colon>:)|\b(?:because|due to|in the form"
@@ -110,26 +111,32 @@ _GOES_ON = re.compile(r"(?:with|showing)\b")
 
 
 def plain(text: str) -> str:
-    """Return the text in lower case, with thinking, markup and underscores as blanks, in the same length.
+    """Convert a text to lower case, with thinking, markup and underscores as blanks, in the same length.
 
     Quotation marks become ", ticks and crosses become ✓ and ✗, a Chinese denial becomes ¬.
+
+    Args:
+        text: The answer.
+
+    Returns:
+        The plain text.
 
     >>> plain("**Grasper**, “cystic_duct”")
     '  grasper  , "cystic duct"'
     """
-    start, end, how = answer_span(text)
-    end = start if how == "open reasoning" else end
-    text = " " * start + _TAG.sub(blank, text[start:end]) + " " * (len(text) - end)
+    start, end, span_kind = find_answer_span(text)
+    end = start if span_kind == "open reasoning" else end
+    text = " " * start + _TAG.sub(fill_blanks, text[start:end]) + " " * (len(text) - end)
     if not text.isascii():
-        text = "".join(map(_simple, text.translate(_SIGNS)))
+        text = "".join(map(_normalize_character, text.translate(_SIGNS)))
         text = _CJK.sub(" ", _CJK_DENIAL.sub(lambda match: f"{'¬':<{len(match[0])}}", text))
-    text = _ABBREVIATION.sub(blank, text)
+    text = _ABBREVIATION.sub(fill_blanks, text)
     text = _BOX.sub(lambda match: " ✗ " if match[0] == "[ ]" else " ✓ ", text)
-    text = _DASH.sub(lambda match: f"{':':<{len(match[0])}}", _WRAPPED.sub(blank, text.lower()))
+    text = _DASH.sub(lambda match: f"{':':<{len(match[0])}}", _WRAPPED.sub(fill_blanks, text.lower()))
     return _NOISE.sub(" ", _LOOSE_QUOTE.sub('"', text))
 
 
-def _simple(character: str) -> str:
+def _normalize_character(character: str) -> str:
     if character in "’‘":
         return "'"
     if character in "“”«»":
@@ -138,162 +145,175 @@ def _simple(character: str) -> str:
     return folded if len(folded) == 1 else character if len(character.lower()) == 1 else " "
 
 
-@lru_cache(maxsize=8)  # the stages of a reader ask for the same text one after the other
+@lru_cache(maxsize=8)  # several stages of a reader need the clauses of one text
 def split_clauses(text: str) -> tuple[Clause, ...]:
-    """Split a text into clauses and say what each does.
+    """Split a text into clauses and find their acts.
 
-    Questions, what follows "whether" and "if", and what stands under a heading such as "Cannot be assessed" are no
-    clauses of their own.
+    Questions, text after "whether" and "if", and items under a heading such as "Cannot be assessed" are not clauses.
 
     Args:
-        text: An answer as the model wrote it, or any part of one.
+        text: An answer in the model's own form, or any part of it.
 
     Returns:
-        The clauses in the order of the text, those that state and those that do not.
+        The clauses in the order of the text, with any act.
 
     >>> [(clause.text.strip(), clause.act) for clause in split_clauses("We look for edema. There is no edema.")]
     [('we look for edema', 'ask'), ('there is no edema', 'state')]
     """
-    return tuple(_clauses(text))
+    return tuple(_iterate_clauses(text))
 
 
-def _clauses(text: str) -> Iterator[Clause]:
-    words = plain(text)
-    under, listed, last_end = "asserted", False, 0
-    for line in _LINE.finditer(words):
-        written = line[0]
-        if not written.strip(" .,"):
+def _iterate_clauses(text: str) -> Iterator[Clause]:
+    """Iterate over the clauses of a text."""
+    plain_text = plain(text)
+    heading_standing, is_listed, last_end = "asserted", False, 0
+    for line in _LINE.finditer(plain_text):
+        plain_line = line[0]
+        if not plain_line.strip(" .,"):
             continue
-        raw = text[line.start() : line.end()]
-        bullet = bool(_BULLET.match(raw) or _BULLET.match(written))
-        apart = line.start() - last_end > 1
+        raw_line = text[line.start() : line.end()]
+        is_bullet = bool(_BULLET.match(raw_line) or _BULLET.match(plain_line))
+        is_separate = line.start() - last_end > 1
         last_end = line.end()
-        if written.rstrip(' "').endswith(":") or _STATUS.fullmatch(written) or (not bullet and _TITLE.fullmatch(raw)):
-            standing = _stand_under(written)
-            if not bullet or standing != "asserted" or _SEEN_WORD.search(written):
-                under, listed = standing, False
-        elif bullet:
-            listed = True
-        elif STATES.search(written) or (listed and apart):
-            under = "asserted"
+        if (
+            plain_line.rstrip(' "').endswith(":")
+            or _STATUS.fullmatch(plain_line)
+            or (not is_bullet and _TITLE.fullmatch(raw_line))
+        ):
+            standing = _read_heading_standing(plain_line)
+            if not is_bullet or standing != "asserted" or _SEEN_WORD.search(plain_line):
+                heading_standing, is_listed = standing, False
+        elif is_bullet:
+            is_listed = True
+        elif STATES.search(plain_line) or (is_listed and is_separate):
+            heading_standing = "asserted"
         else:
-            listed = True
-        if under == "open":
+            is_listed = True
+        if heading_standing == "open":
             continue
-        lists = [found.span(1) for found in _LIST.finditer(raw) if _stand_under_key(written, found.start()) == "denied"]
-        begins = [begin for begin, _ in lists]
-        for part, start, carried in _split_line(_ITEM_END.sub(r"\1.", written)):
-            item = bisect_right(begins, start + len(part)) - 1
-            denied = under == "denied" or (item >= 0 and start < lists[item][1])
-            for piece, place, act in _split_part(part):
-                yield Clause(piece, line.start() + start + place, carried if act == "state" else act, denied)
+        list_spans = [
+            list_match.span(1)
+            for list_match in _LIST.finditer(raw_line)
+            if _read_key_standing(plain_line, list_match.start()) == "denied"
+        ]
+        list_starts = [list_start for list_start, _ in list_spans]
+        for sentence_part, start, carried_act in _split_line(_ITEM_END.sub(r"\1.", plain_line)):
+            list_index = bisect_right(list_starts, start + len(sentence_part)) - 1
+            is_denied = heading_standing == "denied" or (list_index >= 0 and start < list_spans[list_index][1])
+            for clause_text, offset, act in _split_part(sentence_part):
+                yield Clause(
+                    clause_text, line.start() + start + offset, carried_act if act == "state" else act, is_denied
+                )
 
 
-def _stand_under(words: str) -> Standing:
-    """Say what a heading says of all that stands below it."""
-    standing = stands_under(words)
-    act = _act(words.rpartition(".")[2])
-    if act in ("general", "weigh") or (act == "ask" and _LOOKS_FOR.search(words)):
+def _read_heading_standing(heading: str) -> Standing:
+    """Read the standing that a heading gives to the items below it."""
+    standing = read_heading(heading)
+    act = _find_act(heading.rpartition(".")[2])
+    if act in ("general", "weigh") or (act == "ask" and _LOOKS_FOR.search(heading)):
         return "open"
-    return "denied" if "✗" in words and standing == "asserted" else standing
+    return "denied" if "✗" in heading and standing == "asserted" else standing
 
 
-def _stand_under_key(words: str, end: int) -> Standing:
-    return _stand_under(words[max(end - 40, 0) : end].rstrip('" ').rpartition('"')[2])
+def _read_key_standing(line: str, end: int) -> Standing:
+    return _read_heading_standing(line[max(end - 40, 0) : end].rstrip('" ').rpartition('"')[2])
 
 
-def _act(words: str) -> Act:
-    cue = find_cue(" ".join(words[:_LONGEST].split()))
+def _find_act(clause_text: str) -> Act:
+    """Find the act of a clause from its first words."""
+    cue = find_cue(" ".join(clause_text[:_LONGEST].split()))
     return cue.act if cue else "state"
 
 
 def _split_line(line: str) -> Iterator[tuple[str, int, Act]]:
-    """Split a line into sentences and, where these turn to another statement, into parts.
+    """Split a line into sentences and, at turns to another statement, into parts.
 
-    The third value is the act of the part before, where it goes on ("The fields should be clear, with no opacity").
+    The third value is the act of the previous part if it continues ("The fields should be clear, with no opacity").
     """
     for sentence in _SENTENCE.finditer(_REPLY.sub(":", line)):
         if sentence[0].endswith("?") or not _LETTER.search(sentence[0]):
             continue
-        asked = _WHETHER.search(sentence[0])
-        named_only = asked and asked.start() and not STATES.search(sentence[0], 0, asked.start())
-        if asked and _act(asked[0]) == "decline":  # "Whether it is edema is unclear"
-            yield "", sentence.start() + asked.start(), "decline"
-        words = _IN_VAIN.sub(_say_absent, _WHETHER.sub(blank, sentence[0])).replace('"', " ")
-        carried: Act = "general" if named_only else "state"  # "Edema, if present, ..."
-        reply = _ANSWERED.match(words)
-        start = reply.end() if reply else 0
-        if reply:
-            yield reply[0].rstrip(","), sentence.start(), "state"
-        turns = [*_turns(_BOUND.sub(blank, NEUTRAL.sub(blank, words)), start)]
+        whether = _WHETHER.search(sentence[0])
+        is_condition = whether and whether.start() and not STATES.search(sentence[0], 0, whether.start())
+        if whether and _find_act(whether[0]) == "decline":  # "Whether it is edema is unclear"
+            yield "", sentence.start() + whether.start(), "decline"
+        statement_words = _IN_VAIN.sub(_write_absent, _WHETHER.sub(fill_blanks, sentence[0])).replace('"', " ")
+        carried_act: Act = "general" if is_condition else "state"  # "Edema, if present, ..."
+        opening_reply = _ANSWERED.match(statement_words)
+        start = opening_reply.end() if opening_reply else 0
+        if opening_reply:
+            yield opening_reply[0].rstrip(","), sentence.start(), "state"
+        turns = [*_find_turns(_BOUND.sub(fill_blanks, NEUTRAL.sub(fill_blanks, statement_words)), start)]
         for end, next_end in zip([*turns, None], [*turns[1:], None, None], strict=False):
-            part = words[start : end.start() if end else len(words)]
-            if part.strip():
-                yield part.rstrip(".;!\n"), sentence.start() + start, carried
-                act = _act(part) if end and end[0].startswith((",", "and")) else "state"
-                follows = words[end.end() : next_end.start() if next_end else len(words)] if end else ""
-                goes_on = act == "general" and not HERE.search(follows)
-                goes_on |= bool(_GOES_ON.match(follows)) or not STATES.search(follows)
-                carried = act if goes_on and follows.strip() else "state"
+            sentence_part = statement_words[start : end.start() if end else len(statement_words)]
+            if sentence_part.strip():
+                yield sentence_part.rstrip(".;!\n"), sentence.start() + start, carried_act
+                part_act = _find_act(sentence_part) if end and end[0].startswith((",", "and")) else "state"
+                following_words = (
+                    statement_words[end.end() : next_end.start() if next_end else len(statement_words)] if end else ""
+                )
+                is_continued = part_act == "general" and not HERE.search(following_words)
+                is_continued |= bool(_GOES_ON.match(following_words)) or not STATES.search(following_words)
+                carried_act = part_act if is_continued and following_words.strip() else "state"
             start = end.end() if end else start
 
 
-def _say_absent(match: re.Match[str]) -> str:
-    """Put a search that found nothing into words that deny, in the same length."""
-    words = f"{'':{len(match['ask'])}}{match['name']}: absent"
-    return f"{words:{len(match[0])}}"
+def _write_absent(match: re.Match[str]) -> str:
+    """Rewrite an unsuccessful search as a denial, in the same length."""
+    denial = f"{'':{len(match['ask'])}}{match['name']}: absent"
+    return f"{denial:{len(match[0])}}"
 
 
-def _split_part(part: str) -> Iterator[tuple[str, int, Act]]:
-    """Cut off what a part states before it turns to something else; say what both pieces do."""
-    found = list(_WORD.finditer(part, 0, _LONGEST))
-    words = " ".join(word[0] for word in found)
-    cue = find_cue(words, always=True)
+def _split_part(sentence_part: str) -> Iterator[tuple[str, int, Act]]:
+    """Split a part before its turn to another act; find the acts of both pieces."""
+    word_matches = list(_WORD.finditer(sentence_part, 0, _LONGEST))
+    clause_words = " ".join(word[0] for word in word_matches)
+    cue = find_cue(clause_words, always=True)
     if cue is None:
-        yield part, 0, "state"
+        yield sentence_part, 0, "state"
         return
-    # Where the cue begins in the part itself, whose words may have several blanks between them.
-    place, length = 0, 0
-    for word in found:
-        place = word.start()
+    # Find the start of the cue in the part, whose words may have several blanks between them.
+    cue_start, length = 0, 0
+    for word in word_matches:
+        cue_start = word.start()
         length += len(word[0]) + 1
         if length > cue.start:
             break
-    turns = list(takewhile(lambda turn: turn.start() <= place, _TURN.finditer(part)))
+    turns = list(takewhile(lambda turn: turn.start() <= cue_start, _TURN.finditer(sentence_part)))
     for turn in reversed(turns):
-        before = part[: turn.start()]
-        needs_verb = turn["phrase"] or turn["colon"]  # "Edema: unclear" says nothing of edema
-        cut = not needs_verb or STATES.search(before) or (cue.act == "ask" and turn[0] == ",")
-        if before.strip() and cut and _act(before) == "state":
-            yield before, 0, "state"
-            yield part[turn.start() :], turn.start(), cue.act
+        preceding_text = sentence_part[: turn.start()]
+        needs_verb = turn["phrase"] or turn["colon"]  # "Edema: unclear" asserts nothing
+        can_split = not needs_verb or STATES.search(preceding_text) or (cue.act == "ask" and turn[0] == ",")
+        if preceding_text.strip() and can_split and _find_act(preceding_text) == "state":
+            yield preceding_text, 0, "state"
+            yield sentence_part[turn.start() :], turn.start(), cue.act
             return
-    cue = find_cue(words)
-    yield part, 0, cue.act if cue else "state"
+    cue = find_cue(clause_words)
+    yield sentence_part, 0, cue.act if cue else "state"
 
 
-def _turns(words: str, start: int) -> Iterator[re.Match[str]]:
-    """Find where a sentence turns to another statement."""
-    ends = list(_CLAUSE_END.finditer(words, start))
-    subordinate = _SUBORDINATE.match(words, start)
+def _find_turns(sentence: str, start: int) -> Iterator[re.Match[str]]:
+    """Find the turns of a sentence to another statement."""
+    ends = list(_CLAUSE_END.finditer(sentence, start))
+    subordinate = _SUBORDINATE.match(sentence, start)
     if subordinate:
-        comma = _COMMA.match(words, subordinate.end() - 1)
+        comma = _COMMA.match(sentence, subordinate.end() - 1)
         yield comma  # type: ignore[misc]
         start = subordinate.end()
         ends = [end for end in ends if end.start() >= start]
-    states, denials, of_all = (
-        [match.start() for match in pattern.finditer(words)] for pattern in (STATES, DENIED_BEFORE, _OF_ALL)
+    states, denials, none_of = (
+        [match.start() for match in pattern.finditer(sentence)] for pattern in (STATES, DENIED_BEFORE, _NONE_OF)
     )
     for end in ends:
-        here = start, end.start()
-        if end["and"] and not _any(states, *here):
-            continue  # "The grasper and the hook are ...": one subject
-        if end["list"] and (not _any(denials, *here) or _any(of_all, *here)):
-            continue  # "Grasper, hook, bag are not visible", "None of grasper, hook, bag are visible": one list
+        span = start, end.start()
+        if end["and"] and not _has_place(states, *span):
+            continue  # "The grasper and the hook are ...": a single subject
+        if end["list"] and (not _has_place(denials, *span) or _has_place(none_of, *span)):
+            continue  # "Grasper, hook, bag are not visible", "None of grasper, hook, bag are visible": a single list
         yield end
         start = end.end()
 
 
-def _any(places: list[int], start: int, end: int) -> bool:
-    """Whether one of the sorted places lies in [start, end)."""
+def _has_place(places: list[int], start: int, end: int) -> bool:
+    """Whether one of the sorted positions is in [start, end)."""
     return bisect_left(places, start) < bisect_left(places, end)

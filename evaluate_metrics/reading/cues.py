@@ -1,7 +1,7 @@
-"""Cues: the words by which a clause does something else than assert or deny. Data, with examples that are its tests.
+"""Cues: words that give a clause another act than to assert or deny. Data, with examples that are its tests.
 
-A pattern is a regular expression over lower-case words with one space between them; `{name}` stands for one of
-`FRAGMENTS`. Patterns are Python and not TOML because `evaluate` fetches only imported Python files from the Hub.
+A pattern is a regular expression over lower-case words with one space between them; `{name}` is a placeholder for one
+of `FRAGMENTS`. Patterns are Python and not TOML because `evaluate` fetches only imported Python files from the Hub.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from .scope import DENIED_BEFORE
 
-# state: asserts or denies (`scope` tells which, name by name). decline: cannot or will not tell. ask: asks, or
-# announces. general: defines, or speaks of other cases than this one. weigh: leaves open, as in "could be".
+# state: asserts or denies (`scope` decides for each name). decline: cannot or will not answer. ask: asks, or announces.
+# general: defines, or describes other cases. weigh: leaves open, for example with "could be".
 Act = Literal["state", "decline", "ask", "general", "weigh"]
 
 
@@ -21,18 +21,18 @@ class Cue(NamedTuple):
     """A pattern that gives a clause its act.
 
     Attributes:
-        act: What a clause with the pattern does.
+        act: The act of a clause with the pattern.
         pattern: A regular expression with `{fragments}`.
-        examples: Clauses of this act.
-        others: Near misses: clauses that the pattern must not match.
-        unless_here: The clause states, all the same, where its other words speak of this image (`HERE`).
-        unless_denied: The clause states, all the same, where a denial stands before the pattern.
+        examples: Clauses with this act.
+        near_misses: Clauses that the pattern must not match.
+        unless_here: Whether the clause states nevertheless if its other words describe this image (`HERE`).
+        unless_denied: Whether the clause states nevertheless if a denial precedes the pattern.
     """
 
     act: Act
     pattern: str
     examples: tuple[str, ...]
-    others: tuple[str, ...] = ()
+    near_misses: tuple[str, ...] = ()
     unless_here: bool = False
     unless_denied: bool = False
 
@@ -58,7 +58,7 @@ FRAGMENTS = {
 }
 
 CUES = (
-    # ---- cannot or will not tell
+    # ---- cannot or will not answer
     Cue(
         "decline",
         r"{cannot} (?:be )?(?:\w+ ){0,3}?{judge}",
@@ -166,7 +166,7 @@ CUES = (
         r"|professional)) (?:can|could|to|should)",
         ("only a radiologist can judge this",),
     ),
-    # ---- asks, or announces what will be looked at
+    # ---- asks, or announces an inspection
     Cue(
         "ask",
         r"^\W*(?:\d+\W+)?(?:step \d+\W+)?(?:first\W+|next\W+|then\W+|please\W+|now\W+)?"
@@ -215,7 +215,7 @@ CUES = (
         r"|testing|work ?-?up|views?|studies|investigations?))\b",
         ("recommend clinical correlation for edema", "further imaging is advised"),
     ),
-    # ---- defines, or speaks of other cases than this one
+    # ---- defines, or describes other cases
     Cue(
         "general",
         r"\b{often}(?: be)?(?: (?:used|seen|found|present|observed|visible|employed|associated))?\b|\bin general\b"
@@ -379,7 +379,7 @@ CUES = (
 )  # fmt: skip
 
 
-HERE = re.compile(  # words that speak of this image
+HERE = re.compile(  # words that refer to this image
     r"\b(?:visible|seen|noted|identified|observed|evident|detected|present|here|there (?:is|are)|i (?:can )?see"
     r"|(?:image|picture|x ray|radiograph|film|frame|scan|it|this) (?:\w+ly )?shows"
     r"|in (?:the|this) (?:image|picture|frame|view|scene|radiograph|x ray|film))\b"
@@ -389,53 +389,72 @@ HERE = re.compile(  # words that speak of this image
 _RELATIVE = re.compile(r"\b(?:which|where|that|who|as)\b.*")
 
 
-class Found(NamedTuple):
-    """The first cue of a clause: what the clause does, and where the cue begins in its words."""
+class FoundCue(NamedTuple):
+    """The first cue of a clause.
+
+    Attributes:
+        act: The act of the clause.
+        start: The start of the cue in its words.
+    """
 
     act: Act
     start: int
 
 
 def compile_cue(cue: Cue) -> re.Pattern[str]:
-    """Compile a cue's pattern with its fragments in place."""
+    """Compile a cue's pattern with its fragments.
+
+    Args:
+        cue: The cue.
+
+    Returns:
+        The pattern.
+    """
     pattern = cue.pattern
-    for _ in range(2):  # a fragment may hold another one
+    for _ in range(2):  # a fragment may contain another one
         pattern = re.sub(r"\{([a-z]+)\}", lambda match: FRAGMENTS[match[1]], pattern)
     return re.compile(pattern)
 
 
 @lru_cache(maxsize=1)
-def _compiled() -> tuple[tuple[Act, bool, bool, re.Pattern[str]], ...]:
-    """One pattern for each act and each value of `unless_here` and `unless_denied`, in the order of the table."""
+def _compile_cues() -> tuple[tuple[Act, bool, bool, re.Pattern[str]], ...]:
+    """Build one pattern for each act and each value of `unless_here` and `unless_denied`, in the order of the table."""
     patterns: dict[tuple[Act, bool, bool], list[str]] = {}
     for cue in CUES:
         patterns.setdefault((cue.act, cue.unless_here, cue.unless_denied), []).append(f"(?:{compile_cue(cue).pattern})")
-    return tuple((*key, re.compile("|".join(found))) for key, found in patterns.items())
+    return tuple((*key, re.compile("|".join(act_patterns))) for key, act_patterns in patterns.items())
 
 
-def find_cue(words: str, *, always: bool = False) -> Found | None:
-    """Find what lower-case words of one clause do, if they do something else than assert or deny.
+def find_cue(clause: str, *, always: bool = False) -> FoundCue | None:
+    """Find the act of a clause, if it is another one than to assert or deny.
 
     Args:
-        words: A clause in lower case, without markup, with one space between words.
-        always: Also where the clause speaks of this image (`Cue.unless_here`).
+        clause: A clause in lower case, without markup, with one space between words.
+        always: Whether to find a cue even if the clause describes this image (`Cue.unless_here`).
 
     Returns:
-        The act, in the order decline, ask, general, weigh, and where its cue begins; None for a clause that states.
+        The act, in the order decline, ask, general, weigh, and the start of its cue; None for a clause that states.
 
     >>> find_cue("i cannot determine whether there is edema"), find_cue("edema is present")
-    (Found(act='decline', start=2), None)
+    (FoundCue(act='decline', start=2), None)
     """
-    for act, unless_here, unless_denied, pattern in _compiled():
-        match = pattern.search(words)
-        if match is None or (unless_denied and DENIED_BEFORE.search(words, 0, match.start())):
+    for act, unless_here, unless_denied, pattern in _compile_cues():
+        match = pattern.search(clause)
+        if match is None or (unless_denied and DENIED_BEFORE.search(clause, 0, match.start())):
             continue
-        if always or not (unless_here and HERE.search(_RELATIVE.sub("", pattern.sub(" ", words)))):
-            return Found(act, match.start())
+        if always or not (unless_here and HERE.search(_RELATIVE.sub("", pattern.sub(" ", clause)))):
+            return FoundCue(act, match.start())
     return None
 
 
-def classify(words: str) -> Act:
-    """Say what a clause does: `find_cue` for words with any blanks between them."""
-    found = find_cue(" ".join(words.split()))
-    return found.act if found else "state"
+def classify(clause: str) -> Act:
+    """Classify the act of a clause: `find_cue` for a text with any blanks between its words.
+
+    Args:
+        clause: A clause in lower case.
+
+    Returns:
+        The act.
+    """
+    cue = find_cue(" ".join(clause.split()))
+    return cue.act if cue else "state"

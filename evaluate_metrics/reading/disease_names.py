@@ -1,6 +1,6 @@
-"""The disease labels of HEAL-MedVQA and how texts name them (section 5; the 22 local findings of VinDr-CXR)."""
+"""The disease labels of HEAL-MedVQA and their names in texts (section 5; the 22 local findings of VinDr-CXR)."""
 
-# Regular expressions over lower-case words with one space between them, hyphens and slashes read as spaces.
+# Regular expressions over lower-case words with one space between them; hyphens and slashes become spaces.
 _IS = r"(?:is|are|isn't|aren't|appears?|looks?|seems?)(?: not)?(?: \w+ly)?"
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "Aortic enlargement": (
@@ -69,7 +69,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 CLASSES: tuple[str, ...] = tuple(SYNONYMS)
 
-# Names of something else that hold a name from above.
+# Names of other things that contain one of the names above.
 OTHERS: tuple[str, ...] = (
     r"(?:subcutaneous|surgical|soft tissue|mediastinal) emphysema",
     r"pericardial effusions?",

@@ -1,8 +1,8 @@
-"""Which diseases an open-ended answer names (HEAL-MedVQA, section 5), by words alone: the default extractor.
+"""Diseases that an open-ended answer names (HEAL-MedVQA, section 5), by words only: the default extractor.
 
-The longest name wins ("calcific" inside "calcification" is no second one). `clauses` says what a clause does, `scope`
-what denies a name. A hedged name ("possible edema") counts as named: the paper has the diseases that an answer names
-extracted, and says nothing of hedges. "Edema cannot be excluded" neither names nor denies it.
+The longest name wins ("calcific" inside "calcification" is not a second name). `clauses` finds the act of a clause,
+`scope` the denials of a name. A hedged name ("possible edema") counts as named: the paper extracts the diseases that an
+answer names, and does not mention hedges. "Edema cannot be excluded" neither names nor denies it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import NamedTuple
 from .clauses import split_clauses
 from .disease_names import OTHERS, SYNONYMS
 from .outcome import Outcome
-from .reasoning import answer_part, without_cut
-from .scope import NEUTRAL, blank, standings
-from .surgical_names import any_of
-from .words import folded
+from .reasoning import extract_answer, remove_unfinished
+from .scope import NEUTRAL, fill_blanks, find_standings
+from .surgical_names import build_alternatives
+from .words import fold_text
 
 
 class Extraction(NamedTuple):
     """The diseases that a text names.
 
     Attributes:
-        labels: Those that the text asserts.
-        outcome: "answered", also without labels where the text says that all is normal, or only denies; "declined";
+        labels: The labels that the text asserts.
+        outcome: "answered", also without labels if the text describes a normal image, or only denies; "declined";
             "unread".
     """
 
@@ -43,16 +43,20 @@ _NORMAL = re.compile(
     r"|\b(?:is|are|remains?|appears?)\s+(?:\w+ly\s+)?clear\b|\bclear\s+(?:lungs?|heart)\b|\bnothing\s+abnormal\b"
     r"|\b(?:abnormalit(?:y|ies)|findings?|diseases?|lesions?|patholog(?:y|ies)) ?: ?(?:none|nil|no)\b"
 )
-COUNTED = ("state", "weigh")  # acts of clauses whose names count
+COUNTED = ("state", "weigh")  # acts of clauses with names that count
 
 
 def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYMS), *, cut: bool = False) -> Extraction:
-    """The diseases of the vocabulary that a text asserts.
+    """Extract the diseases of the vocabulary that a text asserts.
 
     Args:
-        text: a model's answer: sentences, a Markdown or a JSON list.
-        vocabulary: labels; those of `disease_names.SYNONYMS` are found by their synonyms, others by their own words.
-        cut: the text is known to be cut, as at a limit of tokens: what its last line begins is not read.
+        text: A model's answer: sentences, a Markdown or a JSON list.
+        vocabulary: Labels; those in `disease_names.SYNONYMS` are found by their synonyms, others by their own words.
+        cut: Whether the text is known to be truncated, for example by a token limit; its unfinished end is then not
+            read.
+
+    Returns:
+        The labels and the outcome.
 
     >>> sorted(extract_labels("Findings include nodules and a small effusion, but no oedema.").labels)
     ['Nodule/Mass', 'Pleural effusion']
@@ -61,62 +65,76 @@ def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYM
     """
     labels = tuple(vocabulary)
     asserted: set[str] = set()
-    normal = bool(_EMPTY_LIST.fullmatch(answer_part(text or "").strip()))
-    declined = False
-    for clause in split_clauses(without_cut(text or "", cut=cut)):
-        declined |= clause.act == "decline"
+    is_normal = bool(_EMPTY_LIST.fullmatch(extract_answer(text or "").strip()))
+    is_declined = False
+    for clause in split_clauses(remove_unfinished(text or "", cut=cut)):
+        is_declined |= clause.act == "decline"
         if clause.act not in COUNTED:
             continue
-        mentions = _mentions(clause.text, labels)
-        said = standings(clause.text, [(start, end) for _, start, end in mentions], denied=clause.denied)
-        asserted |= {label for (label, *_), standing in zip(mentions, said, strict=True) if standing == "asserted"}
-        normal |= "denied" in said or (not mentions and clause.act == "state" and _says_normal(clause.text))
-    if asserted or normal:
+        mentions = _find_mentions(clause.text, labels)
+        clause_standings = find_standings(
+            clause.text, [(start, end) for _, start, end in mentions], denied=clause.denied
+        )
+        asserted |= {
+            label for (label, *_), standing in zip(mentions, clause_standings, strict=True) if standing == "asserted"
+        }
+        is_normal |= "denied" in clause_standings or (
+            not mentions and clause.act == "state" and _is_normal(clause.text)
+        )
+    if asserted or is_normal:
         return Extraction(frozenset(asserted), "answered")
-    return Extraction(frozenset(), "declined" if declined else "unread")
+    return Extraction(frozenset(), "declined" if is_declined else "unread")
 
 
-def names_in(clause: str, vocabulary: Collection[str] = tuple(SYNONYMS)) -> list[tuple[str, int, int]]:
-    """(label, start, end) of every disease that lower-case words name."""
-    return _mentions(clause, tuple(vocabulary))
+def find_names(clause: str, vocabulary: Collection[str] = tuple(SYNONYMS)) -> list[tuple[str, int, int]]:
+    """Find every disease that lower-case words name.
+
+    Args:
+        clause: The words.
+        vocabulary: The labels.
+
+    Returns:
+        (label, start, end) of every name.
+    """
+    return _find_mentions(clause, tuple(vocabulary))
 
 
-def _says_normal(words: str) -> bool:
-    return bool(_NORMAL.search(" ".join(folded(NEUTRAL.sub(blank, words)).split())))
+def _is_normal(clause: str) -> bool:
+    return bool(_NORMAL.search(" ".join(fold_text(NEUTRAL.sub(fill_blanks, clause)).split())))
 
 
-def _mentions(clause: str, labels: tuple[str, ...]) -> list[tuple[str, int, int]]:
-    """(label, start, end) of every name in a clause that lies in no longer one."""
-    names, others = _patterns(labels)
+def _find_mentions(clause: str, labels: tuple[str, ...]) -> list[tuple[str, int, int]]:
+    """Find (label, start, end) of every name in a clause that is not inside a longer one."""
+    names, other_names = _build_patterns(labels)
     if not names.search(clause):
         return []
     spans = sorted(
         (match.start(), -match.end(), label)
-        for label, pattern in (*_label_patterns(labels), ("", others))
+        for label, pattern in (*_build_label_patterns(labels), ("", other_names))
         for match in pattern.finditer(clause)
     )
-    kept, longest = [], (-1, -1)
-    for start, negative_end, label in spans:  # what begins first and ends last comes before all that lies in it
+    mentions, longest = [], (-1, -1)
+    for start, negative_end, label in spans:  # a name that contains others precedes them
         if -negative_end > longest[1] or (start, -negative_end) == longest:
             longest = (start, -negative_end)
-            kept.append((label, *longest))
-    return [mention for mention in kept if mention[0]]
+            mentions.append((label, *longest))
+    return [mention for mention in mentions if mention[0]]
 
 
 @lru_cache(maxsize=8)
-def _label_patterns(labels: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    def own(label: str) -> str:
+def _build_label_patterns(labels: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    def build_own_pattern(label: str) -> str:
         return " ".join(map(re.escape, re.findall(r"\w+", label.casefold())))
 
-    return tuple((label, _compiled((own(label), *SYNONYMS.get(label, ())))) for label in labels)
+    return tuple((label, _build_pattern((build_own_pattern(label), *SYNONYMS.get(label, ())))) for label in labels)
 
 
 @lru_cache(maxsize=8)
-def _patterns(labels: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """One pattern of all names, to pass over the many clauses without any, and one of what is none of them."""
-    names = "|".join(pattern.pattern for _, pattern in _label_patterns(labels))
-    return re.compile(names), _compiled(OTHERS)
+def _build_patterns(labels: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Build one pattern of all names, to skip the many clauses without any, and one of similar other names."""
+    names = "|".join(pattern.pattern for _, pattern in _build_label_patterns(labels))
+    return re.compile(names), _build_pattern(OTHERS)
 
 
-def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(any_of(sorted(patterns, key=len, reverse=True)))
+def _build_pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(build_alternatives(sorted(patterns, key=len, reverse=True)))

@@ -1,8 +1,8 @@
-"""What a language model reads in an answer: the option chosen, yes or no, or the diseases named.
+"""Readings of an answer by a language model: the chosen option, yes or no, or the named diseases.
 
-HEAL-MedVQA has open-ended answers read so (section 5: Llama 3.1 8B) and prints no prompt; these prompts are ours. They
-hold what the model under test was shown and what it answered, no gold. A reply is read strictly: what is not the one
-word, letter or list that the prompt asks for is unread. `chat` asks.
+HEAL-MedVQA reads open-ended answers this way (section 5: Llama 3.1 8B) and prints no prompt; these prompts are ours.
+They contain the question of the model under test and its answer, but no gold. A reply is read strictly: any reply other
+than the one word, letter or list of the prompt is unread. `chat` sends the prompts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from .chat import Messages
 from .disease_names import CLASSES
 from .diseases import Extraction
-from .letters import index
-from .options import option_texts
-from .reasoning import answer_part
+from .letters import get_letter_index
+from .options import strip_option_letters
+from .reasoning import extract_answer
 from .yes_no import YesNoOutcome
 
-Ask = Callable[[Sequence[Messages | None]], list[str]]  # prompts in, replies out, as `chat.replies`
+Ask = Callable[[Sequence[Messages | None]], list[str]]  # prompts in, replies out, like `chat.replies`
 
 _RULES = """\
 - Read only what the answer says; do not answer the question yourself.
@@ -62,67 +62,135 @@ _BARE = re.compile(r"[\s\"'`*(\[]*(?P<said>[A-Za-z]+)[\s\"'`*)\].]*")  # one wor
 
 
 def choices(texts: Sequence[str | None], questions: Sequence[tuple[str, Sequence[str]]], ask: Ask) -> list[int | None]:
-    """Of n answers the option that each chooses, None for unread.
+    """Find the option that each of n answers chooses.
 
     Args:
-        texts: n answers; one of None or of spaces is unread unasked.
-        questions: n pairs of what was asked and its options, in the order shown.
-        ask: gives the model's replies.
+        texts: n answers; None and blank answers are unread, without a request.
+        questions: n pairs of a question and its options, in the displayed order.
+        ask: Returns the model's replies.
+
+    Returns:
+        n indices; None for unread.
     """
-    prompts = [choice_messages(text, *asked) for text, asked in zip(texts, questions, strict=True)]
-    read = zip(ask(prompts), questions, strict=True)
-    return [parse_choice(reply, len(options)) for reply, (_, options) in read]
+    prompts = [build_choice_messages(text, *question) for text, question in zip(texts, questions, strict=True)]
+    parsed_replies = zip(ask(prompts), questions, strict=True)
+    return [parse_choice(reply, len(options)) for reply, (_, options) in parsed_replies]
 
 
 def yes_no(texts: Sequence[str | None], questions: Sequence[str], ask: Ask) -> list[YesNoOutcome]:
-    """ "yes", "no" or "unread" of n answers to n questions; as `choices`."""
-    prompts = [yes_no_messages(text, question) for text, question in zip(texts, questions, strict=True)]
+    """Read n answers to n yes/no questions.
+
+    Args:
+        texts: See `choices`.
+        questions: n questions.
+        ask: See `choices`.
+
+    Returns:
+        "yes", "no" or "unread" for each.
+    """
+    prompts = [build_yes_no_messages(text, question) for text, question in zip(texts, questions, strict=True)]
     return [parse_yes_no(reply) for reply in ask(prompts)]
 
 
 def diseases(texts: Sequence[str | None], ask: Ask, vocabulary: Sequence[str] = CLASSES) -> list[Extraction]:
-    """The labels of the vocabulary that each of n answers names; as `choices`."""
-    return [parse_diseases(reply, vocabulary) for reply in ask([disease_messages(text, vocabulary) for text in texts])]
+    """Read the labels of the vocabulary that each of n answers names.
+
+    Args:
+        texts: See `choices`.
+        ask: See `choices`.
+        vocabulary: The labels.
+
+    Returns:
+        n readings.
+    """
+    return [
+        parse_diseases(reply, vocabulary) for reply in ask([build_disease_messages(text, vocabulary) for text in texts])
+    ]
 
 
-def choice_messages(text: str | None, question: str, options: Sequence[str]) -> Messages | None:
-    """The chat messages that ask which option an answer chooses; None where there is nothing to read."""
-    lettered = "\n".join(f"{chr(65 + place)}. {option}" for place, option in enumerate(option_texts(options)))
-    return _messages(CHOICE_PROMPT, f"Question: {question}\nOptions:\n{lettered}\n", text)
+def build_choice_messages(text: str | None, question: str, options: Sequence[str]) -> Messages | None:
+    """Build the chat messages that ask for the option that an answer chooses.
+
+    Args:
+        text: The answer.
+        question: The question.
+        options: Its options, in the displayed order.
+
+    Returns:
+        The messages; None for an empty answer.
+    """
+    lettered = "\n".join(f"{chr(65 + place)}. {option}" for place, option in enumerate(strip_option_letters(options)))
+    return _build_messages(CHOICE_PROMPT, f"Question: {question}\nOptions:\n{lettered}\n", text)
 
 
-def yes_no_messages(text: str | None, question: str) -> Messages | None:
-    """The chat messages that ask whether an answer means yes or no; None where there is nothing to read."""
-    return _messages(YES_NO_PROMPT, f"Question: {question}\n", text)
+def build_yes_no_messages(text: str | None, question: str) -> Messages | None:
+    """Build the chat messages that ask whether an answer means yes or no.
+
+    Args:
+        text: The answer.
+        question: The question.
+
+    Returns:
+        The messages; None for an empty answer.
+    """
+    return _build_messages(YES_NO_PROMPT, f"Question: {question}\n", text)
 
 
-def disease_messages(text: str | None, vocabulary: Sequence[str] = CLASSES) -> Messages | None:
-    """The chat messages that ask for the labels of one answer; None where there is nothing to read."""
-    return _messages(DISEASES_PROMPT.format(labels="\n".join(f"- {label}" for label in vocabulary)), "", text)
+def build_disease_messages(text: str | None, vocabulary: Sequence[str] = CLASSES) -> Messages | None:
+    """Build the chat messages that ask for the labels of one answer.
+
+    Args:
+        text: The answer.
+        vocabulary: The labels.
+
+    Returns:
+        The messages; None for an empty answer.
+    """
+    return _build_messages(DISEASES_PROMPT.format(labels="\n".join(f"- {label}" for label in vocabulary)), "", text)
 
 
 def parse_choice(reply: str, n_options: int) -> int | None:
-    """The option whose letter is all of a reply.
+    """Parse a reply that consists of an option's letter.
+
+    Args:
+        reply: The reply.
+        n_options: Number of options.
+
+    Returns:
+        The index of the option; None for any other reply.
 
     >>> parse_choice(" (b) ", 3), parse_choice("none", 3), parse_choice("D", 3), parse_choice("B or C", 3)
     (1, None, None, None)
     """
-    said = _said(reply)
-    return index(said) if len(said) == 1 and index(said) < n_options else None
+    word = _read_single_word(reply)
+    return get_letter_index(word) if len(word) == 1 and get_letter_index(word) < n_options else None
 
 
 def parse_yes_no(reply: str) -> YesNoOutcome:
-    """What is all of a reply; "unread" for unclear, and for anything else.
+    """Parse a reply that consists of yes or no.
+
+    Args:
+        reply: The reply.
+
+    Returns:
+        "yes", "no", or "unread" for unclear and any other reply.
 
     >>> parse_yes_no("**Yes**."), parse_yes_no("unclear"), parse_yes_no("Yes, it is.")
     ('yes', 'unread', 'unread')
     """
-    said = _said(reply).casefold()
-    return "yes" if said == "yes" else "no" if said == "no" else "unread"
+    word = _read_single_word(reply).casefold()
+    return "yes" if word == "yes" else "no" if word == "no" else "unread"
 
 
 def parse_diseases(reply: str, vocabulary: Collection[str] = CLASSES) -> Extraction:
-    """The labels in a reply, unread unless it holds exactly one JSON list, of known labels only.
+    """Parse the labels in a reply, unread unless it has exactly one JSON list, with known labels only.
+
+    Args:
+        reply: The reply.
+        vocabulary: The labels.
+
+    Returns:
+        The labels and the outcome.
 
     >>> parse_diseases('Here it is: ["edema"]').labels
     frozenset({'Edema'})
@@ -132,30 +200,35 @@ def parse_diseases(reply: str, vocabulary: Collection[str] = CLASSES) -> Extract
     'unread'
     """
     unread = Extraction(frozenset(), "unread")
-    known = {label.casefold(): label for label in vocabulary}
+    labels_by_name = {label.casefold(): label for label in vocabulary}
     try:
-        lists = list(_json_lists(answer_part(reply)))
-    except RecursionError:  # thousands of brackets in each other
+        lists = list(_iterate_json_lists(extract_answer(reply)))
+    except RecursionError:  # thousands of nested brackets
         return unread
-    if len(lists) != 1 or not all(isinstance(item, str) and item.strip().casefold() in known for item in lists[0]):
+    if len(lists) != 1 or not all(
+        isinstance(item, str) and item.strip().casefold() in labels_by_name for item in lists[0]
+    ):
         return unread
-    labels = frozenset(known[item.strip().casefold()] for item in lists[0])
+    labels = frozenset(labels_by_name[item.strip().casefold()] for item in lists[0])
     return Extraction(labels, "answered")
 
 
-def _messages(prompt: str, asked: str, text: str | None) -> Messages | None:
+def _build_messages(prompt: str, question_text: str, text: str | None) -> Messages | None:
     if not text or not text.strip():
         return None
-    return [{"role": "system", "content": prompt}, {"role": "user", "content": f"{asked}Answer: {text}\nReply:"}]
+    return [
+        {"role": "system", "content": prompt},
+        {"role": "user", "content": f"{question_text}Answer: {text}\nReply:"},
+    ]
 
 
-def _said(reply: str) -> str:
-    match = _BARE.fullmatch(answer_part(reply))
+def _read_single_word(reply: str) -> str:
+    match = _BARE.fullmatch(extract_answer(reply))
     return match["said"] if match else ""
 
 
-def _json_lists(text: str) -> Iterator[list]:
-    """The outermost JSON lists in a text."""
+def _iterate_json_lists(text: str) -> Iterator[list]:
+    """Iterate over the outermost JSON lists in a text."""
     decoder, place = json.JSONDecoder(), text.find("[")
     while place >= 0:
         try:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 from .options import MOST, Options
-from .scope import standings
+from .scope import find_standings
 from .words import words
 
-# What may stand before a letter that names an option; after any other word it names something else.
+# Words that may precede a letter that names an option; after any other word it names something else.
 _BEFORE_LETTER = (
     r"(?:options?|choices?|letters?|answers?|choose|select|pick|chose|is|be|with|and|or|nor|than|not|neither"
     r"|either|both|only"
@@ -20,13 +20,13 @@ _BEFORE_LETTER = (
 _NAME = re.compile(
     rf"\b(?=[A-Za-z]+ [A-Z])(?!(?i:{_BEFORE_LETTER})\b)[A-Za-z]+ [A-Z](?: ?(?:,|/|\band\b|\bor\b) ?[A-Z])*(?![\w'’-])"
 )
-# "N/A"; and what only tells what an option says.
+# "N/A", and phrases that only quote an option.
 _NO_LETTER = re.compile(
     r"\bN/A\b|\be\.g\. [A-Z]\b|\b(?:[Oo]ption|[Cc]hoice) [A-Z](?= (?:states|says|means|claims|describes|refers"
     r"|reads)\b)"
 )
 _ANY = re.compile(r"\b[A-Z]\b|[(\[] ?[a-z] ?[)\]]|\b(?i:option|choice|letter) [a-z]\b")  # most texts have none
-_LIST = re.compile(  # "A, B, C or D": all of them, none in particular
+_LIST = re.compile(  # "A, B, C or D" lists the letters and chooses no letter
     r"[(\[]?\b[A-Z][)\]]?(?: ?[,/] ?(?:and |or )?[(\[]?[A-Z]\b[)\]]?)+(?: ?,? ?(?:and|or|&) [(\[]?[A-Z]\b[)\]]?)?"
 )
 _FORMS = tuple(
@@ -52,61 +52,94 @@ _DENIED_AFTER = re.compile(  # also "B and C are wrong"
     r"(?:not|wrong|incorrect|false|less|unlikely|ruled out|excluded|eliminated|show|be|apply)\b",
     re.IGNORECASE,
 )
-_BESIDE_TEXT = re.compile(r"(?<![\w.'’-])(?P<letter>[A-Z]) ?[.):\]] ?(?=\w)")
-_REACH = 200  # characters behind a letter in which its option's text may stand
+_LETTER_BEFORE_TEXT = re.compile(r"(?<![\w.'’-])(?P<letter>[A-Z]) ?[.):\]] ?(?=\w)")
+_MAX_TEXT = 200  # characters after a letter that may contain its option's text
 
 
-def index(letter: str) -> int:
-    """The option's place: 0 for A."""
+def get_letter_index(letter: str) -> int:
+    """Return the index of a letter's option: 0 for A.
+
+    Args:
+        letter: A letter in either case.
+
+    Returns:
+        The index.
+    """
     return ord(letter.upper()) - ord("A")
 
 
 def is_denied_before(text: str, start: int) -> bool:
-    """Whether what begins at start is denied by the words right before it."""
+    """Whether the words immediately before `start` deny what follows.
+
+    Args:
+        text: The text.
+        start: The position.
+
+    Returns:
+        True for a denial.
+    """
     return bool(_DENIED_BEFORE.search(text[max(start - 40, 0) : start]))
 
 
-def letters_in(text: str, options: Options) -> set[int]:
-    """The options whose letters a text names and does not deny."""
-    text = _LIST.sub(lambda match: match[0] if match[0].count(" ") < 3 else " ", options.without_letters(text))
-    found: set[int] = set()
-    for start, end, place in letter_places(text):
-        if place not in found and not is_denied_before(text, start) and not _DENIED_AFTER.match(text, end):
-            found.add(place)
-    return found
+def find_letters(text: str, options: Options) -> set[int]:
+    """Find the options whose letters a text names and does not deny.
+
+    Args:
+        text: The text.
+        options: The question's options.
+
+    Returns:
+        Indices of the options.
+    """
+    text = _LIST.sub(lambda match: match[0] if match[0].count(" ") < 3 else " ", options.remove_letter_texts(text))
+    places: set[int] = set()
+    for start, end, place in iterate_letter_places(text):
+        if place not in places and not is_denied_before(text, start) and not _DENIED_AFTER.match(text, end):
+            places.add(place)
+    return places
 
 
-def letter_places(text: str) -> Iterator[tuple[int, int, int]]:
-    """(start, end, option) of every letter in a text that names an option."""
+def iterate_letter_places(text: str) -> Iterator[tuple[int, int, int]]:
+    """Iterate over (start, end, option) for every letter in a text that names an option.
+
+    Args:
+        text: The text.
+
+    Yields:
+        The span of the letter and the index of its option.
+    """
     text = _NO_LETTER.sub(lambda name: "·" * len(name[0]), _NAME.sub(lambda name: "·" * len(name[0]), text))
     for form in _FORMS if _ANY.search(text) else ():
         for match in form.finditer(text):
-            pronoun = match["letter"] in "Ii" and match[0][0] not in "(["
-            if not pronoun:
-                yield *match.span("letter"), index(match["letter"])
+            is_pronoun = match["letter"] in "Ii" and match[0][0] not in "(["
+            if not is_pronoun:
+                yield *match.span("letter"), get_letter_index(match["letter"])
 
 
-def letters_beside_texts(line: str, options: Options, *, prefix: bool = False) -> set[int]:
-    """Find letters that stand before their option's text, as in a list of the options, and are not denied.
+def find_letters_with_texts(line: str, options: Options, *, prefix: bool = False) -> set[int]:
+    """Find letters before their option's text, as in a list of the options, that are not denied.
 
     Args:
         line: A line, or a sentence.
         options: The question's options.
-        prefix: The first two words of a longer text are enough, and the letter must stand behind other words.
+        prefix: Whether the first two words of a longer text are enough; the letter must then follow other words.
+
+    Returns:
+        Indices of the options.
     """
-    found: set[int] = set()
-    for match in islice(_BESIDE_TEXT.finditer(line), MOST):
-        place = index(match["letter"])
+    places: set[int] = set()
+    for match in islice(_LETTER_BEFORE_TEXT.finditer(line), MOST):
+        place = get_letter_index(match["letter"])
         text = options.words[place] if place < options.n else ""
-        said = words(line[match.end() : match.end() + _REACH])
-        if prefix and not said.startswith(text):
+        following_words = words(line[match.end() : match.end() + _MAX_TEXT])
+        if prefix and not following_words.startswith(text):
             text = " ".join(text.split()[:2])
         if (
             text
-            and f"{said} ".startswith(f"{text} ")
+            and f"{following_words} ".startswith(f"{text} ")
             and (not prefix or (re.search(r"\w", line[: match.start()]) and (" " in text or text in options.words)))
-            and standings(said, [(0, len(text))]) == ["asserted"]
+            and find_standings(following_words, [(0, len(text))]) == ["asserted"]
             and not is_denied_before(line, match.start())
         ):
-            found.add(place)
-    return found
+            places.add(place)
+    return places

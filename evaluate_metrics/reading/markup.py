@@ -1,4 +1,4 @@
-"""What a model wrote as plain lines of text: no Markdown, LaTeX, tags or quotation marks; ticks are words."""
+"""Model output as plain lines of text: no Markdown, LaTeX, tags or quotation marks; ticks become words."""
 
 from __future__ import annotations
 
@@ -24,11 +24,17 @@ _EMPHASIS = re.compile(r"(?<!\w)_+|(?<!_)_++(?!\w)")
 _QUOTE = re.compile(r"(?<!\w)['‘’]|['‘’](?!\w)")  # an apostrophe within a word stays
 _BLANKS = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" ?\n ?")
-BOX = "\x02"  # stands where a box began
+BOX = "\x02"  # marks the beginning of a box
 
 
 def readable(text: str) -> str:
-    r"""The text without markup; every box of LaTeX begins with `BOX`, runs of blanks are one.
+    r"""Remove markup from a text; every box of LaTeX begins with `BOX`, and runs of blanks become one blank.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The text without markup.
 
     >>> readable("**B.** No edema ✅")
     'B. No edema (correct)'

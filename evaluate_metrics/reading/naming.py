@@ -1,7 +1,7 @@
-"""Which options a few words name: those behind "The answer is", or a line's beginning.
+"""Options that a few words name: the words after "The answer is", or the beginning of a line.
 
-The reader of choices (`choice`) decides which words count. Two options, or a letter beside another option's text, are
-several places, or hold `options.CONFLICT`.
+The reader of choices (`choice`) decides which words count. Two options, or a letter next to another option's text, give
+several places, or `options.CONFLICT`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .letters import index, letters_beside_texts, letters_in
+from .letters import find_letters, find_letters_with_texts, get_letter_index
 from .options import CONFLICT, Options
 from .outcome import Evidence
 from .words import words
 
 SENTENCE_END = re.compile(r"(?:(?<![^\w][A-Z])(?<!\A[A-Z])(?<!\bvs)[.](?=\s|$)|[;!?\n])+")
-NO = re.compile(r"\b(no)\s?(?:[,:;.!—–]|-\s)(?=\s?\w)", re.IGNORECASE)  # "No, ...": a reply, not part of "No edema"
-# What comes behind is a reason, or only compared with, and chooses nothing.
+# The reply "No, ...", not the "No" of "No edema"
+NO = re.compile(r"\b(no)\s?(?:[,:;.!—–]|-\s)(?=\s?\w)", re.IGNORECASE)
+# After these words comes a reason or a comparison, which chooses nothing.
 _REASON = re.compile(r"\b(?:because|since|as|due|given)\b", re.IGNORECASE)
 COMPARED = re.compile(r",? ?\b(?:whereas|while|although|though)\b", re.IGNORECASE)
-# What follows "The answer is".
+# Words after "The answer is".
 _FILLER = re.compile(
     r"[\s:=>\-–—•#]{0,6}(?:(?:most likely|probably|likely|indeed|clearly|therefore|simply|just|definitely|actually|that"
     r"|it is|it's|is|be|to be|as|would be|the|with|towards?|for|correct|option|choice|letter|answer|number|statement"
@@ -56,7 +57,7 @@ _OR_LETTER = re.compile(
 )
 _MORE_TEXT = re.compile(r" (?:and|or|with|as well as|but could be|but may be)\b")
 _ABBREVIATION = re.compile(r"[A-Za-z]\.[A-Za-z]\b|[A-Za-z]-\w")  # "e.g.", "A.P. view", "X-ray"
-# What may stand behind a letter without a stop. "A" and "I" may be words, which need more than another letter does.
+# Words that may follow a letter without a stop. "A" and "I" may be words, so they need stronger evidence.
 _AFTER_BARE = re.compile(
     r" (?:because|since|as|due|given|but|although|though|while|rather than|instead of|and|or|not)\b|[,/&+]"
 )
@@ -77,18 +78,20 @@ class Named(NamedTuple):
     """Options that words name.
 
     Attributes:
-        places: Their places; several, or `options.CONFLICT`, where the words name more than one.
-        evidence: What named them.
-        declined: The words say that no option can be told.
+        places: Their indices; several, or `options.CONFLICT`, if the words name more than one.
+        evidence: The source of the choice.
+        declined: Whether the words decline to choose an option.
     """
 
     places: set[int]
     evidence: Evidence = ""
     declined: bool = False
 
-    def __or__(self, other: Named) -> Named:  # type: ignore[override]
-        places = self.places | other.places
-        return Named(places, self.evidence or other.evidence, (self.declined or other.declined) and not places)
+    def __or__(self, other_named: Named) -> Named:  # type: ignore[override]
+        places = self.places | other_named.places
+        return Named(
+            places, self.evidence or other_named.evidence, (self.declined or other_named.declined) and not places
+        )
 
 
 NOTHING = Named(set())
@@ -99,131 +102,191 @@ _NO_OPTION = (
 )
 
 
-def object_named(said: str, choices: Options, *, value: bool = False) -> Named:
-    """Find the option that the words behind "The answer is" name.
+def find_named_options(statement: str, choices: Options, *, value: bool = False) -> Named:
+    """Find the option that the words after "The answer is" name.
 
     Args:
-        said: The words.
+        statement: The words.
         choices: The question's options.
-        value: They are a field of JSON or a box, and no sentence.
+        value: Whether they are a JSON field or a box instead of a sentence.
+
+    Returns:
+        The options.
     """
-    filler = _FILLER.match(said)
-    tail = said[filler.end() :] if filler else said
-    sentence = SENTENCE_END.split(tail, maxsplit=1)[0]
-    begun = choices.starting(sentence) or (choices.beginning_with(words(sentence)) if value else set())
-    if begun:
-        is_reply = not choices.are_yes_and_no and NO.match(tail)
-        return Named({CONFLICT} if is_reply else _with_others(begun, sentence, choices), "text")
-    for pattern, named in _NO_OPTION:
-        if pattern.match(tail):
-            return named
-    ordinal, letter = _ORDINAL.match(tail), _LETTER.match(tail)
+    filler = _FILLER.match(statement)
+    remaining = statement[filler.end() :] if filler else statement
+    sentence = SENTENCE_END.split(remaining, maxsplit=1)[0]
+    initial_places = choices.find_starting(sentence) or (
+        choices.find_beginning_with(words(sentence)) if value else set()
+    )
+    if initial_places:
+        is_reply = not choices.are_yes_and_no and NO.match(remaining)
+        return Named({CONFLICT} if is_reply else _add_asserted(initial_places, sentence, choices), "text")
+    for pattern, named_options in _NO_OPTION:
+        if pattern.match(remaining):
+            return named_options
+    ordinal, letter = _ORDINAL.match(remaining), _LETTER.match(remaining)
     if ordinal:
         return Named({_ORDINALS.get(ordinal["place"].lower()[:3], choices.n - 1)}, "letter")
-    if letter and (value or _is_letter(letter, tail, choices)):
-        return Named(_with_text(index(letter["letter"]), tail[letter.end("letter") :], choices), "letter")
-    letters = letters_in(sentence, choices)
-    return Named(asserted_in(_chosen_part(sentence), choices) | letters, "letter" if letters else "prose")
+    if letter and (value or _is_letter(letter, remaining, choices)):
+        return Named(
+            _add_contradicting(get_letter_index(letter["letter"]), remaining[letter.end("letter") :], choices), "letter"
+        )
+    letters = find_letters(sentence, choices)
+    return Named(find_asserted(_extract_choice(sentence), choices) | letters, "letter" if letters else "prose")
 
 
-def asserted_in(text: str, choices: Options) -> set[int]:
-    """Find the options that prose asserts, a negated one by what it denies."""
-    said = choices.read_prose(text)
-    return said.asserted | said.negated
+def find_asserted(text: str, choices: Options) -> set[int]:
+    """Find the options that prose asserts; a negated option is asserted by the denial of its finding.
+
+    Args:
+        text: The text.
+        choices: The question's options.
+
+    Returns:
+        Indices of the options.
+    """
+    reading = choices.read_prose(text)
+    return reading.asserted | reading.negated
 
 
-def opening_letter(line: str, choices: Options) -> set[int]:
-    """The letter that a line begins with, and what speaks against it."""
-    line = _without_bullet(line)
+def find_opening_letter(line: str, choices: Options) -> set[int]:
+    """Find the letter at the beginning of a line, and options that contradict it.
+
+    Args:
+        line: The line.
+        choices: The question's options.
+
+    Returns:
+        Indices of the options.
+    """
+    line = _remove_bullet(line)
     tail = line[7:] if line[:7].casefold() in {"option ", "choice "} else line
     match = _LETTER.match(tail)
     if not match or _is_pronoun(match, choices) or (match["open"] and not match["close"]):
         return set()
     if _WRONG.match(tail, match.end()) or _DECLINED.match(tail):
         return set()
-    letter, rest, capital = index(match["letter"]), tail[match.end() :], match["letter"].isupper()
-    own = choices.words[letter] if letter < choices.n else ""
+    letter, following_text, is_capital = (
+        get_letter_index(match["letter"]),
+        tail[match.end() :],
+        match["letter"].isupper(),
+    )
+    own_words = choices.words[letter] if letter < choices.n else ""
     if (
         match["close"]
         or (match["stop"] and not _ABBREVIATION.match(tail))
-        or not rest.strip()
-        or (capital and (_AFTER_BARE.match(rest) or _MORE_LETTERS.match(rest)))
-        or (capital and _CONFIDENCE.match(rest))
+        or not following_text.strip()
+        or (is_capital and (_AFTER_BARE.match(following_text) or _MORE_LETTERS.match(following_text)))
+        or (is_capital and _CONFIDENCE.match(following_text))
         or (
-            capital
-            and own
-            and words(rest).startswith(own)
-            and (match["letter"] not in "AI" or _stands_alone(rest, own))
+            is_capital
+            and own_words
+            and words(following_text).startswith(own_words)
+            and (match["letter"] not in "AI" or _is_full_text(following_text, own_words))
         )
     ):
-        return _with_text(letter, tail[match.end("letter") :], choices)
-    # "B edema", where edema is another option; "A pleural effusion" is none.
-    return {letter, CONFLICT} if capital and match["letter"] not in "AI" and choices.starting(rest) else set()
+        return _add_contradicting(letter, tail[match.end("letter") :], choices)
+    # "B edema" if edema is another option; the "A" of "A pleural effusion" is an article.
+    return (
+        {letter, CONFLICT}
+        if is_capital and match["letter"] not in "AI" and choices.find_starting(following_text)
+        else set()
+    )
 
 
-def _stands_alone(rest: str, own: str) -> bool:
-    """Whether an option's own text is all that follows an A or I: in "A pleural effusion is seen" A is an article."""
-    text = r"\W+".join(map(re.escape, own.split()))
-    return bool(re.match(rf"\W*{text}(?=\W*$|[^\S\n]*[.)])", rest, re.IGNORECASE))
+def _is_full_text(following_text: str, own_words: str) -> bool:
+    """Whether only the option's own text follows an A or I: in "A pleural effusion is seen" A is an article."""
+    text = r"\W+".join(map(re.escape, own_words.split()))
+    return bool(re.match(rf"\W*{text}(?=\W*$|[^\S\n]*[.)])", following_text, re.IGNORECASE))
 
 
-def letter_alone(line: str, choices: Options) -> set[int]:
-    """The letter that is all a line holds, but for its bullet and brackets."""
-    match = _ALONE.fullmatch(_without_bullet(line))
-    return {index(match[1])} if match and (match[1] not in "Ii" or choices.n > 8) else set()
+def find_single_letter(line: str, choices: Options) -> set[int]:
+    """Find the letter that is the only content of a line, except for its bullet and brackets.
+
+    Args:
+        line: The line.
+        choices: The question's options.
+
+    Returns:
+        The index of the option.
+    """
+    match = _ALONE.fullmatch(_remove_bullet(line))
+    return {get_letter_index(match[1])} if match and (match[1] not in "Ii" or choices.n > 8) else set()
 
 
-def together(texts: set[int], letters: set[int], choices: Options) -> set[int]:
-    """Texts and letters: of two options of one text, the letter tells which."""
-    one_text = len({choices.words[place] for place in texts}) == 1
-    return letters if one_text and len(letters) == 1 and letters < texts else texts | letters
+def merge_places(texts: set[int], letters: set[int], choices: Options) -> set[int]:
+    """Merge texts and letters: if two options have the same text, the letter decides.
+
+    Args:
+        texts: Options named by their texts.
+        letters: Options named by their letters.
+        choices: The question's options.
+
+    Returns:
+        Indices of the options.
+    """
+    is_one_text = len({choices.words[place] for place in texts}) == 1
+    return letters if is_one_text and len(letters) == 1 and letters < texts else texts | letters
 
 
 def _is_letter(match: re.Match[str], text: str, choices: Options) -> bool:
-    """Whether a letter at the beginning of words names an option and is no article and no pronoun."""
-    marked = bool(match["open"] or match["close"] or match["stop"])
-    letter, rest = match["letter"], text[match.end() :]
+    """Whether a letter at the beginning of words names an option and is not an article or a pronoun."""
+    is_marked = bool(match["open"] or match["close"] or match["stop"])
+    letter, following_text = match["letter"], text[match.end() :]
     if _is_pronoun(match, choices):
         return False
-    if marked or not rest.strip() or letter.islower():
-        return marked or not rest.strip()
-    own = choices.words[0] if choices.n else ""
-    behind = _AFTER_BARE.match(rest) or _AFTER_BARE_A.match(rest) or (own and words(rest).startswith(own))
-    return letter not in "AI" or bool(behind)
+    if is_marked or not following_text.strip() or letter.islower():
+        return is_marked or not following_text.strip()
+    own_words = choices.words[0] if choices.n else ""
+    continuation = (
+        _AFTER_BARE.match(following_text)
+        or _AFTER_BARE_A.match(following_text)
+        or (own_words and words(following_text).startswith(own_words))
+    )
+    return letter not in "AI" or bool(continuation)
 
 
 def _is_pronoun(match: re.Match[str], choices: Options) -> bool:
     return match["letter"] in "Ii" and choices.n < 9 and not match["open"]
 
 
-def _chosen_part(sentence: str) -> str:
-    """A sentence up to its reason, and to what it only compares with."""
+def _extract_choice(sentence: str) -> str:
+    """Extract the part of a sentence before its reason and its comparisons."""
     return COMPARED.split(_REASON.split(sentence, maxsplit=1)[0], maxsplit=1)[0]
 
 
-def _with_others(begun: set[int], sentence: str, choices: Options) -> set[int]:
-    """The options that a sentence begins with, and those that it asserts besides."""
-    texts = {choices.words[place] for place in begun}
-    others = {place for place in asserted_in(_chosen_part(sentence), choices) if choices.words[place] not in texts}
-    letters = letters_in(sentence, choices)
-    return together(begun, letters, choices) | others if len(letters) == 1 else begun | others
+def _add_asserted(initial_places: set[int], sentence: str, choices: Options) -> set[int]:
+    """Add to the options at the beginning of a sentence those that the sentence also asserts."""
+    texts = {choices.words[place] for place in initial_places}
+    asserted_places = {
+        place for place in find_asserted(_extract_choice(sentence), choices) if choices.words[place] not in texts
+    }
+    letters = find_letters(sentence, choices)
+    return (
+        merge_places(initial_places, letters, choices) | asserted_places
+        if len(letters) == 1
+        else initial_places | asserted_places
+    )
 
 
-def _with_text(letter: int, rest: str, choices: Options) -> set[int]:
-    """The letter, and what speaks against it: another option's text or letter that its line also chooses."""
-    own = choices.words[letter] if letter < choices.n else None
-    sentence = SENTENCE_END.split(rest.lstrip(" .:,;)]-–—="), maxsplit=1)[0]
-    said = words(sentence)
-    if own and said.startswith(own):
-        sentence = sentence if _MORE_TEXT.match(said[len(own) :]) else ""
-    elif (more := _MORE_LETTERS.match(rest)) and index(more["letter"]) != letter:
+def _add_contradicting(letter: int, following_text: str, choices: Options) -> set[int]:
+    """Add to a letter the options that contradict it: another option's text or letter on its line."""
+    own_words = choices.words[letter] if letter < choices.n else None
+    sentence = SENTENCE_END.split(following_text.lstrip(" .:,;)]-–—="), maxsplit=1)[0]
+    following_words = words(sentence)
+    if own_words and following_words.startswith(own_words):
+        sentence = sentence if _MORE_TEXT.match(following_words[len(own_words) :]) else ""
+    elif (next_letter := _MORE_LETTERS.match(following_text)) and get_letter_index(next_letter["letter"]) != letter:
         return {letter, CONFLICT}
-    others = {place for place in asserted_in(_chosen_part(sentence), choices) if choices.words[place] != own}
-    others |= letters_beside_texts(rest.split("\n", maxsplit=1)[0], choices)
-    others |= {index(match["letter"]) for match in _OR_LETTER.finditer(sentence)}
-    return {letter, CONFLICT} if others - {letter} else {letter}
+    other_places = {
+        place for place in find_asserted(_extract_choice(sentence), choices) if choices.words[place] != own_words
+    }
+    other_places |= find_letters_with_texts(following_text.split("\n", maxsplit=1)[0], choices)
+    other_places |= {get_letter_index(match["letter"]) for match in _OR_LETTER.finditer(sentence)}
+    return {letter, CONFLICT} if other_places - {letter} else {letter}
 
 
-def _without_bullet(line: str) -> str:
+def _remove_bullet(line: str) -> str:
     bullet = _BULLET.match(line)
     return line[bullet.end() :] if bullet else line

@@ -1,4 +1,4 @@
-"""Which polarity a question has and which options deny, by two vocabularies (CXR-ContraBench, B.2, Appendix I)."""
+"""Polarity of a question and negated options, by two vocabularies (CXR-ContraBench, B.2, Appendix I)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ Polarity = Literal["presence", "absence"]
 
 
 class Rules(NamedTuple):
-    """What one trigger vocabulary reads: each takes lower-case words (`words.words`)."""
+    """The functions of one trigger vocabulary; each takes lower-case words (`words.words`).
+
+    Attributes:
+        polarity: Finds the polarity of a question; None if it is unclear.
+        is_negated: Whether an option denies something.
+        negated_concept: Finds the concept of a negated option; "" if it cannot be separated from the negation.
+        is_ambiguous: Whether the options do not determine a replacement.
+    """
 
     polarity: Callable[[str], Polarity | None]
     is_negated: Callable[[str], bool]
-    negated_concept: Callable[[str], str]  # "" where the concept cannot be told from the negation
+    negated_concept: Callable[[str], str]
     is_ambiguous: Callable[[list[str]], bool]
 
 
-# The original, literal-surface vocabulary. B.2 names "absent" as the question's cue and section 6.3 the phrase "least
-# likely present", which the authors' public code lists among the absence cues. On options it knows the words below
-# (so it sees "No evidence of X" and "Clear of X", not "Absence of X" or "X is not present": Table 21), but to find
-# the concept it takes off a leading "No" only (Table 20).
+# The original, literal vocabulary. B.2 names "absent" as the question's cue and section 6.3 the phrase "least likely
+# present", which the authors' public code lists among the absence cues. In options it recognizes the words below: "No
+# evidence of X" and "Clear of X", not "Absence of X" or "X is not present" (Table 21). To find the concept it removes
+# only a leading "No" (Table 20).
 _ABSENT = re.compile(r"\bleast likely present\b|(?<!\bnot )\babsent\b")
 _PRESENT = re.compile(r"(?<!\bnot )\bpresent\b")
 _LITERAL_NEGATION = re.compile(r"\b(?:no|clear|absent|without|negative for|normal)\b")
@@ -30,25 +37,25 @@ _FUNCTION_WORD = re.compile(
 )
 
 
-def _original_polarity(question: str) -> Polarity | None:
-    rest, n_absent = _ABSENT.subn(" ", question)
-    present = _PRESENT.search(rest)
-    if bool(n_absent) == bool(present):
+def _find_original_polarity(question: str) -> Polarity | None:
+    remaining, n_absent = _ABSENT.subn(" ", question)
+    presence = _PRESENT.search(remaining)
+    if bool(n_absent) == bool(presence):
         return None
     return "absence" if n_absent else "presence"
 
 
-def _shared_concept(options: list[str]) -> bool:
-    """Whether every option of a set with a distractor has one content word in common.
+def _has_shared_concept(options: list[str]) -> bool:
+    """Whether all options of a set with a distractor have a content word in common.
 
     The casebook (Figure 14) leaves "No ascending aortic enlargement | Ascending aortic enlargement | Aortic knob
-    enlargement" unrepaired, and repairs the same pair beside "Tracheal deviation".
+    enlargement" unrepaired, and repairs the same pair next to "Tracheal deviation".
     """
-    content = [{word for word in option.split() if not _FUNCTION_WORD.fullmatch(word)} for option in options]
-    return len(options) > 2 and bool(set.intersection(*content))
+    content_words = [{word for word in option.split() if not _FUNCTION_WORD.fullmatch(word)} for option in options]
+    return len(options) > 2 and bool(set.intersection(*content_words))
 
 
-# The extended vocabulary reads more wordings, and refuses more: anything that is not plainly one polarity.
+# The extended vocabulary reads more wordings, and rejects any wording that does not clearly have one polarity.
 _SEEN = (
     "present|seen|visible|visuali[sz]ed|show|shows|shown|evident|demonstrate|demonstrates|demonstrated|identified"
     "|observed|detected|noted|depict|depicts|depicted|apparent|reveal|reveals|revealed|found|displayed"
@@ -83,18 +90,18 @@ NEGATION_FORMS = (
 )
 
 
-def _extended_polarity(question: str) -> Polarity | None:
-    rest, n_absent = _ABSENCE_CUE.subn(" ", question)
-    if _UNSAFE.search(question) or _DENIAL.search(rest):
+def _find_extended_polarity(question: str) -> Polarity | None:
+    remaining, n_absent = _ABSENCE_CUE.subn(" ", question)
+    if _UNSAFE.search(question) or _DENIAL.search(remaining):
         return None
-    present = _PRESENCE_CUE.search(rest)
-    if n_absent == 1 and not present:
+    presence = _PRESENCE_CUE.search(remaining)
+    if n_absent == 1 and not presence:
         return "absence"
-    return "presence" if present and not n_absent else None
+    return "presence" if presence and not n_absent else None
 
 
-def _extended_concept(option: str) -> str:
-    """The concept of one plain negation; "" for two negations ("No absence of edema") and for unknown wordings."""
+def _find_extended_concept(option: str) -> str:
+    """Find the concept of one plain negation; "" for double negation ("No absence of edema") and unknown wordings."""
     for form in NEGATION_FORMS:
         match = form.match(option)
         if match and not _ANY_NEGATION.search(match["concept"]):
@@ -104,15 +111,15 @@ def _extended_concept(option: str) -> str:
 
 RULES = {
     "original": Rules(
-        polarity=_original_polarity,
+        polarity=_find_original_polarity,
         is_negated=lambda option: bool(_LITERAL_NEGATION.search(option)),
         negated_concept=lambda option: re.sub(r"^no\b ?", "", option),
-        is_ambiguous=_shared_concept,
+        is_ambiguous=_has_shared_concept,
     ),
     "extended": Rules(
-        polarity=_extended_polarity,
+        polarity=_find_extended_polarity,
         is_negated=lambda option: bool(_ANY_NEGATION.search(option)),
-        negated_concept=_extended_concept,
-        is_ambiguous=lambda options: False,  # the exact concept decides, whatever words the distractors share
+        negated_concept=_find_extended_concept,
+        is_ambiguous=lambda options: False,  # the exact concept decides, even if distractors share words
     ),
 }

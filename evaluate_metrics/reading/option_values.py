@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from .letters import index
+from .letters import get_letter_index
 from .naming import NOTHING, Named
 from .options import CONFLICT, MOST, Options
 from .words import words
@@ -24,20 +24,20 @@ _SIGNED = re.compile(
 _TRUTH = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
 
 
-def highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
-    """Find the one option that is true, or the most probable by itself, in a list that gives each a value.
+def find_highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
+    """Find the one true or most probable option in a list that gives each option a value.
 
-    Asked for what is absent, a list of texts may tell what is there, and chooses nothing.
+    If the question asks for absent findings, a list of texts may describe present findings, and chooses nothing.
 
     Args:
-        text: The answer as the model wrote it.
+        text: The answer in the model's own form.
         choices: The question's options.
-        absence: The question asks what is absent.
+        absence: Whether the question asks for absent findings.
 
     Returns:
-        The options with the highest value; a conflict where every value is 0; nothing where an option has no value.
+        The options with the highest value; a conflict if every value is 0; nothing if an option has no value.
 
-    >>> highest_valued("A: 0.1, B: 0.7, C: 0.2", Options(["Edema", "No edema", "Nodule"]), absence=False).places
+    >>> find_highest_valued("A: 0.1, B: 0.7, C: 0.2", Options(["Edema", "No edema", "Nodule"]), absence=False).places
     {1}
     """
     if len(_SIGNED.findall(text)) < max(choices.n, 2):
@@ -45,9 +45,11 @@ def highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
     values: dict[int, float] = {}
     for match in islice(_VALUE.finditer(text), MOST):
         name, value = match["name"].strip(), match["value"].casefold()
-        letter, _, behind = re.sub(r"\A[Oo]ption ", "", name).partition(" ")
-        is_letter = re.fullmatch(r"[A-Z][.):]?", letter) and (not behind or words(behind) in choices.words)
-        places = {index(letter[0])} if is_letter else choices.of(words(name))
+        letter, _, text_after_letter = re.sub(r"\A[Oo]ption ", "", name).partition(" ")
+        is_letter = re.fullmatch(r"[A-Z][.):]?", letter) and (
+            not text_after_letter or words(text_after_letter) in choices.words
+        )
+        places = {get_letter_index(letter[0])} if is_letter else choices.find_options(words(name))
         if absence and places and not is_letter:
             return Named({CONFLICT}, "text")
         number = _TRUTH[value] if value in _TRUTH else float(value.rstrip("% ")) / (100 if "%" in value else 1)

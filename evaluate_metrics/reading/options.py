@@ -1,4 +1,4 @@
-"""The options of a question, made ready to be found in a text, and what prose asserts or denies of them."""
+"""The options of a question in a form that can be found in a text, and what prose asserts or denies about them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import NamedTuple
 from .clauses import split_clauses
 from .markup import readable
 from .negation import NEGATION_FORMS
-from .scope import says_denial, standings
+from .scope import find_standings, has_denial
 from .words import words
 
-CONFLICT = -1  # stands among the places of options for "more than one reading"
-MOST = 100  # names in a clause, and lines, that are looked at; a text with more is noise
+CONFLICT = -1  # among the indices of options: "more than one reading"
+MOST = 100  # most names in a clause, and lines, that are read; a text with more is noise
 
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # written without blanks between words
 _CJK_DENIAL = re.compile(r"未见|未发现|没有|無|无|不存在|不是|并非|非|排除|不支持|不明显|可能性小")
 _CJK_CLAUSE_END = re.compile(r"[，。；！？,.;!?\n]")
-_AS_YES_NO = {"yes": "yes", "no": "no", "true": "yes", "false": "no", "present": "yes", "absent": "no"}
-_REPLY = re.compile(r"\s*(?:no|yes)\s*,", re.IGNORECASE)  # "No, normal pupils": no negation of what follows
+_YES_NO_WORDS = {"yes": "yes", "no": "no", "true": "yes", "false": "no", "present": "yes", "absent": "no"}
+_REPLY = re.compile(r"\s*(?:no|yes)\s*,", re.IGNORECASE)  # the "No" of "No, normal pupils" does not negate the rest
 _BARE_DENIAL = re.compile(r"(?:none|no|not|yes|neither|nothing|absent|negative)(?: of (?:the above|these|them))?")
 
 
-_SIDE = re.compile(r"left|right|both|same|bilateral")  # words that stand in too many sentences to choose in all of them
+# Words that are too common in sentences to choose an option everywhere.
+_SIDE = re.compile(r"left|right|both|same|bilateral")
 
 
-class Said(NamedTuple):
-    """What prose says of a question's options.
+class ProseReading(NamedTuple):
+    """The options that prose asserts or denies.
 
     Attributes:
         asserted: Options whose texts it asserts.
@@ -46,117 +47,192 @@ class Options:
 
     Attributes:
         words: Each option's words, without its letter.
-        n: How many there are.
+        n: Number of options.
         yes_no: "yes", "no" or None for each.
         are_yes_and_no: Whether one of them is yes and one no.
         findings: Each negated option's finding, "" for the others.
     """
 
     def __init__(self, options: Sequence[str]) -> None:
-        texts = option_texts(options)
+        texts = strip_option_letters(options)
         self.words = [words(readable(text)) for text in texts]
         self.n = len(self.words)
-        self.yes_no = [_AS_YES_NO.get(text) for text in self.words]
+        self.yes_no = [_YES_NO_WORDS.get(text) for text in self.words]
         self.are_yes_and_no = sorted(filter(None, self.yes_no)) == ["no", "yes"]
         self.findings = [
-            "" if _REPLY.match(text) else _negated(own) for text, own in zip(texts, self.words, strict=True)
+            "" if _REPLY.match(text) else _find_negated(own_words)
+            for text, own_words in zip(texts, self.words, strict=True)
         ]
         longest_first = sorted({*filter(None, self.words)}, key=len, reverse=True)
-        names = "|".join(
+        names_pattern = "|".join(
             re.escape(name) if _CJK.search(name) else rf"\b{re.escape(name)}(?=(?:e?s)?\b)" for name in longest_first
         )
-        self._names = _compiled(rf"(?P<name>{names})(?:e?s\b)?", names)
-        loose = "|".join(map(_loosely, longest_first))
-        self._texts = _compiled(rf"(?<!\w)(?:{loose})(?!\w)", loose)
-        stopped = "|".join(_loosely(words(text)) for text in texts if re.search(r"[.;!?]\s?\w", text))
-        self._stopped = _compiled(rf"(?<!\w)(?:{stopped})(?!\w)", stopped)
+        self._names = _build_pattern(rf"(?P<name>{names_pattern})(?:e?s\b)?", names_pattern)
+        loose_pattern = "|".join(map(_build_loose_pattern, longest_first))
+        self._texts = _build_pattern(rf"(?<!\w)(?:{loose_pattern})(?!\w)", loose_pattern)
+        stopped_pattern = "|".join(
+            _build_loose_pattern(words(text)) for text in texts if re.search(r"[.;!?]\s?\w", text)
+        )
+        self._stopped = _build_pattern(rf"(?<!\w)(?:{stopped_pattern})(?!\w)", stopped_pattern)
         # In prose a negated option is found by its finding, which a clause asserts or denies.
         in_prose = {text for text, finding in zip(self.words, self.findings, strict=True) if text and not finding}
         in_prose = sorted({*in_prose, *filter(None, self.findings)}, key=len, reverse=True)
-        prose = "|".join(
-            rf"{text}(?=\s+side\b|\s*$)" if _SIDE.fullmatch(text) else _loosely(text)
+        prose_pattern = "|".join(
+            rf"{text}(?=\s+side\b|\s*$)" if _SIDE.fullmatch(text) else _build_loose_pattern(text)
             for text in in_prose
             if not _BARE_DENIAL.fullmatch(text)
         )
-        self._prose = _compiled(rf"(?<!\w)(?P<name>{prose})(?:e?s)?(?!\w)", prose)
+        self._prose = _build_pattern(rf"(?<!\w)(?P<name>{prose_pattern})(?:e?s)?(?!\w)", prose_pattern)
         self._in_cjk = any(map(_CJK.search, self.words))
-        lettered = "|".join(
-            _loosely(text) for text in longest_first if " " in text and re.search(r"(?<!\S)[a-z](?!\S)", text)
+        lettered_pattern = "|".join(
+            _build_loose_pattern(text)
+            for text in longest_first
+            if " " in text and re.search(r"(?<!\S)[a-z](?!\S)", text)
         )
-        self._with_letters = _compiled(rf"(?<!\w)(?:{lettered})(?!\w)", lettered)
-        self._echo = _compiled(
-            "".join(map(_echoed, range(min(self.n, 26)), self.words)), self.n > 1 and all(self.words)
+        self._with_letters = _build_pattern(rf"(?<!\w)(?:{lettered_pattern})(?!\w)", lettered_pattern)
+        self._echo = _build_pattern(
+            "".join(map(_build_echo_pattern, range(min(self.n, 26)), self.words)), self.n > 1 and all(self.words)
         )
 
-    def of(self, text: str) -> set[int]:
-        """The options of these words."""
-        return {index for index, own in enumerate(self.words) if own == text}
+    def find_options(self, text: str) -> set[int]:
+        """Find the options with these words.
 
-    def starting(self, text: str) -> set[int]:
-        """The options that a text begins with; of two, the longer."""
+        Args:
+            text: The words.
+
+        Returns:
+            Indices of the options.
+        """
+        return {index for index, own_words in enumerate(self.words) if own_words == text}
+
+    def find_starting(self, text: str) -> set[int]:
+        """Find the options at the beginning of a text; of two, the longer.
+
+        Args:
+            text: The text.
+
+        Returns:
+            Indices of the options.
+        """
         match = self._names.match(words(text)) if self._names else None
-        return self.of(match["name"]) if match else set()
+        return self.find_options(match["name"]) if match else set()
 
-    def beginning_with(self, said: str) -> set[int]:
-        """The one option whose text begins with these words and goes on ("28" for "28 cm"); none where several do."""
-        found = {index for index, own in enumerate(self.words) if said and own.startswith(f"{said} ")}
-        return found if len(found) == 1 else set()
+    def find_beginning_with(self, beginning: str) -> set[int]:
+        """Find the one option whose text continues these words ("28" for "28 cm").
 
-    def places(self, text: str) -> list[tuple[int, int, set[int]]]:
-        """(start, end, options) of every option's text in a text, in the text's own places."""
-        found = islice(self._texts.finditer(text), MOST) if self._texts else ()
-        return [(*match.span(), self.of(words(match[0]))) for match in found]
+        Args:
+            beginning: The words.
 
-    def names_in(self, clause: str) -> set[str]:
-        """The words of every option, or of what one denies, that a clause names."""
+        Returns:
+            The index of the option; empty if there are several.
+        """
+        indices = {
+            index for index, own_words in enumerate(self.words) if beginning and own_words.startswith(f"{beginning} ")
+        }
+        return indices if len(indices) == 1 else set()
+
+    def find_places(self, text: str) -> list[tuple[int, int, set[int]]]:
+        """Find every option's text in a text.
+
+        Args:
+            text: The text.
+
+        Returns:
+            (start, end, options), in positions of the text.
+        """
+        matches = islice(self._texts.finditer(text), MOST) if self._texts else ()
+        return [(*match.span(), self.find_options(words(match[0]))) for match in matches]
+
+    def find_names(self, clause: str) -> set[str]:
+        """Find the words of every option, or of its denied finding, that a clause names.
+
+        Args:
+            clause: The clause.
+
+        Returns:
+            The words.
+        """
         return {words(name["name"]) for name in islice(self._prose.finditer(clause), MOST)} if self._prose else set()
 
-    def read_prose(self, text: str) -> Said:
-        """Read what the clauses of a text that assert or deny say of the options; the longest text wins."""
-        said = Said(set(), set(), set())
+    def read_prose(self, text: str) -> ProseReading:
+        """Read the options that the clauses of a text assert or deny; the longest text wins.
+
+        Args:
+            text: The text.
+
+        Returns:
+            The options.
+        """
+        reading = ProseReading(set(), set(), set())
         if self._in_cjk:
-            for part in _CJK_CLAUSE_END.split(text):
-                for _, _, options in self.places(part):
-                    (said.denied if _CJK_DENIAL.search(part) else said.asserted).update(options)
-            return said
-        if self._stopped:  # a stop within an option's text ends no sentence
+            for cjk_clause in _CJK_CLAUSE_END.split(text):
+                for _, _, options in self.find_places(cjk_clause):
+                    (reading.denied if _CJK_DENIAL.search(cjk_clause) else reading.asserted).update(options)
+            return reading
+        if self._stopped:  # a stop within an option's text does not end a sentence
             text = self._stopped.sub(lambda name: re.sub(r"[^\w\s]", " ", name[0]), text)
         for clause in split_clauses(text) if self._prose else ():
             if clause.act == "state":
-                self.read_clause(clause.text, said, denied=clause.denied)
-        return said
+                self.read_clause(clause.text, reading, denied=clause.denied)
+        return reading
 
-    def read_clause(self, clause: str, said: Said, *, denied: bool = False) -> None:
-        """Add what one clause says of the options."""
+    def read_clause(self, clause: str, reading: ProseReading, *, denied: bool = False) -> None:
+        """Add the options that one clause asserts or denies.
+
+        Args:
+            clause: The clause.
+            reading: The reading to extend.
+            denied: Whether a heading denies the clause.
+        """
         names = list(islice(self._prose.finditer(clause), MOST)) if self._prose else []
         # A denial within an option's own text denies nothing.
         for name in names:
-            if says_denial(name[0]):
+            if has_denial(name[0]):
                 clause = clause[: name.start()] + "x" * len(name[0]) + clause[name.end() :]
-        found = standings(clause, [name.span() for name in names], denied=denied)
+        name_standings = find_standings(clause, [name.span() for name in names], denied=denied)
         text, end = "", 0
-        for name, standing in zip(names, found, strict=True):
-            again = words(name["name"]) == text and not re.search(r"\w", clause[end : name.start()])
+        for name, standing in zip(names, name_standings, strict=True):
+            is_repeated = words(name["name"]) == text and not re.search(r"\w", clause[end : name.start()])
             text, end = words(name["name"]), name.end()
-            if standing == "asserted" or again:  # "No edema, edema" says both
-                said.asserted.update(self.of(text))
+            if standing == "asserted" or is_repeated:  # "No edema, edema" denies and asserts it
+                reading.asserted.update(self.find_options(text))
             elif standing == "denied":
-                said.denied.update(self.of(text))
-                said.negated.update(index for index, finding in enumerate(self.findings) if finding == text)
+                reading.denied.update(self.find_options(text))
+                reading.negated.update(index for index, finding in enumerate(self.findings) if finding == text)
 
-    def without_echo(self, text: str) -> str:
-        """The text without a list, in a line or in lines, that only repeats all options with their letters."""
+    def remove_echo(self, text: str) -> str:
+        """Remove a list, in one line or several, that only repeats all options with their letters.
+
+        Args:
+            text: The text.
+
+        Returns:
+            The remaining text.
+        """
         return self._echo.sub("\n", text) if self._echo else text
 
-    def without_letters(self, text: str) -> str:
-        """The text without option texts in which a letter stands by itself ("E. coli", "A is closer")."""
+    def remove_letter_texts(self, text: str) -> str:
+        """Remove option texts that contain a separate letter ("E. coli", "A is closer").
+
+        Args:
+            text: The text.
+
+        Returns:
+            The remaining text.
+        """
         return self._with_letters.sub(" ", text) if self._with_letters else text
 
 
-def option_texts(options: Sequence[str]) -> list[str]:
-    """The options without their own letters ("B. Edema" in second place is "Edema"; some sources store them so).
+def strip_option_letters(options: Sequence[str]) -> list[str]:
+    """Remove the options' own letters; some sources store "Edema" in second place as "B. Edema".
 
-    >>> option_texts(["A. Edema", "B) No edema"])
+    Args:
+        options: The options in their order.
+
+    Returns:
+        The options without letters.
+
+    >>> strip_option_letters(["A. Edema", "B) No edema"])
     ['Edema', 'No edema']
     """
     labels = [re.match(rf"\s*\(?{chr(65 + i)}[.):]\s+(?=\S)", text) for i, text in enumerate(options[:26])]
@@ -165,20 +241,20 @@ def option_texts(options: Sequence[str]) -> list[str]:
     return list(options)
 
 
-def _negated(text: str) -> str:
-    """The finding that an option denies, "" where it denies none."""
+def _find_negated(text: str) -> str:
+    """Find the finding that an option denies; "" if it denies none."""
     form = next(filter(None, (form.match(text) for form in NEGATION_FORMS)), None)
-    return form["concept"] if form and not says_denial(form["concept"]) else ""
+    return form["concept"] if form and not has_denial(form["concept"]) else ""
 
 
-def _compiled(pattern: str, wanted: object) -> re.Pattern[str] | None:
-    return re.compile(pattern, re.IGNORECASE) if wanted else None
+def _build_pattern(pattern: str, is_needed: object) -> re.Pattern[str] | None:
+    return re.compile(pattern, re.IGNORECASE) if is_needed else None
 
 
-def _loosely(text: str) -> str:
-    """An expression for words with whatever stands between them."""
+def _build_loose_pattern(text: str) -> str:
+    """Build an expression for words with any signs between them."""
     return r"[\W_]{1,6}".join(map(re.escape, text.split()))
 
 
-def _echoed(index: int, text: str) -> str:
-    return rf"(?:^|(?<=\W))[(\[]?{chr(65 + index)} ?[.:)\]] ?{_loosely(text)}[\s.,;|/]*(?:(?:and|or)\b\s*)?"
+def _build_echo_pattern(index: int, text: str) -> str:
+    return rf"(?:^|(?<=\W))[(\[]?{chr(65 + index)} ?[.:)\]] ?{_build_loose_pattern(text)}[\s.,;|/]*(?:(?:and|or)\b\s*)?"

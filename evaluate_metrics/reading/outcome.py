@@ -1,20 +1,20 @@
-"""What a reader makes of an answer, whatever was asked: the contract of all readers in this folder."""
+"""Outcomes of reading an answer to any question: the contract of all readers in this folder."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-# answered: the text says what it was asked. declined: it says that it cannot or will not tell. unread: neither.
+# answered: the text answers the question. declined: it says that it cannot or will not answer. unread: neither.
 Outcome = Literal["answered", "declined", "unread"]
 ANSWERED: Outcome = "answered"
 DECLINED: Outcome = "declined"
 UNREAD: Outcome = "unread"
 
-# Why an answer is unread. empty: no words at all. none: words that answer nothing. ambiguous: several answers, or a
-# letter beside another option's text. out_of_range: a letter beyond the options. cut: the text ends before it answers.
+# Reasons of an unread answer. empty: it has no words. none: its words answer nothing. ambiguous: several answers, or a
+# letter next to another option's text. out_of_range: a letter beyond the options. cut: the text ends before the answer.
 Reason = Literal["", "empty", "none", "ambiguous", "out_of_range", "cut"]
 
-# What an answer was read from. letter: a letter that names an option. text: an option's own text, or the words yes and
-# no, where the answer states its choice. prose: sentences that assert or deny.
+# Sources of an answer. letter: a letter that names an option. text: an option's own text, or the words yes and no, if
+# the answer states its choice. prose: sentences that assert or deny.
 Evidence = Literal["", "letter", "text", "prose"]
 EVIDENCE: tuple[Evidence, ...] = ("letter", "text", "prose")

@@ -1,8 +1,8 @@
-"""What a yes/no question asks about, and what sentences say of just that.
+"""The target of a yes/no question, and what sentences say about it.
 
-A sentence counts where it names what was asked: the disease by any of its names, or all the question's words of
-meaning. It does not count where it leaves open whether the thing is there, speaks of such things in general, refuses to
-tell, or speaks of another side or level of the lungs than the one asked about.
+A sentence counts if it names the target: the disease by any of its names, or all content words of the question. It does
+not count if it leaves the presence open, describes such findings in general, declines to answer, or refers to another
+side or level of the lungs than the question.
 """
 
 from __future__ import annotations
@@ -15,18 +15,27 @@ from typing import Literal, NamedTuple
 
 from .clauses import Clause, split_clauses
 from .cues import classify
-from .diseases import names_in
-from .scope import Standing, standings
-from .words import word_set, words
+from .diseases import find_names
+from .scope import Standing, find_standings
+from .words import build_word_set, words
 
 Saying = Literal["yes", "no"]
 
 
-class Asked(NamedTuple):
-    """labels: the diseases that a question names (`disease_names`). content: its words of meaning. generic: it asks for
-    any abnormality. sides, levels: those of the region ("left", "lower"). denies: it asks whether something is absent.
-    of_subject: it asks whether a thing, named by all words of content but the last, is what the last one says.
-    weighs: it asks what may be ("suspicious for"). organs: the parts of the body that it names.
+class Target(NamedTuple):
+    """The target of a question.
+
+    Attributes:
+        labels: The diseases that the question names (`disease_names`).
+        content: Its content words.
+        generic: Whether it asks for any abnormality.
+        sides: Sides of its region ("left").
+        levels: Levels of its region ("lower").
+        denies: Whether it asks for an absence.
+        about_subject: Whether it asks if a subject, named by all content words but the last, has the property of the
+            last.
+        weighs: Whether it asks for a possibility ("suspicious for").
+        organs: The organs that it names.
     """
 
     labels: frozenset[str]
@@ -35,7 +44,7 @@ class Asked(NamedTuple):
     sides: frozenset[str]
     levels: frozenset[str]
     denies: bool
-    of_subject: bool
+    about_subject: bool
     weighs: bool = False
     organs: frozenset[str] = frozenset()
 
@@ -53,13 +62,13 @@ _LEVELS = {
     **dict.fromkeys(("middle", "mid"), frozenset({"middle"})),
     **dict.fromkeys(("lower", "basal", "base", "basilar"), frozenset({"lower"})),
 }
-_GENERIC = word_set(
+_GENERIC = build_word_set(
     """
     abnormal abnormalities abnormality anything disease diseases finding findings lesion lesions pathologic
     pathological pathologies pathology something unusual wrong
     """
 )
-_PASSED_OVER = word_set(  # words of a question that say nothing of what it asks for
+_SKIPPED_WORDS = build_word_set(  # words of a question that do not describe its target
     """
     a actually affect affected also am an and answer any apparent appear appears are area areas as at based be
     been being by can change changes chest clear consistent contain contained contains could current currently da
@@ -82,7 +91,7 @@ _CIRCUMSTANCE = re.compile(
     re.IGNORECASE,
 )
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_TABLE_HEADER = re.compile(r"^ *\|.*\n *\|[ :|-]+$", re.MULTILINE)  # names what the rows are about, and says nothing
+_TABLE_HEADER = re.compile(r"^ *\|.*\n *\|[ :|-]+$", re.MULTILINE)  # names the topic of the rows, and asserts nothing
 _CJK_CLAUSE_END = re.compile(r"[，。；！？,.;!?\n]")
 _CJK_DENIAL = re.compile(r"未见|未发现|没有|無|无(?!法)|不存在|未|不明显")
 _CJK_UNKNOWN = re.compile(r"可能|无法|不能|难以|不确定")
@@ -98,7 +107,7 @@ _COPULA = re.compile(
     r"(?:\b(?:(?:is|are|was|were|do|does|did)n't|is|are|was|were|be|looks?|appears?|seems?|remains?|lies?|sits?|shows?"
     r"|represents?|demonstrates?|call|consider)\b|'s\b)[^;]{0,40}$"
 )
-_IS_THE = re.compile(r"(?:is|are|was|were) (?:the|this|that|these|those) ")
+_STARTS_WITH_IS = re.compile(r"(?:is|are|was|were) (?:the|this|that|these|those) ")
 _PRONOUN = re.compile(r"\b(?:it|this|that|they|these)(?:'s| s| is| are| appears?| looks?| seems?)\b")
 _CJK_ASKS = re.compile(r"是否|有没有|是不是|有无|吗|呢|存在|可见|显示|图像|图中|影像|这张|该|中|有|的")
 
@@ -113,16 +122,16 @@ _CONCLUDES = re.compile(
 _NO_ABNORMALITY = re.compile(
     r"\b(?:no|without|not \w+|free of|absence of)\s+(?:\w+\s+){0,4}?(?:abnormal\w*|patholog\w+|disease|findings?)\b"
 )
-_OTHER = re.compile(r"\b(?:other|additional|further|another|else)\b")
+_OTHER_WORDS = re.compile(r"\b(?:other|additional|further|another|else)\b")
 _GENERIC_NAMES = re.compile(
     r"\b(?:patholog\w+|abnormal\w*|anomal\w+|findings?|diseases?|lesions?|disorders?"
     r"|anything (?:abnormal|wrong|unusual))\b"
 )
-_WELL = frozenset({"normal", "clear", "healthy", "intact", "unremarkable"})
-_ALL_NORMAL = re.compile(  # of the whole image
+_NORMAL_WORDS = frozenset({"normal", "clear", "healthy", "intact", "unremarkable"})
+_ALL_NORMAL = re.compile(  # normality of the full image
     r"\b(?:normal|unremarkable)(?= (?:\w+ ){0,3}?(?:x ray|xray|radiograph|image|scan|film|study|exam\w*)\b)"
 )
-_UNWELL = re.compile(r"\b(?:abnormal\w*|unhealthy|diseased|pathologic(?:al)?|patholog(?:y|ies)|sick|damaged)\b")
+_ABNORMAL_WORDS = re.compile(r"\b(?:abnormal\w*|unhealthy|diseased|pathologic(?:al)?|patholog(?:y|ies)|sick|damaged)\b")
 _OTHER_CLEAR = re.compile(r"\bclear(?:er|ly)? (?:answer|evidence|image|view|picture|sign|indication|or|and of)\b")
 _ORGAN = re.compile(
     r"\b(?:lung|heart|cardi|mediastin|aort|bone|rib|pleura|trachea|diaphragm|liver|kidney|spleen|brain|bowel|abdom"
@@ -133,7 +142,7 @@ _NORMAL_HEART = re.compile(r"\b(?:heart|cardiac)\b.*\bnormal\b|\bnormal (?:heart
 _ENLARGED_HEART = re.compile(
     r"\b(?:heart|cardiac\w*)\b.{0,60}?\b(?:enlarge\w*|big|bigger|large)\b|\benlarge\w* (?:heart|cardiac)"
 )
-_HEALTHY = {  # sentences that deny a disease without its name
+_HEALTHY = {  # sentences that deny a disease without naming it
     "Cardiomegaly": re.compile(
         r"\bnormal (?:heart|cardiac) (?:size|silhouette)\b"
         r"|\b(?:heart|cardiac|cardiomediastinal)(?: silhouette)?(?: size)?(?: and \w+)?"
@@ -145,189 +154,233 @@ _HEALTHY = {  # sentences that deny a disease without its name
     ),
 }
 SENTENCE_END = re.compile(r"(?<![.;!\n])[.;!\n]+(?=\s|$)|(?<=\?)|[。！；]")
-_MOST = 40  # mentions in a clause that are looked at; one with more is noise
-_WINDOW = 200  # characters around a mention that are looked at
+_MOST = 40  # most mentions in a clause that are read; a clause with more is noise
+_WINDOW = 200  # characters around a mention that are read
 
 
 @lru_cache(maxsize=4096)
-def asked_by(question: str) -> Asked | None:
-    """What a question asks about; None where it names nothing.
+def parse_question(question: str) -> Target | None:
+    """Parse the target of a question.
 
-    >>> asked_by("Is there consolidation in the left lower lung?")[:2]
+    Args:
+        question: The question.
+
+    Returns:
+        The target; None if the question names nothing.
+
+    >>> parse_question("Is there consolidation in the left lower lung?")[:2]
     (frozenset({'Consolidation'}), ('consolidation',))
     """
     last_line = _CJK_ASKS.sub(" ", question).strip().rsplit("\n", 1)[-1]
-    plain = words(_CIRCUMSTANCE.split(last_line, maxsplit=1)[0])
-    said = plain.split()
-    labels = {label for label, _, _ in names_in(plain)} | (
-        {"Cardiomegaly"} if _ENLARGED_HEART.search(plain) or _NORMAL_HEART.search(plain) else set()
+    question_words = words(_CIRCUMSTANCE.split(last_line, maxsplit=1)[0])
+    word_list = question_words.split()
+    labels = {label for label, _, _ in find_names(question_words)} | (
+        {"Cardiomegaly"} if _ENLARGED_HEART.search(question_words) or _NORMAL_HEART.search(question_words) else set()
     )
-    regions = _PASSED_OVER | set(_SIDES) | set(_LEVELS)
-    shown = _SHOWS.match(plain)
-    content = _content(plain[shown.end() :] if shown else plain, regions)
-    there = _content(_PLACE.split(plain, maxsplit=1)[0], regions) if _IS_THERE.match(plain) else ()
-    if there and not set(there) <= _GENERIC:  # "Is there a stone in the bladder?" asks for the stone
-        content = there
-    content = content or tuple(sorted(_WELL & set(said)))  # "Is the lung clear?"
-    if _IS_THE.match(plain) and said[-1] in ("bilateral", "unilateral"):  # asks of what kind a thing is, not where
-        content, said = (*content, said[-1]), []
+    skipped_words = _SKIPPED_WORDS | set(_SIDES) | set(_LEVELS)
+    verb_phrase = _SHOWS.match(question_words)
+    content = _extract_content(question_words[verb_phrase.end() :] if verb_phrase else question_words, skipped_words)
+    subject_content = (
+        _extract_content(_PLACE.split(question_words, maxsplit=1)[0], skipped_words)
+        if _IS_THERE.match(question_words)
+        else ()
+    )
+    # "Is there a stone in the bladder?" asks for the stone.
+    if subject_content and not set(subject_content) <= _GENERIC:
+        content = subject_content
+    content = content or tuple(sorted(_NORMAL_WORDS & set(word_list)))  # "Is the lung clear?"
+    # "Is the effusion bilateral?" asks for the kind of a finding, not its location.
+    if _STARTS_WITH_IS.match(question_words) and word_list[-1] in ("bilateral", "unilateral"):
+        content, word_list = (*content, word_list[-1]), []
     denies = bool(_ABSENCE.search(question))
-    of_subject = bool(_IS_THE.match(plain)) and len(content) > 1 and not denies
-    if of_subject and labels != {"Cardiomegaly"}:  # "Is the mass malignant?" does not ask whether there is a mass
+    about_subject = bool(_STARTS_WITH_IS.match(question_words)) and len(content) > 1 and not denies
+    if about_subject and labels != {"Cardiomegaly"}:  # "Is the mass malignant?" does not ask whether there is a mass
         labels = set()
     if not (labels or content):
         return None
-    return Asked(
+    return Target(
         labels=frozenset(labels),
         content=content,
         generic=bool(content) and set(content) <= _GENERIC,
-        sides=_region(said, _SIDES),
-        levels=_region(said, _LEVELS),
+        sides=_find_region(word_list, _SIDES),
+        levels=_find_region(word_list, _LEVELS),
         denies=denies,
-        of_subject=of_subject,
-        weighs=classify(plain) == "weigh",
-        organs=frozenset(organ[0] for organ in _ORGAN.finditer(plain)),
+        about_subject=about_subject,
+        weighs=classify(question_words) == "weigh",
+        organs=frozenset(organ[0] for organ in _ORGAN.finditer(question_words)),
     )
 
 
-def _content(plain: str, passed_over: Collection[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word for word in plain.split() if word not in passed_over and not word.isdigit()))
+def _extract_content(question_words: str, skipped_words: Collection[str]) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(word for word in question_words.split() if word not in skipped_words and not word.isdigit())
+    )
 
 
-def says_about(text: str, asked: Asked) -> set[Saying]:
-    """Whether the clauses of a text say yes or no to what was asked; both where they differ and none concludes."""
-    found: set[Saying] = set()
-    concluded: set[Saying] = set()
+def find_sayings(text: str, target: Target) -> set[Saying]:
+    """Find the answers yes and no in the clauses of a text; both if they differ and no clause concludes.
+
+    Args:
+        text: The text.
+        target: The target of the question.
+
+    Returns:
+        The answers.
+    """
+    sayings: set[Saying] = set()
+    concluding_sayings: set[Saying] = set()
     text = _TABLE_HEADER.sub("", text)
-    clauses = [*_cjk_clauses(text)] if any(map(_CJK.search, asked.content)) else [*split_clauses(text)]
-    for number, clause in enumerate(clauses):
-        states = clause.act == "state" or (asked.weighs and clause.act == "weigh")
-        here = set(_of_clause(clause, asked)) if states else set()
-        following = clauses[number + 1].text if number + 1 < len(clauses) else ""
-        if _IT_IS.match(following) and _elsewhere(following, asked):  # "There is an effusion, but it is on the left"
-            here.discard("yes")
-        found |= here
-        if here and (_CONCLUDES.match(clause.text) or (number and _CONCLUDES.fullmatch(clauses[number - 1].text))):
-            concluded = here
-    found = concluded if len(found) > 1 and concluded else found
-    return {_CONTRARY[one] for one in found} if asked.denies else found
+    clauses = [*_iterate_cjk_clauses(text)] if any(map(_CJK.search, target.content)) else [*split_clauses(text)]
+    for clause_index, clause in enumerate(clauses):
+        is_statement = clause.act == "state" or (target.weighs and clause.act == "weigh")
+        clause_sayings = set(_iterate_sayings(clause, target)) if is_statement else set()
+        next_clause = clauses[clause_index + 1].text if clause_index + 1 < len(clauses) else ""
+        # "There is an effusion, but it is on the left"
+        if _IT_IS.match(next_clause) and _is_elsewhere(next_clause, target):
+            clause_sayings.discard("yes")
+        sayings |= clause_sayings
+        if clause_sayings and (
+            _CONCLUDES.match(clause.text) or (clause_index and _CONCLUDES.fullmatch(clauses[clause_index - 1].text))
+        ):
+            concluding_sayings = clause_sayings
+    sayings = concluding_sayings if len(sayings) > 1 and concluding_sayings else sayings
+    return {_CONTRARY[saying] for saying in sayings} if target.denies else sayings
 
 
-def contradicts(text: str, replied: set[Saying], asked: Asked) -> bool:
-    """Whether sentences state the contrary of a reply, and nothing else: "Yes. ... No grasper can be seen"."""
-    if asked.generic or _WELL & set(asked.content):
+def is_contradicted(text: str, reply: set[Saying], target: Target) -> bool:
+    """Whether sentences state only the contrary of a reply: "Yes. ... No grasper can be seen".
+
+    Args:
+        text: The text.
+        reply: The reply.
+        target: The target of the question.
+
+    Returns:
+        True if they contradict the reply.
+    """
+    if target.generic or _NORMAL_WORDS & set(target.content):
         return False
-    said = says_about(text, asked)
-    return len(said) == 1 and said != replied
+    sayings = find_sayings(text, target)
+    return len(sayings) == 1 and sayings != reply
 
 
-def _cjk_clauses(text: str) -> Iterator[Clause]:
-    """The clauses of a text in Chinese or Japanese, which `clauses.plain` does not keep."""
-    for part in _CJK_CLAUSE_END.split(text):
-        yield Clause(part, 0, "decline" if _CJK_UNKNOWN.search(part) else "state")
+def _iterate_cjk_clauses(text: str) -> Iterator[Clause]:
+    """Iterate over the clauses of a text in Chinese or Japanese, which `clauses.plain` removes."""
+    for cjk_clause in _CJK_CLAUSE_END.split(text):
+        yield Clause(cjk_clause, 0, "decline" if _CJK_UNKNOWN.search(cjk_clause) else "state")
 
 
-def _region(said: Collection[str], names: dict[str, frozenset[str]]) -> frozenset[str]:
-    return frozenset[str]().union(*(names[word] for word in names.keys() & set(said)))
+def _find_region(word_list: Collection[str], names: dict[str, frozenset[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*(names[word] for word in names.keys() & set(word_list)))
 
 
-def _of_clause(clause: Clause, asked: Asked) -> Iterator[Saying]:
-    if _WELL & set(asked.content):
-        said = list(_of_health(clause, asked))
-        yield from said or [_CONTRARY[one] for one in _of_names(clause, asked) if asked.labels]
+def _iterate_sayings(clause: Clause, target: Target) -> Iterator[Saying]:
+    if _NORMAL_WORDS & set(target.content):
+        sayings = list(_read_health(clause, target))
+        yield from sayings or [_CONTRARY[saying] for saying in _read_names(clause, target) if target.labels]
     else:
-        yield from _of_names(clause, asked)
+        yield from _read_names(clause, target)
 
 
-def _say(holds: bool) -> Saying:
-    return "yes" if holds else "no"
+def _get_saying(is_true: bool) -> Saying:
+    return "yes" if is_true else "no"
 
 
-def _say_contrary(found: Iterable[Standing]) -> Iterator[Saying]:
-    for standing in found:
+def _iterate_contraries(clause_standings: Iterable[Standing]) -> Iterator[Saying]:
+    for standing in clause_standings:
         if standing != "open":
-            yield _say(standing == "denied")
+            yield _get_saying(standing == "denied")
 
 
-def _of_names(clause: Clause, asked: Asked) -> Iterator[Saying]:
-    """What a clause says by the names of what was asked."""
-    words = clause.text
-    spans = list(islice(_spans(words, asked), _MOST))
+def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
+    """Read a clause by the names of the target."""
+    clause_text = clause.text
+    spans = list(islice(_iterate_spans(clause_text, target), _MOST))
     if not spans:
-        plain = " ".join(words.split())
-        healthy = any(_HEALTHY[label].search(plain) for label in asked.labels & set(_HEALTHY))
-        none_at_all = not asked.generic and _NO_ABNORMALITY.search(plain) and not _OTHER.search(plain)
-        if healthy or (none_at_all and not _elsewhere(words, asked)):
+        plain_text = " ".join(clause_text.split())
+        is_healthy = any(_HEALTHY[label].search(plain_text) for label in target.labels & set(_HEALTHY))
+        is_all_denied = (
+            not target.generic and _NO_ABNORMALITY.search(plain_text) and not _OTHER_WORDS.search(plain_text)
+        )
+        if is_healthy or (is_all_denied and not _is_elsewhere(clause_text, target)):
             yield "no"
-        normal = [match.span() for match in islice(_ALL_NORMAL.finditer(words), _MOST)] if asked.generic else []
-        yield from _say_contrary(_standings(clause, normal))
-    elsewhere = _elsewhere(words, asked)
-    for (start, end), standing in zip(spans, _standings(clause, spans), strict=True):
-        # A window is enough, and keeps what a very long clause costs in proportion to its length.
-        around = words[max(start - _WINDOW, 0) : end + _WINDOW]
-        if standing == "open" or _IN_SUCH.search(words[max(start - _WINDOW, 0) : start]):
+        normal_spans = (
+            [match.span() for match in islice(_ALL_NORMAL.finditer(clause_text), _MOST)] if target.generic else []
+        )
+        yield from _iterate_contraries(_find_clause_standings(clause, normal_spans))
+    is_elsewhere = _is_elsewhere(clause_text, target)
+    for (start, end), standing in zip(spans, _find_clause_standings(clause, spans), strict=True):
+        # A window is enough, and keeps the cost of a very long clause linear in its length.
+        window = clause_text[max(start - _WINDOW, 0) : end + _WINDOW]
+        if standing == "open" or _IN_SUCH.search(clause_text[max(start - _WINDOW, 0) : start]):
             continue
-        not_there = _NOT_THERE.search(around)
-        if not_there and standing != "denied":
-            yield _say(asked.sides != {not_there[1]})
-        elif not elsewhere:
-            yield _say(standing != "denied")
+        denied_side = _NOT_THERE.search(window)
+        if denied_side and standing != "denied":
+            yield _get_saying(target.sides != {denied_side[1]})
+        elif not is_elsewhere:
+            yield _get_saying(standing != "denied")
 
 
-def _of_health(clause: Clause, asked: Asked) -> Iterator[Saying]:
-    """What a clause says to a question such as "Is the heart normal?"."""
-    words = clause.text
-    organs = {organ[0] for organ in _ORGAN.finditer(words)}
-    if organs and asked.organs and not organs & asked.organs:
+def _read_health(clause: Clause, target: Target) -> Iterator[Saying]:
+    """Read the answer of a clause to a question such as "Is the heart normal?"."""
+    clause_text = clause.text
+    organs = {organ[0] for organ in _ORGAN.finditer(clause_text)}
+    if organs and target.organs and not organs & target.organs:
         return
-    spans = _content_spans(words, asked)
-    one_side = len(_region(_WORD.findall(words), _SIDES)) == 1 and not asked.sides  # "The right lung is clear"
-    of_other = _OTHER_CLEAR.search(words)  # "a clear answer"
-    for standing in _standings(clause, spans) if not of_other else ():
-        if standing == "denied" or (standing == "asserted" and not one_side):
-            yield _say(standing != "denied")
-    unwell = [match.span() for match in islice(_UNWELL.finditer(words), _MOST)]
-    yield from _say_contrary(_standings(clause, unwell))
+    spans = _find_content_spans(clause_text, target)
+    # "The right lung is clear"
+    is_one_side = len(_find_region(_WORD.findall(clause_text), _SIDES)) == 1 and not target.sides
+    is_other_sense = _OTHER_CLEAR.search(clause_text)  # "a clear answer"
+    for standing in _find_clause_standings(clause, spans) if not is_other_sense else ():
+        if standing == "denied" or (standing == "asserted" and not is_one_side):
+            yield _get_saying(standing != "denied")
+    abnormal_spans = [match.span() for match in islice(_ABNORMAL_WORDS.finditer(clause_text), _MOST)]
+    yield from _iterate_contraries(_find_clause_standings(clause, abnormal_spans))
 
 
-def _standings(clause: Clause, spans: Sequence[tuple[int, int]]) -> list[Standing]:
+def _find_clause_standings(clause: Clause, spans: Sequence[tuple[int, int]]) -> list[Standing]:
     if not clause.text.isascii() and _CJK.search(clause.text):
         return ["denied" if _CJK_DENIAL.search(clause.text) else "asserted"] * len(spans)
-    return standings(clause.text, spans, denied=clause.denied)
+    return find_standings(clause.text, spans, denied=clause.denied)
 
 
-def _elsewhere(clause: str, asked: Asked) -> bool:
-    """Whether a clause speaks of another side or level than the one asked about."""
-    said = _WORD.findall(clause)
-    here = ((asked.sides, _region(said, _SIDES)), (asked.levels, _region(said, _LEVELS)))
-    return any(own and other and not own & other for own, other in here)
+def _is_elsewhere(clause: str, target: Target) -> bool:
+    """Whether a clause refers to another side or level than the question."""
+    word_list = _WORD.findall(clause)
+    regions = ((target.sides, _find_region(word_list, _SIDES)), (target.levels, _find_region(word_list, _LEVELS)))
+    return any(
+        target_region and clause_region and not target_region & clause_region
+        for target_region, clause_region in regions
+    )
 
 
-def _spans(clause: str, asked: Asked) -> Iterator[tuple[int, int]]:
-    """Where a clause names what was asked."""
-    if asked.labels:
-        yield from ((start, end) for label, start, end in names_in(clause) if label in asked.labels)
-        if "Cardiomegaly" in asked.labels:
+def _iterate_spans(clause: str, target: Target) -> Iterator[tuple[int, int]]:
+    """Iterate over the spans of a clause that name the target."""
+    if target.labels:
+        yield from ((start, end) for label, start, end in find_names(clause) if label in target.labels)
+        if "Cardiomegaly" in target.labels:
             yield from (match.span() for match in _ENLARGED_HEART.finditer(clause))
-    elif asked.generic:
+    elif target.generic:
         yield from (match.span() for match in _GENERIC_NAMES.finditer(clause))
     else:
-        yield from _content_spans(clause, asked)
+        yield from _find_content_spans(clause, target)
 
 
-def _content_spans(clause: str, asked: Asked) -> list[tuple[int, int]]:
-    """Where a clause has all of the question's words of meaning, from the first of them to the last."""
-    words_asked = asked.content[-1:] if asked.of_subject and _PRONOUN.search(clause) else asked.content
-    places = [re.search(_form(word), clause) for word in words_asked]
-    found = [place for place in places if place]
-    anyhow = not asked.of_subject or _WELL & set(asked.content)
-    if len(found) < len(places) or not (anyhow or _COPULA.search(clause[: found[-1].start()])):
+def _find_content_spans(clause: str, target: Target) -> list[tuple[int, int]]:
+    """Find the span from the first to the last content word of the question, if a clause has all of them."""
+    content_words = target.content[-1:] if target.about_subject and _PRONOUN.search(clause) else target.content
+    matches = [re.search(_build_form(word), clause) for word in content_words]
+    word_matches = [word_match for word_match in matches if word_match]
+    is_any_predicate = not target.about_subject or _NORMAL_WORDS & set(target.content)
+    if len(word_matches) < len(matches) or not (is_any_predicate or _COPULA.search(clause[: word_matches[-1].start()])):
         return []
-    return [(min(place.start() for place in found), max(place.end() for place in found))]
+    return [
+        (min(word_match.start() for word_match in word_matches), max(word_match.end() for word_match in word_matches))
+    ]
 
 
-def _form(word: str) -> str:
-    """An expression for a word with other endings."""
+def _build_form(word: str) -> str:
+    """Build an expression for a word with other endings."""
     if _CJK.search(word):
         return re.escape(word)
     stem = re.sub(r"(?<=\w{3})(?:e?s|ed|ing|e?ment|al|ly|ion)$", "", word)

@@ -1,8 +1,9 @@
-"""Which part of what a model wrote is its answer: not its reasoning, not what a chat template left, not a next turn.
+"""The answer within a model's output: without its reasoning, remains of the chat template, and the next turn.
 
-Models mark their reasoning in many ways: `<think>...</think>` and tags of like names, `[THINK]...[/THINK]` (Mistral),
-`◁think▷...◁/think▷` (Kimi), `<unused94>thought...<unused95>` (MedGemma), channels (gpt-oss, also without the tokens
-around their names), `## Thinking ... ## Final Response` (HuatuoGPT). A mark may be misspelt, or its end may be missing.
+Models mark their reasoning in many ways: `<think>...</think>` and tags with similar names, `[THINK]...[/THINK]`
+(Mistral), `◁think▷...◁/think▷` (Kimi), `<unused94>thought...<unused95>` (MedGemma), channels (gpt-oss, also without the
+tokens around their names), `## Thinking ... ## Final Response` (HuatuoGPT). A marker may be misspelt, or its end may be
+missing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _END = re.compile(
 _ANSWER_NAMES = r"(?:final[ _]?answer|answer|solution|final)"
 _ANSWER_BEGIN = re.compile(rf"<\s?{_ANSWER_NAMES}\s?>|<\|begin_of_(?:box|solution)\|>", re.IGNORECASE)
 _ANSWER_END = re.compile(rf"<\s?/\s?{_ANSWER_NAMES}\s?>|<\|end_of_(?:box|solution)\|>", re.IGNORECASE)
-# What ends a turn, and what a model writes that goes on with a turn of somebody else.
+# The end of a turn, or the beginning of another speaker's turn that the model invents.
 _TURN_END = re.compile(
     r"<\|im_end\|>|<\|end\|>|<\|eot_id\|>|<\|endoftext\|>|<\|end_of_text\|>|<\|return\|>|<end_of_turn>"
     r"|<end_of_utterance>"
@@ -37,96 +38,124 @@ _TURN_END = re.compile(
 )
 
 
-# Without one of these nothing marks a part of a text.
+# A text without one of these has no marked part.
 _MARK = re.compile(
     r"[<\[◁]|#|assistantfinal|analysis|(?:question|human|user|instruction|q ?\d*)(?: ?\d{1,3})? ?:", re.IGNORECASE
 )
 
 
 class Span(NamedTuple):
-    """The answer is text[start:end]; how: "whole", "after reasoning", "before reasoning", "open reasoning", "tagged".
+    """The span of an answer, text[start:end].
 
-    "open reasoning": nothing but the beginning of a reasoning that never ends; it may hold an answer or none.
+    Attributes:
+        start: Its start.
+        end: Its end.
+        kind: "whole", "after reasoning", "before reasoning", "open reasoning" or "tagged". "open reasoning" is a
+            reasoning without an end and without text before it; it may contain an answer.
     """
 
     start: int
     end: int
-    how: str
+    kind: str
 
 
-LIMIT = 64 * 1024  # characters that are read of an answer; a model that repeats itself fills its limit of tokens
+LIMIT = 64 * 1024  # longest answer that is read, in characters; a model that repeats itself fills its token limit
 
 
-def answer_span(text: str) -> Span:
-    """Where the answer stands in what a model wrote.
+def find_answer_span(text: str) -> Span:
+    """Find the answer in a model's output.
 
-    What follows the last end of a reasoning; without an end, what stands before its beginning, or the open reasoning
-    itself where nothing does. Of that, the part up to the next turn, and of that what is in answer tags, from the
-    first to the last of them. No span is longer than `LIMIT`: what goes on is a repetition.
+    It is the text after the last end of a reasoning. Without an end, it is the text before the reasoning, or the open
+    reasoning itself if there is no such text. Of that, it is the part up to the next turn, and of that the part in
+    answer tags, from the first to the last of them. No span is longer than `LIMIT`: the rest is a repetition.
 
-    >>> answer_span("<think>No?</think>Yes.")
-    Span(start=18, end=22, how='after reasoning')
-    >>> answer_span("<think>It shows a").how, answer_span("A hook.").how
+    Args:
+        text: The output.
+
+    Returns:
+        The span.
+
+    >>> find_answer_span("<think>No?</think>Yes.")
+    Span(start=18, end=22, kind='after reasoning')
+    >>> find_answer_span("<think>It shows a").kind, find_answer_span("A hook.").kind
     ('open reasoning', 'whole')
     """
     if not _MARK.search(text):
         return Span(0, min(len(text), LIMIT), "whole")
-    start, end, how = _answer(text)
-    return Span(start, min(end, start + LIMIT), how)
+    start, end, kind = _find_answer(text)
+    return Span(start, min(end, start + LIMIT), kind)
 
 
 def exceeds_limit(text: str) -> bool:
-    """Whether the answer in a text is longer than what is read of it.
+    """Whether the answer in a text is longer than `LIMIT`.
+
+    Args:
+        text: The output.
+
+    Returns:
+        True if the answer is longer.
 
     >>> exceeds_limit("<think>" + "It may be. " * 10_000 + "</think>Yes."), exceeds_limit("yes " * 20_000)
     (False, True)
     """
     if len(text) <= LIMIT:
         return False
-    start, end, _ = _answer(text)
+    start, end, _ = _find_answer(text)
     return end - start > LIMIT
 
 
-def _answer(text: str) -> Span:
-    """`answer_span` before it is cut."""
+def _find_answer(text: str) -> Span:
+    """Find the answer without the limit of `find_answer_span`."""
     tag = _OPEN_TAG.search(text, max(len(text) - 20, 0))
-    start, end, how = 0, tag.start() if tag else len(text), "whole"
-    last = None
-    for last in _END.finditer(text):  # noqa: B007
+    start, end, kind = 0, tag.start() if tag else len(text), "whole"
+    last_end_match = None
+    for last_end_match in _END.finditer(text):  # noqa: B007
         pass
-    if last is not None:
-        start, how = last.end(), "after reasoning"
+    if last_end_match is not None:
+        start, kind = last_end_match.end(), "after reasoning"
     begin = _BEGIN.search(text, start)
     if begin is not None:
-        if _says_something(text, start, begin.start()):
-            end, how = begin.start(), "before reasoning"
+        if _has_content(text, start, begin.start()):
+            end, kind = begin.start(), "before reasoning"
         elif begin.end() < end:
-            start, how = begin.end(), "open reasoning"
-    elif last is not None and not _says_something(text, start, end):
-        # Nothing follows the reasoning: what stands before it may be the answer.
-        first = _BEGIN.search(text)
-        stop = first.start() if first is not None and first.start() < last.start() else 0
-        if not _says_something(text, 0, stop) and looks_cut(text):
-            # "...</think><answ": what was thought is all there is
-            return Span(first.end() if first is not None else 0, last.start(), "open reasoning")
-        start, end, how = 0, stop, "before reasoning"
-    end = _end_of_turn(text, start, end)
-    return _tagged(text, Span(start, end, how))
+            start, kind = begin.end(), "open reasoning"
+    elif last_end_match is not None and not _has_content(text, start, end):
+        # Nothing follows the reasoning, so the text before it may be the answer.
+        first_beginning = _BEGIN.search(text)
+        first_start = (
+            first_beginning.start()
+            if first_beginning is not None and first_beginning.start() < last_end_match.start()
+            else 0
+        )
+        if not _has_content(text, 0, first_start) and is_truncated(text):
+            # "...</think><answ": the reasoning is the only text.
+            return Span(
+                first_beginning.end() if first_beginning is not None else 0, last_end_match.start(), "open reasoning"
+            )
+        start, end, kind = 0, first_start, "before reasoning"
+    end = _find_turn_end(text, start, end)
+    return _find_tagged(text, Span(start, end, kind))
 
 
-def answer_part(text: str) -> str:
-    """What a model wrote without its reasoning; of that, what stands in answer tags where there are any.
+def extract_answer(text: str) -> str:
+    """Extract the answer of a model's output, without its reasoning; only the text in answer tags if there are any.
 
-    >>> answer_part("<think>Perhaps no.</think>So: <answer>Yes</answer>")
+    Args:
+        text: The output.
+
+    Returns:
+        The answer; "" for an open reasoning.
+
+    >>> extract_answer("<think>Perhaps no.</think>So: <answer>Yes</answer>")
     'Yes'
     """
-    start, end, how = answer_span(text)
-    return "" if how == "open reasoning" else text[start:end]
+    start, end, kind = find_answer_span(text)
+    return "" if kind == "open reasoning" else text[start:end]
 
 
 _OPEN_TAG = re.compile(r"<[/|]?[A-Za-z_]{0,15}\Z")
 _MARKER = re.compile(r"(?:\A|\n)[^\S\n]*(?:[-*•+–]|\d{1,2}[.)])[*_\s]*\Z")
-# The last line of a walk through the options: the letter that follows the one before it, and nothing of its text.
+# The last line of a walk through the options: the next letter in order, without its text.
 _WALK = re.compile(
     r"^(?P<bullet>[^\w\n]*)(?:[Oo]ption )?(?P<letter>[A-Z])\W[^\n]*\w[^\n]*"
     r"(?P<last>\n(?P=bullet)(?:[Oo]ption )?(?P<next>[A-Z])\W*)\Z",
@@ -137,68 +166,82 @@ _LAST_WORD = re.compile(r"\S+\s*\Z")
 _BARE = re.compile(r"\W*(?:[A-Za-z]|yes|no)\W*", re.IGNORECASE)
 
 
-def looks_cut(text: str) -> bool:
-    """Whether a text ends on an open tag, on a list marker, or in the middle of a walk through the options.
-
-    >>> looks_cut("It is C.\\n- A: no\\n- B"), looks_cut("It is\\n\\nC"), looks_cut("Yes.</think><answ")
-    (True, False, True)
-    """
-    return _end_before_cut(text) < len(text)
-
-
-def without_cut(text: str, *, cut: bool = False) -> str:
-    """The text without what its end leaves unfinished: its beginning, so that places in it stay the same.
+def is_truncated(text: str) -> bool:
+    r"""Whether a text ends on an open tag, on a list marker, or in the middle of a walk through the options.
 
     Args:
-        text: An answer, or any part of one.
-        cut: It is known to be cut. Then the last sentence goes, too, if it does not end; of the first one only the last
-            word. A lone letter, yes or no stays, as in an answer of one token.
+        text: The text.
 
-    >>> without_cut("It is edema. The left l", cut=True), without_cut("B. No ede", cut=True), without_cut("C", cut=True)
-    ('It is edema.', 'B. No ', 'C')
+    Returns:
+        True if its end is unfinished.
+
+    >>> is_truncated("It is C.\n- A: no\n- B"), is_truncated("It is\n\nC"), is_truncated("Yes.</think><answ")
+    (True, False, True)
     """
-    whole_to = _end_before_cut(text)
-    if not cut or whole_to < len(text) or _BARE.fullmatch(text):
-        return text[:whole_to]
-    *_, end = [0, *(match.end() for match in _SENTENCE_END.finditer(text) if _says_something(text, 0, match.start()))]
+    return _find_finished_end(text) < len(text)
+
+
+def remove_unfinished(text: str, *, cut: bool = False) -> str:
+    """Remove the unfinished end of a text; positions in the rest stay the same.
+
+    Args:
+        text: An answer, or any part of it.
+        cut: Whether it is known to be truncated. Then an unfinished last sentence is also removed; of an only sentence
+            just the last word. A single letter, yes or no stays, as in an answer of one token.
+
+    Returns:
+        The beginning of the text.
+
+    >>> remove_unfinished("It is edema. The left l", cut=True), remove_unfinished("B. No ede", cut=True)
+    ('It is edema.', 'B. No ')
+    >>> remove_unfinished("C", cut=True)
+    'C'
+    """
+    finished_end = _find_finished_end(text)
+    if not cut or finished_end < len(text) or _BARE.fullmatch(text):
+        return text[:finished_end]
+    *_, end = [0, *(match.end() for match in _SENTENCE_END.finditer(text) if _has_content(text, 0, match.start()))]
     letters = re.fullmatch(r"\W*[A-Za-z]\W*", text[:end])  # "B. No ede"
     return text[:end] if end and not letters else _LAST_WORD.sub("", text)
 
 
-def _end_before_cut(text: str) -> int:
+def _find_finished_end(text: str) -> int:
+    """Find the end of the finished part of a text."""
     tag = _OPEN_TAG.search(text, max(len(text) - 40, 0))
     if tag:
         return tag.start()
     tail = max(len(text) - 2000, 0)
     marker = _MARKER.search(text, tail)
-    if marker and _says_something(text, 0, marker.start()):
+    if marker and _has_content(text, 0, marker.start()):
         return marker.start()
     walk = _WALK.search(text, tail)
     return walk.start("last") if walk and ord(walk["next"]) == ord(walk["letter"]) + 1 else len(text)
 
 
-def _says_something(text: str, start: int, end: int) -> bool:
+def _has_content(text: str, start: int, end: int) -> bool:
+    """Whether a part of a text has letters or digits outside of tags."""
     return any(character.isalnum() for character in re.sub(r"<(?!answer[ :=])[^<>]{0,40}>", "", text[start:end]))
 
 
-def _end_of_turn(text: str, start: int, end: int) -> int:
-    said = False
+def _find_turn_end(text: str, start: int, end: int) -> int:
+    """Find the end of the first turn with content."""
+    has_content = False
     for turn in _TURN_END.finditer(text, start, end):
-        said = said or _says_something(text, start, turn.start())
-        if said:
+        has_content = has_content or _has_content(text, start, turn.start())
+        if has_content:
             return turn.start()
         start = turn.end()
     return end
 
 
-def _tagged(text: str, span: Span) -> Span:
-    """The span from the first to the last answer in tags; a tag may miss its partner."""
+def _find_tagged(text: str, span: Span) -> Span:
+    """Find the span from the first to the last answer in tags; a tag may be unpaired."""
     begins = [match.end() for match in _ANSWER_BEGIN.finditer(text, span.start, span.end)]
     ends = [match.start() for match in _ANSWER_END.finditer(text, span.start, span.end)]
     if begins:
         begin, end = begins[0], ends[-1] if ends and ends[-1] > begins[-1] else span.end
-    elif ends:  # "C: C</answer>": the line that the end stands on
+    elif ends:  # "C: C</answer>": the line of the end tag
         begin, end = max(text.rfind("\n", span.start, ends[-1]) + 1, span.start), ends[-1]
     else:
         return span
-    return Span(begin, end, "tagged") if _says_something(text, begin, end) else span
+    return Span(begin, end, "tagged") if _has_content(text, begin, end) else span

@@ -1,12 +1,11 @@
-"""One scope of negation: whether a clause asserts or denies a name in it, for all readers.
+"""The scope of negation: whether a clause asserts or denies a name, for all readers.
 
-A denial binds forward to its own object ("no edema", "without a grasper"). It reaches back only through a predicate
-("edema is absent", "edema: absent", "edema was not seen"). A denial of a whole statement ("I do not think that ...")
-turns what the rest says around. Words for what is normal ("clear", "within limits") are names like all others, so that
-"not clear" denies "clear".
+A denial applies forward to its own object ("no edema", "without a grasper"). It applies backward only through a
+predicate ("edema is absent", "edema: absent", "edema was not seen"). A denial of a full statement ("I do not think that
+...") inverts the rest. Words for normal states ("clear", "within limits") are names like all others, so "not clear"
+denies "clear".
 
-Cues are found once in a clause and looked up for each name, so that the time grows with the length of the text and no
-faster.
+Cues are found once per clause and looked up for each name, so the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Standing = Literal["asserted", "denied", "open"]  # open: neither, as in "compared with X"
+Standing = Literal["asserted", "denied", "open"]  # open: neither, like "compared with X"
 
 VERB = (
     r"(?:is|are|was|were|has|have|can|could|may|might|shows?|shown|contains?|i see|i can see|appears?|seems?|looks?|"
@@ -36,7 +35,7 @@ SEEN = (
 NORMAL = r"(?:normal|clear|healthy|unremarkable|intact|free)"
 STATES = re.compile(rf"\b(?:{VERB}|see|visible|seen)\b")
 
-# Words that look like denials and deny nothing behind them. "Not clear" denies "clear" itself, see `standings`.
+# Words that resemble denials and deny nothing after them. "Not clear" denies "clear" itself, see `find_standings`.
 NEUTRAL = re.compile(
     r"\bno (?:question|mistaking|hesitation|denying|other (?:\w+ )?(?:choice|explanation|diagnosis)(?: than)?)\b"
     r"|\b(?:can ?not|can't|hard to|impossible to) (?:be )?(?:miss(?:ed)?|overlook(?:ed)?)\b|\bhard not to\b|"
@@ -52,7 +51,7 @@ _NOT_NORMAL = re.compile(
     r"|\b(?:than|above|outside|beyond|exceeds?|at odds with|from|off|(?:left|right) of) (?:the |an? )?(?:\w+ ){0,3}?"
     r"(?:normal|midline)\b"
 )
-# A denial of a whole statement.
+# A denial of a full statement.
 _TURNED = re.compile(
     r"\b(?:it is|it's|this is|that is) (?:not|untrue|false|incorrect|wrong)(?: (?:the case|true|correct|so))?"
     r"(?: to say)? that\b"
@@ -85,24 +84,24 @@ DENIED_BEFORE = re.compile(
     rf"less than(?!\s+(?:\d|a |half|one))|hardly|scarcely|{_FOREIGN})"
     r"(?=\W|$)|¬(?=\s*\w)"
 )
-# A denial before one of these does not reach what is behind it.
+# A denial before one of these words does not apply to the text after it.
 _SCOPE_END = re.compile(
     r"\b(?:shows|contains|reveals|includes|has|depicts|features (?=an?\b|the\b)|demonstrates|exhibits|suffers|suggests"
     r"|indicates|means|this is|in keeping with|(?<!not )(?<!in)(?:consistent|compatible) with)\b"
 )
-# Neither does it reach the cause of what is missing ("no markings are seen, indicating a pneumothorax"), nor its place.
+# A denial does not apply to a cause ("no markings are seen, indicating a pneumothorax") or a location.
 _CAUSE = re.compile(
     r",\s*(?:thus |thereby )?(?:indicating|suggesting|suggests|meaning|pointing|confirming|representing|consistent with"
     r"|compatible with|in keeping with|which (?:means|suggests|indicates|points))\b"
     r"|\b(?:because|due to|caused by|as a result of|near|around|behind|beside|next to|adjacent to)\b"
     r"|(?<=not sharp) (?:suggesting|indicating)\b"
 )
-# And of what is only to be judged, or spoken about, nothing is denied ("no film to diagnose edema from").
+# A denial does not apply to a purpose or a topic ("no film to diagnose edema from").
 _PURPOSE = re.compile(
     r"\bto (?!be\b|suggest|have\b|show\b|indicate|appear|support|suspect|believe|think|find\b|see\b|contain|exclude)\w+"
     r"|\b(?:about|regarding|concerning|enough|sufficient|for the|which is)\b"
 )
-# "Pneumothorax makes the lung collapse": a bare name whose predicate says what such a thing is or does.
+# "Pneumothorax makes the lung collapse": a general predicate of a bare name.
 _TEACHES = re.compile(
     r"\s+(?:(?:is|are) (?:an?|the(?! (?:\w+ )?(?:finding|one|abnormality|answer|choice|diagnosis|option"
     r"|explanation|most (?:likely|probable|plausible|apparent|prominent|striking|notable|consistent"
@@ -118,7 +117,7 @@ _UNDECIDED = re.compile(
     r"|cannot|can't|possible|possibly|maybe|\?)"
 )
 _WRONG = re.compile(r"\s+(?:is|was|seems) (?:\w+ly )?(?:wrong|incorrect|false|not (?:supported|correct|right|true))\b")
-# "The finding which is not present is edema": nor does one within a relative clause reach what that clause describes.
+# "The finding which is not present is edema": a denial in a relative clause does not apply to its antecedent.
 _RELATIVE_END = re.compile(
     r"\b(?:which|that|who) (?:(?:is|are|was|were|can|could|do|does|did|has|have) not|\w+n't|can ?not)\b[^,;]{0,60}?"
     r"\b(?P<end>is|are|was|were)\b"
@@ -145,7 +144,7 @@ _DENIED_AFTER = re.compile(
     r"|(?:no|none|false|null|n|n a|nope|nah|non|nein|nil|0(?:\.0+)?)(?=\s*(?:$|[,:\"\d]|\s\w+\s*:)))"
     r"|(?P<foreign>¬)(?=\s*(?:$|[,:.]))"
 )
-_WITHIN = re.compile(
+_INNER_DENIAL = re.compile(
     r"\b(?:not|never|\w+n't|cannot|no longer|rather than|instead of|out of|far from|by no means|anything but|hardly"
     r"|scarcely|fails? to|neither"
     r"|less than(?!\s+(?:\d|a |half|one))|nicht|¬)(?=\W)"
@@ -154,8 +153,8 @@ _NEXT = re.compile(r"\s*[:=,]?\s*(?:(?:visible|present|seen|detected|in use|used
 _ONE_COLON = re.compile(r"\s*,[^:]*:\s*")
 _REACH = 300  # characters
 _TOGETHER = re.compile(r"\s+(?:and|or)\s+(?:\w+\s+){1,2}")
-# "Hook: I cannot see one.": what stands before the colon is what the rest is about.
-_TOPIC_DENIED = re.compile(
+# "Hook: I cannot see one.": the text before the colon is the topic of the rest.
+_DENIED_TOPIC = re.compile(
     r"(?:\s+(?:in|on|at|of|within) (?:\w+ ){1,4}?\w+|\s+(?:left|right|both|bilateral))?"
     r"\s*:\s*(?:(?:i|we|it|they|there|this|that|one)\s+)?(?:(?:is|are|was|were|has|have|does|do|did|can|could)\s+)?"
     r"(?:(?:no|not|none|nope|nah|never|cannot|absent|missing|nothing|without|false|non|nein|\w+n't)\b|✗|¬)"
@@ -170,7 +169,7 @@ _UNKNOWN_TITLE = re.compile(
 
 
 class _Cues(NamedTuple):
-    """Where a clause's words deny, and where a denial ends; each list in the order of the text."""
+    """The denials of a clause and the ends of their scopes; each list is in the order of the text."""
 
     before: list[re.Match[str]]
     before_ends: list[int]
@@ -178,141 +177,176 @@ class _Cues(NamedTuple):
     after: list[re.Match[str]]
     after_starts: list[int]
     breaks: list[int]
-    statement: int  # the end of the first words that state something
+    statement: int  # end of the first words that state something
     marks: list[re.Match[str]]
     mark_starts: list[int]
-    turned: list[int]  # where a denial of the whole statement ends
-    within: list[int]  # where a denial between the words of one name begins
-    not_normal: list[int]  # where a denied word for what is normal ends
+    turned: list[int]  # ends of the denials of a full statement
+    within: list[int]  # starts of the denials between the words of a name
+    not_normal: list[int]  # ends of the denied words for normal states
 
 
-def standings(words: str, spans: Sequence[tuple[int, int]], *, denied: bool = False) -> list[Standing]:
-    """Say of each name in a clause whether the clause asserts or denies it.
+def find_standings(clause: str, spans: Sequence[tuple[int, int]], *, denied: bool = False) -> list[Standing]:
+    """Find for each name in a clause whether the clause asserts or denies it.
 
     Args:
-        words: A clause in lower case (`clauses.Clause.text`).
-        spans: [start, end) of each name in the words, in order.
-        denied: The clause stands under a heading that denies (`clauses.Clause.denied`).
+        clause: A clause in lower case (`clauses.Clause.text`).
+        spans: [start, end) of each name in the clause, in order.
+        denied: Whether a heading denies the clause (`clauses.Clause.denied`).
 
     Returns:
         The standing of each span.
 
-    >>> standings("there is edema, no effusion", [(9, 14), (19, 27)])
+    >>> find_standings("there is edema, no effusion", [(9, 14), (19, 27)])
     ['asserted', 'denied']
-    >>> standings("the lungs do not appear to be clear", [(30, 35)])
+    >>> find_standings("the lungs do not appear to be clear", [(30, 35)])
     ['denied']
     """
     if denied or not spans:
         return ["denied"] * len(spans)
-    words, spans = _squeeze(words, spans)
-    cues = _find_cues(words)
-    leading = bool(cues.marks) and cues.mark_starts[0] < spans[0][0]
-    found: list[Standing] = []
+    clause, spans = _remove_blanks(clause, spans)
+    cues = _find_cues(clause)
+    is_leading = bool(cues.marks) and cues.mark_starts[0] < spans[0][0]
+    span_standings: list[Standing] = []
     for index, (start, end) in enumerate(spans):
-        following = spans[index + 1][0] if index + 1 < len(spans) else len(words)
-        mark = bisect_left(cues.mark_starts, start) - 1 if leading else bisect_left(cues.mark_starts, end)
-        if 0 <= mark < len(cues.marks) and (leading or cues.mark_starts[mark] < following):
-            found.append("denied" if cues.marks[mark][0] == "✗" else "asserted")
+        following = spans[index + 1][0] if index + 1 < len(spans) else len(clause)
+        mark_index = bisect_left(cues.mark_starts, start) - 1 if is_leading else bisect_left(cues.mark_starts, end)
+        if 0 <= mark_index < len(cues.marks) and (is_leading or cues.mark_starts[mark_index] < following):
+            span_standings.append("denied" if cues.marks[mark_index][0] == "✗" else "asserted")
             continue
-        standing = _stand(words, start, end, cues)
+        standing = _find_standing(clause, start, end, cues)
         if bisect_right(cues.turned, start) % 2 and standing != "open":
             standing = "asserted" if standing == "denied" else "denied"
-        found.append(standing)
-    return found
+        span_standings.append(standing)
+    return span_standings
 
 
-def _squeeze(words: str, spans: Sequence[tuple[int, int]]) -> tuple[str, Sequence[tuple[int, int]]]:
-    """Leave one blank of each run that markup left behind, and move the spans with their words."""
-    runs = list(_BLANKS.finditer(words))
+def _remove_blanks(clause: str, spans: Sequence[tuple[int, int]]) -> tuple[str, Sequence[tuple[int, int]]]:
+    """Reduce each run of blanks to one blank, and move the spans with their words."""
+    runs = list(_BLANKS.finditer(clause))
     if not runs:
-        return words, spans
+        return clause, spans
     starts, removed = [run.end() for run in runs], [0]
     for run in runs:
         removed.append(removed[-1] + len(run[0]))
-    moved = [tuple(place - removed[bisect_right(starts, place)] for place in span) for span in spans]
-    return _BLANKS.sub("", words), moved  # type: ignore[return-value]
+    moved_spans = [tuple(position - removed[bisect_right(starts, position)] for position in span) for span in spans]
+    return _BLANKS.sub("", clause), moved_spans  # type: ignore[return-value]
 
 
-def says_denial(words: str) -> bool:
-    """Whether lower-case words hold a word of denial."""
-    return bool(DENIED_BEFORE.search(words.casefold()))
+def has_denial(text: str) -> bool:
+    """Whether a text contains a denial.
+
+    Args:
+        text: The text.
+
+    Returns:
+        True for a denial.
+    """
+    return bool(DENIED_BEFORE.search(text.casefold()))
 
 
-def stands_under(words: str) -> Standing:
-    """Say what a heading says of all that is listed below it."""
-    words = words.rstrip(' ":✓✗').rpartition(".")[2]
-    words = NEUTRAL.sub(blank, words)
-    cue = DENIED_BEFORE.search(words) or _DENIED_AFTER.search(words)
-    if (cue and cue["open"]) or _UNKNOWN_TITLE.search(words):
+def read_heading(heading: str) -> Standing:
+    """Read the standing that a heading gives to the items below it.
+
+    Args:
+        heading: The heading in lower case.
+
+    Returns:
+        The standing.
+    """
+    heading = heading.rstrip(' ":✓✗').rpartition(".")[2]
+    heading = NEUTRAL.sub(fill_blanks, heading)
+    cue = DENIED_BEFORE.search(heading) or _DENIED_AFTER.search(heading)
+    if (cue and cue["open"]) or _UNKNOWN_TITLE.search(heading):
         return "open"
     return "denied" if cue else "asserted"
 
 
-def blank(match: re.Match[str]) -> str:
-    """Return blanks in the length of a match."""
+def fill_blanks(match: re.Match[str]) -> str:
+    """Return blanks in the length of a match.
+
+    Args:
+        match: The match.
+
+    Returns:
+        The blanks.
+    """
     return " " * len(match[0])
 
 
-def _stand(words: str, start: int, end: int, cues: _Cues) -> Standing:
-    teaches = _TEACHES.match(words, end) and _ARTICLE.fullmatch(words, 0, start)
-    if teaches or _IN_SUCH.search(words, max(start - 40, 0), start) or _UNDECIDED.match(words, end):
+def _find_standing(clause: str, start: int, end: int, cues: _Cues) -> Standing:
+    """Find whether a clause asserts or denies the name in [start, end)."""
+    is_general = _TEACHES.match(clause, end) and _ARTICLE.fullmatch(clause, 0, start)
+    if is_general or _IN_SUCH.search(clause, max(start - 40, 0), start) or _UNDECIDED.match(clause, end):
         return "open"
-    if _any(cues.within, start, end) or _any(cues.not_normal, start + 1, end + 1):
+    if _has_place(cues.within, start, end) or _has_place(cues.not_normal, start + 1, end + 1):
         return "denied"
-    nearest = bisect_right(cues.before_ends, start) - 1
-    if nearest >= 0 and not _any(cues.scope_ends, cues.before_ends[nearest], start):
-        if cues.before[nearest]["open"] or _PURPOSE.search(words, cues.before_ends[nearest], start):
+    nearest_index = bisect_right(cues.before_ends, start) - 1
+    if nearest_index >= 0 and not _has_place(cues.scope_ends, cues.before_ends[nearest_index], start):
+        if cues.before[nearest_index]["open"] or _PURPOSE.search(clause, cues.before_ends[nearest_index], start):
             return "open"
-        return "open" if _WRONG.match(words, end) else "denied"
-    cue = bisect_left(cues.after_starts, end)
-    if cue < len(cues.after) and _reaches(words, end, cues.after[cue], cues.breaks, alone=cues.statement <= start):
-        return "open" if cues.after[cue]["open"] else "denied"
-    return "denied" if _TOPIC_DENIED.match(words, end) else "asserted"
+        return "open" if _WRONG.match(clause, end) else "denied"
+    cue_index = bisect_left(cues.after_starts, end)
+    if cue_index < len(cues.after) and _is_reached(
+        clause, end, cues.after[cue_index], cues.breaks, follows_statement=cues.statement <= start
+    ):
+        return "open" if cues.after[cue_index]["open"] else "denied"
+    return "denied" if _DENIED_TOPIC.match(clause, end) else "asserted"
 
 
 @lru_cache(maxsize=64)
-def _find_cues(words: str) -> _Cues:
-    turned = list(_TURNED.finditer(words))
-    words = _TURNED.sub(blank, words)
-    # "Not clear" denies "clear" and nothing behind it.
-    normal = [match.end() for match in _NOT_NORMAL.finditer(words)]
-    plain = NEUTRAL.sub(blank, words)
-    before, after, marks = (list(cue.finditer(plain)) for cue in (DENIED_BEFORE, _DENIED_AFTER, _MARK))
-    statement = STATES.search(plain) if after else None
+def _find_cues(clause: str) -> _Cues:
+    """Find the denials of a clause and the ends of their scopes."""
+    turned_matches = list(_TURNED.finditer(clause))
+    clause = _TURNED.sub(fill_blanks, clause)
+    # "Not clear" denies "clear" and nothing after it.
+    not_normal_ends = [match.end() for match in _NOT_NORMAL.finditer(clause)]
+    neutral_clause = NEUTRAL.sub(fill_blanks, clause)
+    denials_before, denials_after, marks = (
+        list(cue.finditer(neutral_clause)) for cue in (DENIED_BEFORE, _DENIED_AFTER, _MARK)
+    )
+    first_statement = STATES.search(neutral_clause) if denials_after else None
     return _Cues(
-        before,
-        [cue.end() for cue in before],
+        denials_before,
+        [cue.end() for cue in denials_before],
         sorted(
-            [end.start() for end in _SCOPE_END.finditer(plain)]
-            + [end.start("end") for end in _RELATIVE_END.finditer(plain)]
-            + [end.start() for end in _CAUSE.finditer(plain)]
+            [end.start() for end in _SCOPE_END.finditer(neutral_clause)]
+            + [end.start("end") for end in _RELATIVE_END.finditer(neutral_clause)]
+            + [end.start() for end in _CAUSE.finditer(neutral_clause)]
         )
-        if before
+        if denials_before
         else [],
-        after,
-        [cue.start() for cue in after],
-        [stop.start() for stop in _BREAK.finditer(plain)] if after else [],
-        statement.end() if statement else len(words) + 1,
+        denials_after,
+        [cue.start() for cue in denials_after],
+        [stop.start() for stop in _BREAK.finditer(neutral_clause)] if denials_after else [],
+        first_statement.end() if first_statement else len(clause) + 1,
         marks,
         [mark.start() for mark in marks],
-        [turn.end() for turn in turned],
-        [cue.start() for cue in _WITHIN.finditer(plain)],
-        normal,
+        [turn.end() for turn in turned_matches],
+        [cue.start() for cue in _INNER_DENIAL.finditer(neutral_clause)],
+        not_normal_ends,
     )
 
 
-def _any(places: list[int], start: int, end: int) -> bool:
-    """Whether one of the sorted places lies in [start, end)."""
+def _has_place(places: list[int], start: int, end: int) -> bool:
+    """Whether one of the sorted positions is in [start, end)."""
     return bisect_left(places, start) < bisect_left(places, end)
 
 
-def _reaches(words: str, end: int, cue: re.Match[str], breaks: list[int], *, alone: bool) -> bool:
-    """Whether a denial that follows a name which ends here is one of that name; alone: a statement stands before it."""
-    if _NEXT.match(words, end).end() >= cue.start():  # type: ignore[union-attr]
+def _is_reached(clause: str, end: int, cue: re.Match[str], breaks: list[int], *, follows_statement: bool) -> bool:
+    """Whether a denial after a name that ends at `end` applies to it.
+
+    Args:
+        clause: The clause.
+        end: End of the name.
+        cue: The denial.
+        breaks: Starts of the verbs in the clause.
+        follows_statement: Whether a statement precedes the name.
+    """
+    if _NEXT.match(clause, end).end() >= cue.start():  # type: ignore[union-attr]
         return True
-    if cue.start() - end < _REACH and _ONE_COLON.fullmatch(words, end, cue.start()):  # "Hook, bag: absent"
+    if cue.start() - end < _REACH and _ONE_COLON.fullmatch(clause, end, cue.start()):  # "Hook, bag: absent"
         return True
-    if alone or _any(breaks, end, cue.start()):
+    if follows_statement or _has_place(breaks, end, cue.start()):
         return False
-    together = bool(cue["verbed"] or cue["foreign"] or cue["verb"])
-    return together or bool(_TOGETHER.fullmatch(words, end, cue.start()))
+    is_predicate = bool(cue["verbed"] or cue["foreign"] or cue["verb"])
+    return is_predicate or bool(_TOGETHER.fullmatch(clause, end, cue.start()))

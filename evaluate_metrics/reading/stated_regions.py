@@ -1,12 +1,12 @@
-"""Regions that a vision-language model states in words: boxes and polygons, each family in coordinates of its own.
+"""Regions that a vision-language model states in words: boxes and polygons, in the coordinates of each model family.
 
     qwen2_vl    <|object_ref_start|>heart<|object_ref_end|><|box_start|>(x0,y0),(x1,y1)<|box_end|>, 0 to 1000
-    qwen2_5_vl  JSON, [{"bbox_2d": [x0, y0, x1, y1], "label": "heart"}], in pixels of the image as the model got it
+    qwen2_5_vl  JSON, [{"bbox_2d": [x0, y0, x1, y1], "label": "heart"}], in pixels of the image that the model received
     qwen3_vl    the same JSON, 0 to 1000
     internvl    <ref>heart</ref><box>[[x0, y0, x1, y1]]</box>, 0 to 1000
     gemini      JSON, [{"box_2d": [y0, x0, y1, x1], "label": "heart"}], 0 to 1000; Gemma writes it, too
-    paligemma   <loc0123> four times, y0 x0 y1 x1, then the label, in 1024 bins; <seg...> behind it needs weights and is
-                passed over
+    paligemma   <loc0123> four times, y0 x0 y1 x1, then the label, in 1024 bins; <seg...> after it needs weights and is
+                skipped
     florence2   the label, then <loc_123> four times, x0 y0 x1 y1, or a pair for each corner of a polygon, in 1000 bins
     plain       [x0, y0, x1, y1], 0 to 1
 
@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 FOUND, NONE, UNREADABLE = "found", "none", "unreadable"
-LONGEST = 100_000  # characters of an answer that are read
-MOST = 1_000  # beginnings of JSON that are tried
+LONGEST = 100_000  # longest part of an answer that is read, in characters
+MOST = 1_000  # most attempts to parse JSON in an answer
 
 _PAIRS = re.compile(
     r"(?:<\|object_ref_start\|>(?P<label>[^<]{0,200})<\|object_ref_end\|>\s*)?(?:<\|box_start\|>)?"
@@ -36,34 +36,48 @@ _INTERNVL = re.compile(
 _PALIGEMMA = re.compile(r"((?:<loc\d{4}>){4})(?:<seg\d{3}>)*(?P<label>[^<;\n]{0,200})")
 _FLORENCE = re.compile(r"(?P<label>[^<>]{0,200})((?:<loc_\d{1,4}>){4,2000})")
 _NUMBERS = re.compile(r"\d+")
-_SHARE = r"\s*(-?(?:\d++(?:\.\d++)?+|\.\d++))\s*"  # no digit is tried twice, however many there are
+_SHARE = r"\s*(-?(?:\d++(?:\.\d++)?+|\.\d++))\s*"  # possessive quantifiers avoid backtracking over long digits
 _PLAIN = re.compile(rf"\[{_SHARE},{_SHARE},{_SHARE},{_SHARE}\]")
 
 
 class Shape(NamedTuple):
-    """corners: (x, y) in pixels of the image; two of a box, upper left and lower right, or those of a polygon."""
+    """A region.
+
+    Attributes:
+        label: Its label.
+        corners: (x, y) in pixels of the image; upper left and lower right of a box, or the corners of a polygon.
+    """
 
     label: str
     corners: tuple[tuple[float, float], ...]
 
 
 class Stated(NamedTuple):
-    """outcome: whether regions were found. Where any is out of range or turned over, none is taken: unreadable."""
+    """The regions in an answer.
+
+    Attributes:
+        outcome: Whether regions were found; "unreadable" if any is out of range or inverted.
+        shapes: The regions; empty unless found.
+    """
 
     outcome: Literal["found", "none", "unreadable"]
     shapes: tuple[Shape, ...] = ()
 
 
 class _Raw(NamedTuple):
-    """A region as it is written: label, and numbers in the order x, y, x, y, ..."""
+    """A region in its written form: label, and numbers in the order x, y, x, y, ..."""
 
     label: str
     numbers: Sequence[float]
 
 
 class _Kind(NamedTuple):
-    """raw: what an answer states. scale: the number that stands for the whole side; None: pixels as shown. middle: of a
-    bin, what is added to its number.
+    """The form of a model family.
+
+    Attributes:
+        raw: Iterates over the regions in an answer.
+        scale: The number for the full side; None for pixels of the image that the model received.
+        middle: The offset from a bin's number to its middle.
     """
 
     raw: Callable[[str], Iterator[_Raw]]
@@ -72,119 +86,124 @@ class _Kind(NamedTuple):
 
 
 def read_regions(text: str, kind: str, size: tuple[int, int], shown: tuple[int, int] | None = None) -> Stated:
-    """What an answer states.
+    """Read the regions in an answer.
 
     Args:
-        kind: one of `KINDS`. size: (height, width) of the image. shown: (height, width) of the image as the model got
-            it, where the kind states its pixels.
+        text: The answer.
+        kind: One of `KINDS`.
+        size: (height, width) of the image.
+        shown: (height, width) of the image that the model received, for kinds in its pixels.
+
+    Returns:
+        The regions.
 
     Raises:
-        ValueError: no such kind, or `shown` is missing where it is needed.
+        ValueError: An unknown kind, or a missing `shown`.
     """
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}")
-    of_kind = KINDS[kind]
-    if of_kind.scale is None and shown is None:
-        raise ValueError(f"{kind} states pixels of the image as the model got it: give its size")
-    extent = (of_kind.scale, of_kind.scale) if of_kind.scale is not None else (shown or size)[::-1]
+    form = KINDS[kind]
+    if form.scale is None and shown is None:
+        raise ValueError(f"{kind} uses pixels of the image that the model received: give its size")
+    extent = (form.scale, form.scale) if form.scale is not None else (shown or size)[::-1]
     shapes = []
-    for raw in of_kind.raw(text[:LONGEST]):
-        shape = _shape(raw, extent, of_kind.middle, size)
+    for raw in form.raw(text[:LONGEST]):
+        shape = _build_shape(raw, extent, form.middle, size)
         if shape is None:
             return Stated(UNREADABLE)
         shapes.append(shape)
     return Stated(FOUND, tuple(shapes)) if shapes else Stated(NONE)
 
 
-def _shape(raw: _Raw, extent: Sequence[float], middle: float, size: tuple[int, int]) -> Shape | None:
-    """The region in pixels; None where a number is out of range, or a box is turned over."""
+def _build_shape(raw: _Raw, extent: Sequence[float], middle: float, size: tuple[int, int]) -> Shape | None:
+    """Convert a region to pixels; None if a number is out of range or a box is inverted."""
     numbers = [number + middle for number in raw.numbers]
     pairs = list(zip(numbers[::2], numbers[1::2], strict=len(numbers) % 2 == 0))
     if len(numbers) % 2 or len(pairs) < 2:
         return None
-    inside = all(0 <= n <= side and math.isfinite(n) for pair in pairs for n, side in zip(pair, extent, strict=True))
-    turned = len(pairs) == 2 and any(start >= end for start, end in zip(*pairs, strict=True))
-    if not inside or turned:
+    is_inside = all(0 <= n <= side and math.isfinite(n) for pair in pairs for n, side in zip(pair, extent, strict=True))
+    is_inverted = len(pairs) == 2 and any(start >= end for start, end in zip(*pairs, strict=True))
+    if not is_inside or is_inverted:
         return None
     corners = tuple((x / extent[0] * size[1], y / extent[1] * size[0]) for x, y in pairs)
     return Shape(raw.label.strip(), corners)
 
 
-def _of_json(key: str, *, y_first: bool) -> Callable[[str], Iterator[_Raw]]:
-    def raw(text: str) -> Iterator[_Raw]:
-        n_named = text.count(f'"{key}"')
+def _build_json_reader(key: str, *, y_first: bool) -> Callable[[str], Iterator[_Raw]]:
+    def iterate_regions(text: str) -> Iterator[_Raw]:
+        n_keys = text.count(f'"{key}"')
         n = 0
-        for found in _dicts(text):
-            if key in found:
+        for region in _iterate_dicts(text):
+            if key in region:
                 n += 1
-                numbers = found[key]
-                fits = isinstance(numbers, list) and len(numbers) == 4 and all(map(_is_number, numbers))
-                x0, y0, x1, y1 = numbers if fits else (math.nan,) * 4
-                yield _Raw(str(found.get("label", ""))[:200], (y0, x0, y1, x1) if y_first else (x0, y0, x1, y1))
-        if n < n_named:  # cut off, or no JSON
+                numbers = region[key]
+                is_box = isinstance(numbers, list) and len(numbers) == 4 and all(map(_is_number, numbers))
+                x0, y0, x1, y1 = numbers if is_box else (math.nan,) * 4
+                yield _Raw(str(region.get("label", ""))[:200], (y0, x0, y1, x1) if y_first else (x0, y0, x1, y1))
+        if n < n_keys:  # truncated, or not JSON
             yield _Raw("", ())
 
-    return raw
+    return iterate_regions
 
 
-def _dicts(text: str) -> Iterator[Mapping[str, Any]]:
-    """The objects in all JSON that stands in a text."""
-    decoder, at = json.JSONDecoder(), 0
+def _iterate_dicts(text: str) -> Iterator[Mapping[str, Any]]:
+    """Iterate over the objects in all JSON of a text."""
+    decoder, position = json.JSONDecoder(), 0
     for _ in range(MOST):
-        begin = re.compile(r"[\[{]").search(text, at)
-        if begin is None:
+        beginning = re.compile(r"[\[{]").search(text, position)
+        if beginning is None:
             return
         try:
-            value, at = decoder.raw_decode(text, begin.start())
+            value, position = decoder.raw_decode(text, beginning.start())
         except (ValueError, RecursionError):
-            at = begin.start() + 1
+            position = beginning.start() + 1
             continue
-        yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict))
+        yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _pairs(text: str) -> Iterator[_Raw]:
-    for found in _PAIRS.finditer(text):
-        yield _Raw(found["label"] or "", [float(number) for number in found.groups()[1:]])
+def _iterate_pairs(text: str) -> Iterator[_Raw]:
+    for match in _PAIRS.finditer(text):
+        yield _Raw(match["label"] or "", [float(number) for number in match.groups()[1:]])
 
 
-def _internvl(text: str) -> Iterator[_Raw]:
-    for found in _INTERNVL.finditer(text):
+def _iterate_internvl(text: str) -> Iterator[_Raw]:
+    for match in _INTERNVL.finditer(text):
         try:
-            boxes = json.loads(found["boxes"])
+            boxes = json.loads(match["boxes"])
         except (ValueError, RecursionError):
             boxes: Any = [[]]
         for box in boxes if boxes and isinstance(boxes[0], list) else [boxes]:
-            fits = isinstance(box, list) and len(box) == 4 and all(map(_is_number, box))
-            yield _Raw(found["label"] or "", box if fits else ())
+            is_box = isinstance(box, list) and len(box) == 4 and all(map(_is_number, box))
+            yield _Raw(match["label"] or "", box if is_box else ())
 
 
-def _paligemma(text: str) -> Iterator[_Raw]:
-    for found in _PALIGEMMA.finditer(text):
-        y0, x0, y1, x1 = map(float, _NUMBERS.findall(found[1]))
-        yield _Raw(found["label"], (x0, y0, x1, y1))
+def _iterate_paligemma(text: str) -> Iterator[_Raw]:
+    for match in _PALIGEMMA.finditer(text):
+        y0, x0, y1, x1 = map(float, _NUMBERS.findall(match[1]))
+        yield _Raw(match["label"], (x0, y0, x1, y1))
 
 
-def _florence(text: str) -> Iterator[_Raw]:
-    for found in _FLORENCE.finditer(text):
-        yield _Raw(found["label"], [float(number) for number in _NUMBERS.findall(found[2])])
+def _iterate_florence(text: str) -> Iterator[_Raw]:
+    for match in _FLORENCE.finditer(text):
+        yield _Raw(match["label"], [float(number) for number in _NUMBERS.findall(match[2])])
 
 
-def _plain(text: str) -> Iterator[_Raw]:
-    for found in _PLAIN.finditer(text):
-        yield _Raw("", [float(number) for number in found.groups()])
+def _iterate_plain(text: str) -> Iterator[_Raw]:
+    for match in _PLAIN.finditer(text):
+        yield _Raw("", [float(number) for number in match.groups()])
 
 
 KINDS: Mapping[str, _Kind] = {
-    "qwen2_vl": _Kind(_pairs, 1000),
-    "qwen2_5_vl": _Kind(_of_json("bbox_2d", y_first=False), None),
-    "qwen3_vl": _Kind(_of_json("bbox_2d", y_first=False), 1000),
-    "internvl": _Kind(_internvl, 1000),
-    "gemini": _Kind(_of_json("box_2d", y_first=True), 1000),
-    "paligemma": _Kind(_paligemma, 1024),
-    "florence2": _Kind(_florence, 1000, 0.5),
-    "plain": _Kind(_plain, 1),
+    "qwen2_vl": _Kind(_iterate_pairs, 1000),
+    "qwen2_5_vl": _Kind(_build_json_reader("bbox_2d", y_first=False), None),
+    "qwen3_vl": _Kind(_build_json_reader("bbox_2d", y_first=False), 1000),
+    "internvl": _Kind(_iterate_internvl, 1000),
+    "gemini": _Kind(_build_json_reader("box_2d", y_first=True), 1000),
+    "paligemma": _Kind(_iterate_paligemma, 1024),
+    "florence2": _Kind(_iterate_florence, 1000, 0.5),
+    "plain": _Kind(_iterate_plain, 1),
 }

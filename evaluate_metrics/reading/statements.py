@@ -1,6 +1,6 @@
-"""What a text states outright to be its answer: boxes, JSON, "Final answer: ...", "The answer is ...", "I choose ...".
+"""Explicit statements of the answer: boxes, JSON, "Final answer: ...", "The answer is ...", "I choose ...".
 
-A statement is only found here; what its words mean is for the reader of choices or of yes and no to say.
+This module only finds statements; the readers of choices and of yes and no interpret their words.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ Kind = Literal["field", "box", "final", "answer", "chosen"]
 
 
 class Statement(NamedTuple):
-    """kind: what marks it; said: the words that follow, up to `REACH` characters; start: where they begin."""
+    """A statement of the answer.
+
+    Attributes:
+        kind: The kind of its marker.
+        text: The following text, up to `REACH` characters.
+        start: Position of the marker.
+    """
 
     kind: Kind
-    said: str
+    text: str
     start: int
 
 
@@ -33,7 +39,7 @@ _FIELD = re.compile(
     r"|(?P<bare>\[?[A-Za-z0-9_.-]{1,20}))",
     re.IGNORECASE,
 )
-_SOLE_PAIR = re.compile(r"\W*(?:json)?\s*\{\s*\"[^\"]{1,80}\"\s*:\s*\"(?P<value>[^\"\n]{1,200})\"\s*\}\W*")
+_SINGLE_PAIR = re.compile(r"\W*(?:json)?\s*\{\s*\"[^\"]{1,80}\"\s*:\s*\"(?P<value>[^\"\n]{1,200})\"\s*\}\W*")
 _TAG = re.compile(r"<(?:final[ _]?)?answer\s*[ :=]\s*[\"']?(?P<value>[^<>\"']{1,60}?)[\"']?\s*/?>", re.IGNORECASE)
 _PRAISE = (
     r"(?:(?:correct|right|best|proper|closest|accurate|appropriate|suitable|likely|probable|plausible|most|chosen"
@@ -101,27 +107,33 @@ _CORRECTS = re.compile(
     re.IGNORECASE,
 )
 _TAKES_BACK = re.compile(r"\b(?:no, sorry|sorry, no|scratch that|i (?:was|am) (?:wrong|mistaken))\b", re.IGNORECASE)
-# "If a line is seen, the answer is yes", "The answer is yes if ..."; "If I had to choose" is no condition.
+# "If a line is seen, the answer is yes", "The answer is yes if ..."; "If I had to choose" is not a condition.
 _IF_BEFORE = re.compile(r"\b[Ii]f (?!(?:I|we|you|one|forced|pressed|only)\b)[^.!?\n]{0,150}\Z")
-_IF_BEHIND = re.compile(r"[^.!?\n]{0,80}\b(?:if|when) (?!(?:I|we|you)\b)")
+_IF_AFTER = re.compile(r"[^.!?\n]{0,80}\b(?:if|when) (?!(?:I|we|you)\b)")
 _EXAMPLE = re.compile(r"\bexample (?:of an? )?\Z", re.IGNORECASE)
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """Every statement in a readable text (`markup.readable`), in the order of the text for each kind of sign.
+    """Iterate over the statements in a readable text (`markup.readable`), in the order of the text for each marker.
 
-    >>> [(one.kind, one.said) for one in statements("The best answer is B.")]
+    Args:
+        text: The text.
+
+    Yields:
+        The statements.
+
+    >>> [(statement.kind, statement.text) for statement in statements("The best answer is B.")]
     [('answer', 'B.')]
     """
-    for place in _places(text, BOX):
+    for place in _iterate_places(text, BOX):
         yield Statement("box", text[place + 1 : place + 1 + REACH], place)
     for match in _ANSWER.finditer(text):
         if match["is"].strip() in "-–" and not match["final"]:
-            continue  # "answer - ..." says nothing
-        if _NEGATED_ASIDE.search(match["aside"]) or _conditional(text, match):
+            continue  # "answer - ..." is not a statement
+        if _NEGATED_ASIDE.search(match["aside"]) or _is_conditional(text, match):
             continue
-        yield Statement("final" if match["final"] else "answer", _after(text, match.end()), match.start())
-    more: tuple[tuple[re.Pattern[str], Kind], ...] = (
+        yield Statement("final" if match["final"] else "answer", _extract_after(text, match.end()), match.start())
+    marked_patterns: tuple[tuple[re.Pattern[str], Kind], ...] = (
         (_CHANGED, "final"),
         (_FINAL_BARE, "final"),
         (_HEADING, "answer"),
@@ -129,59 +141,69 @@ def statements(text: str) -> Iterator[Statement]:
         (_OTHER_LANGUAGES, "answer"),
         (_CHOSEN, "chosen"),
     )
-    for pattern, kind in more:
+    for pattern, kind in marked_patterns:
         for match in pattern.finditer(text):
-            if not _conditional(text, match):
-                yield Statement(kind, _after(text, match.end()), match.start())
+            if not _is_conditional(text, match):
+                yield Statement(kind, _extract_after(text, match.end()), match.start())
 
 
 def fields(text: str) -> Iterator[Statement]:
-    """The values of JSON keys that name an answer, in text as the model wrote it; the JSON may be broken.
+    """Iterate over the values of JSON keys that name an answer, in the model's own text; the JSON may be broken.
 
-    >>> [one.said for one in fields('{"reason": "seen", "answer": "B"')]
+    Args:
+        text: The text.
+
+    Yields:
+        The statements.
+
+    >>> [statement.text for statement in fields('{"reason": "seen", "answer": "B"')]
     ['B']
     """
-    found = list(_FIELD.finditer(text))
-    for match in found:
+    field_matches = list(_FIELD.finditer(text))
+    for match in field_matches:
         value = match["text"] if match["text"] is not None else match["quoted"]
         yield Statement("field", (match["bare"] if value is None else value).strip("[ "), match.start())
-    sole = None if found or len(text) > REACH * 2 else _SOLE_PAIR.fullmatch(text)
-    if sole:  # whatever its name is
-        yield Statement("field", sole["value"], sole.start("value"))
+    single_pair = None if field_matches or len(text) > REACH * 2 else _SINGLE_PAIR.fullmatch(text)
+    if single_pair:  # any key counts
+        yield Statement("field", single_pair["value"], single_pair.start("value"))
     for match in _TAG.finditer(text):  # <answer no></answer>
         yield Statement("field", match["value"], match.start())
 
 
-def _places(text: str, sign: str) -> Iterator[int]:
-    place = text.find(sign)
-    while place >= 0:
-        yield place
-        place = text.find(sign, place + 1)
+def _iterate_places(text: str, sign: str) -> Iterator[int]:
+    position = text.find(sign)
+    while position >= 0:
+        yield position
+        position = text.find(sign, position + 1)
 
 
-def _after(text: str, start: int) -> str:
+def _extract_after(text: str, start: int) -> str:
     return text[start : start + REACH]
 
 
-def _conditional(text: str, match: re.Match[str]) -> bool:
-    before = text[max(match.start() - 160, 0) : match.start()]
-    if _EXAMPLE.search(before) or _IF_BEFORE.search(before) or _IF_BEHIND.match(text, match.end()):
+def _is_conditional(text: str, match: re.Match[str]) -> bool:
+    preceding_text = text[max(match.start() - 160, 0) : match.start()]
+    if _EXAMPLE.search(preceding_text) or _IF_BEFORE.search(preceding_text) or _IF_AFTER.match(text, match.end()):
         return True
-    return "would" in match[0] and bool(_CONDITION.search(before))
+    return "would" in match[0] and bool(_CONDITION.search(preceding_text))
 
 
-def drop_corrected(stated: Sequence[Statement], text: str) -> list[Statement]:
-    """Leave out what a correction takes back: statements before the last one, where others of their kind follow it.
+def remove_corrected(stated: Sequence[Statement], text: str) -> list[Statement]:
+    """Remove statements that a correction retracts: those before the last correction, if others of their kind follow.
 
     Args:
         stated: The statements of a text.
-        text: The text, as `markup.readable` gives it.
+        text: The text after `markup.readable`.
+
+    Returns:
+        The remaining statements.
     """
-    *_, last = [0, *(match.end() for match in _CORRECTS.finditer(text))]
-    *_, taken_back = [0, *(match.end() for match in _TAKES_BACK.finditer(text))]
-    kinds = {one.kind for one in stated if one.start >= last and one.kind != "field"}
+    *_, last_correction = [0, *(match.end() for match in _CORRECTS.finditer(text))]
+    *_, last_retraction = [0, *(match.end() for match in _TAKES_BACK.finditer(text))]
+    kinds = {statement.kind for statement in stated if statement.start >= last_correction and statement.kind != "field"}
     return [
-        one
-        for one in stated
-        if one.kind == "field" or (one.start >= taken_back and (one.start >= last or one.kind not in kinds))
+        statement
+        for statement in stated
+        if statement.kind == "field"
+        or (statement.start >= last_retraction and (statement.start >= last_correction or statement.kind not in kinds))
     ]

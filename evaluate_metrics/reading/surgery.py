@@ -1,8 +1,8 @@
-"""Reading what a model answers about surgical instruments and action triplets (SurgXBench, appendix C.2).
+"""Reader of answers about surgical instruments and action triplets (SurgXBench, appendix C.2).
 
-Only words are read, nothing is inferred: the longest name wins, a denied name ("no hook", "the hook is not visible") is
-none, and a text that says nothing readable is unread, never a guess. A hedged name ("possibly a hook") counts. What a
-clause does is said in `clauses`, what denies a name in `scope`. Spans are those of the text as given.
+It reads explicit words and infers nothing: the longest name wins, a denied name ("no hook", "the hook is not visible")
+does not count, and a text without readable content is unread, never a guess. A hedged name ("possibly a hook") counts.
+`clauses` finds the act of a clause, `scope` the denials of a name. Spans are positions in the original text.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from .clauses import Clause, plain, split_clauses
 from .diseases import COUNTED
 from .outcome import Outcome
-from .reasoning import without_cut
-from .scope import Standing, standings
+from .reasoning import remove_unfinished
+from .scope import Standing, find_standings
 from .surgical_names import (
     INSTRUMENT_SYNONYMS,
     INSTRUMENTS,
@@ -27,13 +27,19 @@ from .surgical_names import (
     TRIPLET_INSTRUMENTS,
     TRIPLETS,
     VERB_FORMS,
-    any_of,
-    compiled,
+    build_alternatives,
+    build_patterns,
 )
 
 
 class Mention(NamedTuple):
-    """An instrument and where the text names it: text[start:end]."""
+    """An instrument and its span, text[start:end].
+
+    Attributes:
+        name: The instrument.
+        start: Start of its name.
+        end: End of its name.
+    """
 
     name: str
     start: int
@@ -43,9 +49,11 @@ class Mention(NamedTuple):
 class Reading(NamedTuple):
     """The instruments that a text asserts.
 
-    mentions: every asserted mention, in order. denied: those that the text denies.
-    outcome: "answered", also without mentions where the text says that there is no tool, or only denies; "declined";
-    "unread".
+    Attributes:
+        mentions: Every asserted mention, in order.
+        denied: The mentions that the text denies.
+        outcome: "answered", also without mentions if the text states that there is no tool, or only denies; "declined";
+            "unread".
     """
 
     mentions: tuple[Mention, ...]
@@ -54,12 +62,21 @@ class Reading(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The instruments, each once, in order of their first mention."""
+        """Names of the instruments, each once, in order of their first mention."""
         return tuple(dict.fromkeys(mention.name for mention in self.mentions))
 
 
 class TripletMention(NamedTuple):
-    """A triplet and where the text names it; legal: it is one of the 100 classes."""
+    """A triplet and its span.
+
+    Attributes:
+        instrument: Its instrument.
+        verb: Its verb.
+        target: Its target.
+        start: Start of the span.
+        end: End of the span.
+        legal: Whether it is one of the 100 classes.
+    """
 
     instrument: str
     verb: str
@@ -70,12 +87,18 @@ class TripletMention(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The triplet's text, as "grasper,retract,gallbladder"."""
+        """Text of the triplet, for example "grasper,retract,gallbladder"."""
         return ",".join((self.instrument, self.verb, self.target))
 
 
 class TripletReading(NamedTuple):
-    """The triplets that a text asserts; the fields are those of `Reading`."""
+    """The triplets that a text asserts.
+
+    Attributes:
+        mentions: See `Reading`.
+        denied: See `Reading`.
+        outcome: See `Reading`.
+    """
 
     mentions: tuple[TripletMention, ...]
     denied: tuple[TripletMention, ...]
@@ -83,23 +106,27 @@ class TripletReading(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The texts of all triplets, illegal ones too, each once, in order of their first mention."""
+        """Texts of all triplets, illegal ones too, each once, in order of their first mention."""
         return tuple(dict.fromkeys(mention.name for mention in self.mentions))
 
     @property
     def illegal(self) -> tuple[str, ...]:
-        """The texts of the triplets that are none of the 100 classes, each once."""
+        """Texts of the triplets outside the 100 classes, each once."""
         return tuple(dict.fromkeys(mention.name for mention in self.mentions if not mention.legal))
 
 
 class Reply(NamedTuple):
-    """A model's answer: plain text, or the JSON object of a model that gives classes or heatmaps.
+    """A model's answer: plain text, or the JSON object of a model with classes or heatmaps; None for missing fields.
 
-    text: what is to be read by words. predicted: class names. scores: one number a class. heatmaps: the reference under
-    which the model keeps its heatmaps. occluded: what it says of the frame without the region that it looked at
-    (triplet, before, after, predicted, and more). None: not given. tied: similarities tie, so that classes which would
-    be predicted cannot be named. unparsed: the answer begins like a JSON object and is broken, or is one without an
-    answer.
+    Attributes:
+        text: The text to read by words.
+        predicted: Class names.
+        scores: One number per class.
+        heatmaps: The reference under which the model stores its heatmaps.
+        unparsed: Whether the answer begins like a JSON object and is broken, or is an object without an answer.
+        occluded: The result on the frame without the region that the model attended to (triplet, before, after,
+            predicted, and more).
+        tied: Whether similarities tie, so the predicted classes cannot be named.
     """
 
     text: str | None = None
@@ -111,22 +138,22 @@ class Reply(NamedTuple):
     tied: bool = False
 
 
-_NAMES = compiled(INSTRUMENT_SYNONYMS)
-_OTHERS = re.compile(any_of(OTHERS))
+_NAMES = build_patterns(INSTRUMENT_SYNONYMS)
+_OTHER_NAMES = re.compile(build_alternatives(OTHERS))
 _ANY_NAME = re.compile("|".join(pattern.pattern for _, pattern in _NAMES))
 _BETWEEN_ITEMS = re.compile(r"[\s\d.,;:\"]*(?:(?:and|or|an?|the)\b[\s,\"]*)*")
 _BETWEEN_LINES = re.compile(r"[\n.;\d]")
 
-_VERBS, _TARGETS = compiled(VERB_FORMS), compiled(TARGET_SYNONYMS)
+_VERBS, _TARGETS = build_patterns(VERB_FORMS), build_patterns(TARGET_SYNONYMS)
 _LINK = r"[\s,:\"]*(?:\b(?:{words})\b[\s,:\"]*)*"
 _TRIPLET = re.compile(
-    rf"(?P<instrument>{any_of([p for name in TRIPLET_INSTRUMENTS for p in INSTRUMENT_SYNONYMS[name]])})"
+    rf"(?P<instrument>{build_alternatives([p for name in TRIPLET_INSTRUMENTS for p in INSTRUMENT_SYNONYMS[name]])})"
     + _LINK.format(
         words="is|are|was|were|being|does|do|did|not|never|currently|used|to|for|the|an?|tool|instrument|verb|action|that|which"
     )
-    + rf"(?P<verb>{any_of([p for forms in VERB_FORMS.values() for p in forms])})"
+    + rf"(?P<verb>{build_alternatives([p for forms in VERB_FORMS.values() for p in forms])})"
     + _LINK.format(words="the|an?|of|on|at|into|target|patient's|tissue|organ")
-    + rf"(?P<target>{any_of([p for names in TARGET_SYNONYMS.values() for p in names])})"
+    + rf"(?P<target>{build_alternatives([p for names in TARGET_SYNONYMS.values() for p in names])})"
 )
 
 _NOTHING = r"^\W*(?:none|nothing|nil|n\s?a)(?:\W*$|\s+(?:of (?:the|these|those|them)|is|are|visible|seen|present)\b)"
@@ -134,8 +161,8 @@ _THINGS = r"(?:tools?|instruments?|devices?)"
 _SEES = r"(?:see|show|contain|detect|find|observe|include|depict|feature|appear|have|identify|visible)"
 
 
-def _none_pattern(things: str) -> re.Pattern[str]:
-    """An expression for clauses that say that there are none of these things."""
+def _build_none_pattern(things: str) -> re.Pattern[str]:
+    """Build an expression for clauses that deny all of these things."""
     return re.compile(
         rf"{_NOTHING}|\b(?:no|without|zero|none of|absence of|free of)\s+(?:\w+\s+){{0,4}}?{things}\b"
         rf"|(?:\bnot|n't|\bcannot)\s+(?:\w+\s+){{0,2}}?{_SEES}\s+(?:\w+\s+){{0,4}}?{things}\b"
@@ -145,79 +172,106 @@ def _none_pattern(things: str) -> re.Pattern[str]:
     )
 
 
-_NO_TOOL = _none_pattern(_THINGS)
-_NO_ACTION = _none_pattern(rf"(?:{_THINGS}|actions?|activit(?:y|ies)|interactions?|triplets?)")
+_NO_TOOL = _build_none_pattern(_THINGS)
+_NO_ACTION = _build_none_pattern(rf"(?:{_THINGS}|actions?|activit(?:y|ies)|interactions?|triplets?)")
 _EMPTY_LIST = re.compile(r"\s*\[\s*\]\s*")
 
 
 def read_instruments(text: str | None, *, cut: bool = False) -> Reading:
-    """The instruments that a text asserts: words, synonyms and plurals (`surgical_names.INSTRUMENT_SYNONYMS`).
+    """Read the instruments that a text asserts: words, synonyms and plurals (`surgical_names.INSTRUMENT_SYNONYMS`).
 
-    A list of all seven only repeats the choices of the prompt and is passed over, and an answer that asserts all seven
-    in any other way is no answer either: no frame has them all. Where nothing else is said, that is unread.
+    A list of all seven only repeats the choices of the prompt and is skipped. An answer that asserts all seven in any
+    other way is no answer either, because no frame has them all. Without other content it is unread.
+
+    Args:
+        text: The answer.
+        cut: Whether the text is known to be truncated.
+
+    Returns:
+        The reading.
 
     >>> read_instruments("I see two graspers and a hook cautery, but no scissors.").names
     ('grasper', 'hook')
     >>> read_instruments("No surgical tools are visible.").outcome, read_instruments("A scalpel.").outcome
     ('answered', 'unread')
     """
-    text = without_cut(text or "", cut=cut)
-    said: dict[Standing, list[Mention]] = {"asserted": [], "denied": [], "open": []}
-    none = bool(_EMPTY_LIST.fullmatch(text))
-    declined = False
+    text = remove_unfinished(text or "", cut=cut)
+    mentions_by_standing: dict[Standing, list[Mention]] = {"asserted": [], "denied": [], "open": []}
+    is_none_stated = bool(_EMPTY_LIST.fullmatch(text))
+    is_declined = False
     for clause in split_clauses(text):
-        declined |= clause.act == "decline"
+        is_declined |= clause.act == "decline"
         if clause.act not in COUNTED:
             continue
-        mentions = _mentions(clause)
-        for mention, standing in zip(mentions, _standings(clause, mentions), strict=True):
-            said[standing].append(mention)
-        none |= bool(_NO_TOOL.search(clause.text))
-    asserted, refused = said["asserted"], said["denied"]
-    mentions = _without_choice_list(asserted, plain(text))
+        mentions = _find_mentions(clause)
+        for mention, standing in zip(mentions, _find_clause_standings(clause, mentions), strict=True):
+            mentions_by_standing[standing].append(mention)
+        is_none_stated |= bool(_NO_TOOL.search(clause.text))
+    asserted, denied = mentions_by_standing["asserted"], mentions_by_standing["denied"]
+    mentions = _remove_choice_lists(asserted, plain(text))
     if {mention.name for mention in mentions} == set(INSTRUMENTS):
-        return Reading((), tuple(refused), "unread")
-    none |= bool(refused) and not asserted
-    return Reading(tuple(mentions), tuple(refused), _outcome(bool(mentions) or none, declined))
+        return Reading((), tuple(denied), "unread")
+    is_none_stated |= bool(denied) and not asserted
+    return Reading(tuple(mentions), tuple(denied), _get_outcome(bool(mentions) or is_none_stated, is_declined))
 
 
 def read_triplets(text: str | None, *, cut: bool = False) -> TripletReading:
-    """The action triplets that a text asserts, in the order "instrument verb target" that the prompt asks for.
+    r"""Read the action triplets that a text asserts, in the order "instrument verb target" of the prompt.
 
-    Commas, blanks, arrows, brackets, field names and a few small words may stand between the three ("the grasper is
-    retracting the gallbladder"); verbs may be inflected. Another order, and a triplet with a part outside the classes
-    ("grasper grasp tissue"), is not read. Combinations that are none of the 100 classes are kept, and marked.
+    Commas, blanks, arrows, brackets, field names and a few small words may separate the three ("the grasper is
+    retracting the gallbladder"); verbs may be inflected. Another order, and a triplet with a component outside the
+    classes ("grasper grasp tissue"), are not read. Combinations outside the 100 classes are included, and marked.
 
-    >>> reading = read_triplets("1. grasper retracts gallbladder\\n2. hook, dissect, cystic plate\\n3. hook cut liver")
+    Args:
+        text: The answer.
+        cut: Whether the text is known to be truncated.
+
+    Returns:
+        The reading.
+
+    >>> reading = read_triplets("1. grasper retracts gallbladder\n2. hook, dissect, cystic plate\n3. hook cut liver")
     >>> reading.names
     ('grasper,retract,gallbladder', 'hook,dissect,cystic_plate', 'hook,cut,liver')
     >>> reading.illegal, reading.mentions[0].start, reading.mentions[0].end
     (('hook,cut,liver',), 3, 31)
     """
-    text = without_cut(text or "", cut=cut)
+    text = remove_unfinished(text or "", cut=cut)
     clauses = list(split_clauses(text))
-    stated = [clause for clause in clauses if clause.act in COUNTED]
-    found = [_triplet(match) for match in _TRIPLET.finditer(plain(text))]
-    said: dict[Standing, list[TripletMention]] = {"asserted": [], "denied": [], "open": []}
-    for clause in stated:
-        # Where a triplet begins in a question or behind "whether" there is no clause, or blanks in it.
-        first, last = (
-            bisect_left(found, place, key=_start) for place in (clause.start, clause.start + len(clause.text))
+    counted_clauses = [clause for clause in clauses if clause.act in COUNTED]
+    triplets = [_build_triplet(match) for match in _TRIPLET.finditer(plain(text))]
+    mentions_by_standing: dict[Standing, list[TripletMention]] = {"asserted": [], "denied": [], "open": []}
+    for clause in counted_clauses:
+        # A triplet in a question or after "whether" is outside the clauses, or in a blank part of one.
+        first_index, last_index = (
+            bisect_left(triplets, position, key=_get_start)
+            for position in (clause.start, clause.start + len(clause.text))
         )
-        mentions = [m for m in found[first:last] if not clause.text[m.start - clause.start].isspace()]
-        for mention, standing in zip(mentions, _standings(clause, mentions), strict=True):
-            said[standing].append(mention)
-    asserted, refused = said["asserted"], said["denied"]
-    none = bool(refused or _EMPTY_LIST.fullmatch(text)) or any(_NO_ACTION.search(clause.text) for clause in stated)
-    declined = any(clause.act == "decline" for clause in clauses)
-    return TripletReading(tuple(asserted), tuple(refused), _outcome(bool(asserted) or none, declined))
+        mentions = [
+            triplet
+            for triplet in triplets[first_index:last_index]
+            if not clause.text[triplet.start - clause.start].isspace()
+        ]
+        for mention, standing in zip(mentions, _find_clause_standings(clause, mentions), strict=True):
+            mentions_by_standing[standing].append(mention)
+    asserted, denied = mentions_by_standing["asserted"], mentions_by_standing["denied"]
+    is_none_stated = bool(denied or _EMPTY_LIST.fullmatch(text)) or any(
+        _NO_ACTION.search(clause.text) for clause in counted_clauses
+    )
+    is_declined = any(clause.act == "decline" for clause in clauses)
+    return TripletReading(tuple(asserted), tuple(denied), _get_outcome(bool(asserted) or is_none_stated, is_declined))
 
 
 def read_reply(text: str | None) -> Reply:
-    """What a model hands to lm-eval: plain text, or a JSON object of heatmaps, predicted, scores and text.
+    """Read a model's output for lm-eval: plain text, or a JSON object of heatmaps, predicted, scores and text.
 
-    An object with other keys is the model's own way to answer and is read by words, as text. An answer that begins
-    with "{" and is broken JSON, or whose fields are of a wrong type, is unparsed as a whole.
+    An object with other keys is the model's own form of an answer and is read by words, like text. An answer that
+    begins with "{" and is broken JSON, or has fields of a wrong type, is unparsed.
+
+    Args:
+        text: The output.
+
+    Returns:
+        The reply.
 
     >>> read_reply('{"heatmaps": "17", "predicted": ["hook"], "scores": [0.1, 0.9]}').predicted
     ('hook',)
@@ -228,7 +282,7 @@ def read_reply(text: str | None) -> Reply:
     if not text.lstrip().startswith("{"):
         return Reply(text=text)
     try:
-        fields = json.loads(text, parse_constant=_refuse)
+        fields = json.loads(text, parse_constant=_raise_constant)
     except (ValueError, RecursionError):
         return Reply(unparsed=True)
     if not fields or not set(fields) <= set(_FIELDS):
@@ -240,112 +294,117 @@ def read_reply(text: str | None) -> Reply:
     return reply._replace(unparsed=reply.text is None and reply.predicted is None and reply.scores is None)
 
 
-def _mentions(clause: Clause) -> list[Mention]:
-    """Every name in a clause that lies in no longer one."""
+def _find_mentions(clause: Clause) -> list[Mention]:
+    """Find every name in a clause that is not inside a longer one."""
     if not _ANY_NAME.search(clause.text):
         return []
     spans = sorted(
         (match.start(), -match.end(), name)
-        for name, pattern in (("", _OTHERS), *_NAMES)
+        for name, pattern in (("", _OTHER_NAMES), *_NAMES)
         for match in pattern.finditer(clause.text)
     )
-    kept, last = [], -1
-    for start, negative_end, name in spans:  # what begins first and ends last comes before all that lies in it
-        if start >= last:
-            kept.append(Mention(name, clause.start + start, clause.start - negative_end))
-            last = -negative_end
-    return [mention for mention in kept if mention.name]
+    mentions, last_end = [], -1
+    for start, negative_end, name in spans:  # a name that contains others precedes them
+        if start >= last_end:
+            mentions.append(Mention(name, clause.start + start, clause.start - negative_end))
+            last_end = -negative_end
+    return [mention for mention in mentions if mention.name]
 
 
-def _without_choice_list(mentions: list[Mention], words: str) -> list[Mention]:
-    """The mentions outside of lists, in one line or in lines, that name every instrument."""
+def _remove_choice_lists(mentions: list[Mention], plain_text: str) -> list[Mention]:
+    """Remove the mentions in lists, on one line or several, that name every instrument."""
     runs: list[list[Mention]] = []
-    kind = None
+    previous_has_line_break = None
     for mention in mentions:
-        gap = words[runs[-1][-1].end : mention.start] if runs else ""
-        this = bool(_BETWEEN_LINES.search(gap))
-        if runs and _BETWEEN_ITEMS.fullmatch(gap) and (len(runs[-1]) == 1 or this == kind):
+        gap = plain_text[runs[-1][-1].end : mention.start] if runs else ""
+        has_line_break = bool(_BETWEEN_LINES.search(gap))
+        if runs and _BETWEEN_ITEMS.fullmatch(gap) and (len(runs[-1]) == 1 or has_line_break == previous_has_line_break):
             runs[-1].append(mention)
         else:
             runs.append([mention])
-        kind = this
-    return [mention for run in runs if {one.name for one in run} != set(INSTRUMENTS) for mention in run]
+        previous_has_line_break = has_line_break
+    return [mention for run in runs if {run_mention.name for run_mention in run} != set(INSTRUMENTS) for mention in run]
 
 
-def _triplet(match: re.Match[str]) -> TripletMention:
+def _build_triplet(match: re.Match[str]) -> TripletMention:
     instrument, verb, target = (
-        next(name for name, pattern in names if pattern.fullmatch(match[part]))
-        for part, names in (("instrument", _NAMES), ("verb", _VERBS), ("target", _TARGETS))
+        next(name for name, pattern in names if pattern.fullmatch(match[component]))
+        for component, names in (("instrument", _NAMES), ("verb", _VERBS), ("target", _TARGETS))
     )
     legal = ",".join((instrument, verb, target)) in TRIPLETS
     return TripletMention(instrument, verb, target, match.start(), match.end(), legal)
 
 
-def _standings(clause: Clause, mentions: Sequence[Mention | TripletMention]) -> list[Standing]:
+def _find_clause_standings(clause: Clause, mentions: Sequence[Mention | TripletMention]) -> list[Standing]:
     spans = [(mention.start - clause.start, mention.end - clause.start) for mention in mentions]
-    return standings(clause.text, spans, denied=clause.denied)
+    return find_standings(clause.text, spans, denied=clause.denied)
 
 
-def _outcome(answered: bool, declined: bool) -> Outcome:
-    return "answered" if answered else "declined" if declined else "unread"
+def _get_outcome(is_answered: bool, is_declined: bool) -> Outcome:
+    return "answered" if is_answered else "declined" if is_declined else "unread"
 
 
-def _start(mention: TripletMention) -> int:
+def _get_start(mention: TripletMention) -> int:
     return mention.start
 
 
-def _refuse(constant: str) -> Any:
+def _raise_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _text(value: Any) -> str:
+def _require_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
-def _flag(value: Any) -> bool:
+def _require_flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError
     return value
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _require_texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise TypeError
-    return tuple(map(_text, value))
+    return tuple(map(_require_text, value))
 
 
-def _numbers(value: Any) -> tuple[float, ...]:
+def _require_numbers(value: Any) -> tuple[float, ...]:
     if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int | float) for v in value):
         raise TypeError
     numbers = tuple(map(float, value))
-    if not all(map(math.isfinite, numbers)):  # 1e999 is JSON
+    if not all(map(math.isfinite, numbers)):  # JSON allows 1e999
         raise OverflowError
     return numbers
 
 
 _CHANGE = {"triplet", "before", "after", "predicted"}
-_OF_CHANGE = {"top_after", "painted"}  # more, for the picture of it
+_DRAWN_CHANGE = {"top_after", "painted"}  # more fields, for its picture
 
 
-def _occluded(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or set(value) not in (_CHANGE, _CHANGE | _OF_CHANGE):
+def _require_occluded(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or set(value) not in (_CHANGE, _CHANGE | _DRAWN_CHANGE):
         raise TypeError
-    _text(value["triplet"])
-    _numbers([value["before"]])
+    _require_text(value["triplet"])
+    _require_numbers([value["before"]])
     if (value["after"] is None) != (value["predicted"] is None):
         raise TypeError
     if value["after"] is not None:
-        _numbers([value["after"]])
-        _texts(value["predicted"])
-        if len(_numbers(value.get("top_after", [0] * len(value["predicted"])))) != len(value["predicted"]):
+        _require_numbers([value["after"]])
+        _require_texts(value["predicted"])
+        if len(_require_numbers(value.get("top_after", [0] * len(value["predicted"])))) != len(value["predicted"]):
             raise TypeError
     if value.get("painted") is not None:
-        _numbers([value["painted"]])
+        _require_numbers([value["painted"]])
     return value
 
 
 _FIELDS = {
-    "text": _text, "predicted": _texts, "scores": _numbers, "heatmaps": _text, "occluded": _occluded, "tied": _flag,
-}  # fmt: skip
+    "text": _require_text,
+    "predicted": _require_texts,
+    "scores": _require_numbers,
+    "heatmaps": _require_text,
+    "occluded": _require_occluded,
+    "tied": _require_flag,
+}

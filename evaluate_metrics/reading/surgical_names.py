@@ -1,4 +1,4 @@
-"""Surgical instruments and action triplets (Cholec80-Boxes, CholecT45, CholecT50), and how texts name them."""
+"""Surgical instruments and action triplets (Cholec80-Boxes, CholecT45, CholecT50), and their names in texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS: tuple[str, ...] = (
 )  # fmt: skip
 NULL_VERB = VERBS.index("null_verb")
 
-# The data sets' numbering of the 100 triplets: instrument, verb, and the targets of the two in the order of ids.
+# The data sets' numbering of the 100 triplets: instrument, verb, and their targets in the order of ids.
 _NUMBERED = (
     (0, 2, (1, 0, 10)), (0, 0, (3, 2, 4, 1, 0, 12, 8, 10, 11, 13)), (0, 8, (0,)), (0, 1, (2, 4, 1, 0, 12, 8, 10, 11)),
     (1, 3, (7, 5, 3, 2, 4, 1, 0, 8, 10, 11)), (1, 2, (9, 3, 2, 1, 0, 10)), (1, 0, (1, 8, 13)),
@@ -32,7 +32,7 @@ COMPONENTS = np.array([(i, v, t) for i, v, targets in _NUMBERED for t in targets
 COMPONENTS.setflags(write=False)
 TRIPLETS: tuple[str, ...] = tuple(",".join((TRIPLET_INSTRUMENTS[i], VERBS[v], TARGETS[t])) for i, v, t in COMPONENTS)
 
-# Regular expressions over lower-case words; a blank stands for blanks, and hyphens, slashes and underscores are blanks.
+# Regular expressions over lower-case words; a blank matches several; hyphens, slashes and underscores are blanks.
 _DEVICE = r"(?:devices?|instruments?|tools?|probes?|cannulas?|cannulae|tubes?|systems?|units?|tips?)"
 _CAUTERY = r"(?:electro ?)?(?:cautery|coagulat(?:or|ion)|diathermy|surgery|surgical)"
 INSTRUMENT_SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -65,7 +65,7 @@ INSTRUMENT_SYNONYMS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# What holds a name from above and is none of these instruments.
+# Names of other things that contain one of the names above.
 OTHERS: tuple[str, ...] = (
     r"hooks? (?:onto|around|under|up)",
     r"(?:used|able|trying|order|going) to hook",
@@ -108,11 +108,25 @@ TARGET_SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 
-def any_of(patterns: tuple[str, ...] | list[str]) -> str:
-    """One expression for whole words that any of the patterns matches; blanks may be several, on one line."""
+def build_alternatives(patterns: tuple[str, ...] | list[str]) -> str:
+    """Build an expression for the full words that any of the patterns matches, with any blanks on one line.
+
+    Args:
+        patterns: Regular expressions.
+
+    Returns:
+        The expression.
+    """
     return rf"\b(?:{'|'.join(patterns)})\b".replace(" ?", r"[^\S\n]*").replace(" ", r"[^\S\n]+")
 
 
-def compiled(names: dict[str, tuple[str, ...]]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """(name, expression) of every name."""
-    return tuple((name, re.compile(any_of(patterns))) for name, patterns in names.items())
+def build_patterns(names: dict[str, tuple[str, ...]]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Build an expression for every name.
+
+    Args:
+        names: Name -> its regular expressions.
+
+    Returns:
+        (name, expression) of every name.
+    """
+    return tuple((name, re.compile(build_alternatives(patterns))) for name, patterns in names.items())

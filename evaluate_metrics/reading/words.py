@@ -1,4 +1,4 @@
-"""Text in one spelling, so that it can be compared."""
+"""Text in normal form, so that texts can be compared."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ import unicodedata
 _WORD = re.compile(r"[^\W_]+")
 
 
-def folded(text: str) -> str:
-    """The text in lower case, with plain apostrophes and "not" as a word of its own.
+def fold_text(text: str) -> str:
+    """Convert a text to lower case, with plain apostrophes and "not" as a separate word.
 
-    >>> folded("It ISN’T, it cannot be.")
+    Args:
+        text: The text.
+
+    Returns:
+        The folded text.
+
+    >>> fold_text("It ISN’T, it cannot be.")
     'it is not, it can not be.'
     """
     text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
@@ -19,18 +25,30 @@ def folded(text: str) -> str:
 
 
 def words(text: str) -> str:
-    """Lower-case words of a text, one space between them: what texts are compared by.
+    """Extract the lower-case words of a text, with one space between them, to compare texts.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The words.
 
     >>> words("Edema isn't  PRESENT.")
     'edema is not present'
     """
-    return " ".join(_WORD.findall(folded(text)))
+    return " ".join(_WORD.findall(fold_text(text)))
 
 
-def word_set(text: str) -> frozenset[str]:
-    """The words of a table that is written as one text.
+def build_word_set(text: str) -> frozenset[str]:
+    """Build a set from a table of words in one text.
 
-    >>> sorted(word_set("lobe  lung"))
+    Args:
+        text: The words with blanks between them.
+
+    Returns:
+        The words.
+
+    >>> sorted(build_word_set("lobe  lung"))
     ['lobe', 'lung']
     """
     return frozenset(text.split())

@@ -1,17 +1,17 @@
-"""Reading a yes/no answer (HEAL-MedVQA, section 3.2, closed-ended questions).
+"""Reader of yes/no answers (HEAL-MedVQA, section 3.2, closed-ended questions).
 
-Only what a text says outright is read; nothing is inferred. Reasoning is dropped first (`reasoning`), then markup
-(`markup`). Of these stages, in this order, the first that says anything decides:
+It reads only explicit words and infers nothing. Reasoning is removed first (`reasoning`), then markup (`markup`). The
+first of these stages with a result decides:
 
 1. "marked": a JSON field that names an answer, or a box of LaTeX;
 2. "final", then "answer": "Final answer: no", "The answer is no";
-3. "reply": the reply words yes and no, in several languages, wherever they stand; the "no" of "no edema" is none;
+3. "reply": the reply words yes and no, in several languages, anywhere; the "no" of "no edema" is not a reply;
 4. "short": an answer of few words ("Present.", "It does not.", "None seen");
-5. "described": sentences that state or deny what was asked (`asked`). Without a question, every sentence counts that
-   states a presence or an absence.
+5. "described": sentences that state or deny the finding of the question (`parse_question`). Without a question, every
+   sentence that states a presence or an absence counts.
 
-Both answers where one of these decides are `ambiguous`, and so is a reply that the sentences behind it deny. A text
-that says neither is `none`.
+A deciding stage with both answers is `ambiguous`. A reply that the following sentences deny is `ambiguous`, too. A text
+with neither answer is `none`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .clauses import split_clauses
 from .cues import classify
 from .markup import readable
 from .outcome import Evidence, Outcome, Reason
-from .question_target import SENTENCE_END, Saying, asked_by, contradicts, says_about
-from .reasoning import LIMIT, answer_span, looks_cut, without_cut
-from .statements import Statement, drop_corrected, fields, statements
-from .words import folded, words
+from .question_target import SENTENCE_END, Saying, find_sayings, is_contradicted, parse_question
+from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
+from .statements import Statement, fields, remove_corrected, statements
+from .words import fold_text, words
 
 YesNoOutcome = Literal["yes", "no", "declined", "unread"]
 
@@ -38,9 +38,9 @@ class YesNo(NamedTuple):
     Attributes:
         answer: "yes" or "no"; None unless the outcome is "answered".
         outcome: "answered", "declined" or "unread".
-        stage: The stage that decided, "" where none did.
-        reason: Why the answer is unread, "" for the other outcomes.
-        evidence: "letter" for Y or N alone, "text" for the word itself, "prose" for sentences.
+        stage: The stage that decided, "" without one.
+        reason: The reason of an unread answer, "" for the other outcomes.
+        evidence: "letter" for a single Y or N, "text" for the word itself, "prose" for sentences.
     """
 
     answer: Saying | None
@@ -66,10 +66,10 @@ _CHOICE = re.compile(  # "Answer yes or no:"
     r"\b(?:yes|yeah)[\s\"'.]*(?:/|\bor\b|,|\|)\s*\(?(?:no|nope)\b(?!\s*,|\s+(?:doubt|question)\b)|\b(?:no|nope)\s*(?:/|\bor\b)\s*(?:yes|yeah)\b"
 )
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?\n]*")
-_IF = re.compile(r"\bif (?!(?:i|we|you|one)\b)")  # the yes or no of its sentence stands under a condition
+_CONDITION = re.compile(r"\bif (?!(?:i|we|you|one)\b)")  # the yes or no of its sentence is conditional
 _SAYS_YES = re.compile(r"(?<!\ba )(?<!simple )\b(?:yes|yeah|yep)\b")
 _CLAUSE = r"(?:the|there|this|that|these|it|i|he|she|they|we|because|since|as)\b"
-# A reply, not a determiner: it is followed by an end, by a pause, or by the start of a clause.
+# A reply instead of a determiner: an end, a pause, or the start of a clause follows it.
 _SAYS_NO = re.compile(rf"\b(?:no|nope)\b(?!\s*,\s*or\b)(?=\s*(?:[,.;:!?—–)\]]|-\s|$|\n)|\s+{_CLAUSE})")
 _PAUSE = re.compile(rf"\s*(?:[,.;:!?—–()\]\-\n、。，]|$)|\s+(?:{_CLAUSE}|for\b)")
 _CJK_PHRASE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
@@ -77,7 +77,7 @@ _FIRST = re.compile(r"\W*")
 _NO_IMAGE = re.compile(
     r"\bplease (?:upload|share|attach|provide (?:the|an|me))\b|\bi do not see (?:any|an|the) image\b"
 )
-_TABLE_LINE = re.compile(r"^ ?\|.*$", re.MULTILINE)  # its cells belong to rows of which only one was asked for
+_TABLE_LINE = re.compile(r"^ ?\|.*$", re.MULTILINE)  # its cells belong to several rows, and the question is about one
 _LONE_LETTER = re.compile(r"\W*(?P<letter>[yn])\W*", re.IGNORECASE)
 _INTERJECTION = re.compile(r"^\W*(?:oh|well|hm+|indeed|sure),? ")
 _DOUBT = re.compile(r"\b(?:wait|hmm+|maybe|perhaps|let me|let's|alternatively|not sure|unsure)\b|\?")
@@ -102,7 +102,7 @@ _SHORT_YES = re.compile(
     r"|positive|correct|true|indeed|affirmative|there (?:is|are)(?: one)?|i (?:do|think so|believe so)"
 )
 
-# Sentences, where nothing is known of the question.
+# Sentences, if the question is unknown.
 _ABSENCE = re.compile(
     r"^\W*no\s+(?!doubt|idea|image|picture|information|question|answer|comment|problem|way|one)\w"
     r"|\b(?:there\s+(?:is|are|was|were)|shows?|has|have|had|demonstrates?|reveals?|with|see|find)\s+no\s+\w"
@@ -113,7 +113,7 @@ _ABSENCE = re.compile(
     r"(?:have|show|suffer|contain|demonstrate|exhibit|appear\s+to\s+have|reveal|see|seem\s+to\s+have)\b"
     r"|\b(?:is|are|was|were)\s+absent\b|\b(?:is|are|was|were|appears?)\s+free\s+(?:of|from)\b|\babsence\s+of\b"
 )
-# What may follow "shows" and names no disease: a denial, or the picture itself ("shows a frontal chest X-ray").
+# Words after "shows" that name no disease: a denial, or the image itself ("shows a frontal chest X-ray").
 _NOTHING = (
     r"(?:no|not|nothing|neither|been)\b"
     r"|(?:\w+\s+){0,3}(?:x-?\s?rays?|radiographs?|views?|films?|images?|lungs|thorax|patient)\b"
@@ -125,20 +125,20 @@ _PRESENCE = re.compile(
     r"|\bdoes\s+(?:have|show|suffer)\b"
 )
 _HEALTHY = re.compile(r"\b(?:normal|clear|healthy|unremarkable|intact)\b")  # "normal lung is seen" asserts no disease
-_OPEN = re.compile(r"\?|\b(?:whether|if|likely|probably)\b")
+_UNDECIDED = re.compile(r"\?|\b(?:whether|if|likely|probably)\b")
 _TURN = re.compile(r"\b(?:but|however|although|while)\b")
 
 
 def read_yes_no(text: str | None, question: str = "", *, cut: bool = False) -> YesNoOutcome:
-    """What a model's text answers to a yes/no question.
+    """Read a model's answer to a yes/no question.
 
     Args:
-        text: the response.
-        question: what was asked; without it, any finding that a sentence states or denies is taken for the one asked.
-        cut: the text is known to be cut, as at a limit of tokens; without it the end of the text tells.
+        text: The response.
+        question: The question; without it, any finding that a sentence states or denies counts.
+        cut: Whether the text is known to be truncated, for example by a token limit; otherwise its end decides.
 
     Returns:
-        "yes" or "no" where the text answers, else its outcome, "declined" or "unread".
+        "yes" or "no" if the text answers, otherwise its outcome, "declined" or "unread".
 
     >>> read_yes_no("No, the left lower lung does not show it.")
     'no'
@@ -149,105 +149,135 @@ def read_yes_no(text: str | None, question: str = "", *, cut: bool = False) -> Y
     >>> read_yes_no("Yes and no."), read_yes_no("The image is blurred.")
     ('unread', 'unread')
     """
-    read = explain_yes_no(text, question, cut=cut)
-    return read.answer or ("declined" if read.outcome == "declined" else "unread")
+    reading = explain_yes_no(text, question, cut=cut)
+    return reading.answer or ("declined" if reading.outcome == "declined" else "unread")
 
 
 def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -> YesNo:
-    """`read_yes_no` with the stage that decided.
+    """Read a model's answer like `read_yes_no`, with the stage that decided.
+
+    Args:
+        text: See `read_yes_no`.
+        question: See `read_yes_no`.
+        cut: See `read_yes_no`.
+
+    Returns:
+        The reading.
 
     >>> explain_yes_no("The image is sharp. The answer is no.")
     YesNo(answer='no', outcome='answered', stage='answer', reason='', evidence='text')
     """
-    written = text or ""
-    start, end, how = answer_span(written)
-    is_cut = cut or looks_cut(written)
-    part, asked = without_cut(written[start:end], cut=cut), asked_by(question)
-    clean = readable(part)[:LIMIT]
-    lone = _LONE_LETTER.fullmatch(clean)
-    if lone:
-        return YesNo("yes" if lone["letter"] in "yY" else "no", "answered", "reply", evidence="letter")
-    stated = drop_corrected([*fields(part), *statements(clean)], clean)
-    plain = _CHOICE.sub(" ", folded(clean)).strip()
+    response = text or ""
+    start, end, span_kind = find_answer_span(response)
+    is_cut = cut or is_truncated(response)
+    answer_text, target = remove_unfinished(response[start:end], cut=cut), parse_question(question)
+    clean = readable(answer_text)[:LIMIT]
+    single_letter = _LONE_LETTER.fullmatch(clean)
+    if single_letter:
+        return YesNo("yes" if single_letter["letter"] in "yY" else "no", "answered", "reply", evidence="letter")
+    stated = remove_corrected([*fields(answer_text), *statements(clean)], clean)
+    plain = _CHOICE.sub(" ", fold_text(clean)).strip()
     stages: dict[str, Callable[[], set[Saying]]] = {
-        "marked": lambda: _said(stated, "field") or _said(stated, "box"),
-        "final": lambda: _said(stated, "final"),
-        "answer": lambda: _said(stated, "answer"),
-        "reply": lambda: _replied(plain),
-        "short": lambda: _short(plain),
-        "described": lambda: says_about(part, asked) if asked else _described(plain),
+        "marked": lambda: _read_statements(stated, "field") or _read_statements(stated, "box"),
+        "final": lambda: _read_statements(stated, "final"),
+        "answer": lambda: _read_statements(stated, "answer"),
+        "reply": lambda: _find_replies(plain),
+        "short": lambda: _read_short(plain),
+        "described": lambda: find_sayings(answer_text, target) if target else _read_sentences(plain),
     }
-    if how == "open reasoning":
-        found = set[Saying]().union(*(read() for read in stages.values())) if not _DOUBT.search(plain) else set()
-        return YesNo(found.pop(), "answered", how, evidence="prose") if len(found) == 1 else _unread("none")
-    read = ((name, stage()) for name, stage in stages.items())
-    why, found = next(((name, said) for name, said in read if said), ("", set[Saying]()))
-    if why == "reply" and len(found) > 1 and asked and len(said := says_about(part, asked)) == 1:
-        why, found = "described", said  # "Edema: Yes. Effusion: No."
-    if len(found) > 1 or (why == "reply" and asked and contradicts(part, found, asked)):
-        return _unread("ambiguous", why)
-    acts = [clause.act for clause in split_clauses(part)] if not found or why == "reply" else []
-    # "No, I cannot tell": a reply to the request, where nothing else says what was asked.
-    refuses = "decline" in (acts[:3] if found else acts)
-    if refuses and not (found and asked and says_about(part, asked)):
+    if span_kind == "open reasoning":
+        answers = (
+            set[Saying]().union(*(readings() for readings in stages.values())) if not _DOUBT.search(plain) else set()
+        )
+        return (
+            YesNo(answers.pop(), "answered", span_kind, evidence="prose")
+            if len(answers) == 1
+            else _build_unread("none")
+        )
+    readings = ((name, stage()) for name, stage in stages.items())
+    deciding_stage, answers = next(
+        ((name, stage_answers) for name, stage_answers in readings if stage_answers), ("", set[Saying]())
+    )
+    if (
+        deciding_stage == "reply"
+        and len(answers) > 1
+        and target
+        and len(stage_answers := find_sayings(answer_text, target)) == 1
+    ):
+        deciding_stage, answers = "described", stage_answers  # "Edema: Yes. Effusion: No."
+    if len(answers) > 1 or (deciding_stage == "reply" and target and is_contradicted(answer_text, answers, target)):
+        return _build_unread("ambiguous", deciding_stage)
+    acts = [clause.act for clause in split_clauses(answer_text)] if not answers or deciding_stage == "reply" else []
+    # "No, I cannot tell": a reply to the request, unless other text answers the question.
+    is_refusal = "decline" in (acts[:3] if answers else acts)
+    if is_refusal and not (answers and target and find_sayings(answer_text, target)):
         return YesNo(None, "declined", "prose")
-    if not found:
-        return _unread("cut" if is_cut else "none" if plain else "empty")
-    return YesNo(found.pop(), "answered", why, evidence="prose" if why in ("short", "described") else "text")
+    if not answers:
+        return _build_unread("cut" if is_cut else "none" if plain else "empty")
+    return YesNo(
+        answers.pop(),
+        "answered",
+        deciding_stage,
+        evidence="prose" if deciding_stage in ("short", "described") else "text",
+    )
 
 
-def _unread(reason: Reason, stage: str = "") -> YesNo:
+def _build_unread(reason: Reason, stage: str = "") -> YesNo:
     return YesNo(None, "unread", stage, reason)
 
 
-def _said(stated: Iterable[Statement], kind: str) -> set[Saying]:
+def _read_statements(stated: Iterable[Statement], kind: str) -> set[Saying]:
     digits: dict[str, Saying] = {"0": "no", "1": "yes"} if kind == "field" else {}
-    return {word for one in stated if one.kind == kind and (word := digits.get(one.said) or _word(one.said))}
+    return {
+        word
+        for statement in stated
+        if statement.kind == kind and (word := digits.get(statement.text) or _read_word(statement.text))
+    }
 
 
-def _word(said: str) -> Saying | None:
-    """The word for yes or no that a statement begins with."""
-    filler = _FILLER.match(said)
-    match = _WORD.match(said, filler.end() if filler else 0)
+def _read_word(statement: str) -> Saying | None:
+    """Read the word for yes or no at the beginning of a statement."""
+    filler = _FILLER.match(statement)
+    match = _WORD.match(statement, filler.end() if filler else 0)
     return ("no" if match["no"] else "yes") if match else None
 
 
-def _replied(text: str) -> set[Saying]:
+def _find_replies(text: str) -> set[Saying]:
     if _NO_IMAGE.search(text):
         return set()
     text = _TABLE_LINE.sub("", text)
-    found: set[Saying] = set()
-    begin = _FIRST.match(text)
-    first = _WORD.match(text, begin.end() if begin else 0)
-    if first and (_PAUSE.match(text, first.end()) or _CJK_PHRASE.match(first[0])):
-        found.add("no" if first["no"] else "yes")
-    text = " ".join(sentence for sentence in _SENTENCE.findall(text) if not _IF.search(sentence))
+    replies: set[Saying] = set()
+    beginning = _FIRST.match(text)
+    first_word = _WORD.match(text, beginning.end() if beginning else 0)
+    if first_word and (_PAUSE.match(text, first_word.end()) or _CJK_PHRASE.match(first_word[0])):
+        replies.add("no" if first_word["no"] else "yes")
+    text = " ".join(sentence for sentence in _SENTENCE.findall(text) if not _CONDITION.search(sentence))
     if _SAYS_YES.search(text):
-        found.add("yes")
+        replies.add("yes")
     if _SAYS_NO.search(text):
-        found.add("no")
-    return found
+        replies.add("no")
+    return replies
 
 
-def _short(text: str) -> set[Saying]:
-    """Of the first sentence, if it is a short one."""
-    said = words(SENTENCE_END.split(_INTERJECTION.sub("", text), maxsplit=1)[0])
-    if len(said) > 80:
+def _read_short(text: str) -> set[Saying]:
+    """Read the first sentence, if it is a short one."""
+    sentence_words = words(SENTENCE_END.split(_INTERJECTION.sub("", text), maxsplit=1)[0])
+    if len(sentence_words) > 80:
         return set()
-    return {"no"} if _SHORT_NO.fullmatch(said) else {"yes"} if _SHORT_YES.fullmatch(said) else set()
+    return {"no"} if _SHORT_NO.fullmatch(sentence_words) else {"yes"} if _SHORT_YES.fullmatch(sentence_words) else set()
 
 
-def _described(text: str) -> set[Saying]:
-    """What sentences state or deny, whatever it is."""
-    found: set[Saying] = set()
+def _read_sentences(text: str) -> set[Saying]:
+    """Read presence and absence from sentences about any finding."""
+    answers: set[Saying] = set()
     for sentence in SENTENCE_END.split(text):
-        if _OPEN.search(sentence) or classify(sentence) != "state":
+        if _UNDECIDED.search(sentence) or classify(sentence) != "state":
             continue
-        said = sentence
-        if _ABSENCE.search(said):
-            found.add("no")
-            # "No edema is seen" is one statement; what follows a turn may be another.
-            said = "".join(_TURN.split(said, maxsplit=1)[1:])
-        if _PRESENCE.search(said) and not _HEALTHY.search(said) and not _ABSENCE.search(said):
-            found.add("yes")
-    return found
+        remaining = sentence
+        if _ABSENCE.search(remaining):
+            answers.add("no")
+            # "No edema is seen" is one statement; another one may follow a turn.
+            remaining = "".join(_TURN.split(remaining, maxsplit=1)[1:])
+        if _PRESENCE.search(remaining) and not _HEALTHY.search(remaining) and not _ABSENCE.search(remaining):
+            answers.add("yes")
+    return answers

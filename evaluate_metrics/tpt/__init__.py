@@ -1,1 +1,1 @@
-"""Textual Perturbation Test: do Yes answers turn to No when the question is perturbed (HEAL-MedVQA)?"""
+"""Textual Perturbation Test: share of Yes answers that change to No with a perturbed question (HEAL-MedVQA)."""

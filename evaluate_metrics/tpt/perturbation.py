@@ -1,4 +1,4 @@
-"""Answers that turn from Yes to No when the question or the image is perturbed (HEAL-MedVQA, section 3.1)."""
+"""Answers that change from Yes to No when the question or the image is perturbed (HEAL-MedVQA, section 3.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..reading.yes_no import YesNoOutcome, read_yes_no
 ORIGINAL = "original"
 
 
-def sensitivity(
+def score_sensitivity(
     name: str,
     kinds: Sequence[str],
     predictions: Sequence[str | None],
@@ -22,27 +22,33 @@ def sensitivity(
     questions: Sequence[str] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """`sensitivity_of` responses that are read here.
+    """Read responses, and score them by `score_sensitivity_of_outcomes`.
 
     Args:
-        name, kinds, references, options: see `sensitivity_of`.
+        name: See `score_sensitivity_of_outcomes`.
+        kinds: See `score_sensitivity_of_outcomes`.
         predictions: n responses, free text or "yes" / "no".
-        questions: n questions; with them a sentence counts only where it speaks of what was asked.
+        references: See `score_sensitivity_of_outcomes`.
+        questions: n questions; with them a sentence counts only if it is about the question.
+        options: Further arguments of `score_sensitivity_of_outcomes`.
+
+    Returns:
+        See `score_sensitivity_of_outcomes`.
 
     Raises:
-        ValueError: as `sensitivity_of`, or another number of questions.
+        ValueError: See `score_sensitivity_of_outcomes`, or another number of questions.
     """
-    asked = questions if questions is not None else [""] * len(predictions)
-    if len(asked) != len(predictions):
-        raise ValueError(f"{len(asked)} questions for {len(predictions)} predictions: give one for each")
-    _originals(predictions, references, kinds)  # a bad row is named before anything is read
+    question_texts = questions if questions is not None else [""] * len(predictions)
+    if len(question_texts) != len(predictions):
+        raise ValueError(f"{len(question_texts)} questions for {len(predictions)} predictions: give one for each")
+    _find_originals(predictions, references, kinds)  # an error names a bad row before the responses are read
     outcomes: list[YesNoOutcome] = [
-        read_yes_no(text, question) for text, question in zip(predictions, asked, strict=True)
+        read_yes_no(text, question) for text, question in zip(predictions, question_texts, strict=True)
     ]
-    return sensitivity_of(name, kinds, outcomes, references, **options)
+    return score_sensitivity_of_outcomes(name, kinds, outcomes, references, **options)
 
 
-def sensitivity_of(
+def score_sensitivity_of_outcomes(
     name: str,
     kinds: Sequence[str],
     outcomes: Sequence[YesNoOutcome],
@@ -53,97 +59,99 @@ def sensitivity_of(
     confidence_level: float = 0.95,
     per_sample: bool = False,
 ) -> dict[str, Any]:
-    """Share of (true positive, perturbed) pairs whose perturbed answer is No.
+    """Compute the share of (true positive, perturbed) pairs whose perturbed answer is No.
 
-    A true positive is an original, a closed question whose gold is Yes, that the model answers Yes. An original that is
-    unread or declined is no true positive. A perturbed answer that is unread or declined did not turn to No: its pair
-    stays in the denominator, and is counted.
+    A true positive is an original, a closed question with the gold answer Yes, that the model answers Yes. An unread or
+    declined original is no true positive. An unread or declined perturbed answer did not change to No: its pair stays
+    in the denominator, and is counted.
 
     Args:
-        name: of the score, the prefix of its keys.
-        kinds: of perturbation; with more than one, each has a score of its own too.
+        name: Name of the score, the prefix of its keys.
+        kinds: Kinds of perturbation; if there are several, each also has its own score.
         outcomes: n readings, "yes", "no", "declined" or "unread".
         references: n dicts of original_id, kind ("original" or one of kinds) and image_id of the original's image.
-        n_resamples, seed, confidence_level: of the bootstrap interval, which draws whole images.
-        per_sample: whether to return each response's reading as well.
+        n_resamples: Number of bootstrap resamples; they draw whole images.
+        seed: Seed of the resampling.
+        confidence_level: Level of the intervals, between 0 and 1.
+        per_sample: Whether to return each response's reading as well.
 
     Returns:
-        unrounded shares in [0, 1], NaN where there is no pair, beside the counts (`n_...`) behind them; on request
-        "per_sample": n dicts of outcome, true_positive (None for a perturbed one) and changed (None outside a pair).
+        Unrounded shares in [0, 1], NaN without a pair, with their counts (`n_...`); on request "per_sample": n dicts of
+        outcome, true_positive (None for a perturbed response) and changed (None outside a pair).
 
     Raises:
-        ValueError: lengths differ, a kind is unknown, or two originals have one id.
+        ValueError: Different lengths, an unknown kind, or two originals with the same id.
     """
-    rows, images = _originals(outcomes, references, kinds)
-    positive = {original for original, row in rows.items() if outcomes[row] == "yes"}
-    suffixes = _pairs(references, kinds, positive)
-    how = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
+    rows, images = _find_originals(outcomes, references, kinds)
+    true_positives = {original_id for original_id, row in rows.items() if outcomes[row] == "yes"}
+    rows_by_suffix = _select_pairs(references, kinds, true_positives)
+    options = {"n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
     scores: dict[str, Any] = {}
-    for suffix, members in suffixes.items():
-        originals = [references[row]["original_id"] for row in members]
+    for suffix, pair_rows in rows_by_suffix.items():
+        original_ids = [references[row]["original_id"] for row in pair_rows]
         interval = bootstrap_mean(
-            [outcomes[row] == "no" for row in members],
-            groups=[images[original] for original in originals],
+            [outcomes[row] == "no" for row in pair_rows],
+            groups=[images[original_id] for original_id in original_ids],
             bounds=(0, 1),
-            **how,
+            **options,
         )
         scores |= {
             f"{name}{suffix}": interval.mean,
             f"{name}{suffix}_ci_low": interval.low,
             f"{name}{suffix}_ci_high": interval.high,
-            f"n_pairs{suffix}": len(members),
-            f"n_changed{suffix}": sum(outcomes[row] == "no" for row in members),
-            f"n_unparsed_perturbed{suffix}": sum(outcomes[row] == UNREAD for row in members),
-            f"n_declined_perturbed{suffix}": sum(outcomes[row] == DECLINED for row in members),
-            f"n_without_partner{suffix}": len(positive - set(originals)),
+            f"n_pairs{suffix}": len(pair_rows),
+            f"n_changed{suffix}": sum(outcomes[row] == "no" for row in pair_rows),
+            f"n_unparsed_perturbed{suffix}": sum(outcomes[row] == UNREAD for row in pair_rows),
+            f"n_declined_perturbed{suffix}": sum(outcomes[row] == DECLINED for row in pair_rows),
+            f"n_without_partner{suffix}": len(true_positives - set(original_ids)),
             f"n_images{suffix}": interval.n_groups,
         }
     scores |= {
         "n_originals": len(rows),
-        "n_true_positives": len(positive),
+        "n_true_positives": len(true_positives),
         "n_unparsed_originals": sum(outcomes[row] == UNREAD for row in rows.values()),
         "n_declined_originals": sum(outcomes[row] == DECLINED for row in rows.values()),
         "n_without_original": sum(reference["original_id"] not in rows for reference in references),
     }
     if per_sample:
-        scores["per_sample"] = _samples(outcomes, references, set(suffixes[""]))
+        scores["per_sample"] = _build_samples(outcomes, references, set(rows_by_suffix[""]))
     return scores
 
 
-def _pairs(
-    references: Sequence[Mapping[str, Any]], kinds: Sequence[str], positive: Collection[str]
+def _select_pairs(
+    references: Sequence[Mapping[str, Any]], kinds: Sequence[str], true_positives: Collection[str]
 ) -> dict[str, list[int]]:
-    """Rows of the perturbed answers to true positives, by the ending of their score: all, and each of several kinds."""
-    of = {
+    """Select the rows of the perturbed answers to true positives, by the suffix of their score: all, and each kind."""
+    rows_by_kind = {
         kind: [
             row
             for row, reference in enumerate(references)
-            if reference["kind"] == kind and reference["original_id"] in positive
+            if reference["kind"] == kind and reference["original_id"] in true_positives
         ]
         for kind in kinds
     }
-    return {"": [row for rows in of.values() for row in rows]} | (
-        {f"_{kind}": rows for kind, rows in of.items()} if len(kinds) > 1 else {}
+    return {"": [row for rows in rows_by_kind.values() for row in rows]} | (
+        {f"_{kind}": rows for kind, rows in rows_by_kind.items()} if len(kinds) > 1 else {}
     )
 
 
-def _samples(
-    outcomes: Sequence[str], references: Sequence[Mapping[str, Any]], paired: Collection[int]
+def _build_samples(
+    outcomes: Sequence[str], references: Sequence[Mapping[str, Any]], pair_rows: Collection[int]
 ) -> list[dict[str, Any]]:
     return [
         {
             "outcome": outcome,
             "true_positive": outcome == "yes" if reference["kind"] == ORIGINAL else None,
-            "changed": outcome == "no" if row in paired else None,
+            "changed": outcome == "no" if row in pair_rows else None,
         }
         for row, (outcome, reference) in enumerate(zip(outcomes, references, strict=True))
     ]
 
 
-def _originals(
+def _find_originals(
     predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], kinds: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Row and image of each original, by its id."""
+    """Find the row and the image of each original, by its id."""
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions for {len(references)} references: give one for each")
     for row, reference in enumerate(references):
@@ -154,7 +162,9 @@ def _originals(
             )
     rows = {reference["original_id"]: row for row, reference in enumerate(references) if reference["kind"] == ORIGINAL}
     counts = Counter(reference["original_id"] for reference in references if reference["kind"] == ORIGINAL)
-    twice = next((original for original, count in counts.items() if count > 1), None)
-    if twice is not None:
-        raise ValueError(f"references, column 'original_id': {twice!r} has {counts[twice]} originals; expected one")
-    return rows, {original: references[row]["image_id"] for original, row in rows.items()}
+    repeated_id = next((original_id for original_id, count in counts.items() if count > 1), None)
+    if repeated_id is not None:
+        raise ValueError(
+            f"references, column 'original_id': {repeated_id!r} has {counts[repeated_id]} originals; expected one"
+        )
+    return rows, {original_id: references[row]["image_id"] for original_id, row in rows.items()}

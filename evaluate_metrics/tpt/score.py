@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..reading.yes_no import YesNoOutcome
-from .perturbation import sensitivity, sensitivity_of
+from .perturbation import score_sensitivity, score_sensitivity_of_outcomes
 
 KINDS = ("anatomy", "disease")
 
@@ -14,33 +14,39 @@ KINDS = ("anatomy", "disease")
 def score_predictions(
     predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:
-    """`perturbation.sensitivity` for the kinds of this test.
+    """Score responses by `perturbation.score_sensitivity` for the kinds of this test.
 
     Args:
         predictions: n responses, to originals and to perturbed questions in any order.
         references: n dicts of original_id, kind ("original", "anatomy" or "disease") and image_id.
-        options: questions, n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity`.
+        options: questions, n_resamples, seed, confidence_level and per_sample of `perturbation.score_sensitivity`.
+
+    Returns:
+        See `perturbation.score_sensitivity`.
 
     >>> rows = [{"original_id": "q1", "kind": kind, "image_id": "i1"} for kind in ("original", *KINDS)]
     >>> scores = score_predictions(["Yes", "No", "Yes"], rows)
     >>> scores["tpt"], scores["n_pairs"]
     (0.5, 2)
     """
-    return sensitivity("tpt", KINDS, predictions, references, **options)
+    return score_sensitivity("tpt", KINDS, predictions, references, **options)
 
 
 def score_outcomes(
     outcomes: Sequence[YesNoOutcome], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:
-    """`score_predictions` of answers that are read already.
+    """Score responses that are read already, like `score_predictions`.
 
     Args:
         outcomes: n readings, "yes", "no", "declined" or "unread".
-        references: as for `score_predictions`.
-        options: n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity_of`.
+        references: See `score_predictions`.
+        options: n_resamples, seed, confidence_level and per_sample of `perturbation.score_sensitivity_of_outcomes`.
+
+    Returns:
+        See `score_predictions`.
 
     >>> rows = [{"original_id": "q1", "kind": kind, "image_id": "i1"} for kind in ("original", *KINDS)]
     >>> score_outcomes(["yes", "no", "declined"], rows)["n_declined_perturbed"]
     1
     """
-    return sensitivity_of("tpt", KINDS, outcomes, references, **options)
+    return score_sensitivity_of_outcomes("tpt", KINDS, outcomes, references, **options)

@@ -1,1 +1,1 @@
-"""Visual Perturbation Test: do Yes answers turn to No when the image is perturbed (HEAL-MedVQA)?"""
+"""Visual Perturbation Test: share of Yes answers that change to No with a perturbed image (HEAL-MedVQA)."""

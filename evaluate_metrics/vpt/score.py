@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..reading.yes_no import YesNoOutcome
-from ..tpt.perturbation import sensitivity, sensitivity_of
+from ..tpt.perturbation import score_sensitivity, score_sensitivity_of_outcomes
 
 KINDS = ("region",)
 
@@ -14,33 +14,39 @@ KINDS = ("region",)
 def score_predictions(
     predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:
-    """`perturbation.sensitivity` for the kinds of this test.
+    """Score responses by `perturbation.score_sensitivity` for the kinds of this test.
 
     Args:
         predictions: n responses, to originals and to perturbed images in any order.
         references: n dicts of original_id, kind ("original" or "region") and image_id.
-        options: questions, n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity`.
+        options: questions, n_resamples, seed, confidence_level and per_sample of `perturbation.score_sensitivity`.
+
+    Returns:
+        See `perturbation.score_sensitivity`.
 
     >>> rows = [{"original_id": "q1", "kind": kind, "image_id": "i1"} for kind in ("original", *KINDS)]
     >>> scores = score_predictions(["Yes", "No"], rows)
     >>> scores["vpt"], scores["n_pairs"]
     (1.0, 1)
     """
-    return sensitivity("vpt", KINDS, predictions, references, **options)
+    return score_sensitivity("vpt", KINDS, predictions, references, **options)
 
 
 def score_outcomes(
     outcomes: Sequence[YesNoOutcome], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:
-    """`score_predictions` of answers that are read already.
+    """Score responses that are read already, like `score_predictions`.
 
     Args:
         outcomes: n readings, "yes", "no", "declined" or "unread".
-        references: as for `score_predictions`.
-        options: n_resamples, seed, confidence_level and per_sample of `perturbation.sensitivity_of`.
+        references: See `score_predictions`.
+        options: n_resamples, seed, confidence_level and per_sample of `perturbation.score_sensitivity_of_outcomes`.
+
+    Returns:
+        See `score_predictions`.
 
     >>> rows = [{"original_id": "q1", "kind": kind, "image_id": "i1"} for kind in ("original", *KINDS)]
     >>> score_outcomes(["yes", "declined"], rows)["n_declined_perturbed"]
     1
     """
-    return sensitivity_of("vpt", KINDS, outcomes, references, **options)
+    return score_sensitivity_of_outcomes("vpt", KINDS, outcomes, references, **options)

@@ -6,8 +6,8 @@ import evaluate
 from medfaith.evaluate_metrics.vpt.score import score_predictions
 
 _DESCRIPTION = """
-Visual Perturbation Test of HEAL-MedVQA: of the questions that a model rightly answers Yes, how often does the answer
-turn to No when the region asked about is replaced by that region of another image, without the disease?
+Visual Perturbation Test of HEAL-MedVQA: the share of questions that a model rightly answers Yes whose answer changes
+to No when the region of the question is replaced by the same region of another image, without the disease.
 """
 
 _CITATION = """
@@ -25,23 +25,25 @@ _CITATION = """
 
 _INPUTS = """
 Args:
-    predictions: list of str, one response a row: free text, or "yes" and "no".
-    references: list of dict, one a row, with original_id (str), kind ("original" or "region") and image_id
+    predictions: list of str, one response per row: free text, or "yes" and "no".
+    references: list of dict, one per row, with original_id (str), kind ("original" or "region") and image_id
         (str, of the original's image). Originals are closed questions whose gold answer is Yes.
-    questions: the questions, one a prediction; with them a sentence counts only where it speaks of what was asked.
+    questions: the questions, one per prediction; with them a sentence counts only if it is about the question.
     n_resamples: number of bootstrap resamples of images (2000).
     seed: seed of the resampling (42).
-    confidence_level: of the intervals, between 0 and 1 (0.95).
-    per_sample: return each response's reading too.
+    confidence_level: level of the intervals, between 0 and 1 (0.95).
+    per_sample: whether to return each response's reading too.
 
 Returns:
-    dict of vpt (a share in [0, 1], NaN without a pair) with _ci_low and _ci_high, and the counts (n_...) behind them;
+    dict of vpt (a share in [0, 1], NaN without a pair) with _ci_low and _ci_high, and their counts (n_...);
     per_sample on request.
 """
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
 class VPT(evaluate.Metric):
+    """The metric `vpt`: the share of Yes answers that change to No when the image is perturbed."""
+
     def _info(self):
         return evaluate.MetricInfo(
             description=_DESCRIPTION,

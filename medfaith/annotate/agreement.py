@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean
-from medfaith.evaluate_metrics.reading.agreement import cohen_kappa
+from medfaith.evaluate_metrics.reading.agreement import compute_cohen_kappa
 
 from .answers import POINTS, Judgement
 from .wording import QUESTIONS
@@ -108,7 +108,7 @@ def agreement(judgements: Sequence[Judgement]) -> list[Agreement]:
             ratings[annotators.index(judgement.annotator), items.index(judgement.item)] = getattr(judgement, name)
         shared = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
         measure = "kappa" if len(annotators) == 2 else "alpha"
-        value = cohen_kappa(*shared, squared=True) if measure == "kappa" else compute_ordinal_alpha(shared)
+        value = compute_cohen_kappa(*shared, squared=True) if measure == "kappa" else compute_ordinal_alpha(shared)
         agreements.append(Agreement(name, measure, value, len(annotators), shared.shape[1]))
     return agreements
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from medfaith.compare.answers import Answers, all_answers
 from medfaith.evaluate_metrics.confidence.image_use import Condition, ImageUse, measure_image_use
-from medfaith.evaluate_metrics.confidence.paired import Difference, paired_difference
+from medfaith.evaluate_metrics.confidence.paired import Difference, compute_paired_difference
 from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, measure_place_effect
 from medfaith.evaluate_metrics.confidence.reliance import FEWEST, Reliance, Share, reliance, share
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
@@ -132,7 +132,7 @@ class Audited(NamedTuple):
         """Compare a condition with the image, on the rows that have both scores; of one task, or of all."""
         is_used = self._match_task(task)
         before, after = self.scores(IMAGE)[is_used], self.scores(condition)[is_used]
-        return paired_difference(after, before, groups=self.groups[is_used], seed=SEED)
+        return compute_paired_difference(after, before, groups=self.groups[is_used], seed=SEED)
 
     def _match_task(self, task: str | None) -> np.ndarray:
         """Mark the rows of a task, shape (n,); all rows without a task."""

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from medfaith.evaluate_metrics.confidence.paired import Difference, holm
-from medfaith.evaluate_metrics.confidence.reliance import ALPHA, Share, exceeding_p, share
+from medfaith.evaluate_metrics.confidence.paired import Difference, apply_holm
+from medfaith.evaluate_metrics.confidence.reliance import ALPHA, Share, compute_exceeding_p, share
 from medfaith.report.tables import SEED
 
 from .figures import Audited, ConditionAnswers, find_blind_guesses
@@ -78,13 +78,18 @@ def compare_wordings(audit: Audited, margin: float) -> Wordings | None:
     scores = {IMAGE: float(np.nanmean(own_words.answered)) if (~np.isnan(own_words.answered)).any() else math.nan}
     scores |= {name: difference.after for name, difference in under.items()}
     p_values = [
-        exceeding_p(own_words.answered, audit.answers[name].answered, margin, groups=audit.groups, seed=SEED,
+        compute_exceeding_p(own_words.answered, audit.answers[name].answered, margin, groups=audit.groups, seed=SEED,
                     alternative="greater") for name in names
     ]  # fmt: skip
     order = sorted(scores, key=lambda name: (math.isnan(scores[name]), scores[name]))
     defined = [name for name in order if not math.isnan(scores[name])] or order
     return Wordings(
-        scores, under, defined[0], defined[-1], float(np.min(holm(p_values))), _by_wording(own_words, audit, names)
+        scores,
+        under,
+        defined[0],
+        defined[-1],
+        float(np.min(apply_holm(p_values))),
+        _by_wording(own_words, audit, names),
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from medfaith.evaluate_metrics.confidence.paired import (
     FEW,
     Difference,
-    detectable,
+    apply_holm,
+    compute_detectable_difference,
+    compute_equivalence_level,
+    compute_paired_difference,
     enough,
-    equivalence_level,
-    holm,
-    paired_difference,
 )
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.loaders.errors import MedfaithError
@@ -182,13 +182,15 @@ def _make_names_distinct(sides: Sequence[Side]) -> list[Side]:
 
 def _compare_pairs(model: str, pairs: Sequence[Pair], margin: float) -> list[Compared]:
     p_values = [permutation_test(p.after, p.before, groups=p.groups, seed=SEED).p_value for p in pairs]
-    adjusted = holm(p_values)
-    level = equivalence_level(sum(p > 0 for p in p_values) or 1)  # NaN does not count as a test
+    adjusted = apply_holm(p_values)
+    level = compute_equivalence_level(sum(p > 0 for p in p_values) or 1)  # NaN does not count as a test
     lines = []
     for pair, p, p_holm in zip(pairs, p_values, adjusted, strict=True):
-        difference = paired_difference(pair.after, pair.before, groups=pair.groups, seed=SEED)
-        within = paired_difference(pair.after, pair.before, groups=pair.groups, seed=SEED, confidence_level=level)
-        could_find = detectable(difference.low, difference.high)
+        difference = compute_paired_difference(pair.after, pair.before, groups=pair.groups, seed=SEED)
+        within = compute_paired_difference(
+            pair.after, pair.before, groups=pair.groups, seed=SEED, confidence_level=level
+        )
+        could_find = compute_detectable_difference(difference.low, difference.high)
         equal = -margin < within.low and within.high < margin
         n_enough = enough(difference.n, could_find, margin)
         lines.append(Compared(model, pair.task, pair.metric, difference, p, float(p_holm), equal, could_find, n_enough))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from medfaith.evaluate_metrics.confidence.paired import paired_difference
+from medfaith.evaluate_metrics.confidence.paired import compute_paired_difference
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.tasks.decoding.titles import TITLES
 
@@ -89,5 +89,5 @@ def _difference(before: Answers | None, after: Answers) -> list[Any]:
     if not np.isfinite(before.values[mine] - after.values[theirs]).any():
         return [math.nan, math.nan, math.nan, None]
     groups = [str(before.groups[row]) for row in mine]
-    found = paired_difference(after.values[theirs], before.values[mine], groups=groups, seed=SEED)
+    found = compute_paired_difference(after.values[theirs], before.values[mine], groups=groups, seed=SEED)
     return [found.difference, found.low, found.high, found.n_differ]

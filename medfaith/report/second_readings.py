@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from medfaith.evaluate_metrics.reading import language_model
-from medfaith.evaluate_metrics.reading.agreement import agreement, closed_agreement
+from medfaith.evaluate_metrics.reading.agreement import agreement, compare_closed_readings
 from medfaith.extractor import Extractor
 from medfaith.logs.lines import responses
 
@@ -61,7 +61,7 @@ def _choices(runs: Sequence[Run], extractor: Extractor) -> Table:
     for run in runs:
         theirs = [next(read) for _ in run.id]
         again = replace(run, base=np.array([-1 if choice is None else choice for choice in theirs], dtype=np.int32))
-        agreed = closed_agreement([None if choice < 0 else int(choice) for choice in run.base], theirs)
+        agreed = compare_closed_readings([None if choice < 0 else int(choice) for choice in run.base], theirs)
         rows.append([run.model_name, base_name(run.setting), protocol_name(run), run.changed_values,
                      run.n, run.n_data, *(agreed[name] for name in ("same", "kappa", *_COUNTS)),
                      *(np.mean(reading.correct()) for reading in (run, again)), run.source.task])  # fmt: skip
@@ -82,7 +82,7 @@ def _yes_no(runs: Sequence[HealRun], extractor: Extractor) -> Table:
     rows = []
     for run in runs:
         both = [run.said, [next(read) for _ in run.rows]]
-        agreed = closed_agreement(*([said if said in ("yes", "no") else None for said in side] for side in both))
+        agreed = compare_closed_readings(*([said if said in ("yes", "no") else None for said in side] for side in both))
         gold = [row.answer for row in run.rows]
         accuracies = [np.mean([said == right for said, right in zip(side, gold, strict=True)]) for side in both]
         title, key = _HEADLINE[run.setting.ask]

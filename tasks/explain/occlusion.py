@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from medfaith.evaluate_metrics.attention_alignment.regions import attention_region
+from medfaith.evaluate_metrics.attention_alignment.regions import find_attention_region
 from medfaith.loaders import rle
 
 Window = tuple[float, float, float, float]
@@ -24,7 +24,7 @@ def attended(heatmap: np.ndarray, *, seen: Window | None = None, top_fraction: f
     """
     region = np.zeros(heatmap.shape, dtype=bool)
     rows, columns = _seen(seen, heatmap.shape)
-    region[rows, columns] = attention_region(heatmap[None, rows, columns], top_fraction)[0]
+    region[rows, columns] = find_attention_region(heatmap[None, rows, columns], top_fraction)[0]
     return region if region.any() else None
 
 

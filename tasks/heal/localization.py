@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from medfaith.evaluate_metrics.attention_alignment.regions import attention_region
+from medfaith.evaluate_metrics.attention_alignment.regions import find_attention_region
 from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
 from medfaith.loaders import rle
 from medfaith.tasks.explain.store import ATTENTION
@@ -80,7 +80,7 @@ def score_localization(doc: Mapping[str, Any], reply: Reply) -> dict[str, float]
     region = reply.region
     if reply.heatmaps is not None:
         maps, _ = doc["heatmaps"].read(reply.heatmaps, doc["id"], tuple(doc["region"]["size"]))
-        top_region = attention_region(maps[ATTENTION][None])[0] if ATTENTION in maps else None
+        top_region = find_attention_region(maps[ATTENTION][None])[0] if ATTENTION in maps else None
         if top_region is None or not top_region.any():
             return {"dice": math.nan}
         region = rle.encode(top_region)

@@ -18,7 +18,7 @@ import numpy as np
 from medfaith.evaluate_metrics.localization.input_view import UPSAMPLINGS
 from medfaith.evaluate_metrics.localization.pairs import candidate_accuracy, deltas, pairs, summarise
 from medfaith.evaluate_metrics.localization.ranking import TIES
-from medfaith.evaluate_metrics.localization.score import score_row, symmetric_kl
+from medfaith.evaluate_metrics.localization.score import compute_symmetric_kl, score_row
 from medfaith.loaders import limits
 from medfaith.tasks.scoring import SKIPPED, Scorer
 
@@ -170,7 +170,7 @@ def add_divergence(rows: Records) -> list[dict[str, Any]]:
         rows: The records of originals and partners.
     """
     divergences = {
-        row["id"]: symmetric_kl(unpacked(original[ATTENTION]), unpacked(row[ATTENTION]))
+        row["id"]: compute_symmetric_kl(unpacked(original[ATTENTION]), unpacked(row[ATTENTION]))
         for row, original in pairs(rows)
         if original is not None and row.get(ATTENTION) and original.get(ATTENTION)
     }

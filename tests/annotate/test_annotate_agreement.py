@@ -15,7 +15,7 @@ from sklearn.metrics import cohen_kappa_score
 from medfaith.annotate.agreement import agreement, compute_model_scores, compute_ordinal_alpha
 from medfaith.annotate.answers import open_answers, read_files
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.evaluate_metrics.reading.agreement import cohen_kappa
+from medfaith.evaluate_metrics.reading.agreement import compute_cohen_kappa
 from medfaith.loaders.errors import InputError
 from medfaith.report.wrong_lung_annotations import annotation_tables
 from tests.annotate.test_annotate_answers import judgement
@@ -29,7 +29,7 @@ def test_kappa_is_scikit_learns(pairs):
     expected = float("nan")
     if len(set(first) | set(second)) > 1:
         expected = cohen_kappa_score(first, second, labels=[1, 2, 3, 4, 5], weights="quadratic")
-    assert cohen_kappa(first, second, squared=True) == pytest.approx(expected, nan_ok=True)
+    assert compute_cohen_kappa(first, second, squared=True) == pytest.approx(expected, nan_ok=True)
 
 
 @given(arrays(float, st.tuples(st.integers(2, 5), st.integers(1, 12)), elements=POINTS | st.just(float("nan"))))
@@ -44,7 +44,7 @@ def test_alpha_is_the_krippendorff_packages(ratings):
 
 
 def test_agreement_of_nobody_is_undefined():
-    assert math.isnan(cohen_kappa([], []))
+    assert math.isnan(compute_cohen_kappa([], []))
     assert math.isnan(compute_ordinal_alpha(np.zeros((2, 0))))
 
 

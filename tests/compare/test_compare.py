@@ -8,7 +8,7 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.compare.tables import compare
-from medfaith.evaluate_metrics.confidence.paired import paired_difference
+from medfaith.evaluate_metrics.confidence.paired import compute_paired_difference
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
 from tests.report.report_logs import DATE, answered, csv_rows, rows_of, write_log
@@ -73,7 +73,7 @@ def test_each_benchmark_has_its_figure_a_row(runs):
         assert line.found[:2] == pytest.approx(FIGURES[line.task][4:]), line.task
     line = next(line for line in found.lines if line.task == ABSENCE)
     old, new = [1.0] * 100 + [0.0] * 100, [1.0] * 60 + [0.0] * 140
-    assert line.found[2:5] == pytest.approx(paired_difference(new, old)[2:5], abs=0.01)
+    assert line.found[2:5] == pytest.approx(compute_paired_difference(new, old)[2:5], abs=0.01)
     assert line.p == permutation_test(new, old).p_value
     assert line.p_holm == pytest.approx(line.p * 7)  # it is the smallest of seven
     assert [one.verdict(0.02) for one in found.lines].count("worse") == 1

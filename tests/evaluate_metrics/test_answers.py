@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.reading.choice import parse_answer
-from medfaith.evaluate_metrics.reading.options import option_texts
+from medfaith.evaluate_metrics.reading.options import strip_option_letters
 from medfaith.evaluate_metrics.reading.words import words
 
 OPTIONS = ["Edema", "No edema", "Pleural effusion"]  # A, B, C
@@ -182,8 +182,10 @@ def test_any_text_has_one_outcome_and_only_a_parsed_one_has_a_choice(text, optio
 
 @pytest.mark.parametrize("options", [OPTIONS, [], ["A. Edema", "C. No edema"]])
 def test_options_lose_letters_only_if_all_carry_theirs(options):
-    assert option_texts(options) == options
-    assert option_texts([f"{letter}. {option}" for letter, option in zip("ABC", OPTIONS, strict=True)]) == OPTIONS
+    assert strip_option_letters(options) == options
+    assert (
+        strip_option_letters([f"{letter}. {option}" for letter, option in zip("ABC", OPTIONS, strict=True)]) == OPTIONS
+    )
 
 
 LETTERED, TWICE = ["A. Edema", "B. No edema", "C. Pleural effusion"], ["Edema", "edema", "No edema"]

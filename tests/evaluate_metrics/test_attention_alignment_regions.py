@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.attention_alignment import regions
-from medfaith.evaluate_metrics.attention_alignment.boxes import disjoint, pixel_rectangles
-from medfaith.evaluate_metrics.attention_alignment.score import attention_alignment, attention_region
+from medfaith.evaluate_metrics.attention_alignment.boxes import find_pixel_rectangles, split_disjoint
+from medfaith.evaluate_metrics.attention_alignment.score import attention_alignment, find_attention_region
 from tests.evaluate_metrics import attention_maps as plain
 
 
@@ -18,7 +18,7 @@ from tests.evaluate_metrics import attention_maps as plain
 def test_equals_the_obvious_loop(batch, top_fraction):
     maps, class_boxes, all_boxes, _ = batch
     aa, ac, degenerate = attention_alignment(maps, class_boxes, all_boxes, top_fraction=top_fraction)
-    region = attention_region(maps, top_fraction)
+    region = find_attention_region(maps, top_fraction)
     for row, heatmap in enumerate(maps):
         assert np.array_equal(region[row], plain.plain_region(heatmap, top_fraction))
         assert np.array_equal(aa[row], plain.plain_share(heatmap, class_boxes[row], top_fraction), equal_nan=True)
@@ -32,7 +32,7 @@ def test_equals_the_obvious_loop_at_the_size_of_a_frame(kind, dtype):
     heatmap = plain.heatmap_of(kind, (480, 854), np.random.default_rng(1)).astype(dtype)
     boxes = [[100.4, 50.5, 250.2, 200.0], [300, 200, 180.5, 260]]
     aa, ac, _ = attention_alignment(heatmap[None], [boxes[:1]], [boxes])
-    assert np.array_equal(attention_region(heatmap[None])[0], plain.plain_region(heatmap))
+    assert np.array_equal(find_attention_region(heatmap[None])[0], plain.plain_region(heatmap))
     expected = [plain.plain_share(heatmap, boxes[:1]), plain.plain_share(heatmap, boxes)]
     assert np.array_equal([aa[0], ac[0]], expected, equal_nan=True)
 
@@ -44,21 +44,21 @@ def test_a_sample_that_misleads_changes_nothing(monkeypatch):
     sorted_wholes = []
     sort = np.sort
     monkeypatch.setattr(regions.np, "sort", lambda a, **how: sorted_wholes.append(a.size) or sort(a, **how))
-    region = attention_region(heatmap[None])[0]
+    region = find_attention_region(heatmap[None])[0]
     assert heatmap.size in sorted_wholes
     assert np.array_equal(region, plain.plain_region(heatmap))
     sorted_wholes.clear()
-    attention_region(np.random.default_rng(0).random((1, 96, 96)))
+    find_attention_region(np.random.default_rng(0).random((1, 96, 96)))
     assert sorted_wholes == [144]  # the sample is enough for an ordinary map
 
 
 @given(st.lists(st.floats(-(2**99), 2**99, width=32), min_size=2, max_size=30), st.floats(0.001, 0.999))
 def test_interpolates_as_numpy_does(values, quantile):
     array = np.array(values, dtype=np.float32)
-    rank, weight = regions._position(len(array), 1 - quantile)
+    rank, weight = regions._find_position(len(array), 1 - quantile)
     lower, upper = np.sort(array)[[rank, rank + 1]]
     expected = np.quantile(array, 1 - (1 - quantile))
-    found = regions._interpolated(lower, upper, weight)
+    found = regions._compute_between(lower, upper, weight)
     assert found == expected
     assert found.dtype == expected.dtype
 
@@ -73,8 +73,8 @@ def on_device(maps, unions, motion=None, top_fraction=0.2):
     """The way of tensors that are not on the host, which no machine of the tests has, on the host's own tensors."""
     names = [f"row {row + 1}" for row in range(len(maps))]
     size = maps.shape[1:]
-    rectangles = [[disjoint(pixel_rectangles(boxes, size)) for boxes in union] for union in unions]
-    return regions._device_counts(torch.from_numpy(maps), rectangles, motion, top_fraction, names)
+    rectangles = [[split_disjoint(find_pixel_rectangles(boxes, size)) for boxes in union] for union in unions]
+    return regions._count_on_device(torch.from_numpy(maps), rectangles, motion, top_fraction, names)
 
 
 @settings(max_examples=60)
@@ -87,14 +87,14 @@ def test_torch_equals_numpy(batch, top_fraction, dtype):
     for ours, theirs in zip(attention_alignment(tensor, class_boxes, all_boxes, **how), expected, strict=True):
         assert isinstance(ours, np.ndarray)
         assert np.array_equal(ours, theirs, equal_nan=True)
-    region = attention_region(tensor.clone().requires_grad_(), top_fraction)
+    region = find_attention_region(tensor.clone().requires_grad_(), top_fraction)
     assert region.dtype == torch.bool
-    assert np.array_equal(region.numpy(), attention_region(maps, top_fraction))
-    bounds = regions._device_bounds(tensor, top_fraction, [str(row) for row in range(len(maps))])
+    assert np.array_equal(region.numpy(), find_attention_region(maps, top_fraction))
+    bounds = regions._find_bounds_on_device(tensor, top_fraction, [str(row) for row in range(len(maps))])
     assert np.array_equal((tensor > bounds[:, None, None]).numpy(), region.numpy())
     for mask in (None, motion, torch.from_numpy(motion)):
         areas, inside = on_device(maps, [class_boxes, all_boxes], mask, top_fraction)
-        shares, degenerate, cut = regions.shares_inside(maps, [class_boxes, all_boxes], motion=mask, **how)
+        shares, degenerate, cut = regions.compute_shares_inside(maps, [class_boxes, all_boxes], motion=mask, **how)
         with np.errstate(invalid="ignore"):
             assert np.array_equal(inside / areas, shares, equal_nan=True)
         assert np.array_equal(areas == 0, degenerate)
@@ -116,11 +116,11 @@ def test_a_gpu_equals_the_host():
 def test_other_kinds_and_orders_of_numbers_are_read_exactly(dtype):
     tensor = (torch.from_numpy(plain.heatmap_of("noise", (30, 40), np.random.default_rng(0))) * 200).to(dtype)[None]
     expected = plain.plain_region(tensor[0].float().numpy() if dtype.is_floating_point else tensor[0].numpy())
-    assert np.array_equal(attention_region(tensor)[0].numpy(), expected)
+    assert np.array_equal(find_attention_region(tensor)[0].numpy(), expected)
     if dtype is not torch.bfloat16:
-        assert np.array_equal(attention_region(tensor.numpy())[0], expected)
+        assert np.array_equal(find_attention_region(tensor.numpy())[0], expected)
         assert np.array_equal(
-            attention_region(np.repeat(tensor.numpy(), 2, axis=1)[:, ::2, ::-1])[0], expected[:, ::-1]
+            find_attention_region(np.repeat(tensor.numpy(), 2, axis=1)[:, ::2, ::-1])[0], expected[:, ::-1]
         )
 
 
@@ -132,7 +132,7 @@ boxes_of_frames = st.lists(
 @given(boxes_of_frames)
 def test_disjoint_rectangles_cover_what_the_coco_tools_cover(boxes):
     covered = np.zeros((18, 22), dtype=int)
-    for left, top, right, bottom in disjoint(pixel_rectangles(boxes, covered.shape)):
+    for left, top, right, bottom in split_disjoint(find_pixel_rectangles(boxes, covered.shape)):
         covered[top:bottom, left:right] += 1
     assert covered.max(initial=0) <= 1
     assert np.array_equal(covered == 1, plain.plain_union(boxes, covered.shape))
@@ -181,4 +181,4 @@ def test_bad_arrays_are_named(maps, boxes, message):
 )
 def test_bad_options_are_named_and_samples_as_the_caller_names_them(maps, how, message):
     with pytest.raises(ValueError, match=message):
-        attention_region(maps, **how)
+        find_attention_region(maps, **how)

@@ -4,16 +4,16 @@ import pytest
 
 from medfaith.evaluate_metrics.reading.clauses import split_clauses
 from medfaith.evaluate_metrics.reading.cues import CUES, classify, compile_cue
-from medfaith.evaluate_metrics.reading.reasoning import looks_cut, without_cut
-from medfaith.evaluate_metrics.reading.scope import standings
+from medfaith.evaluate_metrics.reading.reasoning import is_truncated, remove_unfinished
+from medfaith.evaluate_metrics.reading.scope import find_standings
 
 
 @pytest.mark.parametrize("cue", CUES, ids=lambda cue: f"{cue.act}: {cue.examples[0]}")
 def test_a_cue_knows_its_examples_and_passes_near_misses(cue):
     pattern = compile_cue(cue)
-    assert {words: bool(pattern.search(words)) for words in (*cue.examples, *cue.others)} == {
+    assert {words: bool(pattern.search(words)) for words in (*cue.examples, *cue.near_misses)} == {
         **dict.fromkeys(cue.examples, True),
-        **dict.fromkeys(cue.others, False),
+        **dict.fromkeys(cue.near_misses, False),
     }
     assert {words: classify(words) for words in cue.examples} == dict.fromkeys(cue.examples, cue.act)
 
@@ -74,7 +74,7 @@ def test_a_clause_asserts_or_denies_a_name():
         for marked in clauses:
             start, end = marked.index("["), marked.index("]") - 1
             words = marked.replace("[", "").replace("]", "")
-            assert standings(words, [(start, end)]) == [expected], marked
+            assert find_standings(words, [(start, end)]) == [expected], marked
 
 
 CUT = {  # text: what is left of it, not known to be cut and known to be cut
@@ -91,5 +91,5 @@ CUT = {  # text: what is left of it, not known to be cut and known to be cut
 
 
 def test_what_an_end_leaves_unfinished_goes():
-    assert {text: (without_cut(text), without_cut(text, cut=True)) for text in CUT} == CUT
-    assert {text for text in CUT if looks_cut(text)} == {text for text, (kept, _) in CUT.items() if kept != text}
+    assert {text: (remove_unfinished(text), remove_unfinished(text, cut=True)) for text in CUT} == CUT
+    assert {text for text in CUT if is_truncated(text)} == {text for text, (kept, _) in CUT.items() if kept != text}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from medfaith.evaluate_metrics.confidence.proportion import FEW, student_quantile, wilson
+from medfaith.evaluate_metrics.confidence.proportion import FEW, compute_student_quantile, compute_wilson_interval
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test, score_values
 
 NAN = math.nan
@@ -110,7 +110,7 @@ def test_percentiles_begin_where_enough_groups_differ():
         assert (found == percentiles) is (n_wrong == FEW)
         assert bootstrap_mean(values, bounds=SHARE, few=1) == percentiles
         assert found[1:3] == pytest.approx(percentiles[1:3], abs=0.011)
-    assert bootstrap_mean(np.ones(500), bounds=SHARE, few=1).low == pytest.approx(wilson(1, 500)[0])
+    assert bootstrap_mean(np.ones(500), bounds=SHARE, few=1).low == pytest.approx(compute_wilson_interval(1, 500)[0])
     graded = np.linspace(0.2, 0.9, 10)
     assert bootstrap_mean(graded, bounds=SHARE) == bootstrap_mean(graded), "Wilson's would be far too wide"
 
@@ -141,7 +141,7 @@ def test_the_interval_of_a_clustered_share_near_1_covers_the_truth(share, n):
 def test_the_metric_has_bounds_for_its_predictions_alone():
     right = [1.0] * 30
     found = score_values(right, baseline=right, bounds=SHARE)
-    assert (found["low"], found["high"]) == (pytest.approx(wilson(1, 30)[0]), 1)
+    assert (found["low"], found["high"]) == (pytest.approx(compute_wilson_interval(1, 30)[0]), 1)
     assert (found["difference_low"], found["difference_high"]) == (0, 0)
     assert score_values(right)["low"] == 1
 
@@ -150,7 +150,7 @@ def test_the_metric_has_bounds_for_its_predictions_alone():
 def test_students_quantile_is_scipys(degrees):
     levels = [0.01, 0.5, 0.9, 0.95, 0.999]
     expected = [stats.t.ppf((1 + level) / 2, degrees) for level in levels]
-    assert [student_quantile(level, degrees) for level in levels] == pytest.approx(expected, rel=1e-7)
+    assert [compute_student_quantile(level, degrees) for level in levels] == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("n", [3, 5, 7, 41])

@@ -12,7 +12,12 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from medfaith.evaluate_metrics.confidence.image_use import Condition, compare_conditions, measure_image_use
-from medfaith.evaluate_metrics.confidence.image_verdict import judge_findings, judge_image_use, no_use_p, uses_p
+from medfaith.evaluate_metrics.confidence.image_verdict import (
+    compute_no_use_p,
+    compute_uses_p,
+    judge_findings,
+    judge_image_use,
+)
 
 NAN = math.nan
 N = 100
@@ -150,7 +155,8 @@ def test_findings_are_adjusted_as_statsmodels_does():
     found.append(measured(same, same, {"none": same}))
     verdicts = judge_findings(found)
     all_uses, all_no_use = (
-        multipletests([p_value(of) for of in found], method="fdr_by")[1] for p_value in (uses_p, no_use_p)
+        multipletests([p_value(of) for of in found], method="fdr_by")[1]
+        for p_value in (compute_uses_p, compute_no_use_p)
     )
     for verdict, p_uses, p_no_use in zip(verdicts, all_uses, all_no_use, strict=True):
         assert verdict.p_holm == pytest.approx(min(p_uses, p_no_use))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, cohen_kappa_score, jaccard_score
 
 from medfaith.evaluate_metrics.reading import language_model
-from medfaith.evaluate_metrics.reading.agreement import agreement, closed_agreement
+from medfaith.evaluate_metrics.reading.agreement import agreement, compare_closed_readings
 from medfaith.evaluate_metrics.reading.chat import chat_endpoint, replies, transformers_chat
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
@@ -62,13 +62,13 @@ def test_replies_of_one_letter_or_word(replies, choice, said):
 
 
 def test_the_prompts_hold_what_the_model_was_shown_and_said():
-    system, user = language_model.disease_messages("A {nodule}", ["Edema", "ILD"]) or []
+    system, user = language_model.build_disease_messages("A {nodule}", ["Edema", "ILD"]) or []
     assert (system["role"], user["role"]) == ("system", "user")
     assert "- Edema\n- ILD\n" in system["content"]
     assert "A {nodule}" in user["content"]
     closed = (
-        language_model.choice_messages("I {say} B", "Which?", ["A. Edema", "B. No edema"]),
-        language_model.yes_no_messages("None.", "Is there edema?"),
+        language_model.build_choice_messages("I {say} B", "Which?", ["A. Edema", "B. No edema"]),
+        language_model.build_yes_no_messages("None.", "Is there edema?"),
     )
     assert [messages[-1]["content"] for messages in closed] == [
         "Question: Which?\nOptions:\nA. Edema\nB. No edema\nAnswer: I {say} B\nReply:",
@@ -155,7 +155,7 @@ def test_an_endpoint_is_asked_greedily(slash):
         assert extract(TEXTS, chat_endpoint(url + slash, "llama", "secret")) == READ
     asked = {tuple(request[name] for name in ("path", "model", "temperature", "key")) for request in requests}
     assert asked == {("/v1/chat/completions", "llama", 0, "Bearer secret")}
-    assert requests[0]["messages"] == language_model.disease_messages("Edema and nodules")
+    assert requests[0]["messages"] == language_model.build_disease_messages("Edema and nodules")
 
 
 def test_a_busy_endpoint_is_asked_again_and_no_key_is_sent_unasked():
@@ -187,7 +187,7 @@ def test_an_endpoint_that_says_no(statuses, reply, message, n_requests):
 
 def test_a_local_model_replies_the_same_each_time(tmp_path):
     complete = transformers_chat(save_tiny_llama(tmp_path / "llama"), max_new_tokens=8)
-    reply, again = (complete(language_model.disease_messages("Edema")) for _ in range(2))
+    reply, again = (complete(language_model.build_disease_messages("Edema")) for _ in range(2))
     assert reply == again != ""
     assert "user:" not in reply  # the reply, not the prompt
     assert extract(["Edema"], complete) == [NOTHING]  # random weights write no list
@@ -216,7 +216,7 @@ READINGS = st.sampled_from([None, 0, 1, 2])
 def test_agreement_of_closed_answers_agrees_with_scikit_learn(pairs):
     first, second = ([pair[side] for pair in pairs] for side in (0, 1))
     codes = [[-1 if reading is None else reading for reading in side] for side in (first, second)]
-    found = closed_agreement(first, second)
+    found = compare_closed_readings(first, second)
     assert found["same"] == pytest.approx(accuracy_score(*codes))
     expected = cohen_kappa_score(*codes) if len({*first, *second}) > 1 else float("nan")
     assert found["kappa"] == pytest.approx(expected, nan_ok=True)

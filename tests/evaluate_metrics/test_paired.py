@@ -32,7 +32,7 @@ def clustered(seed, n_groups, shift=0.0, size=4):
 @pytest.mark.parametrize(("mean", "n"), [(0.5, 20), (0.0, 7), (1.0, 300), (0.9, 10), (0.31, 12.7)])
 def test_wilson_agrees_with_statsmodels(mean, n):
     expected = [proportion_confint(mean * n, n, alpha=alpha, method="wilson") for alpha in (0.05, 0.1)]
-    assert [paired.wilson(mean, n, level) for level in (0.95, 0.9)] == [
+    assert [paired.compute_wilson_interval(mean, n, level) for level in (0.95, 0.9)] == [
         pytest.approx(bounds, abs=1e-9) for bounds in expected
     ]
 
@@ -40,7 +40,7 @@ def test_wilson_agrees_with_statsmodels(mean, n):
 @pytest.mark.parametrize(("table", "printed"), [((14, 5, 0, 22), (0.011, 0.226)), ((14, 0, 5, 22), (-0.226, -0.011))])
 def test_newcombes_interval_is_the_published_one(table, printed):
     """Altman et al., Statistics with Confidence (2000), Table 6.2, and the same with the systems exchanged."""
-    assert tuple(round(bound, 3) for bound in paired.wilson_difference(*table_of(*table), None)) == printed
+    assert tuple(round(bound, 3) for bound in paired.compute_wilson_difference(*table_of(*table), None)) == printed
 
 
 @pytest.mark.parametrize(("p", "q", "n_groups", "size"), [(0.9, 0.8, 12, 1), (0.8, 0.6, 10, 5), (0.95, 0.95, 20, 3)])
@@ -51,38 +51,40 @@ def test_the_interval_of_few_groups_covers_the_truth(p, q, n_groups, size):
         shared = rng.normal(size=(n_groups, 1)) * 0.7
         after, before = (shared + rng.normal(size=(n_groups, size)) * math.sqrt(0.51) for _ in range(2))
         after, before = (after < stats.norm.ppf(p)).ravel() * 1.0, (before < stats.norm.ppf(q)).ravel() * 1.0
-        low, high = paired.wilson_difference(after, before, labels)
+        low, high = paired.compute_wilson_difference(after, before, labels)
         hits += low <= p - q <= high
     assert hits >= 0.92 * 300  # 2.5 standard errors below 95%
 
 
 def test_the_clustered_bootstrap_agrees_with_scipy():
     after, before, groups = clustered(1, 300, shift=0.3)
-    ours = paired.paired_difference(after, before, groups=groups)
+    ours = paired.compute_paired_difference(after, before, groups=groups)
     sums = np.bincount(groups, weights=after - before), np.bincount(groups).astype(float)
     how = {"paired": True, "n_resamples": 2000, "method": "percentile"}
     scipys = stats.bootstrap(sums, lambda total, size, axis: total.sum(axis) / size.sum(axis), **how, rng=1)
     assert (ours.way, ours.n, ours.n_groups) == ("bootstrap", len(groups), 300)
     assert ours.difference == pytest.approx(ours.after - ours.before) == pytest.approx(np.mean(after - before))
     assert ours[3:5] == pytest.approx(scipys.confidence_interval, abs=0.3 * float(scipys.standard_error))
-    alone = paired.paired_difference(after, before)
+    alone = paired.compute_paired_difference(after, before)
     assert ours.high - ours.low > 1.3 * (alone.high - alone.low)  # records of a group are not independent
 
 
 def test_wilson_and_bootstrap_meet_where_enough_groups_differ():
     """The way changes at FEW groups that differ, and the interval hardly does."""
-    found = [paired.paired_difference(*table_of(200, few, 10, 100)) for few in (paired.FEW - 11, paired.FEW - 10)]
+    found = [
+        paired.compute_paired_difference(*table_of(200, few, 10, 100)) for few in (paired.FEW - 11, paired.FEW - 10)
+    ]
     assert [one.way for one in found] == ["wilson", "bootstrap"]
     assert found[0][3:5] == pytest.approx(found[1][3:5], abs=0.012)
 
 
 def test_where_nothing_differs_the_interval_has_a_width():
     for n in (5, 50):
-        found = paired.paired_difference(np.ones(n), np.ones(n))
-        assert found.low == pytest.approx(-found.high) == paired.wilson(1, n)[0] - 1
-    many = paired.paired_difference(np.ones(20), np.ones(20), groups=np.repeat(np.arange(5), 4))
+        found = paired.compute_paired_difference(np.ones(n), np.ones(n))
+        assert found.low == pytest.approx(-found.high) == paired.compute_wilson_interval(1, n)[0] - 1
+    many = paired.compute_paired_difference(np.ones(20), np.ones(20), groups=np.repeat(np.arange(5), 4))
     assert (
-        many.high > paired.paired_difference(np.ones(5), np.ones(5)).high * 0.99
+        many.high > paired.compute_paired_difference(np.ones(5), np.ones(5)).high * 0.99
     )  # five patients say no more than five rows
 
 
@@ -91,7 +93,7 @@ def test_where_nothing_differs_the_interval_has_a_width():
 )
 def test_holm_agrees_with_statsmodels(p_values):
     expected = np.append(NAN, multipletests(p_values, method="holm")[1])
-    assert paired.holm([NAN, *p_values]) == pytest.approx(expected, nan_ok=True)
+    assert paired.apply_holm([NAN, *p_values]) == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize("margin", [0.005, 0.02, 0.03, 0.05, 0.1])
@@ -103,8 +105,8 @@ def test_the_interval_decides_as_two_one_sided_tests_do(margin):
         before = rng.random(800) < 0.6
         after = np.where(rng.random(800) < 0.85, before, rng.random(800) < 0.6)
         p = ttost_paired(after * 1.0, before * 1.0, -margin, margin)[0]
-        found = paired.paired_difference(after, before, confidence_level=paired.equivalence_level())
-        ours = paired.equivalence_p(after, before, margin)
+        found = paired.compute_paired_difference(after, before, confidence_level=paired.compute_equivalence_level())
+        ours = paired.compute_equivalence_p(after, before, margin)
         assert ours == pytest.approx(p, rel=0.3, abs=0.015) or p > 0.5  # steps of 1 / 800, 2,000 resamples
         if not 0.035 < p < 0.07:
             decided += 1
@@ -116,11 +118,11 @@ def test_the_interval_decides_as_two_one_sided_tests_do(margin):
 def test_percentiles_are_expanded_to_students_interval(n_groups):
     """Of normal numbers, whose bootstrapped mean is normal with the variance of the sample."""
     values = np.random.default_rng(3).normal(0.5, 0.1, size=n_groups)
-    level = paired.expanded_level(0.95, n_groups)
+    level = paired.compute_expanded_level(0.95, n_groups)
     bootstrapped = stats.norm.interval(level, values.mean(), values.std() / math.sqrt(n_groups))
     students = stats.t.interval(0.95, n_groups - 1, values.mean(), stats.sem(values))
     assert bootstrapped == pytest.approx(students)
-    found = paired.paired_difference(values, np.full(n_groups, 0.2))
+    found = paired.compute_paired_difference(values, np.full(n_groups, 0.2))
     assert found.way == "bootstrap"
     assert found.high - found.low == pytest.approx(students[1] - students[0], rel=0.12)
 
@@ -132,31 +134,33 @@ def test_the_equivalence_p_is_where_the_interval_just_fits(n):
     before = (rng.random(n) < 0.6) * 1.0
     after = np.where(rng.random(n) < 0.7, before, 1 - before)
     margin = float(abs(np.mean(after - before))) + 0.1
-    p = paired.equivalence_p(after, before, margin)
+    p = paired.compute_equivalence_p(after, before, margin)
     for alpha, fits in ((1.001 * p, True), (p / 1.02, False)):
-        found = paired.paired_difference(after, before, confidence_level=paired.equivalence_level(alpha=alpha))
+        found = paired.compute_paired_difference(
+            after, before, confidence_level=paired.compute_equivalence_level(alpha=alpha)
+        )
         assert (-margin < found.low and found.high < margin) is fits
-    assert paired.equivalence_p(after, before, abs(np.mean(after - before)) / 2) == 1
-    assert math.isnan(paired.equivalence_p(after, before, margin, groups=np.zeros(n)))
+    assert paired.compute_equivalence_p(after, before, abs(np.mean(after - before)) / 2) == 1
+    assert math.isnan(paired.compute_equivalence_p(after, before, margin, groups=np.zeros(n)))
 
 
 def test_what_could_be_found_agrees_with_the_power_of_a_t_test():
     after, before = table_of(500, 120, 100, 280)
-    found = paired.paired_difference(after, before)
+    found = paired.compute_paired_difference(after, before)
     effect = TTestPower().solve_power(effect_size=None, nobs=1000, alpha=0.05, power=0.8)
     expected = float(effect) * np.std(after - before)
-    could = paired.detectable(found.low, found.high)
+    could = paired.compute_detectable_difference(found.low, found.high)
     assert could == pytest.approx(expected, rel=0.08)  # the interval's width is resampled
     needed = TTestPower().solve_power(effect_size=0.02 / np.std(after - before), nobs=None, alpha=0.05, power=0.8)
     assert paired.enough(1000, could, 0.02) == pytest.approx(float(np.squeeze(needed)), rel=0.16)
 
 
 def test_undefined_values_are_left_out_and_counted():
-    found = paired.paired_difference([1, NAN, 0, 1], [0, 1, NAN, 1], groups=["a", "a", "b", "c"])
+    found = paired.compute_paired_difference([1, NAN, 0, 1], [0, 1, NAN, 1], groups=["a", "a", "b", "c"])
     assert (found.n, found.n_nan, found.n_groups, found.n_differ, found.difference) == (2, 2, 2, 1, 0.5)
     for values, groups in (([], None), ([NAN], None), ([1.0], None), ([1.0, 0.0], ["a", "a"])):
-        assert math.isnan(paired.paired_difference(values, values, groups=groups).low)
-    assert np.isnan([paired.paired_difference([], []).difference, paired.enough(0, NAN, 0.1)]).all()
+        assert math.isnan(paired.compute_paired_difference(values, values, groups=groups).low)
+    assert np.isnan([paired.compute_paired_difference([], []).difference, paired.enough(0, NAN, 0.1)]).all()
 
 
 @pytest.mark.parametrize(
@@ -165,4 +169,4 @@ def test_undefined_values_are_left_out_and_counted():
 )
 def test_bad_input_is_named(after, before, message):
     with pytest.raises(ValueError, match=message):
-        paired.paired_difference(after, before)
+        paired.compute_paired_difference(after, before)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.reading.markup import readable
-from medfaith.evaluate_metrics.reading.reasoning import LIMIT, answer_part, answer_span, exceeds_limit
+from medfaith.evaluate_metrics.reading.reasoning import LIMIT, exceeds_limit, extract_answer, find_answer_span
 from medfaith.evaluate_metrics.reading.statements import fields, statements
 
 PARTS = {  # text: (the answer in it, how it was found)
@@ -43,16 +43,16 @@ PARTS = {  # text: (the answer in it, how it was found)
 
 
 def test_the_answer_is_found():
-    spans = {text: answer_span(text) for text in PARTS}
+    spans = {text: find_answer_span(text) for text in PARTS}
     assert {text: (text[start:end], how) for text, (start, end, how) in spans.items()} == PARTS
     found = {text: "" if how == "open reasoning" else part for text, (part, how) in PARTS.items()}
-    assert {text: answer_part(text) for text in PARTS} == found
+    assert {text: extract_answer(text) for text in PARTS} == found
 
 
 @given(st.text(max_size=60), st.text("ab<>/[]|think answer\n◁▷", max_size=60))
 def test_a_span_lies_in_any_text(before, noise):
     text = before + noise
-    start, end, _ = answer_span(text)
+    start, end, _ = find_answer_span(text)
     assert 0 <= start <= end <= len(text)
 
 
@@ -99,7 +99,7 @@ NOTHING_STATED = [
 
 def test_a_statement_is_found():
     for text, stated in STATED.items():
-        assert stated in {(one.kind, one.said.strip()) for one in statements(readable(text))}, text
+        assert stated in {(one.kind, one.text.strip()) for one in statements(readable(text))}, text
     for text in NOTHING_STATED:
         assert not [one for one in statements(readable(text)) if one.kind in ("final", "answer")], text
 
@@ -114,7 +114,7 @@ def test_a_statement_is_found():
     ids=["fits", "longer", "long reasoning", "before reasoning", "open reasoning", "tagged"],
 )  # fmt: skip
 def test_of_the_answer_itself_a_limit_is_read(before, behind, cut):
-    start, end, _ = answer_span(before + behind)
+    start, end, _ = find_answer_span(before + behind)
     assert (start, end) == (len(before), len(before) + min(len(behind.partition("<")[0]), LIMIT))
     assert exceeds_limit(before + behind) == cut
 
@@ -129,4 +129,4 @@ def test_of_the_answer_itself_a_limit_is_read(before, behind, cut):
     ],
 )  # fmt: skip
 def test_json_fields_that_name_an_answer_are_read_whole_or_broken(text, said):
-    assert [one.said for one in fields(text)] == said
+    assert [one.text for one in fields(text)] == said

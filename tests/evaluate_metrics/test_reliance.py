@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from medfaith.evaluate_metrics.confidence.proportion import wilson
-from medfaith.evaluate_metrics.confidence.reliance import exceeding_p, reliance, share, verdicts
+from medfaith.evaluate_metrics.confidence.proportion import compute_wilson_interval
+from medfaith.evaluate_metrics.confidence.reliance import compute_exceeding_p, reliance, share, verdicts
 
 NAN = math.nan
 
@@ -40,7 +40,9 @@ def test_rows_of_a_patient_that_agree_count_as_one():
     assert (found.value, found.n, found.n_groups) == (0.25, 120, 40)
     assert found[1:3] == pytest.approx(alone[1:3], abs=0.01)
     all_right = share(np.ones(120), groups)
-    assert all_right.low == pytest.approx(wilson(1, 40)[0], abs=0.01)  # no spread to see: a patient is one row
+    assert all_right.low == pytest.approx(
+        compute_wilson_interval(1, 40)[0], abs=0.01
+    )  # no spread to see: a patient is one row
 
 
 def test_p_is_scipys_on_the_excess_of_each_patient_and_of_one_against():
@@ -50,7 +52,7 @@ def test_p_is_scipys_on_the_excess_of_each_patient_and_of_one_against():
     sums, sizes = np.bincount(groups, weights=after - before), np.bincount(groups)
     excess = np.append(sums - 0.05 * sizes, -1.05 * sizes.mean())
     scipys = stats.permutation_test((excess,), np.sum, permutation_type="samples", vectorized=True, rng=1)
-    ours = exceeding_p(after, before, 0.05, groups=groups)
+    ours = compute_exceeding_p(after, before, 0.05, groups=groups)
     assert 0.02 < ours < 0.8
     assert ours == pytest.approx(float(scipys.pvalue), abs=0.02)
 

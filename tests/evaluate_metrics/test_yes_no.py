@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.reading.reasoning import answer_part
+from medfaith.evaluate_metrics.reading.reasoning import extract_answer
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no, read_yes_no
 
 READ = {
@@ -95,7 +95,7 @@ def test_any_text_has_an_outcome_and_case_does_not_matter(text):
 def test_dressing_changes_nothing(word, dress, think):
     thought = "<think>Yes. No. The answer is yes? No.</think>" if think else ""
     assert read_yes_no(f"{thought}{dress}{word}{dress}") == word
-    assert answer_part(f"{thought}{word}") == word
+    assert extract_answer(f"{thought}{word}") == word
 
 
 ASKED = {  # what was asked: what an answer says of it
