@@ -139,7 +139,7 @@ def options_of(arguments: argparse.Namespace, of: type) -> Any:
 
 def roots(arguments: argparse.Namespace) -> dict[str, Path]:
     given = sources.parse_root_arguments(arguments.root)
-    return sources.resolve_roots(given, environ=os.environ, config=sources.user_config())
+    return sources.resolve_roots(given, environ=os.environ, config=sources.find_user_config())
 
 
 def _build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]) -> int:

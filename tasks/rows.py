@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from ..loaders import images, limits, sources
 from ..loaders.atomic import is_partial
-from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
+from ..loaders.errors import ImageError, InputError, MedfaithError, install_excepthook
 from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, TISSUE, FactsOf, UnsupportedControlError, needs_an_image, split_dose
@@ -119,7 +119,7 @@ class LazyImages(Sequence[Image.Image]):
 
     def size(self, place: int) -> tuple[int, int]:
         """(width, height) of the image of the row at this place, whose pixels are not read where a header says it."""
-        return images.image_size(self._references[place], self._roots)
+        return images.read_image_size(self._references[place], self._roots)
 
     def tell_outcome(self, outcome: str) -> None:
         """Keeps what became of the row's request."""
@@ -209,7 +209,7 @@ def load(
     answer is generated. Without a root, models that look at no image (the baselines) still run, and others stop at the
     first image.
     """
-    end_as_ours()
+    install_excepthook()
     for option in sorted(WRONG_LUNG_ONLY & others.keys()):
         found = f"is one of That's the Wrong Lung!; {repository} has no use for it"
         raise InputError(
@@ -228,7 +228,7 @@ def load(
         rows, prompt = _controlled(rows, chosen, control, facts, config), f"{prompt}, {control}"
     if wording:
         rows, prompt = _reworded(rows, wording, reword, repository, config), f"{prompt}, wording {wording}"
-    known = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
+    known = sources.resolve_roots(roots, environ=os.environ, config=sources.find_user_config())
     rows, n_skipped = _check_images(rows, known, skip_missing_images, edit)
     if control is not None and n_skipped and split_dose(control)[0] in (*DONORS, *TISSUE):
         found = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"

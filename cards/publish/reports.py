@@ -52,7 +52,7 @@ def _openi(root: Path) -> Iterator[Text]:
         yield Text(f"report {report.uid} of openi", "\n".join(filter(None, sections)))
 
 
-READERS: Mapping[str, Reader] = {"openi": Reader(openi.label_files, _openi)}
+READERS: Mapping[str, Reader] = {"openi": Reader(openi.find_label_files, _openi)}
 
 
 def _mimic(roots: Mapping[str, Path]) -> Iterator[Text]:
@@ -60,7 +60,7 @@ def _mimic(roots: Mapping[str, Path]) -> Iterator[Text]:
     images = mimic_cxr.read_images(roots["mimic_cxr"], None)
     studies = images.group_by(["subject_id", "study_id"]).aggregate([]).to_pylist()
     for study in Progress(studies, title="guard: reading reports of mimic_cxr", unit="reports"):
-        if text := mimic_cxr.report_text(roots, study["subject_id"], study["study_id"]):
+        if text := mimic_cxr.read_report(roots, study["subject_id"], study["study_id"]):
             yield Text(f"report {study['study_id']} of mimic_cxr", text)
 
 

@@ -136,10 +136,10 @@ def _coarse(region: Mapping[str, Any] | None) -> np.ndarray:
     """A region on a grid over its image: bool (_GRID, _GRID)."""
     if region is None:
         return np.zeros((_GRID, _GRID), bool)
-    return rle.decode(rle.scaled(region, (_GRID, _GRID)))
+    return rle.decode(rle.resize_mask(region, (_GRID, _GRID)))
 
 
 def _coarse_place(place: Mapping[str, Any], region: Mapping[str, Any]) -> dict[str, Any]:
-    height, width = rle.size_of(region)
+    height, width = rle.get_size(region)
     moved = {"dx": round(place["dx"] * _GRID / width), "dy": round(place["dy"] * _GRID / height)}
     return {**moved, "mirror": place["mirror"]}

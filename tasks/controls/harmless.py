@@ -63,8 +63,8 @@ def crop_row(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def crop_mask(mask: Mapping[str, Any], row_id: str) -> rle.Rle:
     """A mask where a crop moves it."""
-    height, width = rle.size_of(mask)
-    return rle.scaled(rle.cropped(mask, window_of((width, height), row_id)), (height, width))
+    height, width = rle.get_size(mask)
+    return rle.resize_mask(rle.crop_mask(mask, window_of((width, height), row_id)), (height, width))
 
 
 def _is_lost(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

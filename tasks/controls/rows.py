@@ -67,7 +67,7 @@ def target_of_boxes(boxes: Sequence[Mapping[str, Any]], size: rle.Size) -> rle.R
     """The region that boxes cover together in an image of (height, width); None without boxes."""
     if not boxes:
         return None
-    return rle.union(rle.from_boxes(np.array([box["xywh"] for box in boxes], float), size))
+    return rle.union(rle.encode_boxes(np.array([box["xywh"] for box in boxes], float), size))
 
 
 def change(control: str | None, row: Mapping[str, Any]) -> Change | None:
@@ -130,7 +130,7 @@ def _transplanted(row: Mapping[str, Any], pixels: np.ndarray, mask: np.ndarray, 
     donor, region = row[DONOR]["image"], rle.encode(mask)
     shown = np.asarray(open_image(donor).convert("RGB"))
     there = row[DONOR]["region"] if row[PLACE] == AT_THE_TARGET else None
-    return transplant(pixels, region, shown, there or rle.scaled(region, shown.shape[:2]))
+    return transplant(pixels, region, shown, there or rle.resize_mask(region, shown.shape[:2]))
 
 
 def _unsupported(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -> str:
@@ -173,13 +173,13 @@ def place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     from scipy import signal  # takes longer to import than all else that a run needs before its model
 
-    height, width = rle.size_of(row[TARGET])
+    height, width = rle.get_size(row[TARGET])
     cell = max(1, math.ceil(max(height, width) / _GRID))
-    small = rle.decode(rle.scaled(row[TARGET], (math.ceil(height / cell), math.ceil(width / cell))))
+    small = rle.decode(rle.resize_mask(row[TARGET], (math.ceil(height / cell), math.ceil(width / cell))))
     taken = ndimage.binary_dilation(small, np.ones((3, 3)), iterations=2)
     if not (taken & small[:, ::-1]).any():
         return {"dx": 0, "dy": 0, "mirror": True}
-    x, y, w, h = rle.bounding_box(row[TARGET])
+    x, y, w, h = rle.compute_bounding_box(row[TARGET])
     top, left = y // cell, x // cell
     part = small[top:, left:][: math.ceil(h / cell) + 1, : math.ceil(w / cell) + 1]
     # How much of the target a region would touch whose window begins at each place of the grid.

@@ -71,7 +71,7 @@ def test_a_full_size_radiograph_opens_without_a_warning(tmp_path):
 
 
 def size_of(root, key):
-    return images.image_size({"source": SOURCE, "key": key, "view": ""}, {SOURCE: root})
+    return images.read_image_size({"source": SOURCE, "key": key, "view": ""}, {SOURCE: root})
 
 
 def write_any(path, pixels):
