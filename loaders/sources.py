@@ -43,7 +43,7 @@ class Source:
     reader: str | None = None
     torchxrayvision: tuple[str, ...] = ()
 
-    def format_instructions(self) -> str:
+    def instructions(self) -> str:
         """Format a few lines on how to get access to the source.
 
         Returns:
@@ -204,7 +204,7 @@ def _build_missing_root_error(entry: Source, origin: str, value: str | Path) -> 
         origin,
         f"{value} does not exist",
         expected=f"the folder (or label file) of {entry.title}",
-        action=f"correct the path, or get the data:\n{entry.format_instructions()}",
+        action=f"correct the path, or get the data:\n{entry.instructions()}",
     )
 
 
@@ -260,7 +260,7 @@ def require_root(source_id: str, roots: Mapping[str, Path]) -> Path:
     entry = source(source_id)
     if source_id not in roots:
         raise MissingSourceError(
-            f"{entry.title} ({source_id}) is needed and its place is not known\n{entry.format_instructions()}"
+            f"{entry.title} ({source_id}) is needed and its place is not known\n{entry.instructions()}"
         )
     root = Path(roots[source_id])
     if not root.exists():

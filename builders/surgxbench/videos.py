@@ -107,12 +107,12 @@ def _made(task: tuple[str, Sequence[Pair]], *, flow: Flow, **settings: float) ->
         where = {"where": f"video {video}", "row": f"frame {pair.frame}"}
         if pair.size is not None and forward.shape[1:] != tuple(pair.size):
             raise InputError(
-                problem=f"a flow of {forward.shape[1:]}", expected=f"the frame's {tuple(pair.size)}", **where
+                found=f"a flow of {forward.shape[1:]}", expected=f"the frame's {tuple(pair.size)}", **where
             )
         try:
             described = motion.describe(forward, backward, **settings)
         except ValueError as error:
-            raise InputError(problem=str(error), **where) from error
+            raise InputError(found=str(error), **where) from error
         unknown = int((~np.isfinite(forward).all(0)).sum())
         line = {"frame": pair.frame, **described, "moving": rle.area(described["motion"]), "unknown": unknown}
         lines.append(line)

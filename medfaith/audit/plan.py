@@ -81,7 +81,7 @@ def _require_donors(tasks: Sequence[Task], metadata: Mapping[str, Any]) -> None:
                 return
             faults.append("none of the chosen rows has one")
         except UnsupportedControlError as error:
-            faults.append(error.problem)
+            faults.append(error.found)
     found = f"{tasks[0].benchmark}: no row can be asked with another patient's image ({faults[0]})"
     action = "audit more rows, leave the benchmark out, or give --rule 1 or --controls without other"
     raise InputError(

@@ -107,7 +107,7 @@ class LocatingVLM(AnsweringVLM):
             action += "(--model_args regions=FOLDER), or take another decoder"
             raise InputError(where, f"no region, which {needed_by} needs", row=row, action=action)
         if size is not None and rle.get_size(region) != size:
-            found = f"a region of {' x '.join(map(str, reversed(rle.size_of(region))))} pixels"
+            found = f"a region of {' x '.join(map(str, reversed(rle.get_size(region))))} pixels"
             action = "use the source's original images: masks are in their pixels"
             raise InputError(where, found, row=row, expected=f"{width} x {height}, as its image", action=action)
 

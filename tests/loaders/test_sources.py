@@ -21,7 +21,7 @@ def test_every_entry_is_complete(source_id):
     assert entry.files
     assert all(entry.files)
     assert sources.status(source_id, {}).state == "missing"
-    assert entry.access in entry.format_instructions()
+    assert entry.access in entry.instructions()
     if entry.reader:
         paths = sources.reader(source_id).list_image_paths("a.png")
         assert paths
