@@ -386,7 +386,7 @@ class _CocoFiles(Layout):
         subset._images = {image_id: self._images[image_id] for image_id in subset.places}
         return subset
 
-    def declared_size(self, image_id: str) -> Size | None:
+    def get_declared_size(self, image_id: str) -> Size | None:
         return self._images[image_id].size
 
     def read(self, image_id: str) -> dict[str, Rle]:
@@ -400,7 +400,7 @@ class _CocoPerImage(Layout):
         super().__init__({path.stem: path for path in paths})
         self._names = names
 
-    def declared_size(self, image_id: str) -> Size | None:
+    def get_declared_size(self, image_id: str) -> Size | None:
         return self._read_image(image_id).size
 
     def read(self, image_id: str) -> dict[str, Rle]:

@@ -32,7 +32,7 @@ class CocoImage:
 
     path: Path
     size: tuple[int, int] | None
-    read_masks: list[tuple[str, int, Any]] = field(default_factory=list)
+    masks: list[tuple[str, int, Any]] = field(default_factory=list)
 
     def read(self) -> dict[str, rle.Rle]:
         """Decode the masks; several annotations of one name are united.

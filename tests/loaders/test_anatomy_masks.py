@@ -337,5 +337,5 @@ def test_the_defaults_are_defined_and_match_the_segmenters_own_list():
     structures, thirds = anatomy_masks._load_definitions()
     assert all(name in structures or thirds[name]["of"] in structures for name in ANATOMIES)
     for name, entry in structures.items():
-        label = anatomy_masks.normalised(targets[entry["index"]])
+        label = anatomy_masks.normalize_label(targets[entry["index"]])
         assert label in (name, *entry.get("labels", ()))
