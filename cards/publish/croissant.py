@@ -89,8 +89,8 @@ CONTEXT: Mapping[str, Any] = {
 
 def document(publication: Publication, staged: Path, repo_id: str) -> str:
     """The JSON-LD of the repository `repo_id`; `staged` holds its Parquet files, build.json and exports."""
-    sections = datasheet.sections(publication, repo_id)
-    about = datasheet.benchmark(publication.record["benchmark"])
+    sections = datasheet.build_sections(publication, repo_id)
+    about = datasheet.load_benchmark(publication.record["benchmark"])
     page = f"https://huggingface.co/datasets/{repo_id}"
     columns = _meanings(publication)
     found = {
@@ -98,16 +98,16 @@ def document(publication: Publication, staged: Path, repo_id: str) -> str:
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": publication.name,
-        "alternateName": datasheet.title(publication.name),
-        "description": plain(f"{datasheet.introduction(publication.name)}\n\n{sections['Motivation']}"),
+        "alternateName": datasheet.read_title(publication.name),
+        "description": plain(f"{datasheet.read_introduction(publication.name)}\n\n{sections['Motivation']}"),
         "url": page,
-        "version": datasheet.version(),
-        "license": licences.links(publication.sources),
+        "version": datasheet.get_version(),
+        "license": licences.list_links(publication.sources),
         "citeAs": about["bibtex"].strip(),
         "keywords": [*datasheet.TAGS, publication.record["benchmark"], *about["tags"]],
         "inLanguage": "en",
         "isAccessibleForFree": True,
-        "creator": {"@type": "sc:Organization", "name": "The medfaith contributors", "url": datasheet.issues()},
+        "creator": {"@type": "sc:Organization", "name": "The medfaith contributors", "url": datasheet.get_issues()},
         **{name: plain(sections[heading]) for name, heading in RAI.items()},
         **{name: [plain(sections[heading])] for name, heading in RAI_LISTS.items()},
         "distribution": [*_files(staged, page), *(_file_set(config) for config in publication.features)],
@@ -119,10 +119,10 @@ def document(publication: Publication, staged: Path, repo_id: str) -> str:
 def _meanings(publication: Publication) -> Mapping[str, str]:
     """What columns hold, and fields of structs by dotted path."""
     if publication.policy == policy.RECIPE:
-        return datasheet.manifest_columns(publication)
+        return datasheet.describe_manifest_columns(publication)
     name = publication.record["benchmark"]
-    found = {path for features in publication.built.values() for path, _ in dictionary.paths(features)}
-    return {path: dictionary.meaning(name, path) for path in found}
+    found = {path for features in publication.built.values() for path, _ in dictionary.iterate_paths(features)}
+    return {path: dictionary.get_meaning(name, path) for path in found}
 
 
 def validate(text: str) -> None:

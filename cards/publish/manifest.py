@@ -18,7 +18,7 @@ from ...builders.label_keys import config_key, key_of
 from ...builders.row_digest import row_json
 from ...loaders.progress import Progress
 from .. import policy
-from ..publication import WITHOUT_MASKS, Publication, masks
+from ..publication import WITHOUT_MASKS, Publication, list_mask_columns
 
 Rows = Mapping[str, str]  # id -> hash
 Splits = dict[tuple[str, str], Rows]  # by config and split
@@ -58,7 +58,7 @@ def of_build(publication: Publication) -> Splits:
 
 def without_masks(publication: Publication) -> Splits:
     """As `of_build`, of the rows without their masks; only of splits whose rows have some."""
-    of_masks = {config: masks(features) for config, features in publication.built.items()}
+    of_masks = {config: list_mask_columns(features) for config, features in publication.built.items()}
     tables = (
         (config, split, rows.drop_columns(of_masks[config]))
         for config, split, rows in publication.tables()

@@ -38,10 +38,10 @@ def generate(publication: Publication, repo_id: str, register: bool, into: Path)
     lay_rows(publication, into)
     record = json.dumps(publication.published_record, indent=2, ensure_ascii=False)
     (into / RECORD).write_text(f"{record}\n", encoding="utf-8")
-    (into / CARD).write_text(datasheet.readme(publication, into, repo_id), encoding="utf-8")
+    (into / CARD).write_text(datasheet.build_readme(publication, into, repo_id), encoding="utf-8")
     (into / CROISSANT).write_text(croissant.document(publication, into, repo_id), encoding="utf-8")
     if register and publication.policy == policy.ROWS:
-        (into / registration.FILE).write_text(registration.document(publication), encoding="utf-8")
+        (into / registration.FILE).write_text(registration.build_document(publication), encoding="utf-8")
 
 
 def lay_rows(publication: Publication, into: Path) -> None:

@@ -46,7 +46,7 @@ def test_every_source_has_tasks_and_every_column_its_meaning(benchmark):
     ],
 )
 def test_the_tasks_are_those_that_a_build_has_rows_for(splits, tasks):
-    assert config_text.tasks(ABOUT["heal-medvqa"]["tasks"]["vindr_cxr"], splits) == tasks
+    assert config_text.select_tasks(ABOUT["heal-medvqa"]["tasks"]["vindr_cxr"], splits) == tasks
 
 
 def test_a_card_speaks_of_the_configs_of_its_build_alone(builds):

@@ -225,11 +225,11 @@ def test_splits_that_count_the_same_stand_on_one_line():
     counts = {"finding": {"edema": 2, "mass": 1}}
     splits = {key: {"counts": counts} for key in ("a/test", "b/test")}
     splits["c/test"] = {"counts": {"finding": {"x": 1, "y": 1}}}
-    assert composition._labels(splits, {}) == [
+    assert composition._format_labels(splits, {}) == [
         ["`a/test`, `b/test`", "finding", "edema 2, mass 1"], ["`c/test`", "finding", "x 1, y 1"]
     ]  # fmt: skip
     paper = {"b/test": {"findings": {"edema": 5}}}
-    assert len(composition._labels(splits, paper)) == 3
+    assert len(composition._format_labels(splits, paper)) == 3
 
 
 def test_a_licence_of_images_that_rows_reference_holds_too(builds):

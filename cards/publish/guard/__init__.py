@@ -132,8 +132,8 @@ def _values(staged: Path, publication: Publication) -> Iterator[Value]:
 
 def _without_examples(text: str, publication: Publication) -> str:
     """A recipe's card with blank lines in place of the committed example rows, which are synthetic."""
-    for row in examples.examples(publication.name).values() if publication.policy == policy.RECIPE else ():
-        shown = examples.pretty(row)
+    for row in examples.load_examples(publication.name).values() if publication.policy == policy.RECIPE else ():
+        shown = examples.format_row(row)
         text = text.replace(shown, "\n" * shown.count("\n"))
     return text
 

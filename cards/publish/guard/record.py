@@ -92,7 +92,7 @@ def _source(source_id: str, of_source: Any) -> Iterator[tuple[str, str, str]]:
         return
     if of_source.get("version") != source.version:
         yield f"{column}.version", f"is {shortened(str(of_source.get('version')))}", source.version
-    others = file_names.unknown(source, of_source["files"])
+    others = file_names.find_unknown(source, of_source["files"])
     if others:
         yield f"{column}.files", f"names {shortened(others[0])}", "files of the release by name, others by their number"
     yield from _digests(f"{column}.files", of_source["files"])
