@@ -97,9 +97,9 @@ def build_sections(publication: Publication, repo_id: str) -> dict[str, str]:
         "How to get it": _format_use(publication, repo_id),
         "Licences": licences.format_licences(publication.sources, publication.referenced),
         "Funding and ethics": STATEMENTS,
-        "Maintenance": f"{MAINTENANCE} {get_issues()}.",
+        "Maintenance": f"{MAINTENANCE} {get_page()}.",
         "Citation": _format_citation(publication.record["benchmark"]),
-        "Contact": f"Questions, errors, requests to take something down: {get_issues()}. Rows were built by medfaith "
+        "Contact": f"Questions, errors, requests to take something down: {get_page()}. Rows were built by medfaith "
         f"{publication.record.get('medfaith')}, this card was written by medfaith {get_version()}.",
     }
 
@@ -189,7 +189,7 @@ def get_version() -> str:
     return importlib.metadata.version("medfaith")
 
 
-def get_issues() -> str:
+def get_page() -> str:
     """Return the project's page for questions, from the package's metadata.
 
     Returns:
@@ -202,7 +202,7 @@ def get_issues() -> str:
 def _measure_tables(
     publication: Publication, staged: Path
 ) -> tuple[dict[tuple[str, str], str], dict[str, dict[str, Any]]]:
-    """Compute the hash of each split's rows, and by config the sizes in bytes for dataset_info, from the staged Parquet.
+    """Compute the hash of each split's rows, and the sizes in bytes for dataset_info, from the staged Parquet.
 
     num_bytes is the size of the rows in memory (Arrow), download_size the size of the files, like in `datasets`.
     """
@@ -323,7 +323,7 @@ def _format_use(publication: Publication, repo_id: str) -> str:
             f"{_format_shell(rebuild)}"
         )
     return (
-        f"This repository has no rows. Build them with [medfaith]({get_issues().rpartition('/')[0]}) from your licensed "
+        f"This repository has no rows. Build them with [medfaith]({get_page().rpartition('/')[0]}) from your licensed "
         "copies, and prove that they are the published ones. `medfaith sources` says how to get each source.\n\n"
         f"{_format_shell(rebuild, ['medfaith', 'verify', 'DIR', '--against', repo_id])}\n\n"
         f"{evaluate('DIR', 'Then score a model:')}"

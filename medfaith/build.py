@@ -159,7 +159,7 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]
             options=options,
             workers=arguments.workers,
             dask=arguments.dask,
-            card=cards.body,
+            card=cards.read_body,
         )
     for config, lacking in () if arguments.config else benchmark.incomplete(found).items():
         print(f"{config} was not built: it also needs {', '.join(lacking)}")
@@ -181,10 +181,10 @@ def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
     from medfaith.builders.verify import benchmark_of
     from medfaith.printing import verdict_table
 
-    references = cards.references() if official else []
+    references = cards.read_references() if official else []
     verdicts = []
     for name, of_benchmark in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):
         found = [v for folder in of_benchmark for v in registry.verify(folder, references)]
-        print(verdict_table(found, cards.published(name) if official else None))
+        print(verdict_table(found, cards.read_published(name) if official else None))
         verdicts += found
     return all(not v.problems and not (v.reference == "differs" and v.same_labels) for v in verdicts)
