@@ -1,4 +1,4 @@
-"""The composition of a repository in numbers: those of the build, next to those that the paper prints."""
+"""The composition of a repository in numbers: counts of the build next to counts in the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of label files that a publication may show: those of a release. A user's own file can have any name."""
+"""Names of label files that a publication may show: the names of a release. A user's own file can have any name."""
 
 from __future__ import annotations
 

@@ -458,7 +458,7 @@ def _compare_file(path: Path, name: str, remote_file: RepoFile | None) -> Change
 
 
 def _compute_digest(path: Path, *, lfs: bool) -> str:
-    """Compute the digest by which the Hub identifies a file: its SHA-256, or git's name of the blob."""
+    """Compute the digest that identifies a file on the Hub: its SHA-256, or git's name of the blob."""
     with path.open("rb") as file:
         if lfs:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -26,7 +26,7 @@ def stage(
         into: An empty folder.
         repo_id: `<org>/<name>`, which the card names.
         texts: Reports that no published file may quote.
-        register: Add the file that registers published rows as a benchmark of the Hub.
+        register: Add the file that registers published rows with the Hub.
 
     Raises:
         InputError: The guard refuses a file (`guard.check`).
@@ -43,7 +43,7 @@ def generate(publication: Publication, repo_id: str, register: bool, into: Path)
     Args:
         publication: The build.
         repo_id: `<org>/<name>`, which the card names.
-        register: Add the file that registers published rows as a benchmark of the Hub.
+        register: Add the file that registers published rows with the Hub.
         into: An empty folder.
     """
     write_rows(publication, into)

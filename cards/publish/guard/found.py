@@ -34,7 +34,7 @@ class Found(NamedTuple):
     Attributes:
         what: Description of the leak.
         start: Position in the text.
-        expected: What was expected.
+        expected: The expected content.
     """
 
     what: str

@@ -41,7 +41,7 @@ def find_leaks(publication: Publication) -> Iterator[InputError]:
 
 
 def _iterate_faults(publication: Publication, record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield path, what is wrong there, and what was expected."""
+    """Yield path, problem and expected content."""
     for name, value in ({name: None for name, form in FORMS.items() if form} | dict(record)).items():
         if name not in FORMS:
             yield name, "is an entry that medfaith build does not write", ", ".join(FORMS)
