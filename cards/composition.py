@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import published, small_counts
+from . import read_published, small_counts
 from .publication import Publication
 
 SHOWN = 12  # number of values listed for a column
@@ -21,7 +21,7 @@ def format_composition(publication: Publication) -> str:
         Markdown.
     """
     record = publication.published_record
-    paper = published(record["benchmark"])
+    paper = read_published(record["benchmark"])
     blocks = ["The rows of each split. `–` means that it was not counted, or that the paper does not print it."]
     blocks.append(_format_sizes(record["splits"], paper))
     if labels := _format_labels(record["splits"], paper):

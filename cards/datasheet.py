@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ..builders import registry
 from ..builders.row_digest import rowset_sha256
 from ..builders.write import configs_header, front_matter
-from . import FOLDER, body, command, composition, config_text, dictionary, examples, licences, policy, small_counts
+from . import FOLDER, command, composition, config_text, dictionary, examples, licences, policy, read_body, small_counts
 from .publication import WITHOUT_MASKS, Publication
 from .publish import reports
 
@@ -121,7 +121,7 @@ def read_title(name: str) -> str:
     Returns:
         The title.
     """
-    return body(name).splitlines()[0].removeprefix("# ")
+    return read_body(name).splitlines()[0].removeprefix("# ")
 
 
 def read_introduction(name: str) -> str:
@@ -133,7 +133,7 @@ def read_introduction(name: str) -> str:
     Returns:
         Markdown.
     """
-    return body(name).split("\n## ", 1)[0].split("\n", 1)[1].strip()
+    return read_body(name).split("\n## ", 1)[0].split("\n", 1)[1].strip()
 
 
 def read_sections(name: str) -> dict[str, str]:
@@ -145,7 +145,7 @@ def read_sections(name: str) -> dict[str, str]:
     Returns:
         Heading -> Markdown.
     """
-    pairs = (block.split("\n", 1) for block in body(name).split("\n## ")[1:])
+    pairs = (block.split("\n", 1) for block in read_body(name).split("\n## ")[1:])
     return {heading.strip(): text.strip() for heading, text in pairs}
 
 
